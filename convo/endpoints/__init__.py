@@ -1,0 +1,5 @@
+"""Responses and Conversations behind one seam, whoever keeps the state.
+
+Read `contract` first; `remote` is the openai package against any base URL, `embedded` is convo's
+own behaviour over a store and models. `open` chooses by provider.
+"""

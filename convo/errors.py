@@ -1,0 +1,271 @@
+"""Everything that can go wrong, as one tree.
+
+    ConvoError                    exit 1, status 500
+    ├── Usage                     exit 2, status 400   the words of a command do not fit together
+    │   ├── WrongOwner            a handle, flag or record that belongs to another owner
+    │   ├── AmbiguousHandle       a prefix that several handles share
+    │   └── BadSettings           a settings file or variable that cannot be used
+    ├── NotFound                  exit 5, status 404   a handle that nobody knows
+    ├── InputFault                exit 2, status 400   a file or item that cannot be read as what it should be
+    │   ├── Unreadable            a file that is missing, a folder, half written or not allowed
+    │   └── NotCanonical          an item that has no exact JSON form
+    ├── StateFault                exit 1, status 400   the conversation is not where the caller thinks
+    │   ├── Conflict              the head moved since it was read
+    │   └── Busy                  another process is writing this conversation
+    ├── StoreFault                exit 1, status 503   the store cannot do it now
+    │   ├── StoreUnavailable      it cannot be opened or reached
+    │   ├── StoreReadOnly         it may not be written
+    │   ├── StoreFull             no room is left
+    │   └── StoreTooNew           a newer convo made it
+    ├── EndpointFault             exit 1               what an endpoint or model answered instead of an answer
+    │   ├── Refused               status as answered   a final error object: 400, 404, 422 ...
+    │   ├── KeyRefused            status 401           no key, a wrong key, or a key without the right
+    │   ├── TryLater              status as answered   429, 408, 409, 5xx, conversation_locked
+    │   ├── Unreachable           status 502           no connection, or it broke before an answer
+    │   ├── StreamBroken          status 502           the answer began and did not end
+    │   └── StateIgnored          status 502           the answer came without the history it should have had
+    ├── ModelFault                exit 1, status 400   a model that cannot do what was asked
+    │   ├── ModelMissing          the weights or the engine are not installed
+    │   └── Unsupported           images, tools, ... that this model does not take
+    └── Interrupted               exit 130             the person at the keyboard stopped it
+
+A class says how a program sees it (`code`), how a shell sees it (`exit`), how HTTP sees it
+(`status`) and what to do next (`hint`). An adapter translates foreign errors into these at its
+edge, with `raise ... from`; cli and gateway read the four fields in one place each. A pause for
+approval is an outcome of a run and stands nowhere here.
+"""
+
+from collections.abc import Sequence
+
+
+class ConvoError(Exception):
+    """Anything that convo can explain. The message is one sentence without a final stop."""
+
+    code: str = "failed"
+    exit: int = 1
+    status: int = 500
+    hint: str = ""
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        if hint is not None:
+            self.hint = hint
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+# -- the caller -----------------------------------------------------------------------------------
+
+
+class Usage(ConvoError):
+    """The words of a command, or the fields of a request, do not fit together."""
+
+    code, exit, status, hint = "usage", 2, 400, "convo --help"
+
+
+class WrongOwner(Usage):
+    """A handle, flag or record belongs to another owner than the one named."""
+
+    code = "wrong_owner"
+
+
+class AmbiguousHandle(Usage):
+    """A prefix names several things; `candidates` are (handle, first words)."""
+
+    code = "ambiguous_handle"
+    hint = "add more characters"
+
+    def __init__(self, prefix: str, candidates: Sequence[tuple[str, str]]) -> None:
+        self.prefix, self.candidates = prefix, tuple(candidates)
+        listed = "".join(f"\n  {handle}  {words}".rstrip() for handle, words in self.candidates)
+        super().__init__(f"{prefix!r} is ambiguous; it could be{listed}")
+
+
+class BadSettings(Usage):
+    """A settings file, or a variable of the environment, cannot be used as it is."""
+
+    code, hint = "bad_settings", "mend the value where it is set"
+
+
+class NotFound(ConvoError):
+    """Nobody knows this handle: `kind` is its kind in words, `handle` what was asked for."""
+
+    code, exit, status, hint = "not_found", 5, 404, "convo sessions"
+
+    def __init__(self, kind: str, handle: str, *, hint: str | None = None) -> None:
+        self.kind, self.handle = kind, handle
+        super().__init__(f"no {kind} {handle!r}", hint=hint)
+
+
+class InputFault(ConvoError):
+    """Something that was handed in cannot be read as what it should be."""
+
+    code, exit, status, hint = "invalid_input", 2, 400, "look at the file, or name another one"
+
+
+class Unreadable(InputFault):
+    """A file is missing, a folder, not allowed, half written or of another kind."""
+
+    code = "unreadable"
+
+
+class NotCanonical(InputFault):
+    """An item has no exact JSON form: a number is NaN or infinite, or a value is not JSON."""
+
+    code = "not_canonical"
+
+
+# -- the state ------------------------------------------------------------------------------------
+
+
+class StateFault(ConvoError):
+    """The conversation is not where the caller thinks it is."""
+
+    code, exit, status, hint = "state_fault", 1, 400, "convo inspect the handle"
+
+
+class Conflict(StateFault):
+    """The head moved since it was read: somebody else wrote. Nothing was changed."""
+
+    code, hint = "conflict", "read the conversation again, then repeat"
+
+
+class Busy(StateFault):
+    """Another process holds this conversation; `holder` says which, in words."""
+
+    code = "busy"
+
+    def __init__(self, name: str, holder: str, *, hint: str | None = None) -> None:
+        self.name, self.holder = name, holder
+        super().__init__(f"{name!r} is open in another process ({holder})", hint=hint)
+
+
+class StoreFault(ConvoError):
+    """The store cannot do what was asked now; nothing was changed."""
+
+    code, exit, status, hint = "store_fault", 1, 503, "convo --help names CONVO_HOME, where the store is"
+
+
+class StoreUnavailable(StoreFault):
+    """The store cannot be opened, or is not a store of ours."""
+
+    code = "store_unavailable"
+
+
+class StoreReadOnly(StoreFault):
+    """The store may be read and not written."""
+
+    code, hint = "store_read_only", "make its folder writable, or set CONVO_HOME to one that is"
+
+
+class StoreFull(StoreFault):
+    """The disk, or a limit set on it, has no room left."""
+
+    code, hint = "store_full", "free some space, then repeat; what was confirmed before is kept"
+
+
+class StoreTooNew(StoreFault):
+    """The database was made by a newer convo: `found` and `known` are schema numbers."""
+
+    code, hint = "store_too_new", "upgrade convo-state, or set CONVO_HOME to another folder"
+
+    def __init__(self, place: str, found: int, known: int) -> None:
+        self.place, self.found, self.known = place, found, known
+        super().__init__(f"{place} has schema {found}; this convo knows up to {known}")
+
+
+# -- endpoints and models -------------------------------------------------------------------------
+
+
+class EndpointFault(ConvoError):
+    """An endpoint answered with an error object, or not at all.
+
+    `code`, `param` and `status` are the endpoint's own where it gave them; `retry_after_s` is
+    its Retry-After in seconds.
+    """
+
+    code, exit, status = "endpoint_fault", 1, 502
+    param: str | None = None
+    retry_after_s: float | None = None
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        status: int | None = None,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code or type(self).code
+        self.status = status or type(self).status
+        self.param, self.retry_after_s = param, retry_after_s
+
+
+class Refused(EndpointFault):
+    """A final refusal: the same request would be refused again."""
+
+    code, status, hint = "invalid_request_error", 400, "/status shows what would be sent"
+
+
+class KeyRefused(EndpointFault):
+    """No key, a wrong key, or a key that may not do this."""
+
+    code, status, hint = "invalid_api_key", 401, "set the key's variable, or choose a model with -m"
+
+
+class TryLater(EndpointFault):
+    """The endpoint could not now: 408, 409, 429, 5xx or conversation_locked."""
+
+    code, status, hint = "try_later", 503, "wait a moment, then /retry"
+
+
+class Unreachable(EndpointFault):
+    """No connection, or it broke before the endpoint answered."""
+
+    code, status, hint = "unreachable", 502, "check the network and the base URL; -m local needs neither"
+
+
+class StreamBroken(EndpointFault):
+    """The answer began and did not end."""
+
+    code, status, hint = "stream_broken", 502, "/retry asks again"
+
+
+class StateIgnored(EndpointFault):
+    """The endpoint answered without the history it was told to continue from."""
+
+    code, status = "state_ignored", 502
+    hint = "this endpoint keeps no state: use --session or --replay with it"
+
+
+class ModelFault(ConvoError):
+    """A model cannot do what was asked; nothing was sent."""
+
+    code, exit, status, hint = "model_fault", 1, 400, "choose another model with -m"
+
+
+class ModelMissing(ModelFault):
+    """The weights or the engine of a local model are not installed."""
+
+    code = "model_missing"
+
+
+class Unsupported(ModelFault):
+    """This model does not take images, tools or whatever `param` names."""
+
+    code = "unsupported"
+
+    def __init__(self, model: str, what: str, *, param: str | None = None, hint: str | None = None) -> None:
+        self.model, self.what, self.param = model, what, param
+        super().__init__(f"{model} does not take {what}", hint=hint)
+
+
+class Interrupted(ConvoError):
+    """The person at the keyboard stopped it; what came so far is kept."""
+
+    code, exit, status, hint = "interrupted", 130, 499, ""

@@ -1,0 +1,36 @@
+"""What was said: items of the Responses API, exactly as they travelled.
+
+Read `canonical` for how an item is named, `kinds` for which items belong together, `text` for
+what a person reads in them, `wire` for what they look like when they are sent again.
+"""
+
+from convo.items.canonical import Digest, Hash, digest, hash_of, normal
+from convo.items.kinds import call_id, is_assistant, is_call, is_output, is_user, kind
+from convo.items.shapes import Event, Item, Json, Response
+from convo.items.text import first_words, searchable, text
+from convo.items.wire import assistant, plain, resendable, user
+
+__all__ = [
+    "Digest",
+    "Event",
+    "Hash",
+    "Item",
+    "Json",
+    "Response",
+    "assistant",
+    "call_id",
+    "digest",
+    "first_words",
+    "hash_of",
+    "is_assistant",
+    "is_call",
+    "is_output",
+    "is_user",
+    "kind",
+    "normal",
+    "plain",
+    "resendable",
+    "searchable",
+    "text",
+    "user",
+]

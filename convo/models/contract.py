@@ -1,0 +1,47 @@
+"""What a model is, to everything above it."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from convo.items import Event, Item, Json
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Everything a model needs to answer once. Nothing is remembered from earlier asks.
+
+    model:         the provider's own name for the model, without the provider in front
+    input:         the whole history as items, oldest first; no item_reference is left in it
+    instructions:  the system's words for this ask alone
+    parameters:    the other fields of the Responses request as they travelled:
+                   temperature, top_p, max_output_tokens, text, tools, tool_choice, reasoning, ...
+    """
+
+    model: str
+    input: Sequence[Item]
+    instructions: str | None = None
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+
+
+class Model(Protocol):
+    """Answers asks.
+
+    A model promises: events in the Responses API's order, each item added before its parts and
+    done after them, ids on every output item, no `sequence_number` (whoever owns the response
+    counts), and one terminal event at the end: `response.completed`, `response.incomplete` or
+    `response.failed`, whose `response` holds only `output`, `usage`, `incomplete_details`,
+    `error` and `model`. It refuses what it cannot honour with `Unsupported` before it asks
+    anybody, and translates every foreign error into `convo.errors`. Closing the generator stops
+    the work at once. A caller promises: to read to the end, or to close.
+    """
+
+    def respond(self, ask: Ask) -> AsyncGenerator[Event, None]: ...
+
+    async def count(self, ask: Ask) -> int | None:
+        """Exact input tokens of `ask`, or None where the model cannot tell before it answers."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let go of connections and processes. The model is not used afterwards."""
+        ...
