@@ -131,12 +131,12 @@ class Answer:
         ended = {"status": status, "output": _copy(self._output), "usage": used, **why}
         yield {"type": f"response.{status}", "response": ended}
 
-    def _event(self, name: str, *, with_id: bool = True, **fields: Json) -> Event:
+    def _event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> Event:
         assert self._open is not None
         named = {"item_id": self._open["id"]} if with_id else {}
         return {"type": name, "output_index": len(self._output) - 1, **named, **fields}
 
-    def _part_event(self, name: str, **fields: Json) -> Event:
+    def _part_event(self, name: str, /, **fields: Json) -> Event:
         assert self._open is not None
         return self._event(name, content_index=len(self._open["content"]) - 1, **fields)
 
