@@ -11,7 +11,8 @@
     │   └── NotCanonical          an item that has no exact JSON form
     ├── StateFault                exit 1, status 400   the conversation is not where the caller thinks
     │   ├── Conflict              the head moved since it was read
-    │   └── Busy                  another process is writing this conversation
+    │   ├── Busy                  another process is writing this conversation
+    │   └── ItemDeleted           a history needs an item whose body was deleted
     ├── StoreFault                exit 1, status 503   the store cannot do it now
     │   ├── StoreUnavailable      it cannot be opened or reached
     │   ├── StoreReadOnly         it may not be written
@@ -140,6 +141,16 @@ class Busy(StateFault):
     def __init__(self, name: str, holder: str, *, hint: str | None = None) -> None:
         self.name, self.holder = name, holder
         super().__init__(f"{name!r} is open in another process ({holder})", hint=hint)
+
+
+class ItemDeleted(StateFault):
+    """A history passes through an item whose body was deleted; `key` is its place."""
+
+    code, hint = "item_deleted", "go on from a response before it, or from a conversation without it"
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(f"the item at {key[:12]} was deleted; this history cannot be sent whole")
 
 
 class StoreFault(ConvoError):

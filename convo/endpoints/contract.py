@@ -4,21 +4,10 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from convo.history import Scope
 from convo.items import Event, Item, Json, Response
 
 Order = Literal["asc", "desc"]
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """Where a handle means something: the same id elsewhere is another conversation.
-
-    url:  the base URL, or "embedded" for convo's own endpoint over this store
-    """
-
-    url: str
-    organisation: str | None = None
-    project: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +53,7 @@ class Endpoint(Protocol):
 
     async def conversation(self, conversation_id: str) -> Mapping[str, Json]: ...
 
-    async def update_conversation(
-        self, conversation_id: str, metadata: Mapping[str, str]
-    ) -> Mapping[str, Json]: ...
+    async def update_conversation(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]: ...
 
     async def delete_conversation(self, conversation_id: str) -> None: ...
 

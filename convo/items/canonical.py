@@ -69,8 +69,8 @@ def _part(part: Json) -> Json:
 
 def _exact(value: Json) -> bytes:
     try:
-        return json.dumps(
-            value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
-        ).encode("ascii")
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode(
+            "ascii"
+        )
     except (TypeError, ValueError, RecursionError) as wrong:
         raise NotCanonical(f"an item has no exact JSON form: {wrong}") from wrong

@@ -1,0 +1,187 @@
+"""What a store is, to everything above it.
+
+Whoever decides builds a `Change`, a frozen value that names the new items, the links and where
+heads stand afterwards; the store makes it true in one transaction or not at all. Nothing else
+writes a history. So a kill at any instruction leaves the state before a change or after it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from convo.history import Key, Link, Path, Session
+from convo.items import Item
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """Items to stand behind a node, in order. What is there already is not written again."""
+
+    after: Key
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """A conversation of the embedded endpoint.
+
+    head:  the last node of its items
+    ids:   the id of each item on the path to `head`, oldest first: the item's own where it
+           has one, else the one that this conversation gave it
+    """
+
+    id: str
+    head: Key
+    created_at: float
+    ids: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+class AnyHead:
+    """Stands for "wherever the head is": the change does not depend on it."""
+
+
+ANY: Final = AnyHead()
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One transaction.
+
+    grow:          items, each behind a node that the store has or that an earlier growth makes
+    links:         written, or replaced when the id is known and that link is not final
+    session:       the record as it stands afterwards
+    expect:        where the session's head must stand before; None: there must be no such record
+    conversation:  as it stands afterwards
+    conversation_expect:  where its head must stand before; None: there must be no such one
+    """
+
+    grow: tuple[Growth, ...] = ()
+    links: tuple[Link, ...] = ()
+    session: Session | None = None
+    expect: Key | AnyHead | None = ANY
+    conversation: Conversation | None = None
+    conversation_expect: Key | AnyHead | None = ANY
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One item that a search found, and a session whose path passes through it."""
+
+    session: Session
+    key: Key
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Something that a handle, or the beginning of one, names.
+
+    kind:   "session", "response" or "conversation"
+    id:     the full id
+    words:  a name or the first words, for a person to choose by
+    """
+
+    kind: str
+    id: str
+    words: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to write under a name, until `expires_at` on the store's own clock (seconds)."""
+
+    name: str
+    holder: str
+    expires_at: float
+
+
+class Store(Protocol):
+    """Keeps one tenant's histories; items are added, never changed.
+
+    A store promises: a change is all or nothing, and durable when `commit` returns; a reader
+    sees whole changes, in order; a change from a stale head raises `Conflict`; each item is
+    stored once, however often it is sent; failures come as `StoreFault`. A caller promises: to
+    close it, and not to touch an item it has handed over.
+    """
+
+    @property
+    def tenant(self) -> str: ...
+
+    def of(self, tenant: str) -> "Store":
+        """The same database as seen by another tenant. Closing either closes both."""
+        ...
+
+    async def commit(self, change: Change) -> None:
+        """Make `change` true.
+
+        raises:  Conflict    a head is not where the change expects it, or a name is taken
+                 NotFound    a growth stands behind a node that is not there
+                 StoreFault  nothing was changed
+        """
+        ...
+
+    async def path(self, head: Key) -> Path:
+        """The path to `head`, items as they travelled.
+
+        raises:  NotFound  no such node;  ItemDeleted  an item on it was deleted
+        """
+        ...
+
+    async def session(self, name_or_id: str) -> Session | None: ...
+
+    async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
+        """The sessions, last used first."""
+        ...
+
+    async def link(self, link_id: str) -> Link | None: ...
+
+    async def links(self, session_id: str) -> Sequence[Link]:
+        """Every link that this session made, oldest first."""
+        ...
+
+    async def family(self, link_id: str) -> Sequence[Link]:
+        """The whole tree of links around one, oldest first; empty when there is no such link.
+
+        Forks count, whichever session made them.
+        """
+        ...
+
+    async def conversation(self, conversation_id: str) -> Conversation | None: ...
+
+    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
+        """What begins with `prefix`: session names and ids, links, conversations."""
+        ...
+
+    async def search(self, words: str, *, limit: int = 20) -> Sequence[Hit]:
+        """Items that hold all of `words`, best first; quotes and operators are only characters."""
+        ...
+
+    async def remove_session(self, session_id: str) -> None:
+        """Take a session, its links and all that only it held. What others share stays.
+
+        raises:  NotFound
+        """
+        ...
+
+    async def remove_link(self, link_id: str) -> None:
+        """Take one response. The histories of its children stay whole. raises: NotFound"""
+        ...
+
+    async def remove_conversation(self, conversation_id: str) -> None:
+        """Take a conversation. Links that went through it keep what they saw. raises: NotFound"""
+        ...
+
+    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
+        """Take or renew the right to write under `name` for `ttl_s` seconds.
+
+        instead_of:  a holder that is known to be dead; its lease is taken over
+        raises:      Busy  somebody else holds it
+        """
+        ...
+
+    async def release(self, lease: Lease) -> None:
+        """Give a lease back; nothing happens when it has passed to somebody else."""
+        ...
+
+    async def aclose(self) -> None: ...
