@@ -49,7 +49,8 @@ class Change:
     """One transaction.
 
     grow:          items, each behind a node that the store has or that an earlier growth makes
-    links:         written, or replaced when the id is known and that link is not final
+    links:         written, or replaced while the one that is there is in progress; of one that is
+                   final, `session`, `parent` and `first_token_s` are filled in where they are empty
     session:       the record as it stands afterwards
     expect:        where the session's head must stand before; None: there must be no such record
     conversation:  as it stands afterwards
@@ -138,6 +139,10 @@ class Store(Protocol):
 
     async def links(self, session_id: str) -> Sequence[Link]:
         """Every link that this session made, oldest first."""
+        ...
+
+    async def answers(self, saw: Key) -> Sequence[Link]:
+        """The links whose input ended at `saw`, oldest first."""
         ...
 
     async def family(self, link_id: str) -> Sequence[Link]:
