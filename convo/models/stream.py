@@ -11,11 +11,8 @@ the final form cannot differ.
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from convo.ids import NewId
 from convo.items import Event, Json
-
-NewId = Callable[[str], str]
-"""Makes an id from its prefix: "msg" gives "msg_..."."""
-
 
 def usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
     """A usage object with both details, all figures in tokens."""
