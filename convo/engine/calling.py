@@ -1,0 +1,93 @@
+"""One request, sent until the answer begins or it may not be sent again.
+
+Everything before the first piece of an answer can be tried again, by the owner's rule; everything
+after it has been shown to a person and cannot. So a call is opened until its first piece has come,
+with the waiting left to tenacity, and only then handed on.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+
+from convo.clock import Clock
+from convo.engine.partial import BEGINS
+from convo.errors import ConvoError, EndpointFault, StreamBroken
+from convo.history import Strategy
+from convo.items import Event
+from convo.strategies import Resend, may_resend
+
+TRIES = 4
+BACKOFF = wait_exponential_jitter(initial=1, max=8, jitter=0.25)
+"""Seconds before the next try: 1, 2, 4, with a little jitter, unless the endpoint names its own."""
+
+LONGEST_WAIT_S = 60.0
+
+
+@dataclass
+class Opened:
+    """A call whose answer has begun: the events that came so far, and the stream of the others."""
+
+    events: list[Event]
+    stream: AsyncGenerator[Event, None]
+
+
+Open = Callable[[], Awaitable[AsyncGenerator[Event, None] | None]]
+"""Builds and sends the request; None when the owner turns out to have answered it already."""
+
+
+async def call(
+    open_stream: Open, strategy: Strategy, clock: Clock, *, doubt: Callable[[], None], noted: Callable[[str], None]
+) -> Opened | None:
+    """Open a call, again where that is safe.
+
+    doubt:  told before a resend that must read the owner's tail first
+    noted:  told in words why a request goes out again
+    raises: the last failure, when it may not or did not help to send again
+    """
+
+    def again(failure: BaseException) -> bool:
+        if not isinstance(failure, ConvoError):
+            return False
+        return may_resend(strategy, failure, answering=False).resend is not Resend.NO
+
+    def before_wait(state: RetryCallState) -> None:
+        failure = state.outcome.exception() if state.outcome else None
+        if isinstance(failure, ConvoError):
+            verdict = may_resend(strategy, failure, answering=False)
+            noted(f"{failure.message}; trying again: {verdict.evidence}")
+            if verdict.resend is Resend.READ_FIRST:
+                doubt()
+
+    retrying = AsyncRetrying(
+        retry=retry_if_exception(again),
+        wait=_wait,
+        stop=stop_after_attempt(TRIES),
+        sleep=clock.sleep,
+        before_sleep=before_wait,
+        reraise=True,
+    )
+    return await retrying(_first_piece, open_stream)
+
+
+async def _first_piece(open_stream: Open) -> Opened | None:
+    stream = await open_stream()
+    if stream is None:
+        return None
+    events: list[Event] = []
+    try:
+        async for event in stream:
+            events.append(event)
+            if event["type"] not in BEGINS:
+                return Opened(events, stream)
+    except BaseException:
+        await stream.aclose()
+        raise
+    raise StreamBroken("the endpoint's stream ended before an answer began")
+
+
+def _wait(state: RetryCallState) -> float:
+    failure = state.outcome.exception() if state.outcome else None
+    if isinstance(failure, EndpointFault) and failure.retry_after_s is not None:
+        return min(failure.retry_after_s, LONGEST_WAIT_S)
+    return BACKOFF(state)

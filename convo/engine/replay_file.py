@@ -1,0 +1,123 @@
+"""The file that owns a replayed conversation: a JSON list of input items that people may edit.
+
+It is read before every turn and written whole after it: into a new file beside it that takes its
+place, so that a reader sees the old list or the new one and a kill leaves one of them.
+"""
+
+import errno
+import json
+import os
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
+from convo.items import Item, Json
+
+NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""The error numbers of a full disk, a used up quota, a file size limit."""
+
+
+class ReplayFile:
+    """One replay file; a missing one is an empty conversation."""
+
+    def __init__(self, place: str | Path) -> None:
+        self.place = Path(place).expanduser().absolute()
+        self._seen: tuple[int, int, int] | None = None
+
+    def changed(self) -> bool:
+        """Whether somebody else wrote the file since it was last read or written here."""
+        return self._seen != self._stamp()
+
+    def read(self) -> list[Item]:
+        """The items of the file. raises: Unreadable"""
+        self._seen = self._stamp()
+        try:
+            text = self.place.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return []
+        except IsADirectoryError as wrong:
+            raise Unreadable(f"{self.place} is a folder, not a replay file") from wrong
+        except (OSError, UnicodeDecodeError) as wrong:
+            raise Unreadable(f"{self.place} cannot be read: {_why(wrong)}") from wrong
+        return _items(self.place, text) if text.strip() else []
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Put `items` in the file's place, atomically; a new file is 0600.
+
+        raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
+        """
+        text = "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
+        target = self.place.resolve()
+        try:
+            _replace(target, text)
+        except OSError as wrong:
+            raise _fault(target, wrong) from wrong
+        self._seen = self._stamp()
+
+    def check(self) -> None:
+        """Make sure that the file could be written, before anything is sent. raises: as `write`"""
+        target = self.place.resolve()
+        folder = target.parent
+        if not folder.is_dir():
+            raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
+        if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+            raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        with suppress(OSError):
+            found = self.place.stat()
+            return found.st_mtime_ns, found.st_size, found.st_ino
+        return None
+
+
+def _items(place: Path, text: str) -> list[Item]:
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError) as wrong:
+        raise Unreadable(
+            f"{place} is not JSON: {wrong}", hint="it may be half written; mend it, or name another file"
+        ) from wrong
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise Unreadable(
+            f"{place} holds no list of items", hint='a replay file looks like [{"role": "user", "content": "hi"}]'
+        )
+    return found
+
+
+def _replace(target: Path, text: str) -> None:
+    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fchmod(out.fileno(), mode)
+            os.fsync(out.fileno())
+        os.replace(name, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _fault(target: Path, wrong: OSError) -> StoreFault:
+    if wrong.errno in NO_ROOM:
+        return StoreFull(f"no room to write {target}")
+    if isinstance(wrong, PermissionError) or wrong.errno == errno.EROFS:
+        return StoreReadOnly(
+            f"{target} cannot be written: {_why(wrong)}", hint="choose another file, or make it writable"
+        )
+    return StoreFault(f"{target} cannot be written: {_why(wrong)}", hint="choose another file")
+
+
+def _why(wrong: Exception) -> str:
+    if isinstance(wrong, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return (getattr(wrong, "strerror", None) or str(wrong)).lower()

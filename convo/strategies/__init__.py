@@ -1,0 +1,32 @@
+"""Four owners: what each turn sends, and what a confirmed response changes.
+
+Read `sending` for the table of the design as code, then `reconciling` (what an owner may have
+taken although nobody told us), `retrying` (when the same request may go out again), `branching`
+(/retry and /undo move heads) and `handles` (which owner a handle belongs to). All of it is plain
+functions over frozen values.
+"""
+
+from convo.strategies.branching import retry, undo
+from convo.strategies.handles import Wanted, kind_of, wanted
+from convo.strategies.held import Held, Sent
+from convo.strategies.reconciling import reconcile
+from convo.strategies.retrying import Resend, Verdict, may_resend
+from convo.strategies.sending import body, confirm, interrupt, send
+
+__all__ = [
+    "Held",
+    "Resend",
+    "Sent",
+    "Verdict",
+    "Wanted",
+    "body",
+    "confirm",
+    "interrupt",
+    "kind_of",
+    "may_resend",
+    "reconcile",
+    "retry",
+    "send",
+    "undo",
+    "wanted",
+]

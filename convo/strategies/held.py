@@ -1,0 +1,46 @@
+"""What a strategy decides over, and what it decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from convo.history import OWNERS, Key, Node, Path, Strategy
+from convo.items import Item, Json
+
+
+@dataclass(frozen=True)
+class Held:
+    """A conversation as one side of it is known here.
+
+    path:    everything said, the input of the coming turn included
+    mark:    the last node that the owner confirmed; what follows is unacknowledged
+    handle:  the `conv_...` or `resp_...` to go on from; None before there is one
+    """
+
+    strategy: Strategy
+    path: Path
+    mark: Key
+    handle: str | None = None
+
+    @property
+    def unacknowledged(self) -> tuple[Node, ...]:
+        """The nodes after the mark. raises: Conflict  the path no longer passes through it"""
+        return self.path.after(self.mark)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the owner holds the history itself."""
+        return OWNERS[self.strategy].remembers
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What one turn sends.
+
+    items:  the request's input, in the form in which it travels
+    nodes:  how many nodes at the end of the path it stands for
+    state:  the request's fields that name the state: previous_response_id, conversation, store, include
+    """
+
+    items: tuple[Item, ...]
+    nodes: int
+    state: Mapping[str, Json]
