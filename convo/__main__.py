@@ -1,0 +1,30 @@
+"""Where the `convo` command begins.
+
+A version is asked for by scripts and by people who are in doubt, so it is answered from the
+words alone, before anything is imported that takes time. A shell that asks what could come next
+gets its answer without the rest of the command line. Everything else goes to `convo.cli.app`.
+"""
+
+import os
+import sys
+
+from convo import __version__
+
+
+def main() -> int:
+    """Run the command line of this process; returns the exit code."""
+    argv = sys.argv[1:]
+    if argv == ["--version"]:
+        sys.stdout.write(f"convo {__version__}\n")
+        return 0
+    if "_CONVO_COMPLETE" in os.environ:
+        from convo.cli.completions import answer
+
+        return answer(argv)
+    from convo.cli.app import run
+
+    return run(argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,151 @@
+"""Find the command that was asked for, import it alone, run it, end well.
+
+The group knows its commands from a table and imports one when it is called. Around it stands
+the only place that catches everything: whatever comes out of a command becomes a `Failure`, two
+lines on stderr (or JSON on stdout) and an exit code. A reader that went away, as in
+`convo inspect @last | head`, is no failure and gets silence.
+"""
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+from typer._click import Command, Context, HelpFormatter
+from typer._click.shell_completion import CompletionItem
+from typer.main import get_command
+
+from convo import __version__
+from convo.cli.commands import COMMANDS, Table
+from convo.cli.failures import CUT_OFF, Failure, explain, show_traceback, tell
+from convo.cli.shape import App, Call, Group, write_sections
+from convo.errors import Usage
+
+EXAMPLES = """
+Examples:
+  convo chat                           talk; the conversation is kept on this machine
+  convo chat "why is the sky blue?"    one question, one answer
+  convo chat -c                        go on where you left off
+  convo inspect @last                  who holds it, and what each request sent
+
+CONVO_HOME moves everything that convo keeps under one folder.
+"""
+
+
+class Shell(Group):
+    """The group behind `convo`; its commands are rows of `table` until one is called."""
+
+    table: Table = COMMANDS
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        row = self.table.get(cmd_name)
+        return get_command(import_module(row.module).app) if row else None
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        name = args[0]
+        if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, self.table, n=1)
+            raise Usage(f"no command {name!r}", hint=f"convo {near[0]}" if near else "convo --help")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_sections(formatter, {"Commands": [(name, row.summary) for name, row in self.table.items()]})
+
+    def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
+        if incomplete.startswith("-"):
+            return super().shell_complete(ctx, incomplete)
+        rows = self.table.items()
+        return [CompletionItem(name, help=row.summary) for name, row in rows if name.startswith(incomplete)]
+
+
+def begin(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="FILE", help="Read this settings file as well.")
+    ] = None,
+    completion: Annotated[
+        str | None, typer.Option(metavar="SHELL", help="Print a script for bash, zsh, fish or powershell.")
+    ] = None,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    """Choose who owns the state of a conversation, and see what the next request will contain."""
+    ctx.obj = Call(config)
+    if completion is not None:
+        from convo.cli.completions import script
+
+        typer.echo(script(completion), nl=False)
+    elif version:
+        typer.echo(f"convo {__version__}")
+    elif ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+    else:
+        return
+    raise typer.Exit
+
+
+def shell(table: Table = COMMANDS) -> Shell:
+    """The command line over `table`, ready to be run or asked for completions."""
+    app = App(cls=Shell)
+    app.callback(invoke_without_command=True, epilog=EXAMPLES)(begin)
+    group = cast(Shell, get_command(app))
+    group.table = table
+    return group
+
+
+def run(argv: Sequence[str], table: Table = COMMANDS) -> int:
+    """Run one command line to its end; never raises, returns the exit code."""
+    spell_out_what_cannot_be_encoded()
+    try:
+        code = perform(argv, table)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        let_go_of_output()
+        return CUT_OFF
+    except OSError as error:
+        let_go_of_output()
+        return tell(Failure("output_failed", f"the output cannot be written: {error.strerror}"), as_json=False)
+    return code
+
+
+def perform(argv: Sequence[str], table: Table) -> int:
+    """Run one command line; what goes wrong is told, and only a lost output is raised."""
+    try:
+        group = shell(table)
+        with group.make_context("convo", list(argv)) as ctx:
+            group.invoke(ctx)
+    except typer.Exit as leave:
+        return leave.exit_code
+    except BrokenPipeError:
+        raise
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  the edge of the process: nothing is above to catch it
+        show_traceback(error)
+        return tell(explain(error), as_json=wants_json(argv))
+    return 0
+
+
+def wants_json(argv: Sequence[str]) -> bool:
+    """Whether errors are read by a program: `--json` or `--jsonl` stands before any `--`."""
+    options = argv[: argv.index("--")] if "--" in argv else argv
+    return "--json" in options or "--jsonl" in options
+
+
+def spell_out_what_cannot_be_encoded() -> None:
+    r"""Let a terminal that has no such character show `\u2713` instead of ending the command."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def let_go_of_output() -> None:
+    """Point stdout at nothing, so that the interpreter's last flush does not fail once more."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

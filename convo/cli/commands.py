@@ -1,0 +1,22 @@
+"""What `convo` can do, without importing any of it.
+
+A row is a command's name, the module that holds it and the one line that `convo --help` shows.
+The order is the order of the help. Only the command that was asked for is imported.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Where a command stands: `module` has an `App` named `app`; `summary` is its first line."""
+
+    module: str
+    summary: str
+
+
+Table = Mapping[str, Row]
+
+COMMANDS: Table = MappingProxyType({})

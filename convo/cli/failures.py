@@ -1,0 +1,124 @@
+"""What went wrong, as text for a person or JSON for a program, and as an exit code.
+
+This is the one place where errors become words. A `ConvoError` explains itself; what Typer says
+of a command line is put in the same two lines; an interruption needs no words. Anything else is
+a mistake of ours: it is named by its kind and its place and not by its text, because the text of
+a foreign error may quote a key.
+"""
+
+import json
+import os
+import re
+import sys
+import traceback
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+
+from typer import Abort
+from typer._click.exceptions import NoSuchOption, UsageError
+from typer.exceptions import TyperException
+
+import convo
+from convo.errors import ConvoError
+
+PACKAGE = Path(convo.__file__).parent
+UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Control characters, which would let an endpoint's message move the cursor; tab and newline are not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One thing that went wrong.
+
+    code:     for programs, stable
+    message:  one sentence for people, without a final stop; empty when there is nothing to say
+    hint:     the next thing to try, or empty
+    exit:     the exit code of the process
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+    exit: int = 1
+
+
+INTERRUPTED = Failure("interrupted", "", exit=130)
+CUT_OFF = 141
+"""The exit code that shells show for a program whose reader went away (128 + SIGPIPE)."""
+
+
+def explain(error: BaseException) -> Failure:
+    """The failure that `error` stands for, whichever it is."""
+    error = innermost(error)
+    match error:
+        case ConvoError():
+            return Failure(error.code, error.message, error.hint, error.exit)
+        case UsageError():
+            return misused(error)
+        case TyperException():
+            return Failure("failed", tidy(error.format_message()), exit=error.exit_code)
+        case KeyboardInterrupt() | Abort():
+            return INTERRUPTED
+        case _:
+            return mistake(error)
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The one error that a task group wrapped, or `error` itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def misused(error: UsageError) -> Failure:
+    """A command line that cannot be read, with the nearest thing that could have been meant."""
+    command = error.ctx.command_path if error.ctx else "convo"
+    if isinstance(error, NoSuchOption):
+        near = get_close_matches(error.option_name, error.possibilities or (), n=1)
+        hint = f"{command} {near[0]}" if near else f"{command} --help"
+        return Failure("usage", f"no option {error.option_name!r}", hint, 2)
+    return Failure("usage", tidy(error.format_message()), f"{command} --help", error.exit_code)
+
+
+def tidy(message: str) -> str:
+    """A sentence of Typer's as we write ours: it begins small and does not end in a stop."""
+    return message[:1].lower() + message[1:].rstrip(".")
+
+
+def mistake(error: BaseException) -> Failure:
+    """A mistake of ours, by its kind and place; the system's own words are safe to repeat."""
+    words = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    message = f"internal error: {type(error).__name__}{words} in {place(error)}"
+    return Failure("internal_error", message, "CONVO_DEBUG=1 in front of the command shows the traceback")
+
+
+def place(error: BaseException) -> str:
+    """The last of our own lines that `error` passed through, as `convo/file.py:line`."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    ours = [(path, line) for path, line in frames if path.is_relative_to(PACKAGE)]
+    path, line = ours[-1] if ours else (Path("convo"), 0)
+    return f"{path.relative_to(PACKAGE.parent).as_posix() if ours else path}:{line}"
+
+
+def tell(failure: Failure, *, as_json: bool) -> int:
+    """Say `failure` once, on stdout as JSON or on stderr in words; returns the exit code."""
+    if as_json:
+        fields = {"code": failure.code, "message": failure.message or failure.code, "hint": failure.hint}
+        sys.stdout.write(json.dumps({"error": fields}) + "\n")
+    elif failure.message:
+        sys.stderr.write(printable(f"convo: {failure.message}\n"))
+        if failure.hint:
+            sys.stderr.write(printable(f"  try: {failure.hint}\n"))
+    return failure.exit
+
+
+def printable(text: str) -> str:
+    """`text` with control characters spelled out."""
+    return UNSAFE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+
+
+def show_traceback(error: BaseException) -> None:
+    """Print where `error` came from, for whoever set CONVO_DEBUG."""
+    if os.environ.get("CONVO_DEBUG"):
+        traceback.print_exception(error, file=sys.stderr)

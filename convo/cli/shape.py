@@ -1,0 +1,111 @@
+"""How every command looks.
+
+Plain text that a terminal, a pipe and a screen reader all take: a usage line, one sentence, the
+options in groups that have a name, examples as they are typed. An option joins a group by
+`rich_help_panel="Who keeps the state"`; those without one stand last, under "Options". Rich is
+never asked: it would cost more time than the rest of the help.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer._click import Context, HelpFormatter, Parameter
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
+
+Record = tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was said before the command's name: `config` is a settings file of the user's own."""
+
+    config: Path | None = None
+
+
+def call_of(ctx: typer.Context) -> Call:
+    """What was said before the name of the command that `ctx` belongs to."""
+    return ctx.find_object(Call) or Call()
+
+
+class Command(TyperCommand):
+    """One command, in our shape."""
+
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        return [bare(piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_sections(formatter, sections(ctx, self.get_params(ctx)))
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_as_is(formatter, self.epilog)
+
+
+class Group(TyperGroup):
+    """Several commands under one name, in our shape."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        write_sections(formatter, sections(ctx, self.get_params(ctx)))
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_as_is(formatter, self.epilog)
+
+
+class App(typer.Typer):
+    """What a command's module puts its functions on; see the package's story."""
+
+    def __init__(self, *, cls: type[TyperGroup] = Group, **settings: Any) -> None:
+        super().__init__(
+            cls=cls,
+            add_completion=False,
+            context_settings={"help_option_names": ["-h", "--help"]},
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,
+            **settings,
+        )
+
+    def command(  # type: ignore[override]  # the other settings are Typer's own, by name
+        self, name: str | None = None, *, cls: type[TyperCommand] = Command, **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        return super().command(name, cls=cls, **settings)
+
+
+def bare(piece: str) -> str:
+    """`HANDLE` where Typer writes `{HANDLE}` for an argument that must be there."""
+    return piece[1:-1] if piece.startswith("{") and piece.endswith("}") else piece
+
+
+def sections(ctx: Context, params: Iterable[Parameter]) -> dict[str, list[Record]]:
+    """The lines of the help by heading: arguments, then the named groups, then the other options."""
+    found: dict[str, list[Record]] = {"Arguments": []}
+    plain: list[Record] = []
+    for param in params:
+        record = param.get_help_record(ctx)
+        if record is None:
+            continue
+        panel = getattr(param, "rich_help_panel", None)
+        if isinstance(param, TyperArgument):
+            found["Arguments"].append(record)
+        elif isinstance(param, TyperOption) and isinstance(panel, str):
+            found.setdefault(panel, []).append(record)
+        else:
+            plain.append(record)
+    return {**found, "Options": plain}
+
+
+def write_sections(formatter: HelpFormatter, found: dict[str, list[Record]]) -> None:
+    for heading, records in found.items():
+        if records:
+            with formatter.section(heading):
+                formatter.write_dl(records)
+
+
+def write_as_is(formatter: HelpFormatter, text: str | None) -> None:
+    """Examples are not wrapped: they are there to be copied."""
+    if text:
+        formatter.write_paragraph()
+        formatter.write(inspect.cleandoc(text) + "\n")

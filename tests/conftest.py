@@ -1,0 +1,39 @@
+"""What every test stands on: a home of its own, a clean environment, and the real command."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.running import Convo, Launch, in_a_process, in_process
+
+pytest_plugins = ("tests.needs",)
+
+LEAKS = ("OPENAI_", "CONVO_", "ANTHROPIC_", "AZURE_", "DEEPSEEK_", "OLLAMA_", "_CONVO_")
+"""Variables that begin like this would let the developer's own settings into a test."""
+
+TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where this test's convo keeps everything; nothing of the developer's can be reached."""
+    for name in list(os.environ):
+        if name.startswith(LEAKS) or name.endswith(("_API_KEY", "_PROXY", "_proxy")) or name in TERMINAL:
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("CONVO_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def convo() -> Convo:
+    """`convo("inspect", "nope")` runs the real app in this process and returns a `Got`."""
+    return in_process
+
+
+@pytest.fixture
+def launch() -> Launch:
+    """`launch("sessions")` runs the real command as a process and returns a `Got`."""
+    return in_a_process

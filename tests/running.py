@@ -1,0 +1,72 @@
+"""Run the real command line and keep what it said."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any, Protocol
+from unittest.mock import patch
+
+from convo.cli.app import run
+from convo.cli.commands import COMMANDS, Table
+
+
+@dataclass(frozen=True, slots=True)
+class Got:
+    """What a command left behind: its exit code, stdout and stderr."""
+
+    exit: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """stdout as one JSON document."""
+        return json.loads(self.out)
+
+
+class Convo(Protocol):
+    """The fixture `convo`: the real app in this process, with streams of its own."""
+
+    def __call__(self, *argv: str, stdin: str = "", table: Table = COMMANDS) -> Got: ...
+
+
+class Launch(Protocol):
+    """The fixture `launch`: the real command as a process of its own."""
+
+    def __call__(self, *argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Got: ...
+
+
+def stream(text: str = "", encoding: str = "utf-8") -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(text.encode(encoding)), encoding=encoding)
+
+
+def said(written: io.TextIOWrapper) -> str:
+    written.flush()
+    assert isinstance(written.buffer, io.BytesIO)
+    return written.buffer.getvalue().decode(written.encoding)
+
+
+def in_process(*argv: str, stdin: str = "", table: Table = COMMANDS, encoding: str = "utf-8") -> Got:
+    """Run one command line here; `encoding` is the terminal's."""
+    out, err = stream(encoding=encoding), stream(encoding=encoding)
+    with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", stream(stdin)):
+        code = run(argv, table)
+    return Got(code, said(out), said(err))
+
+
+def in_a_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Got:
+    """Run one command line as its own process; `env` is added to this one's environment."""
+    done = subprocess.run(
+        [sys.executable, "-m", "convo", *argv],
+        input=stdin,
+        env={**os.environ, **(env or {})},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+        check=False,
+    )
+    return Got(done.returncode, done.stdout, done.stderr)
