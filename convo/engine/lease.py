@@ -11,7 +11,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from convo.errors import Busy
+from convo.errors import Busy, StoreFault
 from convo.stores.contract import Lease, Store
 
 TTL_S = 30.0
@@ -45,7 +45,7 @@ class Hold:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(RENEW_S)
-            with suppress(Busy):
+            with suppress(Busy, StoreFault):
                 self._lease = await self._store.lease(self._lease.name, self._lease.holder, TTL_S)
 
 

@@ -7,9 +7,9 @@ makes new nodes behind it and touches nothing. Keys begin at the tenant's root: 
 between tenants.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from hashlib import sha256
 from typing import NewType
 
@@ -70,13 +70,15 @@ class Path:
 
         raises:  Conflict  the path does not pass through `key`
         """
-        try:
-            return self._places[key]
-        except KeyError:
-            raise Conflict(f"this history does not pass through {key[:12]}") from None
+        for place in range(len(self.nodes), 0, -1):  # what is asked for is nearly always near the head
+            if self.nodes[place - 1].key == key:
+                return place
+        if key == self.root:
+            return 0
+        raise Conflict(f"this history does not pass through {key[:12]}")
 
     def passes(self, key: Key) -> bool:
-        return key in self._places
+        return key == self.root or any(node.key == key for node in reversed(self.nodes))
 
     def upto(self, key: Key) -> "Path":
         """The path that ends at `key`. raises: Conflict  as for `place`."""
@@ -89,9 +91,10 @@ class Path:
     def first(self, count: int) -> "Path":
         return Path(self.root, self.nodes[:count])
 
+    def shared(self, other: "Path") -> int:
+        """How many nodes both paths begin with. Keys name whole prefixes, so this is a search."""
+        least = min(len(self), len(other))
+        return bisect_left(range(least), True, key=lambda at: self.nodes[at].key != other.nodes[at].key)
+
     def __len__(self) -> int:
         return len(self.nodes)
-
-    @cached_property
-    def _places(self) -> dict[Key, int]:
-        return {self.root: 0} | {node.key: place for place, node in enumerate(self.nodes, 1)}

@@ -9,7 +9,7 @@ functions over frozen values.
 from convo.strategies.branching import retry, undo
 from convo.strategies.handles import Wanted, kind_of, wanted
 from convo.strategies.held import Held, Sent
-from convo.strategies.reconciling import reconcile
+from convo.strategies.reconciling import after_mark, reconcile
 from convo.strategies.retrying import Resend, Verdict, may_resend
 from convo.strategies.sending import body, confirm, interrupt, send
 
@@ -19,6 +19,7 @@ __all__ = [
     "Sent",
     "Verdict",
     "Wanted",
+    "after_mark",
     "body",
     "confirm",
     "interrupt",

@@ -1,0 +1,128 @@
+"""One conversation while it is open: what a person may do with it.
+
+Input is stored at the head before anything is sent; a turn does the rest. For a replayed
+conversation the file is read before a turn and written after it, and what people changed in
+between is what was said.
+"""
+
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from convo.engine.edges import Edges
+from convo.engine.naming import free_name, name_for
+from convo.engine.record import Record
+from convo.engine.replay_file import ReplayFile
+from convo.engine.turn import Asking, Turn
+from convo.history import Path, Session, Strategy
+from convo.items import Event, Item, Json
+from convo.strategies import Held, retry, undo
+
+
+class Chat:
+    """A session's conversation, opened for writing by one process.
+
+    asking:  how the next turn asks; may be exchanged between turns
+    turn:    the last turn, with its link, response and notes
+    """
+
+    def __init__(self, record: Record, asking: Asking, edges: Edges) -> None:
+        self.asking, self.edges = asking, edges
+        self.turn: Turn | None = None
+        self._record = record
+        replayed = record.session.strategy is Strategy.REPLAY and record.session.handle
+        self._file = ReplayFile(replayed) if replayed else None
+
+    @property
+    def session(self) -> Session:
+        return self._record.session
+
+    @property
+    def held(self) -> Held:
+        return self._record.held
+
+    async def say(self, items: Sequence[Item]) -> AsyncGenerator[Event, None]:
+        """Add `items` to the conversation and ask; yields the events of the answer.
+
+        raises:  what the endpoint or the store answered; the input stays, unacknowledged
+        """
+        held = self.reread()
+        doubt = bool(held.unacknowledged)
+        if not self.session.name and items:
+            name = await free_name(self.edges.store, name_for(items[0]))
+            self._record.session = replace(self.session, name=name)
+        await self._move(replace(held, path=held.path.grow(items)))
+        async with aclosing(self._ask(doubt)) as events:
+            async for event in events:
+                yield event
+
+    async def again(self) -> AsyncGenerator[Event, None]:
+        """Ask the last input alone again, without what came after it. raises: as `say`; Usage"""
+        held = self.reread()
+        doubt = bool(held.unacknowledged)
+        await self._go_back(retry(held, self._record.last))
+        async with aclosing(self._ask(doubt)) as events:
+            async for event in events:
+                yield event
+
+    async def take_back(self) -> None:
+        """Go back to before the last turn. raises: Usage, WrongOwner"""
+        await self._go_back(undo(self.reread(), self._record.last))
+        await self._write()
+
+    async def rename(self, name: str) -> None:
+        """Give the session another name. raises: Conflict  the name is taken"""
+        await self._record.update(replace(self.session, name=name))
+
+    def preview(self, items: Iterable[Item] = ()) -> dict[str, Json]:
+        """The body of the next request if `items` were said now."""
+        held = self.reread()
+        return self.asking.body(self.asking.sent(replace(held, path=held.path.grow(items))))
+
+    def reread(self) -> Held:
+        """The conversation as it stands, with what people changed in the replay file.
+
+        raises:  Unreadable, StoreReadOnly  the file cannot be read, or could not be written
+        """
+        if self._file:
+            self._file.check()
+            if self._file.changed():
+                self._record.held = edited(self._record, self._file.read())
+        return self._record.held
+
+    async def _ask(self, doubt: bool) -> AsyncGenerator[Event, None]:
+        self.turn = Turn(self._record, self.asking, self.endpoint, clock=self._clock, new_id=self._new_id, doubt=doubt)
+        try:
+            async with aclosing(self.turn.events()) as events:
+                async for event in events:
+                    yield event
+        finally:
+            await self._write()
+
+    async def _go_back(self, held: Held) -> None:
+        if held.mark != self.held.mark:
+            await self._record.forget_last()
+        await self._move(held)
+
+    async def _move(self, held: Held) -> None:
+        self._record.session = replace(self.session, model=self.asking.model, instructions=self.asking.instructions)
+        await self._record.move(held)
+
+    async def _write(self) -> None:
+        """Write the replay file, and remember that it was written."""
+        if self._file and self.session.written != self.held.path.head:
+            self._file.write(self.held.path.items)
+            await self._record.update(replace(self.session, written=self.held.path.head))
+
+
+def edited(record: Record, items: Sequence[Item]) -> Held:
+    """What is held once the replay file says `items`.
+
+    A file that says what was last written to it, or what is held, is not edited: what was said
+    since it was written stands in the record alone.
+    """
+    held = record.held
+    path = Path(held.path.root).grow(items)
+    if path.head in (record.session.written or path.root, held.path.head):
+        return held
+    return replace(held, path=path, mark=path.head)

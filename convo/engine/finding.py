@@ -1,0 +1,70 @@
+"""What a handle names, as the store knows it.
+
+A handle is a response, a conversation, a session's name or id, a unique beginning of one of
+these, or `@last`. A name wins over a beginning, and a beginning that fits several things is
+refused with the list of them.
+"""
+
+from convo.errors import AmbiguousHandle, NotFound, Usage
+from convo.history import Link, Session, Strategy
+from convo.stores.contract import Conversation, Found, Store
+from convo.strategies import kind_of
+
+LAST = "@last"
+
+WORDS = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
+
+
+async def find(store: Store, handle: str) -> Found:
+    """The one thing that `handle` names. raises: NotFound, AmbiguousHandle, Usage"""
+    if not handle:
+        raise Usage("an empty handle names nothing", hint="convo sessions")
+    if handle == LAST:
+        return _as_found(await last_used(store))
+    session = await store.session(handle)
+    if session:
+        return _as_found(session)
+    found = await store.find(handle)
+    exact = [one for one in found if one.id == handle]
+    if len(exact or found) > 1:
+        raise AmbiguousHandle(handle, [(one.id, f"{one.kind}  {one.words}") for one in found])
+    if not found:
+        raise NotFound(WORDS.get(kind_of(handle), "session"), handle)
+    return (exact or found)[0]
+
+
+async def last_used(store: Store) -> Session:
+    """The session used last. raises: NotFound  there is none yet"""
+    newest = await store.sessions(limit=1)
+    if not newest:
+        raise NotFound("session", LAST, hint='convo chat "hello"')
+    return newest[0]
+
+
+async def the_session(store: Store, handle: str) -> Session:
+    """The session that `handle` names. raises: as `find`; NotFound  it names something else"""
+    found = await find(store, handle)
+    session = await store.session(found.id) if found.kind == "session" else None
+    if session is None:
+        raise NotFound("session", handle)
+    return session
+
+
+async def the_link(store: Store, response_id: str) -> Link:
+    """raises: NotFound"""
+    link = await store.link(response_id)
+    if link is None:
+        raise NotFound("response", response_id)
+    return link
+
+
+async def the_conversation(store: Store, conversation_id: str) -> Conversation:
+    """raises: NotFound"""
+    conversation = await store.conversation(conversation_id)
+    if conversation is None:
+        raise NotFound("conversation", conversation_id)
+    return conversation
+
+
+def _as_found(session: Session) -> Found:
+    return Found("session", session.id, session.name)

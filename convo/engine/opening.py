@@ -1,0 +1,203 @@
+"""Finds the conversation that the flags ask for, or begins it.
+
+In two steps, because a record says at which endpoint its handle lives: first `recorded` looks
+into the store, then, with the endpoint at hand, `open_chat` reads what is there and takes the
+right to write. A handle that no record knows is read once from its owner and mirrored.
+"""
+
+import os
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from itertools import chain, count
+
+from convo.endpoints.contract import Page
+from convo.engine.chat import Chat
+from convo.engine.edges import Edges
+from convo.engine.finding import find, last_used, the_conversation
+from convo.engine.naming import free_name
+from convo.engine.record import Record, last_link
+from convo.engine.turn import Asking
+from convo.errors import NotFound, WrongOwner
+from convo.history import HERE, OWNERS, Link, Path, Session, Strategy, root
+from convo.items import Item
+from convo.stores.contract import Store
+from convo.strategies import Wanted, kind_of
+
+PAGE = 100
+REPLAY_FILE = "conversation.json"
+"""Where a replayed conversation goes when no file is named: the first free name like this one."""
+
+
+async def recorded(store: Store, wanted: Wanted) -> Session | None:
+    """The session that `wanted` goes on with; None when a new one begins.
+
+    raises:  NotFound, AmbiguousHandle
+             WrongOwner  the record has another owner than the flag names
+    """
+    if wanted.last:
+        session: Session | None = await last_used(store)
+    elif wanted.handle is None:
+        return None
+    elif wanted.strategy is Strategy.REPLAY:
+        return await _by_handle(store, Strategy.REPLAY, absolute(wanted.handle))
+    elif kind_of(wanted.handle) in (Strategy.CHAIN, Strategy.CONVERSATION):
+        return await _by_handle(store, kind_of(wanted.handle), wanted.handle)
+    else:
+        found = await find(store, wanted.handle)
+        session = await store.session(found.id)
+        if session is None:
+            raise NotFound("session", wanted.handle)
+    if session and wanted.strategy and session.strategy is not wanted.strategy:
+        raise WrongOwner(
+            f"{session.name!r} is owned by {OWNERS[session.strategy].words} (--{session.strategy}), "
+            f"not by {OWNERS[wanted.strategy].words}",
+            hint=f"convo chat --from {session.name}, or convo convert to change its owner",
+        )
+    return session
+
+
+async def open_chat(wanted: Wanted, session: Session | None, asking: Asking, edges: Edges, *, name: str = "") -> Chat:
+    """Open the conversation; nothing is stored before something is said.
+
+    name:    for a new session; "" takes it from the first words said
+    raises:  NotFound    neither the store nor the endpoint knows the handle
+             WrongOwner  the handle belongs to another endpoint
+             what the endpoint answers
+    """
+    if session is None:
+        session, path, last = await _begin(wanted, asking, edges, name)
+        return Chat(Record(session, path, last, edges, saved=False), asking, edges)
+    path, last = await edges.store.path(session.head), await last_link(edges.store, session)
+    return Chat(Record(session, path, last, edges, saved=True), asking, edges)
+
+
+async def fork(source: Session, asking: Asking, edges: Edges) -> Chat:
+    """A second session that begins where `source` stands; the source is not touched.
+
+    raises:  WrongOwner  a conversation has one head, at its endpoint
+    """
+    if source.strategy is Strategy.CONVERSATION:
+        raise WrongOwner(
+            f"{source.handle} is one list at its endpoint and cannot have a second head",
+            hint="convo convert, to carry its history to another owner",
+        )
+    path = (await edges.store.path(source.head)).upto(source.mark)
+    session = replace(
+        source,
+        id=edges.new_id("ses"),
+        name=await free_name(edges.store, source.name),
+        head=path.head,
+        created_at=edges.clock.now(),
+        written=None,
+        handle=free_file(source.handle) if source.strategy is Strategy.REPLAY else source.handle,
+    )
+    record = Record(session, path, await last_link(edges.store, source), edges, saved=False)
+    return Chat(record, asking, edges)
+
+
+async def _begin(wanted: Wanted, asking: Asking, edges: Edges, name: str) -> tuple[Session, Path, Link | None]:
+    """A record that the store does not have yet, with what its owner has already."""
+    strategy = wanted.strategy or Strategy.SESSION
+    handle, path, last = await STARTS[strategy](wanted.handle, edges)
+    now = edges.clock.now()
+    session = Session(
+        id=edges.new_id("ses"),
+        name=name,
+        strategy=strategy,
+        model=asking.model,
+        head=path.head,
+        mark=path.head,
+        created_at=now,
+        used_at=now,
+        scope=edges.endpoint.scope,
+        link=last.id if last else None,
+        handle=handle,
+    )
+    return session, path, last
+
+
+Start = tuple[str | None, Path, Link | None]
+
+
+async def _at_session(handle: str | None, edges: Edges) -> Start:
+    return None, Path(root(edges.store.tenant)), None
+
+
+async def _at_file(handle: str | None, edges: Edges) -> Start:
+    return absolute(handle) if handle else free_file(absolute(REPLAY_FILE)), Path(root(edges.store.tenant)), None
+
+
+async def _at_response(handle: str | None, edges: Edges) -> Start:
+    if handle is None:
+        return await _at_session(handle, edges)
+    link = await edges.store.link(handle)
+    if link is None:
+        return handle, await history_of_response(handle, edges), None
+    if link.scope != edges.endpoint.scope:
+        raise WrongOwner(
+            f"{handle} belongs to {link.scope}, not to {edges.endpoint.scope}", hint="-m with a model of that endpoint"
+        )
+    return handle, await edges.store.path(link.head), link
+
+
+async def _at_conversation(handle: str | None, edges: Edges) -> Start:
+    if handle is None:
+        return await _at_session(handle, edges)
+    return handle, await history_of_conversation(handle, edges), None
+
+
+STARTS: dict[Strategy, Callable[[str | None, Edges], Awaitable[Start]]] = {
+    Strategy.SESSION: _at_session,
+    Strategy.REPLAY: _at_file,
+    Strategy.CHAIN: _at_response,
+    Strategy.CONVERSATION: _at_conversation,
+}
+
+
+async def history_of_response(response_id: str, edges: Edges) -> Path:
+    """What a chain holds up to and including this response, read from its endpoint."""
+    response = await edges.endpoint.retrieve(response_id)
+    items = await _all(lambda after: edges.endpoint.input_items(response_id, after=after, limit=PAGE, order="asc"))
+    return Path(root(edges.store.tenant)).grow([*items, *response.get("output", ())])
+
+
+async def history_of_conversation(conversation_id: str, edges: Edges) -> Path:
+    """What a conversation holds: our own rows where they are the owner's, else read from its endpoint."""
+    if edges.endpoint.scope == HERE:
+        return await edges.store.path((await the_conversation(edges.store, conversation_id)).head)
+    await edges.endpoint.conversation(conversation_id)
+    items = await _all(
+        lambda after: edges.endpoint.conversation_items(conversation_id, after=after, limit=PAGE, order="asc")
+    )
+    return Path(root(edges.store.tenant)).grow(items)
+
+
+async def _all(page_after: Callable[[str | None], Awaitable[Page]]) -> list[Item]:
+    items: list[Item] = []
+    more = True
+    while more:
+        page = await page_after(str(items[-1]["id"]) if items else None)
+        items += page.items
+        more = page.has_more and bool(page.items)
+    return items
+
+
+async def _by_handle(store: Store, strategy: Strategy, handle: str) -> Session | None:
+    """The session used last whose record stands at this handle."""
+    for session in await store.sessions():
+        if session.strategy is strategy and session.handle == handle:
+            return session
+    return None
+
+
+def absolute(place: str) -> str:
+    return os.path.abspath(os.path.expanduser(place))
+
+
+def free_file(place: str | None) -> str:
+    """`place`, or the same with -2, -3, ... before its suffix when there is such a file."""
+    stem, suffix = os.path.splitext(place or absolute(REPLAY_FILE))
+    stem = re.sub(r"-\d+$", "", stem)
+    numbered = (f"{stem}-{number}{suffix}" for number in count(2))
+    return next(name for name in chain([stem + suffix], numbered) if not os.path.exists(name))

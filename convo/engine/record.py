@@ -1,0 +1,73 @@
+"""A session's record while it is open, and the one way in which it moves.
+
+Whoever decided hands in the state it should have; what has to be stored for it follows from the
+difference to the state it had.
+"""
+
+from dataclasses import replace
+
+from convo.engine.edges import Edges
+from convo.errors import NotFound
+from convo.history import Link, Path, Session, Strategy
+from convo.stores.contract import Change, Growth, Store
+from convo.strategies import Held
+
+
+class Record:
+    """One session's record, opened for writing by one process."""
+
+    def __init__(self, session: Session, path: Path, last: Link | None, edges: Edges, *, saved: bool) -> None:
+        """Open a record; `saved` says whether the store has it yet, `last` is its last confirmed link."""
+        self.session, self.last = session, last
+        self.held = Held(session.strategy, path, session.mark, handle_of(session))
+        self._store, self._clock = edges.store, edges.clock
+        self._saved, self._stored = saved, path
+
+    async def move(self, held: Held, *links: Link, last: Link | None = None) -> None:
+        """Store `held` and `links` as what is so from now on, all or nothing.
+
+        last:    the link that the owner confirmed with this move
+        raises:  Conflict  another process moved the record;  StoreFault
+        """
+        shared = self._stored.shared(held.path)
+        new = held.path.items[shared:]
+        grown = (Growth(held.path.first(shared).head, new),) if new else ()
+        self.last = last or self.last
+        session = replace(
+            self.session,
+            head=held.path.head,
+            mark=held.mark,
+            handle=self.session.handle if held.strategy is Strategy.REPLAY else held.handle,
+            link=self.last.id if self.last else None,
+        )
+        await self._save(session, Change(grow=grown, links=links))
+        self.held, self._stored = held, held.path
+
+    async def forget_last(self) -> None:
+        """Go back to the link before the last one; the next `move` stores it."""
+        self.last = await self._store.link(self.last.parent) if self.last and self.last.parent else None
+
+    async def update(self, session: Session) -> None:
+        """Store other fields of the record; its head stays."""
+        await self._save(session, Change())
+
+    async def _save(self, session: Session, change: Change) -> None:
+        session = replace(session, used_at=self._clock.now())
+        expect = self.session.head if self._saved else None
+        await self._store.commit(replace(change, session=session, expect=expect))
+        self.session, self._saved = session, True
+
+
+def handle_of(session: Session) -> str | None:
+    """The handle at the endpoint; a replay file's path is none."""
+    return None if session.strategy is Strategy.REPLAY else session.handle
+
+
+async def last_link(store: Store, session: Session) -> Link | None:
+    """The session's last confirmed link. raises: NotFound  the record names one that is gone"""
+    if not session.link:
+        return None
+    link = await store.link(session.link)
+    if link is None:
+        raise NotFound("response", session.link)
+    return link

@@ -1,0 +1,222 @@
+"""One request and its answer, and the order in which they become durable.
+
+    request    built by the owner's strategy, sent again only where that is safe
+    answer     streamed; kept as a partial, unacknowledged, when it is cut off
+    end        link, output, head and mark in one change, before the last event is handed on
+
+So a kill at any point leaves the conversation before the turn, with its input unacknowledged, or
+after it. Streaming and collected use are the same loop: who wants the answer whole reads on.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+
+from convo.engine.calling import call
+from convo.engine.edges import Edges
+from convo.engine.owner_tail import owner_tail
+from convo.engine.partial import ENDS, Partial
+from convo.engine.record import Record
+from convo.errors import ConvoError, EndpointFault, StreamBroken
+from convo.history import Key, Link, Strategy
+from convo.history.link import Status
+from convo.items import Event, Item, Json, Response, is_user
+from convo.strategies import Held, Sent, body, confirm, interrupt, reconcile, send
+
+STOPPED = {"code": "interrupted", "message": "stopped before the answer was whole"}
+
+NOT_PARAMETERS = frozenset({"model", "input", "previous_response_id", "conversation", "store", "include"})
+"""Fields of a request that a link keeps in other columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """How to ask, apart from what was said.
+
+    model:         "provider/model", for the record
+    wire_model:    the name as it travels
+    parameters:    further fields of every request
+    store:         keep a copy at the endpoint although the client owns the history
+    seal:          the model reasons, and can hand its reasoning out encrypted
+    """
+
+    model: str
+    wire_model: str
+    instructions: str | None = None
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    store: bool = False
+    seal: bool = False
+
+    def sent(self, held: Held) -> Sent:
+        return send(held, store=self.store, seal=self.seal)
+
+    def body(self, sent: Sent) -> dict[str, Json]:
+        return body(sent, model=self.wire_model, instructions=self.instructions, parameters=self.parameters)
+
+
+@dataclass(slots=True)
+class Times:
+    """When a turn began, in seconds since 1970 and in ticks, and when its first piece came."""
+
+    at: float
+    began: float
+    first: float | None = None
+
+
+class Turn:
+    """Asks for one answer to what `record` holds unacknowledged.
+
+    link:      how it ended, once it has
+    response:  the owner's final response, when one came
+    notes:     what a person should know, in words
+    """
+
+    def __init__(self, record: Record, asking: Asking, edges: Edges, *, doubt: bool) -> None:
+        """Prepare a turn; `doubt` says that the owner may have taken part of it already."""
+        self.link: Link | None = None
+        self.response: Response | None = None
+        self.notes: list[str] = []
+        self._record, self._asking, self._edges, self._doubt = record, asking, edges, doubt
+        self._partial = Partial()
+        self._asked: Held | None = None
+        self._times = Times(edges.clock.now(), edges.clock.ticks())
+
+    async def events(self) -> AsyncGenerator[Event, None]:
+        """The answer's events, the last one when everything is durable.
+
+        raises:  ConvoError  what endpoint and store answered; the input stays, unacknowledged
+        """
+        try:
+            async with aclosing(self._answer()) as answer:
+                async for event in answer:
+                    await self._take(event)
+                    yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            await asyncio.shield(self._cut_off("cancelled", STOPPED))
+            raise
+        except ConvoError as failure:
+            await self._cut_off("failed", {"code": failure.code, "message": failure.message})
+            raise
+
+    # -- asking -------------------------------------------------------------------------------
+
+    async def _answer(self) -> AsyncGenerator[Event, None]:
+        strategy = self._record.held.strategy
+        opened = await call(self._open, strategy, self._edges.clock, doubt=self._doubting, noted=self.notes.append)
+        if opened is None:
+            for event in adopted(self._record.held, self._record.last):
+                yield event
+            return
+        async with aclosing(opened.stream) as rest:
+            for event in opened.events:
+                yield event
+            async for event in rest:
+                yield event
+        if not self.link:
+            raise StreamBroken("the endpoint's stream ended before the answer was whole")
+
+    async def _open(self) -> AsyncGenerator[Event, None] | None:
+        record = self._record
+        if record.held.strategy is Strategy.CONVERSATION and not record.held.handle:
+            created = await self._edges.endpoint.create_conversation()
+            await record.move(replace(record.held, handle=created["id"]))
+        elif self._doubt and await self._settled():
+            return None
+        self._asked = record.held
+        self._times.began = self._edges.clock.ticks()
+        return self._edges.endpoint.create(self._asking.body(self._asking.sent(record.held)))
+
+    async def _settled(self) -> bool:
+        """Take up what the owner did although nobody told us; whether nothing is left to ask."""
+        record, self._doubt = self._record, False
+        tail = await owner_tail(record.held, self._edges.endpoint, self._edges.store)
+        if not tail.items:
+            return False
+        session = record.session
+        links = tuple(replace(link, session=session.id, parent=session.link) for link in tail.links)
+        last = links[-1] if links else None
+        held = reconcile(record.held, tail.items)
+        if last and held.strategy is Strategy.CHAIN:
+            held = replace(held, handle=last.id)
+        await record.move(held, *links, last=last)
+        self.notes.append(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
+        return not held.unacknowledged
+
+    def _doubting(self) -> None:
+        self._doubt = True
+
+    # -- ending -------------------------------------------------------------------------------
+
+    async def _take(self, event: Event) -> None:
+        self._partial.take(event)
+        if self._partial.began and self._times.first is None:
+            self._times.first = self._edges.clock.ticks()
+        if event["type"] in ENDS:
+            await self._end(event["response"])
+
+    async def _end(self, response: Response) -> None:
+        self.response = response
+        if self._asked is None:
+            self.link = self._record.last
+            return
+        if response.get("status") == "failed":
+            raise failure_in(response)
+        sent = self._asking.sent(self._asked)
+        held = confirm(self._asked, sent, response)
+        saw = held.path.first(len(held.path) - len(response.get("output") or ()))
+        link = self._as_link(response, saw.head, held.path.head)
+        await self._record.move(held, link, last=link)
+        self.link = link
+
+    async def _cut_off(self, status: Status, error: Mapping[str, Json]) -> None:
+        """Keep what came, unacknowledged, and a link that says why no more did."""
+        if self.link or self._asked is None:
+            return
+        held = interrupt(self._asked, self._partial.output)
+        cut = {"id": self._partial.response_id, "status": status, "error": error}
+        self.link = self._as_link(cut, self._asked.path.head, held.path.head)
+        await self._record.move(held, self.link)
+
+    def _as_link(self, response: Response, saw: Key, head: Key) -> Link:
+        assert self._asked is not None
+        sent = self._asking.sent(self._asked)
+        fields, times, session = self._asking.body(sent), self._times, self._record.session
+        return Link(
+            id=response.get("id") or self._edges.new_id("try"),
+            saw=saw,
+            head=head,
+            sent=sent.nodes,
+            model=self._asking.model,
+            strategy=session.strategy,
+            status=response.get("status") or "completed",
+            created_at=times.at,
+            parent=session.link,
+            session=session.id,
+            scope=session.scope,
+            conversation_id=fields.get("conversation"),
+            previous_response_id=fields.get("previous_response_id"),
+            seconds=self._edges.clock.ticks() - times.began,
+            first_token_s=None if times.first is None else times.first - times.began,
+            parameters={name: value for name, value in fields.items() if name not in NOT_PARAMETERS},
+            usage=response.get("usage"),
+            error=response.get("error"),
+            stored=bool(fields.get("store", True)),
+        )
+
+
+def failure_in(response: Response) -> EndpointFault:
+    """The error of a response that failed."""
+    error = response.get("error") or {}
+    return EndpointFault(error.get("message") or "the model failed", code=error.get("code"), hint="/retry asks again")
+
+
+def adopted(held: Held, last: Link | None) -> Iterator[Event]:
+    """The events of an answer that the owner gave before and nobody heard."""
+    items = held.path.items
+    asked = max((at for at, item in enumerate(items, 1) if is_user(item)), default=0)
+    answer: list[Item] = list(items[asked:])
+    for at, item in enumerate(answer):
+        yield {"type": "response.output_item.done", "output_index": at, "item": item}
+    response = {"id": last.id if last else None, "status": "completed", "output": answer, "usage": last and last.usage}
+    yield {"type": "response.completed", "response": response}
