@@ -91,7 +91,7 @@ class Chat:
         return self._record.held
 
     async def _ask(self, doubt: bool) -> AsyncGenerator[Event, None]:
-        self.turn = Turn(self._record, self.asking, self.endpoint, clock=self._clock, new_id=self._new_id, doubt=doubt)
+        self.turn = Turn(self._record, self.asking, self.edges, doubt=doubt)
         try:
             async with aclosing(self.turn.events()) as events:
                 async for event in events:
