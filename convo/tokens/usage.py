@@ -1,0 +1,42 @@
+"""What one call used, read from whatever the endpoint reported."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from convo.config import Price
+from convo.items import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Figures of one call, in tokens; `cached` is part of `input`, `reasoning` part of `output`."""
+
+    input: int = 0
+    cached: int = 0
+    output: int = 0
+    reasoning: int = 0
+
+    @classmethod
+    def read(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
+        """The figures of a usage object; None when nothing was reported."""
+        if not usage:
+            return None
+        into, out = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+        return cls(
+            input=usage.get("input_tokens") or 0,
+            cached=into.get("cached_tokens") or 0,
+            output=usage.get("output_tokens") or 0,
+            reasoning=out.get("reasoning_tokens") or 0,
+        )
+
+
+def cost_usd(used: Usage, price: Price | None) -> float | None:
+    """What a call cost in USD; None where no price is known, rather than a guess.
+
+    price:  USD per million tokens
+    """
+    if price is None:
+        return None
+    cached = price.input if price.cached is None else price.cached
+    fresh = used.input - used.cached
+    return (fresh * price.input + used.cached * cached + used.output * price.output) / 1_000_000

@@ -1,0 +1,87 @@
+"""What a person can type after a slash.
+
+A row is a name, how it is used, one line of help, and what it does to the conversation at hand.
+What is not in the table is an error with a suggestion and never goes to a model; a message that
+begins with a slash is written with two.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from convo.errors import Usage
+
+if TYPE_CHECKING:
+    from convo.ui.conversing import Conversing
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One row: `usage` is what follows the name, `run` gets it as it was typed."""
+
+    usage: str
+    help: str
+    run: Callable[["Conversing", str], Awaitable[None]]
+
+
+async def help_(talk: "Conversing", _: str) -> None:
+    width = max(len(f"/{name} {row.usage}") for name, row in COMMANDS.items())
+    for name, row in COMMANDS.items():
+        talk.say(f"  {f'/{name} {row.usage}':<{width}}  {row.help}")
+    talk.say("  //text" + " " * (width - 4) + "a message that begins with a slash")
+
+
+async def exit_(talk: "Conversing", _: str) -> None:
+    talk.leaving = True
+
+
+async def status(talk: "Conversing", _: str) -> None:
+    talk.say(talk.look.status(talk.chat))
+
+
+async def next_(talk: "Conversing", words: str) -> None:
+    talk.say(talk.look.next(talk.chat, words))
+
+
+async def inspect(talk: "Conversing", handle: str) -> None:
+    talk.say(await talk.look.inspect(talk.chat, handle))
+
+
+async def model(talk: "Conversing", name: str) -> None:
+    if name:
+        await talk.look.switch(talk.chat, name)
+    talk.say(f"model {talk.chat.asking.model}")
+
+
+async def retry(talk: "Conversing", _: str) -> None:
+    await talk.answer(talk.chat.again())
+
+
+async def undo(talk: "Conversing", _: str) -> None:
+    await talk.chat.take_back()
+    talk.say("the last turn is taken back; /retry and new messages go on from before it")
+
+
+COMMANDS = {
+    "help": Command("", "this list", help_),
+    "status": Command("", "who owns the conversation, where its head stands, what is unacknowledged", status),
+    "next": Command("[TEXT]", "the exact body of the next request, and what its owner will put before it", next_),
+    "inspect": Command("[HANDLE]", "the chain as a tree", inspect),
+    "model": Command("[NAME]", "show or change the model", model),
+    "retry": Command("", "ask the last message again", retry),
+    "undo": Command("", "take the last turn back", undo),
+    "exit": Command("", "leave; Ctrl-D does too", exit_),
+}
+
+ALIASES = {"quit": "exit", "q": "exit", "?": "help", "rewind": "undo"}
+
+
+async def obey(talk: "Conversing", line: str) -> None:
+    """Carry out one slash command. raises: Usage  there is no such command"""
+    name, _, words = line[1:].partition(" ")
+    name = ALIASES.get(name, name)
+    if name not in COMMANDS:
+        near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
+        raise Usage(f"no command '/{name}'; nothing was sent", hint=f"/{near[0]}" if near else "/help")
+    await COMMANDS[name].run(talk, words.strip())

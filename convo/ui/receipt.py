@@ -1,0 +1,36 @@
+"""One line a turn: what went in, what came out, what it cost, and who holds it now."""
+
+from convo.config import Price
+from convo.history import Link, Session, Strategy
+from convo.tokens import Usage, cost_usd
+
+
+def receipt(link: Link, session: Session, price: Price | None = None) -> str:
+    """The line for a turn that ended, however it ended."""
+    used = Usage.read(link.usage)
+    ended = [] if link.status == "completed" else [link.status]
+    parts = [*ended, *(_used(used, price) if used else []), *_time(link), _id(link), owner(session)]
+    return " · ".join(part for part in parts if part)
+
+
+def owner(session: Session) -> str:
+    """The owner and the handle to come back by: "chain resp_...", "session what-is-a-monad"."""
+    if session.strategy is Strategy.SESSION or not session.handle:
+        return f"{session.strategy} {session.name}"
+    return f"{session.strategy} {session.handle}"
+
+
+def _used(used: Usage, price: Price | None) -> list[str]:
+    cached = f" ({used.cached:,} cached)" if used.cached else ""
+    thought = f" ({used.reasoning:,} reasoning)" if used.reasoning else ""
+    cost = cost_usd(used, price)
+    spent = [] if cost is None else [f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"]
+    return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}", *spent]
+
+
+def _time(link: Link) -> list[str]:
+    return [] if link.seconds is None else [f"{link.seconds:.1f} s"]
+
+
+def _id(link: Link) -> str:
+    return "" if link.id.startswith("try_") else link.id

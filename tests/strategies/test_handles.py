@@ -1,0 +1,60 @@
+"""Flags and handles that do not fit together are refused, and the owner is named."""
+
+import pytest
+
+from convo.errors import Usage, WrongOwner
+from convo.history import Strategy
+from convo.strategies import Wanted, wanted
+
+CHAIN, CONVERSATION, REPLAY, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.REPLAY, Strategy.SESSION
+
+
+@pytest.mark.parametrize(
+    ("flags", "handle", "meant"),
+    [
+        ([], None, Wanted(None)),
+        ([CHAIN], None, Wanted(CHAIN)),
+        ([], "resp_1", Wanted(CHAIN, "resp_1")),
+        ([], "conv_1", Wanted(CONVERSATION, "conv_1")),
+        ([], "./x.json", Wanted(REPLAY, "./x.json")),
+        ([], "my-chat", Wanted(None, "my-chat")),
+        ([CHAIN], "my-chat", Wanted(CHAIN, "my-chat")),
+        ([REPLAY], "notes", Wanted(REPLAY, "notes")),
+        ([SESSION], "a.json", Wanted(SESSION, "a.json")),
+    ],
+)
+def test_a_handle_implies_its_owner(flags: list[Strategy], handle: str | None, meant: Wanted) -> None:
+    assert wanted(flags, handle) == meant
+
+
+@pytest.mark.parametrize(
+    ("flag", "handle", "belongs"),
+    [
+        (SESSION, "resp_1", "Responses API (--chain)"),
+        (REPLAY, "resp_1", "Responses API (--chain)"),
+        (CONVERSATION, "resp_1", "Responses API (--chain)"),
+        (CHAIN, "conv_1", "Conversations API (--conversation)"),
+        (SESSION, "conv_1", "Conversations API (--conversation)"),
+        (CHAIN, "./x.json", "a JSON file (--replay)"),
+        (CONVERSATION, "dir/x", "a JSON file (--replay)"),
+    ],
+)
+def test_a_handle_of_another_owner_is_refused_and_its_owner_named(flag: Strategy, handle: str, belongs: str) -> None:
+    with pytest.raises(WrongOwner, match=r"belongs to") as refused:
+        wanted([flag], handle)
+    assert refused.value.message.endswith(belongs)
+    assert refused.value.exit == 2
+
+
+def test_two_owners_are_refused_and_the_handle_says_whose_it_is() -> None:
+    with pytest.raises(WrongOwner) as refused:
+        wanted([SESSION, CHAIN], "conv_1")
+    assert refused.value.message == (
+        "one owner a conversation: --chain and --session exclude each other; "
+        "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
+    )
+
+
+def test_continue_and_from_exclude_each_other() -> None:
+    with pytest.raises(Usage):
+        wanted([], "x", last=True)

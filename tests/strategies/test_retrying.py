@@ -1,0 +1,47 @@
+"""By owner: which failures may be followed by the same request."""
+
+import pytest
+
+from convo.errors import ConvoError, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
+from convo.history import Strategy
+from convo.strategies import Resend, may_resend
+
+LOCKED = TryLater("locked", code="conversation_locked", status=400)
+BUSY = TryLater("slow down", status=429)
+DOWN = TryLater("server error", status=503)
+CUT = Unreachable("connection reset")
+FINAL: list[ConvoError] = [Refused("no"), KeyRefused("no key"), StreamBroken("cut")]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", [LOCKED, BUSY])
+def test_what_was_refused_before_anything_was_done_goes_out_again(strategy: Strategy, failure: ConvoError) -> None:
+    assert may_resend(strategy, failure, answering=False).resend is Resend.YES
+
+
+@pytest.mark.parametrize("failure", [DOWN, CUT])
+@pytest.mark.parametrize(
+    ("strategy", "verdict"),
+    [
+        (Strategy.REPLAY, Resend.YES),
+        (Strategy.SESSION, Resend.YES),
+        (Strategy.CHAIN, Resend.YES),
+        (Strategy.CONVERSATION, Resend.READ_FIRST),
+    ],
+)
+def test_after_a_failure_that_leaves_doubt_the_owner_decides(
+    strategy: Strategy, verdict: Resend, failure: ConvoError
+) -> None:
+    assert may_resend(strategy, failure, answering=False).resend is verdict
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", FINAL)
+def test_a_final_failure_is_never_followed_by_the_same_request(strategy: Strategy, failure: ConvoError) -> None:
+    assert may_resend(strategy, failure, answering=False).resend is Resend.NO
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", [LOCKED, BUSY, DOWN, CUT])
+def test_nothing_goes_out_again_once_the_answer_has_begun(strategy: Strategy, failure: ConvoError) -> None:
+    assert may_resend(strategy, failure, answering=True).resend is Resend.NO
