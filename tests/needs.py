@@ -99,9 +99,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
+    counts = session.config.stash[LEFT_OUT]
     output = getattr(session.config, "workeroutput", None)
     if output is not None:
-        output["left_out"] = dict(session.config.stash[LEFT_OUT])
+        output["left_out"] = dict(counts)
 
 
 @pytest.hookimpl(optionalhook=True)

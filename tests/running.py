@@ -8,11 +8,15 @@ import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 from unittest.mock import patch
 
 from convo.cli.app import run
 from convo.cli.commands import COMMANDS, Table
+
+ROOT = Path(__file__).parent.parent
+"""The project's folder."""
 
 
 @dataclass(frozen=True, slots=True)

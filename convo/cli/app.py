@@ -23,7 +23,7 @@ from typer.main import get_command
 
 from convo import __version__
 from convo.cli.commands import COMMANDS, Table
-from convo.cli.failures import CUT_OFF, Failure, explain, show_traceback, tell
+from convo.cli.failures import OUTPUT_LOST, explain, show_traceback, tell
 from convo.cli.shape import App, Call, Group, write_sections
 from convo.errors import Usage
 
@@ -107,29 +107,29 @@ def run(argv: Sequence[str], table: Table = COMMANDS) -> int:
     try:
         code = perform(argv, table)
         sys.stdout.flush()
-    except BrokenPipeError:
-        let_go_of_output()
-        return CUT_OFF
-    except OSError as error:
-        let_go_of_output()
-        return tell(Failure("output_failed", f"the output cannot be written: {error.strerror}"), as_json=False)
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  the edge of the process: nothing above would catch it
+        return end(error, as_json=wants_json(argv))
     return code
 
 
 def perform(argv: Sequence[str], table: Table) -> int:
-    """Run one command line; what goes wrong is told, and only a lost output is raised."""
+    """Run one command line; whatever goes wrong is raised."""
+    group = shell(table)
     try:
-        group = shell(table)
         with group.make_context("convo", list(argv)) as ctx:
             group.invoke(ctx)
     except typer.Exit as leave:
         return leave.exit_code
-    except BrokenPipeError:
-        raise
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  the edge of the process: nothing is above to catch it
-        show_traceback(error)
-        return tell(explain(error), as_json=wants_json(argv))
     return 0
+
+
+def end(error: BaseException, *, as_json: bool) -> int:
+    """Tell what went wrong, where somebody still listens; returns the exit code."""
+    show_traceback(error)
+    failure = explain(error)
+    if failure.code in OUTPUT_LOST:
+        let_go_of_output()
+    return tell(failure, as_json=as_json and failure.code not in OUTPUT_LOST)
 
 
 def wants_json(argv: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ a mistake of ours: it is named by its kind and its place and not by its text, be
 a foreign error may quote a key.
 """
 
+import errno
 import json
 import os
 import re
@@ -44,8 +45,13 @@ class Failure:
 
 
 INTERRUPTED = Failure("interrupted", "", exit=130)
-CUT_OFF = 141
-"""The exit code that shells show for a program whose reader went away (128 + SIGPIPE)."""
+CUT_OFF = Failure("cut_off", "", exit=141)
+"""The reader went away, as in `convo inspect @last | head`: shells show 128 + SIGPIPE for it."""
+
+OUTPUT_LOST = frozenset({"cut_off", "output_failed"})
+"""Codes of failures after which nothing more can be written to stdout."""
+
+NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, errno.EIO})
 
 
 def explain(error: BaseException) -> Failure:
@@ -60,6 +66,10 @@ def explain(error: BaseException) -> Failure:
             return Failure("failed", tidy(error.format_message()), exit=error.exit_code)
         case KeyboardInterrupt() | Abort():
             return INTERRUPTED
+        case BrokenPipeError():
+            return CUT_OFF
+        case OSError() if error.errno in NO_ROOM:
+            return Failure("output_failed", f"cannot write: {error.strerror}", "free some space, then repeat")
         case _:
             return mistake(error)
 

@@ -1,0 +1,33 @@
+"""A command that is a group, and does something when it is called alone."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App
+
+app = App()
+
+
+@app.callback(invoke_without_command=True)
+def box(ctx: typer.Context) -> None:
+    """Keep things in a box."""
+    if ctx.invoked_subcommand is None:
+        print("empty")
+
+
+def names(incomplete: str) -> list[tuple[str, str]]:
+    return [(name, words) for name, words in [("pear", "green: soft"), ("plum", "blue")] if name.startswith(incomplete)]
+
+
+@app.command()
+def take(thing: Annotated[str, typer.Argument(autocompletion=names)]) -> None:
+    """Take one thing out."""
+    print(f"took {thing}")
+
+
+@app.command()
+def put(file: Path) -> None:
+    """Put a file in."""
+    print(f"put {file}")

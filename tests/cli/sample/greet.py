@@ -1,0 +1,30 @@
+"""A command of one function, with grouped options, a choice and examples."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from convo.cli.shape import App, call_of
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo greet Ada --warmly                            a line that is copied and therefore not wrapped at eighty
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def greet(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Who is greeted.")],
+    warmly: Annotated[bool, typer.Option("--warmly", help="Mean it.", rich_help_panel="Manner")] = False,
+    tongue: Annotated[Literal["english", "german"], typer.Option(help="In which language.")] = "english",
+    json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say good day to somebody.
+
+    And mean it, with --warmly.
+    """
+    word = {"english": "good day", "german": "guten Tag"}[tongue]
+    print(f"{word}, {name}{'!' if warmly else ''} {call_of(ctx).config or ''}".rstrip())

@@ -1,0 +1,40 @@
+"""A command that ends in the way its argument names."""
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, NoReturn
+
+import typer
+
+from convo.cli.shape import App
+from convo.errors import ConvoError, NotFound, Refused
+
+app = App()
+
+
+def throw(error: BaseException) -> Callable[[], NoReturn]:
+    def now() -> NoReturn:
+        raise error
+
+    return now
+
+
+WAYS: Mapping[str, Callable[[], object]] = {
+    "not-found": throw(NotFound("session", "nope")),
+    "no-hint": throw(ConvoError("it failed")),
+    "in-a-group": throw(ExceptionGroup("tasks", [NotFound("session", "nope")])),
+    "hostile": throw(Refused("clear \x1b[2J the \rscreen\nnow", hint="\x07")),
+    "interrupt": throw(KeyboardInterrupt()),
+    "abort": throw(typer.Abort()),
+    "paused": throw(typer.Exit(3)),
+    "mistake": throw(KeyError("sk-secret")),
+    "system": throw(PermissionError(13, "Permission denied", "/etc/sk-secret")),
+    "odd-text": lambda: print("a check \u2713 and half a pair \ud83d"),
+    "much-text": lambda: print("a line of text\n" * 100_000),
+    "little-text": lambda: print("a line of text"),
+}
+
+
+@app.command()
+def stumble(way: str, json: Annotated[bool, typer.Option("--json", "--jsonl")] = False) -> None:
+    """End in one of many ways."""
+    WAYS[way]()

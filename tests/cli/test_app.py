@@ -1,0 +1,144 @@
+"""The shell around the commands: finding one, its help, what it was told before its name."""
+
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+import typer
+from typer.main import get_command
+
+from convo import __version__
+from convo.cli.commands import COMMANDS
+from tests.cli.sample import SAMPLES
+from tests.running import Convo, Launch
+
+HEAVY = {
+    *("openai", "httpx2", "pydantic", "pydantic_core", "prompt_toolkit", "rich", "xllamacpp"),
+    *("starlette", "uvicorn", "tenacity", "hypothesis"),
+}
+
+LIGHT = [["--version"], ["--help"], ["nonsense"], ["--completion", "bash"]]
+"""Command lines that everybody waits for, again and again."""
+
+
+def loaded(*argv: str, env: str = "") -> set[str]:
+    """The top-level modules that one command line imported, in a process of its own."""
+    code = (
+        "import os, runpy, sys\n"
+        f"os.environ.update({{'_CONVO_COMPLETE': {env!r}}} if {env!r} else {{}})\n"
+        f"sys.argv = ['convo', *{list(argv)!r}]\n"
+        "try: runpy.run_module('convo', run_name='__main__')\n"
+        "except SystemExit: pass\n"
+        "sys.stderr.write('\\nMODULES ' + ' '.join(sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
+    return set(done.stderr.rpartition("MODULES ")[2].split())
+
+
+def test_version_prints_one_line_on_stdout(launch: Launch) -> None:
+    got = launch("--version")
+    assert (got.exit, got.out, got.err) == (0, f"convo {__version__}\n", "")
+
+
+def test_version_is_known_behind_other_options_too(convo: Convo, tmp_path: Path) -> None:
+    assert convo("--config", str(tmp_path / "c.toml"), "--version").out == f"convo {__version__}\n"
+
+
+def test_version_imports_nothing_but_the_package_and_its_main() -> None:
+    assert {name for name in loaded("--version") if name.startswith(("convo", "typer"))} == {"convo"}
+
+
+@pytest.mark.parametrize("argv", LIGHT, ids=" ".join)
+def test_light_command_lines_import_nothing_heavy(argv: list[str]) -> None:
+    assert not loaded(*argv) & HEAVY
+
+
+def test_completion_imports_nothing_heavy() -> None:
+    assert not loaded("=--", env="1") & HEAVY
+
+
+def test_help_imports_no_command() -> None:
+    ours = {name for name in loaded("--help") if name.startswith("convo.cli.")}
+    assert not ours & {row.module for row in COMMANDS.values()}
+    assert "convo.cli.app" in ours
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_row_repeats_the_first_line_of_the_commands_own_help(name: str) -> None:
+    command = get_command(import_module(COMMANDS[name].module).app)
+    assert (command.help or "").splitlines()[0] == COMMANDS[name].summary
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_shows_its_help(name: str, convo: Convo) -> None:
+    got = convo(name, "--help")
+    assert (got.exit, got.err) == (0, "")
+    assert got.out.startswith(f"Usage: convo {name} ")
+    assert COMMANDS[name].summary.split()[0] in got.out
+
+
+def test_no_command_line_at_all_shows_the_help(convo: Convo) -> None:
+    got = convo()
+    assert (got.exit, got.err) == (0, "")
+    assert got.out == convo("--help").out
+
+
+def test_help_lists_the_commands_in_the_tables_order(convo: Convo) -> None:
+    out = convo("--help", table=SAMPLES).out
+    places = [out.index(f"  {name} ") for name in SAMPLES]
+    assert places == sorted(places)
+    assert all(row.summary in out for row in SAMPLES.values())
+
+
+HELP = """\
+Usage: convo greet [OPTIONS] NAME
+
+  Say good day to somebody.
+
+  And mean it, with --warmly.
+
+Arguments:
+  NAME  Who is greeted.  [required]
+
+Manner:
+  --warmly  Mean it.
+
+Options:
+  --tongue <english|german>  In which language.  [default: english]
+  --json                     Print JSON.
+  -h, --help                 Show this message and exit.
+
+Examples:
+  convo greet Ada --warmly                            a line that is copied and therefore not wrapped at eighty
+"""
+
+
+def test_help_of_a_command_groups_its_options_and_leaves_examples_as_they_are(convo: Convo) -> None:
+    assert convo("greet", "-h", table=SAMPLES).out == HELP
+
+
+def test_a_group_does_its_own_work_or_its_commands(convo: Convo) -> None:
+    assert convo("box", table=SAMPLES).out == "empty\n"
+    assert convo("box", "take", "pear", table=SAMPLES).out == "took pear\n"
+
+
+def test_a_command_is_told_the_settings_file_named_before_it(convo: Convo) -> None:
+    assert convo("--config", "my.toml", "greet", "Ada", table=SAMPLES).out == "good day, Ada my.toml\n"
+
+
+def test_a_command_without_a_settings_file_is_told_none(convo: Convo) -> None:
+    assert convo("greet", "Ada", table=SAMPLES).out == "good day, Ada\n"
+
+
+def test_calling_one_command_imports_no_other(convo: Convo) -> None:
+    for row in SAMPLES.values():
+        sys.modules.pop(row.module, None)
+    convo("greet", "Ada", table=SAMPLES)
+    assert [name for name, row in SAMPLES.items() if row.module in sys.modules] == ["greet"]
+
+
+def test_the_table_holds_real_commands_only() -> None:
+    for row in COMMANDS.values():
+        assert isinstance(import_module(row.module).app, typer.Typer)

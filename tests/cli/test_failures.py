@@ -1,0 +1,142 @@
+"""What went wrong, as a person, a program and a shell see it."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.sample import SAMPLES
+from tests.running import ROOT, Convo, in_process
+
+RUN = """
+import sys
+from convo.cli.app import run
+from tests.cli.sample import SAMPLES
+sys.exit(run(sys.argv[1:], SAMPLES))
+"""
+
+
+@pytest.mark.parametrize(
+    ("argv", "exit_code", "err"),
+    [
+        (["stumble", "not-found"], 5, "convo: no session 'nope'\n  try: convo sessions\n"),
+        (["stumble", "in-a-group"], 5, "convo: no session 'nope'\n  try: convo sessions\n"),
+        (["stumble", "no-hint"], 1, "convo: it failed\n"),
+        (["stumble", "interrupt"], 130, ""),
+        (["stumble", "abort"], 130, ""),
+        (["stumble", "paused"], 3, ""),
+        (["gret"], 2, "convo: no command 'gret'\n  try: convo greet\n"),
+        (["xyzzy"], 2, "convo: no command 'xyzzy'\n  try: convo --help\n"),
+        (["--confg"], 2, "convo: no option '--confg'\n  try: convo --config\n"),
+        (["greet"], 2, "convo: missing argument 'NAME'\n  try: convo greet --help\n"),
+        (["greet", "Ada", "--jason"], 2, "convo: no option '--jason'\n  try: convo greet --json\n"),
+        (["greet", "Ada", "Bob"], 2, "convo: got unexpected extra argument(s) (Bob)\n  try: convo greet --help\n"),
+        (["box", "tak"], 2, "convo: no such command 'tak'. Did you mean 'take'?\n  try: convo box --help\n"),
+        (["--completion", "csh"], 2, "convo: no completion for 'csh'\n  try: bash, zsh, fish or powershell\n"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else None,
+)
+def test_a_failure_is_one_sentence_one_next_step_and_an_exit_code(
+    argv: list[str], exit_code: int, err: str, convo: Convo
+) -> None:
+    got = convo(*argv, table=SAMPLES)
+    assert (got.exit, got.out, got.err) == (exit_code, "", err)
+
+
+@pytest.mark.parametrize("flag", ["--json", "--jsonl"])
+def test_with_json_a_failure_is_an_object_on_stdout(flag: str, convo: Convo) -> None:
+    got = convo("stumble", "not-found", flag, table=SAMPLES)
+    assert (got.exit, got.err) == (5, "")
+    assert got.json() == {"error": {"code": "not_found", "message": "no session 'nope'", "hint": "convo sessions"}}
+
+
+def test_with_json_a_command_line_that_cannot_be_read_is_an_object_too(convo: Convo) -> None:
+    got = convo("greet", "--json", table=SAMPLES)
+    assert (got.exit, got.err) == (2, "")
+    assert got.json()["error"] == {
+        "code": "usage",
+        "message": "missing argument 'NAME'",
+        "hint": "convo greet --help",
+    }
+
+
+def test_with_json_an_interruption_has_a_code(convo: Convo) -> None:
+    got = convo("stumble", "interrupt", "--json", table=SAMPLES)
+    assert (got.exit, got.json()["error"]["code"]) == (130, "interrupted")
+
+
+def test_json_behind_a_double_dash_is_an_argument_and_no_request_for_json(convo: Convo) -> None:
+    got = convo("greet", "--", "--json", "too", table=SAMPLES)
+    assert (got.exit, got.out) == (2, "")
+
+
+def test_control_characters_in_a_message_cannot_reach_the_terminal(convo: Convo) -> None:
+    got = convo("stumble", "hostile", table=SAMPLES)
+    assert got.err == "convo: clear \\x1b[2J the \\x0dscreen\nnow\n  try: \\x07\n"
+
+
+def test_a_mistake_of_ours_is_named_by_kind_and_place_and_not_by_its_text(convo: Convo) -> None:
+    got = convo("stumble", "mistake", table=SAMPLES)
+    first, second = got.err.splitlines()
+    assert (got.exit, got.out) == (1, "")
+    assert first.startswith("convo: internal error: KeyError in convo/cli/app.py:")
+    assert second == "  try: CONVO_DEBUG=1 in front of the command shows the traceback"
+    assert "sk-secret" not in got.err
+
+
+def test_an_error_of_the_system_keeps_the_systems_words(convo: Convo) -> None:
+    got = convo("stumble", "system", table=SAMPLES)
+    assert got.err.startswith("convo: internal error: PermissionError (Permission denied) in convo/cli/app.py:")
+    assert "sk-secret" not in got.err
+
+
+def test_debugging_shows_the_traceback_before_the_sentence(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_DEBUG", "1")
+    got = convo("stumble", "mistake", table=SAMPLES)
+    assert got.err.startswith("Traceback (most recent call last):\n")
+    assert "KeyError: 'sk-secret'\nconvo: internal error: KeyError in " in got.err
+
+
+def test_a_character_that_the_terminal_lacks_is_spelled_out() -> None:
+    got = in_process("stumble", "odd-text", table=SAMPLES, encoding="ascii")
+    assert (got.exit, got.out, got.err) == (0, "a check \\u2713 and half a pair \\ud83d\n", "")
+
+
+def test_half_a_surrogate_pair_is_spelled_out_where_the_rest_can_be_shown() -> None:
+    got = in_process("stumble", "odd-text", table=SAMPLES)
+    assert (got.exit, got.out) == (0, "a check \u2713 and half a pair \\ud83d\n")
+
+
+@pytest.mark.needs("posix")
+@pytest.mark.parametrize("way", ["much-text", "little-text"])
+def test_a_reader_that_went_away_ends_the_command_quietly(way: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN, "stumble", way],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        cwd=ROOT,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode == 141
+
+
+@pytest.mark.needs("full disk")
+@pytest.mark.parametrize("way", ["much-text", "little-text"])
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_output_that_cannot_be_written_is_a_failure_on_stderr(way: str, flags: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", RUN, "stumble", way, *flags],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+            cwd=ROOT,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "convo: cannot write: No space left on device\n  try: free some space, then repeat\n"
