@@ -17,8 +17,11 @@ def box(ctx: typer.Context) -> None:
         print("empty")
 
 
+NAMES = [("pear", "green: soft"), ("plum", "blue"), ("@last", "the one used last")]
+
+
 def names(incomplete: str) -> list[tuple[str, str]]:
-    return [(name, words) for name, words in [("pear", "green: soft"), ("plum", "blue")] if name.startswith(incomplete)]
+    return [(name, words) for name, words in NAMES if name.startswith(incomplete)]
 
 
 @app.command()

@@ -1,0 +1,140 @@
+"""What a shell is told could come next, and the scripts that make real shells ask."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.cli.completions import FILES, SCRIPTS, answer, candidates, write_scripts
+from tests.cli.sample import SAMPLES
+from tests.running import ROOT, Convo
+
+SHIM = f"""#!{sys.executable}
+import os, sys
+sys.path.insert(0, {str(ROOT)!r})
+from tests.cli.sample import SAMPLES
+if "_CONVO_COMPLETE" in os.environ:
+    from convo.cli.completions import answer as run
+else:
+    from convo.cli.app import run
+sys.exit(run(sys.argv[1:], SAMPLES))
+"""
+"""The real command line over the sample commands, for a shell to call as `convo`."""
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "found"),
+    [
+        ([], "", ["greet", "box", "stumble"]),
+        ([], "gr", ["greet"]),
+        ([], "--c", ["--config", "--completion"]),
+        (["--config", "my.toml"], "bo", ["box"]),
+        (["greet"], "--w", ["--warmly"]),
+        (["greet", "--tongue"], "g", ["german"]),
+        (["greet"], "--tongue=e", ["english"]),
+        (["box"], "", ["take", "put"]),
+        (["box", "take"], "p", ["pear", "plum"]),
+        (["box", "put"], "any", []),
+        (["nonsense"], "--", ["--config", "--completion", "--version", "--help"]),
+    ],
+    ids=str,
+)
+def test_candidates_for_a_word(words: list[str], incomplete: str, found: list[str]) -> None:
+    assert [value for value, _ in candidates(words, incomplete, SAMPLES)] == found
+
+
+def test_an_answer_is_a_line_for_each_candidate_with_its_help_after_a_tab(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(["box", "=t"], SAMPLES) == 0
+    assert capsys.readouterr().out == "take\tTake one thing out.\n"
+
+
+def test_a_line_that_cannot_be_read_has_no_candidates(capsys: pytest.CaptureFixture[str]) -> None:
+    assert answer(["greet", "--tongue", "german", "--nonsense", "=x"], SAMPLES) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_scripts_in_the_repository_are_what_the_generator_writes(tmp_path: Path) -> None:
+    write_scripts(tmp_path)
+    kept = {path.name: path.read_bytes() for path in (ROOT / "completions").iterdir()}
+    assert kept == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert set(kept) == set(FILES.values())
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_the_command_prints_the_script_of_a_shell(shell: str, convo: Convo) -> None:
+    got = convo("--completion", shell)
+    assert (got.exit, got.out, got.err) == (0, SCRIPTS[shell], "")
+
+
+# -- in real shells: what Tab makes of a line is run, and what the command prints is compared -----
+
+LINES = [
+    ("convo greet A --wa\t", "good day, A!"),
+    ("convo greet A --tongue g\t", "guten Tag, A"),
+    ("convo box take pl\t", "took plum"),
+    ("convo box take @l\t", "took @last"),
+    ("convo box put a-fi\t", "put a-file.txt"),
+    ("convo box ta\tpear", "took pear"),
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in front of PATH with a `convo` in it; the current folder holds one file."""
+    (tmp_path / "a-file.txt").touch()
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "convo").write_text(SHIM)
+    (folder / "convo").chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+    monkeypatch.setenv("TERM", "dumb")
+    return folder
+
+
+def typed_into(command: str, arguments: list[str], script: str, lines: list[str]) -> Iterator[str]:
+    """Type `lines` into an interactive shell that loaded `script`; yields what each of them printed."""
+    import pexpect
+
+    terminal: Any = pexpect.spawn(command, arguments, encoding="utf-8", timeout=30, dimensions=(24, 200))
+    try:
+        for number, line in enumerate([script, *lines]):
+            terminal.sendline(f"{line} > printed; echo done''-{number}")
+            terminal.expect_exact(f"done-{number}\r\n")
+            yield Path("printed").read_text().rstrip()
+    finally:
+        terminal.close(force=True)
+
+
+@pytest.mark.needs("bash", "terminal", "posix")
+def test_bash_completes_a_line(path: Path) -> None:
+    load = f"source {ROOT / 'completions' / 'convo.bash'}"
+    printed = typed_into("bash", ["--norc", "--noprofile", "-i"], load, [line for line, _ in LINES])
+    assert list(printed)[1:] == [output for _, output in LINES]
+
+
+@pytest.mark.needs("zsh", "terminal")
+def test_zsh_completes_a_line(path: Path) -> None:
+    load = f"autoload -U compinit; compinit -u -D; source {ROOT / 'completions' / '_convo'}"
+    printed = typed_into("zsh", ["-f", "-i"], load, [line for line, _ in LINES])
+    assert list(printed)[1:] == [output for _, output in LINES]
+
+
+@pytest.mark.needs("fish")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("convo gr", "greet\tSay good day to somebody."),
+        ("convo greet A --wa", "--warmly\tMean it."),
+        ("convo box take @", "@last\tthe one used last"),
+        ("convo box put a-fi", "a-file.txt"),
+    ],
+)
+def test_fish_offers_candidates_with_their_help(line: str, offered: str, path: Path) -> None:
+    load = f"source {ROOT / 'completions' / 'convo.fish'}; complete --do-complete '{line}'"
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", load], capture_output=True, encoding="utf-8", timeout=60, check=True
+    )
+    assert done.stdout.splitlines() == [offered]
