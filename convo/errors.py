@@ -27,7 +27,8 @@
     │   └── StateIgnored          status 502           the answer came without the history it should have had
     ├── ModelFault                exit 1, status 400   a model that cannot do what was asked
     │   ├── ModelMissing          the weights or the engine are not installed
-    │   └── Unsupported           images, tools, ... that this model does not take
+    │   ├── Unsupported           images, tools, ... that this model does not take
+    │   └── WindowExceeded        the input is longer than the model's window
     └── Interrupted               exit 130             the person at the keyboard stopped it
 
 A class says how a program sees it (`code`), how a shell sees it (`exit`), how HTTP sees it
@@ -274,6 +275,17 @@ class Unsupported(ModelFault):
     def __init__(self, model: str, what: str, *, param: str | None = None, hint: str | None = None) -> None:
         self.model, self.what, self.param = model, what, param
         super().__init__(f"{model} does not take {what}", hint=hint)
+
+
+class WindowExceeded(ModelFault):
+    """The input does not fit the model's window: `need` and `room` are tokens."""
+
+    code = "context_length_exceeded"
+    hint = "say it shorter, start a new conversation, or choose a model with a larger window"
+
+    def __init__(self, model: str, need: int, room: int) -> None:
+        self.model, self.need, self.room = model, need, room
+        super().__init__(f"{model} has room for {room:,} tokens of input; this needs {need:,}")
 
 
 class Interrupted(ConvoError):

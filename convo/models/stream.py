@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from convo.ids import NewId
-from convo.items import Event, Json
+from convo.items import Event, Item, Json
+
 
 def usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
     """A usage object with both details, all figures in tokens."""
@@ -28,7 +29,9 @@ def usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: in
 class Answer:
     """One answer while it is written; every method yields the events that are due now."""
 
-    def __init__(self, new_id: NewId) -> None:
+    def __init__(self, new_id: NewId, model: str | None = None) -> None:
+        """`model` is who answers, as the terminal event names it; a provider may correct it later."""
+        self.model = model
         self._new_id = new_id
         self._output: list[dict[str, Any]] = []
         self._open: dict[str, Any] | None = None
@@ -63,6 +66,19 @@ class Answer:
         if delta:
             call["arguments"] += delta
             yield self._event("response.function_call_arguments.delta", delta=delta)
+
+    def whole(self, item: Item) -> Iterator[Event]:
+        """An item that is already finished and stays exactly as it is, apart from an id it lacks."""
+        yield from self._finish("completed")
+        kept = {**_copy(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
+        parts = kept["content"] if isinstance(kept.get("content"), list) else []
+        self._output.append(kept)
+        self._open = {**kept, "content": []} if parts else kept
+        yield self._event("response.output_item.added", with_id=False, item=_copy(self._open))
+        for part in parts:
+            yield from self._whole_part(part)
+        yield self._event("response.output_item.done", with_id=False, item=_copy(kept))
+        self._open = None
 
     def completed(self, used: Json) -> Iterator[Event]:
         yield from self._end("completed", used)
@@ -100,6 +116,19 @@ class Answer:
         self._open["content"].append(self._part)
         yield self._part_event("response.content_part.added", part=_copy(self._part))
 
+    def _whole_part(self, part: dict[str, Any]) -> Iterator[Event]:
+        assert self._open is not None
+        field = TEXT_IN.get(str(part.get("type")))
+        self._open["content"].append(part)
+        yield self._part_event("response.content_part.added", part={**_copy(part), field: ""} if field else _copy(part))
+        if field is None:
+            yield self._part_event("response.content_part.done", part=_copy(part))
+            return
+        more: dict[str, Json] = {"logprobs": []} if part["type"] == "output_text" else {}
+        yield self._part_event(f"response.{part['type']}.delta", delta=part[field], **more)
+        self._part = part
+        yield from self._finish_part()
+
     def _finish_part(self) -> Iterator[Event]:
         part = self._part
         if part is None:
@@ -116,16 +145,14 @@ class Answer:
         if item is None:
             return
         if item["type"] == "function_call" and status == "completed":
-            yield self._event(
-                "response.function_call_arguments.done", name=item["name"], arguments=item["arguments"]
-            )
+            yield self._event("response.function_call_arguments.done", name=item["name"], arguments=item["arguments"])
         item["status"] = status
         yield self._event("response.output_item.done", with_id=False, item=_copy(item))
         self._open = None
 
     def _end(self, status: str, used: Json, **why: Json) -> Iterator[Event]:
         yield from self._finish("completed" if status == "completed" else "incomplete")
-        ended = {"status": status, "output": _copy(self._output), "usage": used, **why}
+        ended = {"status": status, "model": self.model, "output": _copy(self._output), "usage": used, **why}
         yield {"type": f"response.{status}", "response": ended}
 
     def _event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> Event:

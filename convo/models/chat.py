@@ -1,0 +1,115 @@
+"""Any server that speaks chat completions: DeepSeek, Ollama, vLLM, and convo's own local engine.
+
+What is sent and how the answer is read are plain functions beside this file (`chat_messages`,
+`chat_request`, `chat_chunks`); here is only the connection. It goes through the openai package
+as plain JSON, since its typed chunks drop what they do not know. The package reads the variables
+of OpenAI's own account; none of them is for another company's server, so the key is always handed
+in and the rest is put aside.
+"""
+
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from convo.ids import NewId
+from convo.items import Event, Json
+from convo.models.chat_chunks import Chunks
+from convo.models.chat_request import limit_field, request
+from convo.models.contract import Ask
+from convo.models.foreign import Asked, edge
+from convo.models.stream import Answer
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+    from openai import AsyncOpenAI
+
+NO_KEY = "none"
+"""What is sent where no key is needed: the package insists on one."""
+
+
+class ChatModel:
+    """One server. `defaults` are fields of the body that hold unless the ask says otherwise."""
+
+    def __init__(
+        self,
+        provider: str,
+        base_url: str,
+        new_id: NewId,
+        *,
+        key: str | None = None,
+        http: "AsyncClient | None" = None,
+        defaults: Mapping[str, Json] | None = None,
+    ) -> None:
+        self._provider, self._base_url, self._key = provider, base_url, key
+        self._new_id, self._http, self._defaults = new_id, http, defaults or {}
+        self._client: AsyncOpenAI | None = None
+
+    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        body = {**self.body(ask), "stream": True, "stream_options": {"include_usage": True}}
+        answer = Answer(self._new_id, ask.model)
+        chunks = Chunks(answer, self._new_id)
+        async with aclosing(self._chunks(body)) as arriving:
+            async for chunk in arriving:
+                for event in chunks.read(chunk):
+                    yield event
+        for event in chunks.end():
+            yield event
+
+    async def count(self, ask: Ask) -> int | None:
+        """Chat completions has no way to ask for it."""
+        return None
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+        elif self._http is not None:
+            await self._http.aclose()
+
+    def body(self, ask: Ask) -> dict[str, Json]:
+        """What `ask` is sent as, apart from the fields about streaming."""
+        asked = request(ask, f"{self._provider}/{ask.model}", limit=limit_field(self._base_url))
+        return {**self._defaults, **asked}
+
+    async def post(self, path: str, body: Mapping[str, Json]) -> Json:
+        """Whatever else the server offers beside the answers: one request, one object."""
+        with edge(self._asked(body)):
+            return await self._connected().post(path, cast_to=object, body=body)
+
+    async def _chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
+        from openai import AsyncStream
+
+        asked = self._asked(body)
+        with edge(asked):
+            stream = await self._connected().post(
+                "/chat/completions", cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
+            )
+        begun = False
+        async with aclosing(stream):
+            while True:
+                with edge(asked, answering=begun):
+                    chunk = await anext(stream, None)
+                if chunk is None:
+                    return
+                begun = True
+                yield chunk
+
+    def _asked(self, body: Mapping[str, Json]) -> Asked:
+        secrets = (self._key,) if self._key else ()
+        return Asked(self._provider, self._base_url, model=body.get("model"), secrets=secrets)
+
+    def _connected(self) -> "AsyncOpenAI":
+        if self._client is None:
+            self._client = _client(self._base_url, self._key or NO_KEY, self._http)
+        return self._client
+
+
+def _client(base_url: str, key: str, http: "AsyncClient | None") -> "AsyncOpenAI":
+    """The package's client, without retries of its own and without what the environment says of OpenAI's account."""
+    from openai import AsyncOpenAI, Omit
+
+    ambient = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
+    headers: dict[str, Any] = {**dict.fromkeys(ambient, Omit()), "Authorization": f"Bearer {key}"}
+    client = AsyncOpenAI(api_key=key, base_url=base_url, max_retries=0, http_client=http, default_headers=headers)
+    client.organization = client.project = client.admin_api_key = None
+    return client

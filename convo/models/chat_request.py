@@ -1,0 +1,132 @@
+"""An ask as the body of a chat-completions request.
+
+What chat completions calls otherwise is renamed, what belongs to whoever keeps the response is
+left to it, and what the server could not honour is refused by name: a parameter that is dropped
+in silence is a wrong answer that nobody notices.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from convo.errors import Unsupported
+from convo.items import Json
+from convo.models.chat_messages import messages
+from convo.models.contract import Ask
+
+SAME_NAME = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+
+NOT_OURS = frozenset(
+    {
+        # the response's own, kept and answered by whoever owns it
+        "store", "stream", "stream_options", "background", "metadata", "include",
+        "previous_response_id", "conversation", "context_management",
+        # hints for one provider's caches, queues and abuse checks; and a bound on tools that are refused anyway
+        "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "max_tool_calls",
+    }
+)  # fmt: skip
+
+MEANS_NOTHING: Mapping[str, Json] = {"truncation": "disabled", "top_logprobs": 0}
+"""Values that ask for what happens anyway."""
+
+NEW_LIMIT = ("api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
+
+
+def limit_field(base_url: str) -> str:
+    """The field that bounds the answer at this server.
+
+    OpenAI's reasoning models refuse `max_tokens`; the other servers all know it and some know
+    nothing else.
+    """
+    host = urlsplit(base_url).hostname or ""
+    return "max_completion_tokens" if host.endswith(NEW_LIMIT) else "max_tokens"
+
+
+def request(ask: Ask, who: str, *, limit: str = "max_tokens") -> dict[str, Json]:
+    """The body that asks for `ask`, without `stream`.
+
+    who:     the model, for the error's sentence
+    limit:   the field that bounds the answer, see `limit_field`
+    raises:  Unsupported  an item or parameter that this server could not honour
+    """
+    body: dict[str, Json] = {"model": ask.model, "messages": messages(ask.input, who, ask.instructions)}
+    asked = {name: value for name, value in ask.parameters.items() if value is not None}
+    for name, value in asked.items():
+        if name in SAME_NAME:
+            body[name] = value
+        elif name in TRANSLATED:
+            body |= TRANSLATED[name](value, asked, who)
+        elif name == "max_output_tokens":
+            body[limit] = value
+        elif name not in NOT_OURS and MEANS_NOTHING.get(name) != value:
+            raise Unsupported(who, f"the parameter {name!r}", param=name)
+    return body
+
+
+def _tools(tools: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
+    if other is not None:
+        raise Unsupported(who, f"{other} tools", param="tools")
+    allowed = _allowed(asked.get("tool_choice"))
+    offered = [_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
+    return {"tools": offered} if offered else {}
+
+
+def _tool(tool: Json) -> Json:
+    named = {name: tool[name] for name in ("name", "description", "parameters", "strict") if tool.get(name) is not None}
+    return {"type": "function", "function": named}
+
+
+def _allowed(choice: Json) -> set[str] | None:
+    """The names that an `allowed_tools` choice leaves: the others are simply not offered."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+        return None
+    return {str(tool.get("name")) for tool in choice.get("tools", ())}
+
+
+def _tool_choice(choice: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    if not asked.get("tools"):
+        return {}
+    if isinstance(choice, str):
+        return {"tool_choice": choice}
+    if choice.get("type") == "allowed_tools":
+        return {"tool_choice": choice.get("mode", "auto")}
+    if choice.get("type") == "function":
+        return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
+    raise Unsupported(who, f"a choice of {choice.get('type')} tools", param="tool_choice")
+
+
+def _parallel(value: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    return {"parallel_tool_calls": value} if asked.get("tools") else {}
+
+
+def _text(text: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    spoken = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    return spoken | _format(text.get("format") or {"type": "text"}, who)
+
+
+def _format(wanted: Json, who: str) -> dict[str, Json]:
+    match wanted.get("type"):
+        case "text":
+            return {}
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case "json_schema":
+            schema: dict[str, Any] = {name: value for name, value in wanted.items() if name != "type"}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        case other:
+            raise Unsupported(who, f"{other} as the format of text", param="text.format")
+
+
+def _reasoning(reasoning: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    return {"reasoning_effort": reasoning["effort"]} if reasoning.get("effort") else {}
+
+
+TRANSLATED: dict[str, Callable[[Json, Mapping[str, Json], str], dict[str, Json]]] = {
+    "tools": _tools,
+    "tool_choice": _tool_choice,
+    "parallel_tool_calls": _parallel,
+    "text": _text,
+    "reasoning": _reasoning,
+}
+"""What has another shape in chat completions; each gets its value, all that was asked, and the model's name."""

@@ -1,0 +1,215 @@
+"""What the openai package and the servers behind it say went wrong, in our own words.
+
+    ┌ no connection, a timeout, a base URL that is none        Unreachable, or StreamBroken once answering
+    ├ 401, 403                                                 KeyRefused
+    ├ 408, 409, 429, 5xx, conversation_locked                  TryLater, with the server's Retry-After
+    ├ a model that is not there, however the server puts it    Refused, one sentence that names it
+    ├ any other status                                         Refused, with the server's code and param
+    └ an error event, or bytes that are no events              as its status says, or StreamBroken once answering
+
+An adapter holds `edge` around each place where it waits for the package, and nothing foreign
+comes out. A server may quote the key that it refused, so every message is cleaned of it.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
+from types import TracebackType
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from convo.errors import ConvoError, EndpointFault, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
+from convo.items import Json
+
+LONGEST_MESSAGE = 600
+"""Characters of a server's own words that are passed on."""
+
+KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|\S*\*{3,}\S*")
+NO_SUCH_MODEL = re.compile(
+    r"\bmodel\b.*\b(not exist|not found|no such|unknown|not available)", re.IGNORECASE | re.DOTALL
+)
+
+STATUS_OF = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "internal_error": 500,
+    "overloaded_error": 529,
+}
+"""The status that an error event would have had as an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who was asked for what: the words that a sentence about it needs.
+
+    url:      the base URL
+    model:    the model's name when the request named one
+    secrets:  strings that no message may hold
+    """
+
+    provider: str
+    url: str = ""
+    model: str | None = None
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def place(self) -> str:
+        """The address to show: no user, no password, no query."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    def clean(self, words: str) -> str:
+        """`words` on one line, without anything that looks like a key and without a final stop."""
+        for secret in self.secrets:
+            words = words.replace(secret, "***")
+        return " ".join(KEY_LIKE.sub("***", words).split())[:LONGEST_MESSAGE].rstrip(". ")
+
+
+class edge:  # noqa: N801 - read as a word: `with edge(asked):`
+    """Inside it foreign errors become ours.
+
+    answering:  the server has begun to answer, so what breaks now is an answer
+    """
+
+    def __init__(self, asked: Asked, *, answering: bool = False) -> None:
+        self._asked, self._answering = asked, answering
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if wrong is None or isinstance(wrong, ConvoError):
+            return
+        ours = translated(wrong, self._asked, answering=self._answering)
+        if ours is not None:
+            raise ours from wrong
+
+
+def translated(wrong: BaseException, asked: Asked, *, answering: bool = False) -> EndpointFault | None:
+    """`wrong` as one of ours; None when it is not the package's, its transport's or a decoder's."""
+    import httpx2
+    import openai
+
+    match wrong:
+        case openai.APIStatusError():
+            return refusal(wrong.status_code, wrong.body, asked, retry_after_s=_retry_after_s(wrong.response.headers))
+        case openai.APIConnectionError():
+            return _unconnected(wrong.__cause__ or wrong, asked, answering=answering)
+        case openai.APIError():
+            return broken(wrong.body, asked, answering=answering)
+        case httpx2.HTTPError() | httpx2.InvalidURL() | httpx2.StreamError():
+            return _unconnected(wrong, asked, answering=answering)
+        case UnicodeEncodeError():
+            return Refused(f"{asked.provider} cannot be sent text with half a character in it", code="invalid_input")
+        case openai.OpenAIError() | ValueError():
+            return StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
+    return None
+
+
+def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | None = None) -> EndpointFault:
+    """The error that a server answered with `status` and `body`, an error object if it is a good one."""
+    error = _error_object(body)
+    words = asked.clean(error["message"])
+    fields: dict[str, Any] = {"code": _code(error), "status": status, "param": error.get("param")}
+    if status in (401, 403):
+        return KeyRefused(f"{asked.provider} refused the key{_because(words)}", **fields)
+    if _is_unknown_model(status, error, asked):
+        return _unknown_model(status, asked)
+    if error.get("code") == "insufficient_quota":
+        return Refused(words, hint="the account needs credit: see the provider's billing page", **fields)
+    if status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked":
+        return TryLater(words or f"{asked.provider} answered {status}", retry_after_s=retry_after_s, **fields)
+    if not words:
+        return Refused(f"{asked.provider} answered {status} at {asked.place}", hint="check its base_url", **fields)
+    return Refused(words, **fields)
+
+
+def broken(body: Json, asked: Asked, *, answering: bool) -> EndpointFault:
+    """The error event `body` of a stream, read as an answer's status when nothing else came before."""
+    error = _error_object(body)
+    status = _status(error)
+    if status is not None and not answering:
+        return refusal(status, body, asked)
+    words = asked.clean(error["message"]) or f"{asked.provider} broke off its answer"
+    return StreamBroken(words, code=_code(error), param=error.get("param"))
+
+
+def _error_object(body: Json) -> dict[str, Any]:
+    """The error object in `body`, always with a message: some servers nest it, some send only words."""
+    if isinstance(body, Mapping):
+        inner = body.get("error", body.get("detail"))
+        error = dict(body) if inner is None else _error_object(inner)
+        return {**error, "message": str(error.get("message") or "")}
+    words = body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
+    return {"message": words}
+
+
+def _code(error: Mapping[str, Any]) -> str | None:
+    """The error's own name; a code that only repeats the status is none."""
+    named = (error.get("code"), error.get("type"))
+    return next((name for name in named if isinstance(name, str) and name and not name.isdigit()), None)
+
+
+def _status(error: Mapping[str, Any]) -> int | None:
+    code = error.get("code")
+    if str(code).isdigit() and 400 <= int(str(code)) <= 599:
+        return int(str(code))
+    named = (STATUS_OF.get(str(error.get(name))) for name in ("code", "type"))
+    return next((status for status in named if status), None)
+
+
+def _is_unknown_model(status: int, error: Mapping[str, Any], asked: Asked) -> bool:
+    if asked.model is None:
+        return False
+    said_so = NO_SUCH_MODEL.search(error["message"]) is not None
+    return error.get("code") == "model_not_found" or (status in (400, 404) and said_so)
+
+
+def _unknown_model(status: int, asked: Asked) -> Refused:
+    return Refused(
+        f"{asked.provider} has no model {asked.model!r}",
+        code="model_not_found",
+        status=status,
+        param="model",
+        hint="convo models lists what can be used; choose one with -m",
+    )
+
+
+def _because(words: str) -> str:
+    return f": {words}" if words else ""
+
+
+def _unconnected(wrong: BaseException, asked: Asked, *, answering: bool) -> EndpointFault:
+    import httpx2
+
+    if answering:
+        return StreamBroken(f"the connection to {asked.provider} broke before the answer ended")
+    if isinstance(wrong, httpx2.TimeoutException):
+        return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
+    if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+        return Unreachable(f"{asked.place!r} is not the address of a server", hint="check the provider's base_url")
+    if isinstance(wrong, httpx2.ConnectError):
+        return Unreachable(f"cannot reach {asked.provider} at {asked.place}{_because(asked.clean(str(wrong)))}")
+    return Unreachable(f"the connection to {asked.provider} at {asked.place} broke before it answered")
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds from Retry-After in any of its forms; a date counts from the server's own Date."""
+    for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            return max(0.0, float(headers[name]) / per_second)
+        except (KeyError, ValueError):
+            continue
+    try:
+        until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
+        return max(0.0, (until - now).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return None
