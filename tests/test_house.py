@@ -1,0 +1,276 @@
+"""The house stands as DESIGN.md draws it.
+
+The tables below are the design: which package stands on which, which modules of a seam others may
+know, what is heavy and where it may be loaded, what a decision may not touch. An exception is a
+row with its reason. Every rule is also tried on a line that breaks it.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from convo.cli.commands import COMMANDS
+from tests.house import Import, Module, modules
+
+ROWS = (
+    ("__main__",),
+    ("cli",),
+    ("ui", "gateway"),
+    ("pages", "transfer"),
+    ("engine",),
+    ("endpoints",),
+    ("models", "stores"),
+    ("runstate",),
+    ("run", "strategies", "compaction", "handoffs", "inspection"),
+    ("agents", "tools", "tokens"),
+    ("history",),
+    ("items",),
+    ("errors", "clock", "config", "ids"),
+)
+"""From the roof to the ground. A package imports from the rows below its own, and from itself."""
+
+BESIDE = {
+    ("config", "errors"): "settings that cannot be used are an error with a name",
+}
+"""Imports within a row."""
+
+SEAMS = {
+    "endpoints": {"contract"},
+    "models": {"contract", "stream", "foreign"},
+    "stores": {"contract"},
+}
+"""What a seam's own modules, and the rows above, may know of it: its contract and what all its sides share.
+
+Every other module there is a concrete one, known to `open` alone and to its own family (`chat`,
+`chat_request`, `chat.parts`). `open` is known to the command line and to another seam's `open`.
+"""
+
+CONTRACTS_ONLY = {"engine", "gateway"}
+"""Packages that know of a seam its contract and nothing else."""
+
+HEAVY = {
+    "anthropic": (),
+    "httpx2": (),
+    "openai": ("convo.endpoints.remote",),
+    "prompt_toolkit": (),
+    "psycopg": ("convo.stores.postgres",),
+    "pydantic": (),
+    "rich": (),
+    "sqlite3": ("convo.stores.sqlite",),
+    "starlette": (),
+    "toktok": (),
+    "uvicorn": (),
+    "xllamacpp": (),
+    "typer": ("convo.cli",),
+}
+"""What takes long to import, and the modules that may do so as they are loaded: those that are loaded late."""
+
+DECISIONS = {"items", "history", "run", "strategies", "compaction", "handoffs", "inspection"}
+"""Plain functions over frozen values: no clock, no chance, no files, no waiting."""
+
+EFFECTS = {
+    *("asyncio", "concurrent", "contextvars", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets"),
+    *("select", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time"),
+    *("urllib.request", "uuid", "warnings"),
+}
+
+EFFECTFUL_CALLS = {"breakpoint", "exec", "eval", "input", "open", "print"}
+
+EFFECTFUL_METHODS = {"now", "today", "utcnow", "read_text", "read_bytes", "write_text", "write_bytes"}
+
+LINES = 400
+"""A file is one story; past this it is two."""
+
+
+def package(module: str) -> str:
+    """The package of ours that `module` belongs to: `items` for `convo.items.kinds`; empty for `convo` itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def is_ours(module: str) -> bool:
+    return module == "convo" or module.startswith("convo.")
+
+
+def row(module: str) -> int:
+    """How far below the roof `module` stands; `convo` itself holds the version and carries everything."""
+    name = package(module)
+    return next((depth for depth, names in enumerate(ROWS) if name in names), len(ROWS))
+
+
+def within(module: str, roots: Iterable[str]) -> bool:
+    """Whether `module` is one of `roots`, below one, or of one's family (`a.chat_parts` for `a.chat`)."""
+    return any(module == root or module.startswith((f"{root}.", f"{root}_")) for root in roots)
+
+
+def child(module: str) -> str:
+    """`chat_request` for `convo.models.chat_request`; empty for the package itself."""
+    parts = module.split(".")
+    return parts[2] if len(parts) > 2 else ""
+
+
+def family(module: str) -> str:
+    """`chat` for `convo.models.chat_request` and for `convo.models.chat.parts`."""
+    return child(module).split("_")[0]
+
+
+# -- the rules: each yields what it has against a module -------------------------------------------
+
+
+def undrawn(module: Module) -> Iterator[str]:
+    if package(module.name) and row(module.name) == len(ROWS):
+        yield f"{module.name} stands in no row"
+
+
+def upward(module: Module) -> Iterator[str]:
+    for found in ours(module):
+        if row(found.target) < row(module.name):
+            yield f"{found}, which stands above it"
+
+
+def sideways(module: Module) -> Iterator[str]:
+    for found in ours(module):
+        pair = package(module.name), package(found.target)
+        if row(found.target) == row(module.name) and pair[0] != pair[1] and pair not in BESIDE:
+            yield f"{found}, which stands beside it"
+
+
+def past_a_contract(module: Module) -> Iterator[str]:
+    for found in ours(module):
+        if not may_know(module.name, found.target):
+            yield f"{found}, which is no contract"
+
+
+def may_know(importer: str, target: str) -> bool:
+    seam, known = package(target), child(target)
+    if seam not in SEAMS or known in ("", "contract"):
+        return True
+    if known in SEAMS[seam]:
+        return package(importer) not in CONTRACTS_ONLY
+    if known == "open":
+        return package(importer) == "cli" or child(importer) == "open"
+    of_the_family = package(importer) == seam and family(importer) == family(target)
+    return of_the_family or importer == f"convo.{seam}.open"
+
+
+def heavy_at_start(module: Module) -> Iterator[str]:
+    for found in module.imports:
+        top = found.target.split(".")[0]
+        if found.at_start and top in HEAVY and not within(module.name, HEAVY[top]):
+            yield f"{found} as it is loaded"
+
+
+def one_command_in_another(module: Module) -> Iterator[str]:
+    commands = {entry.module for entry in COMMANDS.values()}
+    for found in ours(module):
+        if found.target in commands:
+            yield f"{found}, which is a command"
+
+
+def effects_in_a_decision(module: Module) -> Iterator[str]:
+    if package(module.name) not in DECISIONS:
+        return
+    yield from (str(found) for found in module.imports if within(found.target, EFFECTS))
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith):
+            yield f"{module.name}:{node.lineno} waits"
+        elif isinstance(node, ast.Call) and has_effect(node.func):
+            yield f"{module.name}:{node.lineno} calls {ast.unparse(node.func)}"
+
+
+def has_effect(called: ast.expr) -> bool:
+    named = isinstance(called, ast.Name) and called.id in EFFECTFUL_CALLS
+    return named or (isinstance(called, ast.Attribute) and called.attr in EFFECTFUL_METHODS)
+
+
+def too_long(module: Module) -> Iterator[str]:
+    lines = module.source.count("\n")
+    if lines > LINES:
+        yield f"{module.name} has {lines} lines"
+
+
+def without_a_story(module: Module) -> Iterator[str]:
+    if not ast.get_docstring(module.tree):
+        yield f"{module.name} does not say what it is"
+
+
+def ours(module: Module) -> Iterator[Import]:
+    return (found for found in module.imports if is_ours(found.target))
+
+
+Rule = Callable[[Module], Iterator[str]]
+
+RULES: tuple[Rule, ...] = (
+    undrawn,
+    upward,
+    sideways,
+    past_a_contract,
+    heavy_at_start,
+    one_command_in_another,
+    effects_in_a_decision,
+    too_long,
+    without_a_story,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_no_module_breaks_a_rule_of_the_house(rule: Rule) -> None:
+    assert [complaint for module in modules() for complaint in rule(module)] == []
+
+
+BROKEN = [
+    (undrawn, "convo.helpers", ""),
+    (upward, "convo.items.kinds", "import convo.history"),
+    (upward, "convo.items.kinds", "def f():\n    from convo.engine import turn"),
+    (upward, "convo.errors", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from convo.items import Item"),
+    (sideways, "convo.models.chat", "from convo.stores.contract import Store"),
+    (sideways, "convo.strategies.sending", "import convo.run.machine"),
+    (sideways, "convo.errors", "import convo.config"),
+    (past_a_contract, "convo.cli.chat", "import convo.stores.sqlite"),
+    (past_a_contract, "convo.stores.memory", "import convo.stores.sqlite"),
+    (past_a_contract, "convo.stores.contract", "import convo.stores.open"),
+    (past_a_contract, "convo.engine.turn", "import convo.models.stream"),
+    (past_a_contract, "convo.engine.turn", "import convo.endpoints.open"),
+    (heavy_at_start, "convo.ui.prompt", "from prompt_toolkit import PromptSession"),
+    (heavy_at_start, "convo.cli.chat", "class A:\n    import openai.types"),
+    (heavy_at_start, "convo.ui.answer", "try:\n    import rich.markdown\nexcept ImportError:\n    pass"),
+    (effects_in_a_decision, "convo.strategies.sending", "import time"),
+    (effects_in_a_decision, "convo.items.text", "from os import environ"),
+    (effects_in_a_decision, "convo.history.tree", "async def f(): ..."),
+    (effects_in_a_decision, "convo.history.tree", "datetime.now()"),
+    (effects_in_a_decision, "convo.history.tree", "open('x')"),
+    (too_long, "convo.items.text", "x = 1\n" * 401),
+    (without_a_story, "convo.items.text", "x = 1"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), BROKEN)
+def test_a_rule_is_broken_by_a_line_that_it_forbids(rule: Rule, name: str, source: str) -> None:
+    assert len(list(rule(Module(name, source)))) == 1
+
+
+KEPT = [
+    (upward, "convo.history.tree", "import convo.items"),
+    (sideways, "convo.config", "from convo.errors import BadSettings"),
+    (past_a_contract, "convo.models.chat", "import convo.models.chat_request"),
+    (past_a_contract, "convo.stores.open", "import convo.stores.sqlite"),
+    (past_a_contract, "convo.endpoints.open", "import convo.stores.open"),
+    (past_a_contract, "convo.cli.chat", "import convo.endpoints.open"),
+    (past_a_contract, "convo.engine.turn", "from convo.stores.contract import Store"),
+    (heavy_at_start, "convo.endpoints.remote", "import openai"),
+    (heavy_at_start, "convo.ui.prompt", "def f():\n    import prompt_toolkit"),
+    (effects_in_a_decision, "convo.engine.turn", "import time"),
+    (effects_in_a_decision, "convo.history.tree", "import oscillator"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), KEPT)
+def test_a_rule_is_kept_by_a_line_that_it_allows(rule: Rule, name: str, source: str) -> None:
+    assert list(rule(Module(name, source))) == []
+
+
+def test_a_row_beside_another_is_still_needed() -> None:
+    """An exception that nobody uses any more is taken out of the table."""
+    used = {(package(module.name), package(found.target)) for module in modules() for found in ours(module)}
+    standing = {package(module.name) for module in modules()}
+    assert {pair for pair in BESIDE if set(pair) <= standing} <= used
