@@ -1,5 +1,6 @@
 """Tokens and what they cost, as values."""
 
-from convo.tokens.usage import Usage, cost_usd
+from convo.tokens.models import seals_reasoning
+from convo.tokens.usage import Usage
 
-__all__ = ["Usage", "cost_usd"]
+__all__ = ["Usage", "seals_reasoning"]

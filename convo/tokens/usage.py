@@ -29,14 +29,8 @@ class Usage:
             reasoning=out.get("reasoning_tokens") or 0,
         )
 
-
-def cost_usd(used: Usage, price: Price | None) -> float | None:
-    """What a call cost in USD; None where no price is known, rather than a guess.
-
-    price:  USD per million tokens
-    """
-    if price is None:
-        return None
-    cached = price.input if price.cached is None else price.cached
-    fresh = used.input - used.cached
-    return (fresh * price.input + used.cached * cached + used.output * price.output) / 1_000_000
+    def cost_usd(self, price: Price | None) -> float | None:
+        """What the call cost in USD; None where no price is known, rather than a guess."""
+        if price is None:
+            return None
+        return price.cost_usd(input_tokens=self.input, cached_tokens=self.cached, output_tokens=self.output)

@@ -2,7 +2,7 @@
 
 from convo.config import Price
 from convo.history import Link, Session, Strategy
-from convo.tokens import Usage, cost_usd
+from convo.tokens import Usage
 
 
 def receipt(link: Link, session: Session, price: Price | None = None) -> str:
@@ -23,7 +23,7 @@ def owner(session: Session) -> str:
 def _used(used: Usage, price: Price | None) -> list[str]:
     cached = f" ({used.cached:,} cached)" if used.cached else ""
     thought = f" ({used.reasoning:,} reasoning)" if used.reasoning else ""
-    cost = cost_usd(used, price)
+    cost = used.cost_usd(price)
     spent = [] if cost is None else [f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"]
     return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}", *spent]
 
