@@ -43,8 +43,6 @@ PARTS = {
     "bash": program("bash"),
     "zsh": program("zsh"),
     "fish": program("fish"),
-    "git": program("git"),
-    "uv": Part("uv", lambda: shutil.which("uv") is not None, "pip install uv"),
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
     "posix": Part("a POSIX system", lambda: sys.platform != "win32", "Linux, macOS"),
 }

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
+from typer._click import ClickException
 from typer._click.shell_completion import _resolve_context, _resolve_incomplete
-from typer.exceptions import TyperException
 
 from convo.cli.app import shell
 from convo.cli.commands import COMMANDS, Table
@@ -129,7 +129,7 @@ def answer(words: Sequence[str], table: Table = COMMANDS) -> int:
     *before, last = words or ("=",)
     try:
         found = candidates(before, last.removeprefix("="), table)
-    except (ConvoError, TyperException):
+    except (ConvoError, ClickException):
         found = []
     sys.stdout.write("".join(f"{value}\t{said}\n" for value, said in found))
     return 0

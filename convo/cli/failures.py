@@ -17,8 +17,8 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from typer import Abort
+from typer._click import ClickException
 from typer._click.exceptions import NoSuchOption, UsageError
-from typer.exceptions import TyperException
 
 import convo
 from convo.errors import ConvoError
@@ -62,7 +62,7 @@ def explain(error: BaseException) -> Failure:
             return Failure(error.code, error.message, error.hint, error.exit)
         case UsageError():
             return misused(error)
-        case TyperException():
+        case ClickException():
             return Failure("failed", tidy(error.format_message()), exit=error.exit_code)
         case KeyboardInterrupt() | Abort():
             return INTERRUPTED
