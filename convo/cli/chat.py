@@ -1,0 +1,130 @@
+"""`convo chat`: talk, with the state held where you choose.
+
+The flags become one frozen value each for who keeps the state, how to ask and what comes out;
+`convo.cli.talking` does the rest.
+"""
+
+import asyncio
+import sys
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App, call_of
+from convo.errors import Usage
+from convo.history import Strategy
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo chat                                  talk; the conversation is kept on this machine
+  convo chat "why is the sky blue?"           one question, one answer
+  git diff | convo chat "review this:" -      a question and what is piped in
+  convo chat --chain "hello"                  let the Responses API keep the conversation
+  convo chat --from resp_... "and then?"      go on from any response
+  convo chat --replay --from talk.json "hi"   keep it in a file that you can edit
+  convo chat -c                               go on with the session used last
+"""
+
+WHO = "Who keeps the state (one of the first four)"
+ASK = "How to ask"
+OUT = "What comes out"
+
+
+def flag(*names: str, panel: str, help: str) -> typer.models.OptionInfo:  # noqa: A002  Typer's own word
+    """An option that takes no value."""
+    option: typer.models.OptionInfo = typer.Option(*names, help=help, rich_help_panel=panel)
+    return option
+
+
+def value(*names: str, panel: str, metavar: str, help: str) -> typer.models.OptionInfo:  # noqa: A002
+    """An option that takes a value."""
+    option: typer.models.OptionInfo = typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
+    return option
+
+
+@app.command(epilog=EXAMPLES)
+def chat(
+    ctx: typer.Context,
+    prompt: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROMPT]...", help="Ask once; - stands for what is piped in.")
+    ] = None,
+    replay: Annotated[bool, flag("--replay", panel=WHO, help="You: a JSON file that you can edit.")] = False,
+    session: Annotated[bool, flag("--session", panel=WHO, help="The local store; the default.")] = False,
+    conversation: Annotated[bool, flag("--conversation", panel=WHO, help="The endpoint's Conversations API.")] = False,
+    chain: Annotated[bool, flag("--chain", panel=WHO, help="The endpoint's Responses API.")] = False,
+    handle: Annotated[
+        str | None,
+        value("--from", panel=WHO, metavar="HANDLE", help="Go on from a file, a session, conv_... or resp_...."),
+    ] = None,
+    last: Annotated[bool, flag("-c", "--continue", panel=WHO, help="Go on with the session used last.")] = False,
+    fork: Annotated[
+        str | None, value("--fork", panel=WHO, metavar="HANDLE", help="A second session from where HANDLE stands.")
+    ] = None,
+    name: Annotated[str, value("-n", "--name", panel=WHO, metavar="NAME", help="Name the new session.")] = "",
+    store: Annotated[bool, flag("--store", panel=WHO, help="Leave a copy at the endpoint as well.")] = False,
+    model: Annotated[
+        str | None, value("-m", "--model", panel=ASK, metavar="MODEL", help="Who answers: provider/model.")
+    ] = None,
+    system: Annotated[
+        str | None, value("-s", "--system", panel=ASK, metavar="TEXT", help="Instructions, sent with every turn.")
+    ] = None,
+    attach: Annotated[
+        list[str] | None, value("-a", "--attach", panel=ASK, metavar="FILE", help="Send a file along.")
+    ] = None,
+    schema: Annotated[
+        str | None, value("--schema", panel=ASK, metavar="FILE", help="Answer in JSON of this schema.")
+    ] = None,
+    temperature: Annotated[
+        float | None, value("--temperature", panel=ASK, metavar="T", help="From 0, the likeliest words, to 2.")
+    ] = None,
+    max_output_tokens: Annotated[
+        int | None, value("--max-output-tokens", panel=ASK, metavar="N", help="Stop an answer after N tokens.")
+    ] = None,
+    quiet: Annotated[bool, flag("-q", "--quiet", panel=OUT, help="No receipts and no notes.")] = False,
+    as_json: Annotated[bool, flag("--json", panel=OUT, help="One JSON object about the turn.")] = False,
+    as_jsonl: Annotated[bool, flag("--jsonl", panel=OUT, help="The events of the turn, one a line.")] = False,
+    no_stream: Annotated[bool, flag("--no-stream", panel=OUT, help="Print an answer when it is whole.")] = False,
+) -> None:
+    """Talk to a model, with the state held where you choose."""
+    from convo.cli.talking import Asked, Out, talk
+
+    owners = {
+        Strategy.REPLAY: replay,
+        Strategy.SESSION: session,
+        Strategy.CONVERSATION: conversation,
+        Strategy.CHAIN: chain,
+    }
+    fields = {"temperature": temperature, "max_output_tokens": max_output_tokens}
+    asked = Asked(
+        strategies=tuple(strategy for strategy, chosen in owners.items() if chosen),
+        handle=handle,
+        last=last,
+        fork=fork,
+        name=name,
+        store=store,
+        model=model,
+        system=system,
+        attach=tuple(attach or ()),
+        schema=schema,
+        parameters={field: given for field, given in fields.items() if given is not None},
+        prompt=words(prompt or []),
+        config=call_of(ctx).config,
+    )
+    out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl, live=not no_stream)
+    raise typer.Exit(asyncio.run(talk(asked, out)))
+
+
+def words(prompt: list[str]) -> str | None:
+    """The one question of this command line, or None when a person is to be asked.
+
+    raises:  Usage  stdin is a terminal and - asks for what is piped in
+    """
+    piped = not sys.stdin.isatty()
+    if "-" in prompt and not piped:
+        raise Usage("- reads what is piped in, and nothing is", hint='convo chat "..."')
+    if not prompt:
+        return sys.stdin.read() if piped else None
+    spoken = " ".join(word for word in prompt if word != "-")
+    return "\n\n".join(part for part in (spoken, sys.stdin.read() if "-" in prompt else "") if part)

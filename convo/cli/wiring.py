@@ -1,0 +1,66 @@
+"""Opens what a command needs: settings, the store, the endpoint behind a model.
+
+Everything is opened here and closed here, in the order in which it depends on one another, and
+imported only when it is asked for.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from convo.clock import SystemClock
+from convo.config import Choice, Record, Settings, Sources, bind, choose, resolve
+from convo.endpoints.contract import Endpoint
+from convo.history import OWNERS, Session
+from convo.ids import random_id
+from convo.stores.contract import Store
+
+
+@asynccontextmanager
+async def store_of(settings: Settings, *, create: bool = True) -> AsyncIterator[Store]:
+    """The store that the settings name, open as long as the block runs.
+
+    create:  make the database when it is missing; reading commands do not
+    """
+    from convo.stores.open import open_store
+
+    kept = settings.storage
+    url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
+    store = await open_store(url, create=create)
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+@asynccontextmanager
+async def endpoint_for(choice: Choice, settings: Settings, store: Store) -> AsyncIterator[Endpoint]:
+    """The endpoint that the chosen model has, open as long as the block runs."""
+    from convo.endpoints.open import open_endpoint
+
+    endpoint = open_endpoint(choice.provider, settings=settings, store=store, clock=SystemClock(), new_id=random_id)
+    try:
+        yield endpoint
+    finally:
+        await endpoint.aclose()
+
+
+def chosen(sources: Sources, session: Session | None, *, model: str | None = None) -> tuple[Settings, Choice]:
+    """The settings with the session's own record among them, and the model that they come to.
+
+    model:   said in the chat, and stronger than any flag
+    raises:  WrongOwner  it would leave the endpoint that holds the session
+             BadSettings
+    """
+    record = record_of(session) if session else None
+    settings = resolve(sources, record)
+    choice = choose(settings, model, where="/model") if model else choose(settings)
+    if session and record and OWNERS[session.strategy].remembers and session.handle:
+        choice = bind(settings, choice, record)
+    return replace(settings, providers={**settings.providers, choice.provider.name: choice.provider}), choice
+
+
+def record_of(session: Session) -> Record:
+    """What the settings need to know of a session."""
+    scope = session.scope
+    return Record(session.name, session.model, scope.url, scope.organisation, scope.project)
