@@ -1,0 +1,110 @@
+"""How long `convo` takes to begin, as multiples of a command that does nothing.
+
+    uv run python -m tests.bench.startup [ROUNDS]
+
+An empty package with one entry point and this tree are installed side by side into a new virtual
+environment, the way users get them. Each round runs every command line once, so that whatever else
+the machine does falls on all alike. The median of each is divided by the empty launcher's. A
+line over its target ends the script with 1.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import median
+
+from convo.cli.commands import COMMANDS
+from tests.running import ROOT
+
+EMPTY = {
+    "pyproject.toml": (
+        '[project]\nname = "nothing-at-all"\nversion = "1"\n'
+        '[project.scripts]\nnothing = "nothing:main"\n'
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
+        '[tool.hatch.build.targets.wheel]\npackages = ["nothing"]\n'
+    ),
+    "nothing/__init__.py": "def main():\n    return 0\n",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command line, and the most it may take as a multiple of the empty launcher."""
+
+    name: str
+    argv: Sequence[str]
+    most: float | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+FLOOR = Case("an empty command", ["nothing"])
+
+CASES = [
+    FLOOR,
+    Case("convo --version", ["convo", "--version"], 1.1),
+    Case("convo --help", ["convo", "--help"], 8),
+    Case("completion of a command", ["convo", "=ins"], 8, {"_CONVO_COMPLETE": "1"}),
+    *(Case(f"convo {name} --help", ["convo", name, "--help"]) for name in COMMANDS),
+    *(Case(f"completion of convo {name} --", ["convo", name, "=--"], 8, {"_CONVO_COMPLETE": "1"}) for name in COMMANDS),
+    *(Case("convo sessions list", ["convo", "sessions", "list"], 8) for name in COMMANDS if name == "sessions"),
+]
+
+
+def install(folder: Path) -> Path:
+    """A new environment with the empty package and this tree, compiled; returns its folder of commands."""
+    for name, text in EMPTY.items():
+        path = folder / "empty" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    place = folder / "env"
+    subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, place], check=True)
+    what = [str(ROOT), str(folder / "empty")]
+    subprocess.run(["uv", "pip", "install", "--quiet", "--compile-bytecode", "--python", place, *what], check=True)
+    return place / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def clean(home: Path) -> dict[str, str]:
+    """An environment that neither this shell's settings nor its Python switches reach."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "CONVO", "OPENAI"))}
+    return {**kept, "CONVO_HOME": str(home)}
+
+
+def once_ms(case: Case, commands: Path, env: Mapping[str, str]) -> float:
+    """Run one command line; returns wall time in milliseconds."""
+    program, *rest = case.argv
+    begun = time.perf_counter()
+    subprocess.run([str(commands / program), *rest], env={**env, **case.env}, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - begun) * 1000
+
+
+def measure(rounds: int) -> dict[str, float]:
+    """The median of every case in milliseconds."""
+    with tempfile.TemporaryDirectory() as name:
+        commands, env = install(Path(name)), clean(Path(name) / "home")
+        for case in CASES:
+            once_ms(case, commands, env)
+        taken = [[once_ms(case, commands, env) for case in CASES] for _ in range(rounds)]
+    return {case.name: median(column) for case, column in zip(CASES, zip(*taken, strict=True), strict=True)}
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    medians = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 31)
+    floor_ms = medians[FLOOR.name]
+    over = False
+    print(f"{'command':34} {'ms':>7} {'ratio':>6}  target")
+    for case in CASES:
+        ratio = medians[case.name] / floor_ms
+        target = "" if case.most is None else f"<= {case.most:g}{'' if ratio <= case.most else '  over'}"
+        over = over or bool(case.most and ratio > case.most)
+        print(f"{case.name:34} {medians[case.name]:7.1f} {ratio:6.2f}  {target}".rstrip())
+    return int(over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
