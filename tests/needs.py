@@ -47,7 +47,7 @@ PARTS = {
     "posix": Part("a POSIX system", lambda: sys.platform != "win32", "Linux, macOS"),
 }
 
-LONG = "that take long: run them with -m full"
+LONG = "long variants (run them with -m full)"
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
@@ -67,11 +67,11 @@ def in_ci() -> bool:
 
 
 def reason(item: pytest.Item) -> str | None:
-    """Why a test is left out, as the end of "N tests ...", or None."""
+    """What a test is left out with, or None."""
     lacking = missing(item)
     if lacking and not in_ci():
         part = PARTS[lacking[0]]
-        return f"that need {part.what}: {part.how}"
+        return f"{part.what} ({part.how})"
     if item.get_closest_marker("full") and not item.config.option.markexpr:
         return LONG
     return None
@@ -114,7 +114,7 @@ def pytest_testnodedown(node: object) -> None:
 
 def closing_lines(left_out: Counter[str]) -> Iterator[str]:
     for why, count in sorted(left_out.items()):
-        yield f"left out: {count} {'test' if count == 1 else 'tests'} {why}"
+        yield f"left out: {why}: {count} {'test' if count == 1 else 'tests'}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

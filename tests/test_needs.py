@@ -1,0 +1,72 @@
+"""What a run says of the tests that it left out."""
+
+import pytest
+
+from tests.running import ROOT
+
+SUITE = """
+import pytest
+
+def test_plain():
+    assert True
+
+@pytest.mark.needs("zsh")
+@pytest.mark.parametrize("n", [1, 2])
+def test_in_zsh(n):
+    assert True
+
+@pytest.mark.full
+def test_long():
+    assert True
+"""
+
+WORKERS = pytest.mark.parametrize("workers", ["0", "2"])
+
+
+@pytest.fixture
+def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """A small suite of its own on a machine without zsh (or anything else on PATH)."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makeconftest('pytest_plugins = ("tests.needs",)')
+    pytester.makepyfile(SUITE)
+    return pytester
+
+
+@WORKERS
+def test_a_run_names_what_it_left_out_and_counts_it(suite: pytest.Pytester, workers: str) -> None:
+    result = suite.runpytest_subprocess("-n", workers)
+    result.stdout.fnmatch_lines(
+        [
+            "left out: long variants (run them with -m full): 1 test",
+            "left out: zsh (install zsh from your system's packages): 2 tests",
+            "*1 passed*",
+        ],
+        consecutive=True,
+    )
+    assert result.ret == 0
+
+
+@WORKERS
+def test_in_ci_a_missing_part_fails_its_tests(
+    suite: pytest.Pytester, workers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CI", "true")
+    result = suite.runpytest_subprocess("-n", workers)
+    result.stdout.fnmatch_lines(["*CI must have zsh: install zsh from your system's packages*"])
+    result.assert_outcomes(passed=1, errors=2)
+    assert result.ret == 1
+
+
+def test_the_long_ones_run_when_they_are_asked_for(suite: pytest.Pytester) -> None:
+    result = suite.runpytest_subprocess("-n", "0", "-m", "full")
+    result.assert_outcomes(passed=1, deselected=3)
+    result.stdout.no_fnmatch_line("left out: long*")
+
+
+def test_a_part_that_nobody_wrote_down_is_an_error(suite: pytest.Pytester) -> None:
+    suite.makepyfile("import pytest\n\n@pytest.mark.needs('a pony')\ndef test_ride(): pass\n")
+    result = suite.runpytest_subprocess("-n", "0")
+    assert result.ret != 0
+    assert "a pony" in result.stdout.str() + result.stderr.str()
