@@ -1,0 +1,27 @@
+"""What can be said about a conversation that is known, as plain functions.
+
+Read `known` first: everything that was read about one handle, wherever it came from. `places`
+answers what a link saw and sent, `forks` puts links in the order of a tree, `figures` says what
+one link was, `shape` is the JSON of `convo inspect --json`, and `walked` builds links from what
+a remote endpoint still tells.
+"""
+
+from convo.inspection.figures import Figures, figures
+from convo.inspection.forks import Row, children, rows
+from convo.inspection.known import Known
+from convo.inspection.places import Places
+from convo.inspection.shape import as_json
+from convo.inspection.walked import Walked, walked
+
+__all__ = [
+    "Figures",
+    "Known",
+    "Places",
+    "Row",
+    "Walked",
+    "as_json",
+    "children",
+    "figures",
+    "rows",
+    "walked",
+]

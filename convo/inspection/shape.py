@@ -1,0 +1,67 @@
+"""What is known of a conversation as one JSON object.
+
+Items stand once, under the key of their place; links name the keys. A long list of keys that is
+simply the whole path to a place is written as `{"through": key}`: a client that resends its
+history would otherwise fill the output with the square of it. Where that happens, `parents`
+gives the place before each place, so that such a path can be spelled out.
+"""
+
+from collections.abc import Sequence
+
+from convo.history import Key, Link
+from convo.inspection.forks import children
+from convo.inspection.known import Known
+from convo.inspection.places import Places
+from convo.items import Json
+
+LONG = 100
+"""The longest path from the first item that is spelled out for every link."""
+
+
+def as_json(known: Known) -> dict[str, Json]:
+    """The object of `convo inspect --json`; links oldest first, items as they are stored."""
+    places, after = known.places, children(known.links)
+    links = [_link(link, places, after.get(link.id, []) if known.forks else None) for link in known.links]
+    shape: dict[str, Json] = {
+        "handle": known.handle,
+        "strategy": str(known.strategy),
+        "endpoint": str(known.scope) if known.scope else None,
+        "head": known.path.head,
+        "items": {key: place.item for key, place in places},
+        "links": links,
+    }
+    if any(isinstance(link["saw"], dict) for link in links):
+        shape["parents"] = {key: place.before if place.depth > 1 else None for key, place in places}
+    return shape
+
+
+def _link(link: Link, places: Places, after: Sequence[Link] | None) -> dict[str, Json]:
+    return {
+        "response_id": link.id,
+        "previous_response_id": link.previous_response_id,
+        "conversation_id": link.conversation_id,
+        "model": link.model,
+        "status": link.status,
+        "created_at": link.created_at,
+        "sent": _path(link.saw, link.sent, places),
+        "saw": _path(link.saw, None, places),
+        "output": _added(link, places),
+        "usage": dict(link.usage) if link.usage is not None else None,
+        "children": None if after is None else [child.id for child in after],
+    }
+
+
+def _path(key: Key, count: int | None, places: Places) -> Json:
+    """The last `count` keys of the path to `key`; all of them for None."""
+    if key not in places:
+        return {"through": key}
+    depth = places.depth(key)
+    if depth > LONG and (count is None or count >= depth):
+        return {"through": key}
+    return places.back(key, depth if count is None else count)
+
+
+def _added(link: Link, places: Places) -> list[Key]:
+    if link.head not in places or link.saw not in places:
+        return []
+    return places.back(link.head, places.depth(link.head) - places.depth(link.saw))

@@ -1,0 +1,122 @@
+"""The screen of `convo inspect`: who owns the state, where its head stands, and the tree.
+
+`--items` shows what was said instead, whole. Words of people and models are never trusted: what
+a terminal would obey is spelled out.
+"""
+
+import json
+from collections.abc import Iterator
+
+from convo.history import OWNERS, Node, Strategy
+from convo.inspection import Known
+from convo.items import Item, first_words, kind, searchable
+from convo.ui.answer import safe
+from convo.ui.medium import Medium, cut
+from convo.ui.table import Table
+from convo.ui.tree import table, tree
+
+MOST = 3
+"""Unacknowledged items that the head of the screen names."""
+
+
+def screen(known: Known, medium: Medium) -> str:
+    """The whole screen, without the last line break."""
+    fits = table(known, medium) if known.links else None
+    shown = [medium.paint(safe(known.handle), "bold"), *_header(known, fits, medium), ""]
+    shown += tree(fits, medium) if fits else _listed(known, medium)
+    return medium.drawn("\n".join(shown).rstrip("\n"))
+
+
+def transcript(known: Known, medium: Medium) -> str:
+    """Every item of the path: its number, kind, role and id, then its words in full."""
+    waiting = {node.key for node in known.unacknowledged}
+    return "\n\n".join(
+        _item(at, node, waiting=node.key in waiting, medium=medium) for at, node in enumerate(known.path.nodes, 1)
+    )
+
+
+def _header(known: Known, fits: Table | None, medium: Medium) -> Iterator[str]:
+    labelled = [*_facts(known, fits)]
+    wide = max(len(label) for label, _ in labelled)
+    for label, words in labelled:
+        line = f"  {label:<{wide}}  {safe(words)}"
+        line = line if medium.width is None else cut(line, medium.width)
+        yield line.replace(label, medium.paint(label, "dim"), 1)
+
+
+def _facts(known: Known, fits: Table | None) -> Iterator[tuple[str, str]]:
+    yield "owner", f"{OWNERS[known.strategy].words} (--{known.strategy})"
+    if known.session:
+        yield "session", f"{known.session.name} ({known.session.id})"
+        if known.session.handle:
+            yield "handle", known.session.handle
+    yield "endpoint", str(known.scope) if known.scope else "none yet"
+    if known.model:
+        yield "model", known.model
+    yield "head", _head(known)
+    yield from _unacknowledged(known)
+    if fits and fits.said:
+        yield "each link", " · ".join(f"{head} {cell}" for head, cell in fits.said)
+    if not known.forks:
+        yield "forks", "this endpoint cannot tell what else goes on from a response"
+    for note in known.notes:
+        yield "note", note
+    if going_on := _go_on(known):
+        yield "go on", going_on
+
+
+def _head(known: Known) -> str:
+    after = f", @ {known.at}" if known.at else ""
+    return f"{_count(len(known.path))}{after}"
+
+
+def _unacknowledged(known: Known) -> Iterator[tuple[str, str]]:
+    nodes = known.unacknowledged
+    if not nodes:
+        yield "waiting", "nothing is unacknowledged"
+        return
+    yield "waiting", f"{_count(len(nodes))} unacknowledged"
+    for node in nodes[:MOST]:
+        yield "", f"{node.item.get('role') or kind(node.item)}: {first_words(node.item)}"
+    if len(nodes) > MOST:
+        yield "", f"and {len(nodes) - MOST} more"
+
+
+def _go_on(known: Known) -> str:
+    """The command that goes on from here, where there is one."""
+    if known.session:
+        return f"convo chat --from {known.session.name}"
+    if known.strategy is Strategy.REPLAY:
+        return f"convo chat --replay --from {known.handle}"
+    if known.strategy is Strategy.CONVERSATION and not known.at:
+        return f"convo chat --from {known.handle}"
+    at = next((link for link in known.links if link.id == known.at), None)
+    kept = at and at.stored and at.status in ("completed", "incomplete") and at.id.startswith("resp_")
+    return f"convo chat --from {known.handle}" if kept else ""
+
+
+def _listed(known: Known, medium: Medium) -> Iterator[str]:
+    """What there is to see where no links are known: one line an item."""
+    for at, node in enumerate(known.path.nodes, 1):
+        line = f"{at:>4}  {_label(node.item)}: {safe(first_words(node.item))}"
+        yield line if medium.width is None else cut(line, medium.width)
+
+
+def _item(at: int, node: Node, *, waiting: bool, medium: Medium) -> str:
+    item = node.item
+    named = " ".join(filter(None, (_label(item), str(item.get("id") or ""))))
+    status = item.get("status")
+    ended = [str(status)] if status not in (None, "completed") else []
+    marks = ", ".join(ended + (["unacknowledged"] if waiting else []))
+    head = safe(f"{at}  {named}" + (f"  ({marks})" if marks else ""))
+    words = safe(searchable(item)) or json.dumps(item, ensure_ascii=True)
+    return "\n".join([medium.paint(head, "dim"), *(f"   {line}".rstrip() for line in words.split("\n"))])
+
+
+def _label(item: Item) -> str:
+    """Kind and role: "message user", "function_call"."""
+    return safe(" ".join(filter(None, (kind(item), str(item.get("role") or "")))))
+
+
+def _count(items: int) -> str:
+    return f"{items:,} item" + ("" if items == 1 else "s")

@@ -1,0 +1,88 @@
+"""What the output can show.
+
+A terminal has a width, perhaps colours and perhaps the characters that lines are drawn with; a
+pipe has no width and gets no colour, whatever reads it. Everything that is printed is laid out for
+one of these values and so can be tried without a terminal.
+"""
+
+import shutil
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TextIO
+
+STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "id": "33"}
+DRAWN = "│├┌─●○→…"
+"""What the screens use beyond ASCII; an encoding either has all of it or gets the plain forms."""
+
+PLAIN = str.maketrans({"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"})
+
+
+@dataclass(frozen=True, slots=True)
+class Medium:
+    """Where text goes.
+
+    width:   columns of the terminal; None for a pipe or a file, where nothing is cut
+    colour:  whether styles are shown
+    boxes:   whether the characters of `DRAWN` can be encoded
+    """
+
+    width: int | None = None
+    colour: bool = False
+    boxes: bool = True
+
+    def paint(self, words: str, style: str) -> str:
+        """`words` in a style of `STYLES`, where there are any."""
+        return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if self.colour and words else words
+
+    def drawn(self, lines: str) -> str:
+        """Characters of ours that lines are drawn with, in the form that can be shown."""
+        return lines if self.boxes else lines.translate(PLAIN)
+
+
+def medium_of(stream: TextIO, environ: Mapping[str, str]) -> Medium:
+    """What `stream` can show."""
+    terminal = stream.isatty()
+    return Medium(
+        width=shutil.get_terminal_size().columns if terminal else None,
+        colour=terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
+        boxes=_encodes(stream.encoding or "ascii"),
+    )
+
+
+def width(words: str) -> int:
+    """How many columns `words` take in a terminal."""
+    return len(words) if words.isascii() else sum(map(_columns, words))
+
+
+def cut(words: str, room: int, more: str = "…") -> str:
+    """`words` in at most `room` columns, with `more` at the end where something was left out."""
+    if width(words) <= room:
+        return words
+    kept, left = "", room - len(more)
+    for sign in words:
+        left -= _columns(sign)
+        if left < 0:
+            break
+        kept += sign
+    return (kept.rstrip() + more)[:room] if room > 0 else ""
+
+
+def padded(words: str, room: int, *, right: bool = False) -> str:
+    """`words` in exactly `room` columns; they do not take more."""
+    space = " " * (room - width(words))
+    return space + words if right else words + space
+
+
+def _columns(sign: str) -> int:
+    if unicodedata.combining(sign) or unicodedata.category(sign) in ("Cf", "Me", "Mn"):
+        return 0
+    return 2 if unicodedata.east_asian_width(sign) in "WF" else 1
+
+
+def _encodes(encoding: str) -> bool:
+    try:
+        DRAWN.encode(encoding)
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True

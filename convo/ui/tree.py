@@ -1,0 +1,126 @@
+"""The links of a conversation as a tree, one line a link.
+
+● resp_2f1c66d0   a call that was answered        ● goes straight down, however long
+├─○ try_90ab12cd  one that was not                  a fork steps to the right
+@ resp_7c0e4b11   where the head stands
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from convo.history import Link
+from convo.inspection import Figures, Known, Row, figures, rows
+from convo.ui.medium import Medium
+from convo.ui.table import Column, Table, fitted, lines
+
+SHORTEST_ID = 8
+"""Characters of an id behind its kind, unless two ids begin alike."""
+
+ROOMY = 120
+"""Columns from which on every figure stands in every line."""
+
+UNKNOWN = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """One line's worth: a row of the tree, what its link was, and its id as it is shown."""
+
+    row: Row
+    was: Figures
+    id: str
+
+    @property
+    def link(self) -> Link:
+        return self.row.link
+
+
+def table(known: Known, medium: Medium) -> Table:
+    """The tree of `known` as columns that fit into the medium."""
+    drawn = rows(known.links, known.at)
+    ids = short_ids([link.id for link in known.links])
+    seen = [Drawn(row, figures(row.link, known.places), ids[row.link.id]) for row in drawn]
+    return fitted([*_columns(seen, known, medium)], medium)
+
+
+def tree(fits: Table, medium: Medium) -> Iterator[str]:
+    """The lines of the tree, the heads of its columns first."""
+    yield from lines(fits, medium)
+
+
+def short_ids(ids: Sequence[str]) -> dict[str, str]:
+    """Each id cut to the length at which all of them still differ."""
+    longest = max(map(len, ids), default=0)
+    for size in range(SHORTEST_ID, longest):
+        short = {id_: _cut(id_, size) for id_ in ids}
+        if len(set(short.values())) == len(set(ids)):
+            return short
+    return {id_: id_ for id_ in ids}
+
+
+def _cut(id_: str, size: int) -> str:
+    kind, underscore, rest = id_.partition("_")
+    return f"{kind}{underscore}{rest[:size]}"
+
+
+def _columns(seen: Sequence[Drawn], known: Known, medium: Medium) -> Iterator[Column]:
+    roomy = medium.width is None or medium.width >= ROOMY
+    first = seen[0] if seen else None
+    yield Column("response", [_place(one, known.at, first=one is first) + one.id for one in seen], style="id")
+    if len({one.link.session for one in seen}) > 1:
+        yield Column("session", [_session(one.link, known) for one in seen], goes=4)
+    yield Column("owner", [str(one.link.strategy) for one in seen], goes=3)
+    yield from _amounts(seen)
+    yield Column("model", [one.link.model for one in seen], goes=2)
+    yield Column("day", [_time(one.link, "%Y-%m-%d") for one in seen], goes=5)
+    yield Column("time", [_time(one.link, "%H:%M") for one in seen], goes=8)
+    if roomy:
+        yield Column("status", [one.link.status for one in seen])
+    yield Column("s", [_seconds(one.link) for one in seen], right=True, goes=6)
+    yield Column("first words", [_words(one, status=not roomy) for one in seen])
+
+
+def _amounts(seen: Sequence[Drawn]) -> Iterator[Column]:
+    yield Column("sent", [("full " if one.was.full else "delta ") + _figure(one.was.sent) for one in seen])
+    yield _numbers("~tokens", [one.was.sent_tokens for one in seen], goes=7)
+    yield _numbers("saw", [one.was.saw for one in seen])
+    used = [one.was.used for one in seen]
+    yield _numbers("in", [spent.input if spent else None for spent in used])
+    yield _numbers("cached", [spent.cached if spent else None for spent in used], goes=1)
+    yield _numbers("out", [spent.output if spent else None for spent in used])
+    yield _numbers("reasoned", [spent.reasoning if spent else None for spent in used], goes=0)
+
+
+def _numbers(head: str, numbers: Sequence[int | None], goes: int | None = None) -> Column:
+    return Column(head, [_figure(number) for number in numbers], right=True, goes=goes)
+
+
+def _place(one: Drawn, head: str | None, *, first: bool) -> str:
+    """The lines at the left of a link, and its mark."""
+    depth, link = one.row.depth, one.link
+    mark = "@ " if link.id == head else "● " if link.status == "completed" else "○ "
+    if not one.row.begins:
+        return "│ " * depth + mark
+    return "│ " * (depth - 1) + ("┌─" if first else "├─") + mark
+
+
+def _session(link: Link, known: Known) -> str:
+    return known.names.get(link.session, "(removed)") if link.session else "(other client)"
+
+
+def _figure(number: int | None) -> str:
+    return UNKNOWN if number is None else f"{number:,}"
+
+
+def _time(link: Link, form: str) -> str:
+    return time.strftime(form, time.localtime(link.created_at))
+
+
+def _seconds(link: Link) -> str:
+    return UNKNOWN if link.seconds is None else f"{link.seconds:.1f}"
+
+
+def _words(one: Drawn, *, status: bool) -> str:
+    ended = f"{one.link.status}: " if status and one.link.status != "completed" else ""
+    return ended + " → ".join(words for words in (one.was.said, one.was.answered) if words)
