@@ -5,6 +5,8 @@ these, or `@last`. A name wins over a beginning, and a beginning that fits sever
 refused with the list of them.
 """
 
+import os
+
 from convo.errors import AmbiguousHandle, NotFound, Usage
 from convo.history import Link, Session, Strategy
 from convo.stores.contract import Conversation, Found, Store
@@ -48,6 +50,19 @@ async def the_session(store: Store, handle: str) -> Session:
     if session is None:
         raise NotFound("session", handle)
     return session
+
+
+async def by_handle(store: Store, strategy: Strategy, handle: str) -> Session | None:
+    """The session used last whose record stands at `handle`: `conv_...`, `resp_...` or an absolute path."""
+    for session in await store.sessions():
+        if session.strategy is strategy and session.handle == handle:
+            return session
+    return None
+
+
+def absolute(place: str) -> str:
+    """The path of a replay file as records keep it."""
+    return os.path.abspath(os.path.expanduser(place))
 
 
 async def the_link(store: Store, response_id: str) -> Link:

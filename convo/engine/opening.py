@@ -11,20 +11,18 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import chain, count
 
-from convo.endpoints.contract import Page
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
-from convo.engine.finding import find, last_used, the_conversation
+from convo.engine.finding import absolute, by_handle, find, last_used, the_conversation
 from convo.engine.naming import free_name
+from convo.engine.paging import PAGE, every
 from convo.engine.record import Record, last_link
 from convo.engine.turn import Asking
 from convo.errors import NotFound, WrongOwner
 from convo.history import HERE, OWNERS, Link, Path, Session, Strategy, root
-from convo.items import Item
 from convo.stores.contract import Store
 from convo.strategies import Wanted, kind_of
 
-PAGE = 100
 REPLAY_FILE = "conversation.json"
 """Where a replayed conversation goes when no file is named: the first free name like this one."""
 
@@ -40,9 +38,9 @@ async def recorded(store: Store, wanted: Wanted) -> Session | None:
     elif wanted.handle is None:
         return None
     elif wanted.strategy is Strategy.REPLAY:
-        return await _by_handle(store, Strategy.REPLAY, absolute(wanted.handle))
+        return await by_handle(store, Strategy.REPLAY, absolute(wanted.handle))
     elif kind_of(wanted.handle) in (Strategy.CHAIN, Strategy.CONVERSATION):
-        return await _by_handle(store, kind_of(wanted.handle), wanted.handle)
+        return await by_handle(store, kind_of(wanted.handle), wanted.handle)
     else:
         found = await find(store, wanted.handle)
         session = await store.session(found.id)
@@ -158,7 +156,7 @@ STARTS: dict[Strategy, Callable[[str | None, Edges], Awaitable[Start]]] = {
 async def history_of_response(response_id: str, edges: Edges) -> Path:
     """What a chain holds up to and including this response, read from its endpoint."""
     response = await edges.endpoint.retrieve(response_id)
-    items = await _all(lambda after: edges.endpoint.input_items(response_id, after=after, limit=PAGE, order="asc"))
+    items = await every(lambda after: edges.endpoint.input_items(response_id, after=after, limit=PAGE, order="asc"))
     return Path(root(edges.store.tenant)).grow([*items, *response.get("output", ())])
 
 
@@ -167,32 +165,10 @@ async def history_of_conversation(conversation_id: str, edges: Edges) -> Path:
     if edges.endpoint.scope == HERE:
         return await edges.store.path((await the_conversation(edges.store, conversation_id)).head)
     await edges.endpoint.conversation(conversation_id)
-    items = await _all(
+    items = await every(
         lambda after: edges.endpoint.conversation_items(conversation_id, after=after, limit=PAGE, order="asc")
     )
     return Path(root(edges.store.tenant)).grow(items)
-
-
-async def _all(page_after: Callable[[str | None], Awaitable[Page]]) -> list[Item]:
-    items: list[Item] = []
-    more = True
-    while more:
-        page = await page_after(str(items[-1]["id"]) if items else None)
-        items += page.items
-        more = page.has_more and bool(page.items)
-    return items
-
-
-async def _by_handle(store: Store, strategy: Strategy, handle: str) -> Session | None:
-    """The session used last whose record stands at this handle."""
-    for session in await store.sessions():
-        if session.strategy is strategy and session.handle == handle:
-            return session
-    return None
-
-
-def absolute(place: str) -> str:
-    return os.path.abspath(os.path.expanduser(place))
 
 
 def free_file(place: str | None) -> str:
