@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
+from convo.config.secret import Secret
 from convo.ids import NewId
 from convo.items import Event, Json
 from convo.models.chat_chunks import Chunks
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from httpx2 import AsyncClient
     from openai import AsyncOpenAI
 
-NO_KEY = "none"
+NO_KEY = Secret("none")
 """What is sent where no key is needed: the package insists on one."""
 
 
@@ -37,7 +38,7 @@ class ChatModel:
         base_url: str,
         new_id: NewId,
         *,
-        key: str | None = None,
+        key: Secret | None = None,
         http: "AsyncClient | None" = None,
         defaults: Mapping[str, Json] | None = None,
     ) -> None:
@@ -71,9 +72,11 @@ class ChatModel:
         asked = request(ask, f"{self._provider}/{ask.model}", limit=limit_field(self._base_url))
         return {**self._defaults, **asked}
 
-    async def post(self, path: str, body: Mapping[str, Json]) -> Json:
-        """Whatever else the server offers beside the answers: one request, one object."""
-        with edge(self._asked(body)):
+    async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
+        """What else the server tells beside its answers: one object; posts where there is a body."""
+        with edge(self._asked(body or {})):
+            if body is None:
+                return await self._connected().get(path, cast_to=object)
             return await self._connected().post(path, cast_to=object, body=body)
 
     async def _chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
@@ -95,8 +98,7 @@ class ChatModel:
                 yield chunk
 
     def _asked(self, body: Mapping[str, Json]) -> Asked:
-        secrets = (self._key,) if self._key else ()
-        return Asked(self._provider, self._base_url, model=body.get("model"), secrets=secrets)
+        return Asked(self._provider, self._base_url, model=body.get("model"), key=self._key)
 
     def _connected(self) -> "AsyncOpenAI":
         if self._client is None:
@@ -104,10 +106,11 @@ class ChatModel:
         return self._client
 
 
-def _client(base_url: str, key: str, http: "AsyncClient | None") -> "AsyncOpenAI":
+def _client(base_url: str, secret: Secret, http: "AsyncClient | None") -> "AsyncOpenAI":
     """The package's client, without retries of its own and without what the environment says of OpenAI's account."""
     from openai import AsyncOpenAI, Omit
 
+    key = secret.reveal()
     ambient = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
     headers: dict[str, Any] = {**dict.fromkeys(ambient, Omit()), "Authorization": f"Bearer {key}"}
     client = AsyncOpenAI(api_key=key, base_url=base_url, max_retries=0, http_client=http, default_headers=headers)

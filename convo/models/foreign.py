@@ -13,12 +13,13 @@ comes out. A server may quote the key that it refused, so every message is clean
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from convo.config.secret import Secret
 from convo.errors import ConvoError, EndpointFault, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
 from convo.items import Json
 
@@ -50,13 +51,13 @@ class Asked:
 
     url:      the base URL
     model:    the model's name when the request named one
-    secrets:  strings that no message may hold
+    key:      what no message may hold
     """
 
     provider: str
     url: str = ""
     model: str | None = None
-    secrets: tuple[str, ...] = field(default=(), repr=False)
+    key: Secret | None = None
 
     @property
     def place(self) -> str:
@@ -66,8 +67,8 @@ class Asked:
 
     def clean(self, words: str) -> str:
         """`words` on one line, without anything that looks like a key and without a final stop."""
-        for secret in self.secrets:
-            words = words.replace(secret, "***")
+        if self.key is not None:
+            words = words.replace(self.key.reveal(), "***")
         return " ".join(KEY_LIKE.sub("***", words).split())[:LONGEST_MESSAGE].rstrip(". ")
 
 

@@ -1,0 +1,166 @@
+"""A model that says what a file tells it to: for tests, for demonstrations, for CI without a network.
+
+    scripted/echo         answers with the last thing that the user said
+    scripted/FILE.json    answers in the order of the file
+
+    {"replies": [{"text": "Hello."},
+                 {"call": {"name": "weather", "arguments": {"city": "Oslo"}}},
+                 {"output": [{"type": "message", "role": "assistant", ...}]},
+                 {"refusal": "I will not."},
+                 {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}}],
+     "chunk": 8, "delay_s": 0.05}
+
+It is as stateless as any model. Each user message and each batch of tool outputs in the input is
+one question, and the number of questions says which reply is due; after the last reply the last
+one repeats. A word counts as a token. An `error` alone comes instead of an answer, with a status as
+a server's; behind a `text` it breaks the answer off.
+"""
+
+import json
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, groupby
+from pathlib import Path
+from typing import Any
+
+from convo.clock import Clock
+from convo.errors import StreamBroken, Unreadable
+from convo.ids import NewId
+from convo.items import Event, Item, Json, is_output, is_user, searchable, text
+from convo.models.contract import Ask
+from convo.models.foreign import Asked, refusal
+from convo.models.stream import Answer, usage
+
+ECHO = "echo"
+CHUNK = 16
+FORMS: Mapping[str, type] = {"text": str, "output": list, "refusal": str, "error": dict, "call": dict}
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """`chunk` in characters a delta, `delay_s` between deltas in seconds."""
+
+    replies: Sequence[Mapping[str, Json]]
+    chunk: int = CHUNK
+    delay_s: float = 0.0
+
+
+def read_script(path: Path) -> Script:
+    """The script in `path`.
+
+    raises:  Unreadable  it cannot be read, is not JSON, or is not a script
+    """
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as wrong:
+        raise Unreadable(f"{path} cannot be read: {wrong.strerror}") from wrong
+    except ValueError as wrong:
+        raise Unreadable(f"{path} is not JSON: {wrong}") from wrong
+    fault = _fault(raw)
+    if fault is not None:
+        raise Unreadable(f"{path} is not a script: {fault}", hint='a script begins with {"replies": [{"text": "..."}]}')
+    return Script(raw["replies"], raw.get("chunk", CHUNK), raw.get("delay_s", 0.0))
+
+
+def _fault(raw: Json) -> str | None:
+    """What is wrong with a script, in words."""
+    if not isinstance(raw, dict) or not isinstance(raw.get("replies"), list) or not raw["replies"]:
+        return "it has no list of replies"
+    if not isinstance(raw.get("chunk", CHUNK), int) or raw.get("chunk", CHUNK) < 1:
+        return "chunk is not a number of characters"
+    if not isinstance(raw.get("delay_s", 0.0), int | float) or raw.get("delay_s", 0.0) < 0:
+        return "delay_s is not a number of seconds"
+    other = sorted(set(raw) - {"replies", "chunk", "delay_s"})
+    if other:
+        return f"it has the unknown field {other[0]!r}"
+    faults = (_reply_fault(reply, number) for number, reply in enumerate(raw["replies"], 1))
+    return next((fault for fault in faults if fault), None)
+
+
+def _reply_fault(reply: Json, number: int) -> str | None:
+    if not isinstance(reply, dict) or not reply:
+        return f"reply {number} is not an object"
+    for name, value in reply.items():
+        if name not in FORMS or not isinstance(value, FORMS[name]):
+            return f"reply {number} has a wrong {name!r}"
+    if "call" in reply and not isinstance(reply["call"].get("name"), str):
+        return f"reply {number} calls no name"
+    if not all(isinstance(item, dict) for item in reply.get("output", ())):
+        return f"reply {number} has output that is not items"
+    return None
+
+
+class ScriptedModel:
+    """Reads each script once."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        self._clock, self._new_id = clock, new_id
+        self._scripts: dict[str, Script] = {}
+
+    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        script = self._script(ask)
+        reply = script.replies[min(questions(ask.input), len(script.replies)) - 1]
+        error = reply.get("error")
+        if error and len(reply) == 1:
+            asked = Asked("scripted", model=ask.model)
+            raise refusal(error.get("status", 500), error, asked, retry_after_s=error.get("retry_after_s"))
+        answer, reply = Answer(self._new_id, ask.model), _bounded(reply, ask)
+        for event in self._events(answer, reply, script.chunk):
+            if script.delay_s and str(event["type"]).endswith(".delta"):
+                await self._clock.sleep(script.delay_s)
+            yield event
+        if error:
+            raise StreamBroken(str(error.get("message", "the script broke off")), code=error.get("code"))
+        for event in _end(answer, reply, usage(_words(ask.input, ask.instructions), _words(answer.output))):
+            yield event
+
+    async def count(self, ask: Ask) -> int:
+        return _words(ask.input, ask.instructions)
+
+    async def aclose(self) -> None:
+        self._scripts.clear()
+
+    def _script(self, ask: Ask) -> Script:
+        if ask.model == ECHO:
+            said = next((text(item) for item in reversed(ask.input) if is_user(item)), "")
+            return Script([{"text": said}])
+        if ask.model not in self._scripts:
+            self._scripts[ask.model] = read_script(Path(ask.model).expanduser())
+        return self._scripts[ask.model]
+
+    def _events(self, answer: Answer, reply: Mapping[str, Json], size: int) -> Iterator[Event]:
+        yield from chain.from_iterable(map(answer.text, _cut(reply.get("text", ""), size)))
+        yield from chain.from_iterable(map(answer.refusal, _cut(reply.get("refusal", ""), size)))
+        if call := reply.get("call"):
+            arguments = call.get("arguments", {})
+            yield from answer.call(call.get("call_id") or self._new_id("call"), call["name"])
+            written = arguments if isinstance(arguments, str) else json.dumps(arguments)
+            yield from chain.from_iterable(map(answer.arguments, _cut(written, size)))
+        yield from chain.from_iterable(map(answer.whole, reply.get("output", ())))
+
+
+def questions(items: Sequence[Item]) -> int:
+    """How often the model was asked something in `items`, at least once."""
+    batches = sum(1 for outputs, _ in groupby(items, key=is_output) if outputs)
+    return max(1, sum(map(is_user, items)) + batches)
+
+
+def _bounded(reply: Mapping[str, Json], ask: Ask) -> Mapping[str, Json]:
+    """`reply` with no more words of text than the ask allows; "cut" says that some are missing."""
+    bound = ask.parameters.get("max_output_tokens")
+    said = reply.get("text", "").split(" ")
+    if bound is None or len(said) <= bound:
+        return reply
+    return {"text": " ".join(said[:bound]), "cut": True}
+
+
+def _end(answer: Answer, reply: Mapping[str, Json], used: Json) -> Iterator[Event]:
+    return answer.incomplete("max_output_tokens", used) if reply.get("cut") else answer.completed(used)
+
+
+def _cut(words: str, size: int) -> Iterator[str]:
+    return (words[at : at + size] for at in range(0, len(words), size))
+
+
+def _words(items: Sequence[Any], instructions: str | None = None) -> int:
+    return sum(len(searchable(item).split()) for item in items) + len((instructions or "").split())

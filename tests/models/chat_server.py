@@ -1,0 +1,128 @@
+"""A server on loopback that speaks chat completions as it is told to."""
+
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+Answer = Callable[[Receive, Send], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What arrived: its path, its headers in lower case, its JSON."""
+
+    path: str
+    headers: Mapping[str, str]
+    json: Any
+
+
+@dataclass
+class ChatServer:
+    """Gives its answers in turn; `left` is set when a client hung up on one that waits."""
+
+    url: str
+    requests: list[Request] = field(default_factory=list)
+    answers: deque[Answer] = field(default_factory=deque)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+        body = b""
+        more = True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        self.requests.append(Request(scope["path"], headers, json.loads(body or b"null")))
+        await self.answers.popleft()(receive, send)
+
+    def streams(self, *chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> None:
+        """Answer with these chunks, bytes as they are; `cut`: the connection breaks behind them."""
+
+        async def answer(receive: Receive, send: Send) -> None:
+            await begin(send, 200, "text/event-stream")
+            for chunk in chunks:
+                await piece(send, chunk if isinstance(chunk, bytes) else event(chunk))
+            if cut:
+                raise ConnectionAbortedError
+            await piece(send, end, more=False)
+
+        self.answers.append(answer)
+
+    def refuses(self, status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+        async def answer(receive: Receive, send: Send) -> None:
+            raw = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+            await begin(send, status, "application/json", headers or {})
+            await piece(send, raw, more=False)
+
+        self.answers.append(answer)
+
+    def waits(self, *chunks: Any) -> None:
+        """Answer with these chunks and then with nothing, until the client leaves."""
+
+        async def answer(receive: Receive, send: Send) -> None:
+            await begin(send, 200, "text/event-stream")
+            for chunk in chunks:
+                await piece(send, event(chunk))
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            self.left.set()
+
+        self.answers.append(answer)
+
+
+def event(chunk: Any) -> bytes:
+    return f"data: {json.dumps(chunk)}\n\n".encode()
+
+
+async def begin(send: Send, status: int, form: str, more: Mapping[str, str] | None = None) -> None:
+    headers = {"content-type": form, **(more or {})}
+    listed = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": listed})
+
+
+async def piece(send: Send, body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+@contextmanager
+def serving() -> Iterator[ChatServer]:
+    """A server in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = ChatServer(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
+    config = uvicorn.Config(server, lifespan="off", ws="none", log_config=None)
+    running = uvicorn.Server(config)
+    thread = threading.Thread(target=running.run, args=([listening],))
+    thread.start()
+    try:
+        yield server
+    finally:
+        running.should_exit = True
+        thread.join()
+        listening.close()
+
+
+# -- chunks ---------------------------------------------------------------------------------------
+
+
+def delta(**fields: Any) -> dict[str, Any]:
+    return {"model": "m-2026", "choices": [{"index": 0, "delta": fields, "finish_reason": None}]}
+
+
+def finish(reason: str, used: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {"model": "m-2026", "choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": used}
+
+
+def used(**fields: Any) -> dict[str, Any]:
+    return {"model": "m-2026", "choices": [], "usage": {"prompt_tokens": 12, "completion_tokens": 3, **fields}}
+
+
+def tool(index: int, *, call_id: str | None = None, name: str | None = None, arguments: str = "") -> dict[str, Any]:
+    return delta(tool_calls=[{"index": index, "id": call_id, "function": {"name": name, "arguments": arguments}}])

@@ -1,0 +1,142 @@
+"""How the chunks of chat completions read as one answer."""
+
+from typing import Any
+
+import pytest
+
+from convo.errors import StreamBroken
+from convo.ids import counting_ids
+from convo.items import Event
+from convo.models.chat_chunks import Chunks, used
+from convo.models.stream import Answer, usage
+from tests.models.chat_server import delta, finish, tool
+
+
+def read(*chunks: Any) -> list[Event]:
+    new_id = counting_ids()
+    chunks_read = Chunks(Answer(new_id, "m"), new_id)
+    events = [event for chunk in chunks for event in chunks_read.read(chunk)]
+    return [*events, *chunks_read.end()]
+
+
+def output(*chunks: Any) -> Any:
+    return read(*chunks, finish("stop"))[-1]["response"]["output"]
+
+
+def called(*chunks: Any) -> list[tuple[str, str, str]]:
+    return [(item["call_id"], item["name"], item["arguments"]) for item in output(*chunks)]
+
+
+def test_thoughts_words_and_calls_become_items_of_their_own() -> None:
+    items = output(
+        delta(role="assistant", content=None),
+        delta(reasoning_content="Let me "),
+        delta(reasoning_content="see."),
+        delta(content="I look."),
+        tool(0, call_id="c1", name="weather"),
+        tool(0, arguments='{"city":'),
+        tool(0, arguments='"Oslo"}'),
+    )
+
+    assert [item["type"] for item in items] == ["reasoning", "message", "function_call"]
+    assert items[0]["content"] == [{"type": "reasoning_text", "text": "Let me see."}]
+    assert items[1]["content"][0]["text"] == "I look."
+    assert (items[2]["call_id"], items[2]["arguments"]) == ("c1", '{"city":"Oslo"}')
+
+
+def test_thoughts_that_a_server_sends_twice_are_read_once() -> None:
+    items = output(delta(reasoning="Hm.", reasoning_content="Hm."), delta(content="Yes."))
+
+    assert items[0]["content"] == [{"type": "reasoning_text", "text": "Hm."}]
+
+
+def test_a_refusal_stays_one() -> None:
+    assert output(delta(refusal="I will not."))[0]["content"] == [{"type": "refusal", "refusal": "I will not."}]
+
+
+def test_parallel_calls_come_apart_by_their_index() -> None:
+    assert called(
+        tool(0, call_id="c1", name="a"),
+        tool(0, arguments="{}"),
+        tool(1, call_id="c2", name="b"),
+        tool(1, arguments="[]"),
+    ) == [("c1", "a", "{}"), ("c2", "b", "[]")]
+
+
+def test_calls_of_a_server_that_does_not_count_come_apart_by_their_id() -> None:
+    assert called(tool(0, call_id="c1", name="a", arguments="{}"), tool(0, call_id="c2", name="b", arguments="[]")) == [
+        ("c1", "a", "{}"),
+        ("c2", "b", "[]"),
+    ]
+
+
+def test_a_call_that_repeats_its_id_and_name_is_one_call() -> None:
+    assert called(tool(0, call_id="c1", name="a", arguments="{"), tool(0, call_id="c1", name="a", arguments="}")) == [
+        ("c1", "a", "{}")
+    ]
+
+
+def test_a_call_without_an_id_gets_one() -> None:
+    assert called(tool(0, name="a", arguments="{}")) == [("call_1", "a", "{}")]
+
+
+def test_pieces_of_calls_that_are_mixed_up_break_the_answer() -> None:
+    with pytest.raises(StreamBroken, match="mixes"):
+        read(tool(0, call_id="c1", name="a"), tool(1, call_id="c2", name="b"), tool(0, arguments="{}"))
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls"])
+def test_an_answer_that_was_said_to_its_end_is_completed(reason: str) -> None:
+    assert read(delta(content="Yes."), finish(reason))[-1]["type"] == "response.completed"
+
+
+@pytest.mark.parametrize(("reason", "named"), [("length", "max_output_tokens"), ("content_filter", "content_filter")])
+def test_an_answer_that_was_cut_short_says_why(reason: str, named: str) -> None:
+    end = read(delta(content="Ye"), finish(reason))[-1]
+
+    assert end["type"] == "response.incomplete"
+    assert end["response"]["incomplete_details"] == {"reason": named}
+    assert end["response"]["output"][0]["status"] == "incomplete"
+
+
+def test_an_end_that_nobody_knows_is_a_failure_that_names_it() -> None:
+    end = read(delta(content="Ye"), finish("insufficient_system_resource"))[-1]
+
+    assert end["type"] == "response.failed"
+    assert "insufficient_system_resource" in end["response"]["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [(), (delta(content="Ye"),), (["no", "chunk"],), (delta(content=[{"text": "Ye"}]),)],
+    ids=["nothing", "no reason", "a list", "words in a list"],
+)
+def test_what_is_no_whole_answer_is_a_broken_stream(chunks: tuple[Any, ...]) -> None:
+    with pytest.raises(StreamBroken):
+        read(*chunks)
+
+
+def test_the_model_is_the_one_that_the_server_names() -> None:
+    assert read(delta(content="Yes."), finish("stop"))[-1]["response"]["model"] == "m-2026"
+
+
+@pytest.mark.parametrize(
+    ("raw", "read_as"),
+    [
+        ({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}, usage(12, 3)),
+        (
+            {
+                "prompt_tokens": 12,
+                "completion_tokens": 3,
+                "prompt_tokens_details": {"cached_tokens": 8},
+                "completion_tokens_details": {"reasoning_tokens": 2},
+            },
+            usage(12, 3, cached=8, reasoning=2),
+        ),
+        ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_cache_hit_tokens": 8}, usage(12, 3, cached=8)),
+        ({"prompt_tokens": 12, "completion_tokens": None, "prompt_tokens_details": None}, usage(12, 0)),
+    ],
+    ids=["plain", "openai", "deepseek", "nulls"],
+)
+def test_usage_is_read_from_every_form(raw: dict[str, Any], read_as: Any) -> None:
+    assert used(raw) == read_as

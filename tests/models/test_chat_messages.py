@@ -1,0 +1,143 @@
+"""How a history reads as messages of chat completions."""
+
+import pytest
+
+from convo.errors import Unsupported
+from convo.items import Item, Json, assistant, user
+from convo.models.chat_messages import messages
+
+
+def call(call_id: str, name: str = "weather", arguments: str = "{}") -> Item:
+    return {"type": "function_call", "id": f"fc_{call_id}", "call_id": call_id, "name": name, "arguments": arguments}
+
+
+def output(call_id: str, said: Json = "12 degrees") -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": said}
+
+
+def asked(call_id: str, name: str = "weather", arguments: str = "{}") -> Json:
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def of_user(*parts: Json) -> Item:
+    return {"role": "user", "content": list(parts)}
+
+
+ONE_MESSAGE = {
+    "an easy message": ({"role": "user", "content": "hi"}, {"role": "user", "content": "hi"}),
+    "parts of text": (
+        of_user({"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}),
+        {"role": "user", "content": "a\nb"},
+    ),
+    "a message without content": ({"role": "user", "content": []}, {"role": "user", "content": ""}),
+    "a system message": ({"role": "system", "content": "be brief"}, {"role": "system", "content": "be brief"}),
+    "a developer's message": ({"role": "developer", "content": "x"}, {"role": "system", "content": "x"}),
+    "an answer as output": (
+        {
+            "type": "message",
+            "id": "msg_1",
+            "status": "completed",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "yes", "annotations": [], "logprobs": []}],
+        },
+        {"role": "assistant", "content": "yes"},
+    ),
+    "an answer in the easy form": ({"role": "assistant", "content": "yes"}, {"role": "assistant", "content": "yes"}),
+    "a refusal": (
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not"}]},
+        {"role": "assistant", "content": "I will not"},
+    ),
+    "an image": (
+        of_user(
+            {"type": "input_text", "text": "what?"}, {"type": "input_image", "image_url": "data:x", "detail": "low"}
+        ),
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "what?"},
+                {"type": "image_url", "image_url": {"url": "data:x", "detail": "low"}},
+            ],
+        },
+    ),
+    "a file in the request": (
+        of_user({"type": "input_file", "filename": "a.pdf", "file_data": "data:y"}),
+        {"role": "user", "content": [{"type": "file", "file": {"filename": "a.pdf", "file_data": "data:y"}}]},
+    ),
+    "a sound": (
+        of_user({"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}),
+        {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "zz", "format": "wav"}}]},
+    ),
+    "a tool's output in parts": (
+        output("c1", [{"type": "input_text", "text": "12"}, {"type": "input_text", "text": "degrees"}]),
+        {"role": "tool", "tool_call_id": "c1", "content": "12\ndegrees"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("item", "message"), ONE_MESSAGE.values(), ids=ONE_MESSAGE)
+def test_each_form_of_an_item_becomes_one_message(item: Item, message: Json) -> None:
+    assert messages([item], "m") == [message]
+
+
+def test_instructions_come_first_as_the_systems_words() -> None:
+    said = messages([user("hi")], "m", "be brief")
+
+    assert said == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
+
+
+def test_parallel_calls_of_one_answer_are_one_message_with_its_words() -> None:
+    said = messages([user("?"), assistant("I look."), call("c1"), call("c2"), output("c1"), output("c2")], "m")
+
+    assert said[1:] == [
+        {"role": "assistant", "content": "I look.", "tool_calls": [asked("c1"), asked("c2")]},
+        {"role": "tool", "tool_call_id": "c1", "content": "12 degrees"},
+        {"role": "tool", "tool_call_id": "c2", "content": "12 degrees"},
+    ]
+
+
+def test_words_between_calls_do_not_come_between_a_call_and_its_output() -> None:
+    said = messages([call("c1"), assistant("And another."), call("c2"), output("c1"), output("c2")], "m")
+
+    assert [message["role"] for message in said] == ["assistant", "tool", "tool"]
+    assert said[0] == {"role": "assistant", "content": "And another.", "tool_calls": [asked("c1"), asked("c2")]}
+
+
+def test_calls_of_two_answers_stay_two_messages() -> None:
+    said = messages([call("c1"), output("c1"), call("c2"), output("c2")], "m")
+
+    assert [message["role"] for message in said] == ["assistant", "tool", "assistant", "tool"]
+    assert said[0]["content"] is None
+
+
+def test_two_answers_without_calls_stay_two_messages() -> None:
+    assert messages([assistant("half an"), assistant("a whole one")], "m") == [
+        {"role": "assistant", "content": "half an"},
+        {"role": "assistant", "content": "a whole one"},
+    ]
+
+
+def test_reasoning_is_left_out_and_does_not_part_an_answer_from_its_calls() -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
+
+    assert messages([thought, assistant("I look."), thought, call("c1")], "m") == [
+        {"role": "assistant", "content": "I look.", "tool_calls": [asked("c1")]}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "named"),
+    [
+        ({"type": "computer_call", "call_id": "c1"}, "computer_call items"),
+        ({"type": "compaction", "encrypted_content": "xx"}, "compaction items"),
+        ({"type": "item_reference", "id": "msg_1"}, "item_reference items"),
+        ({"type": "tomorrows_kind"}, "tomorrows_kind items"),
+        ({"role": "critic", "content": "bad"}, "messages of the role 'critic'"),
+        (of_user({"type": "tomorrows_part"}), "tomorrows_part parts"),
+        (of_user({"type": "input_image", "file_id": "file_1"}), "input_image parts"),
+        (of_user({"type": "input_file", "file_url": "https://example.org/a.pdf"}), "input_file parts"),
+        (output("c1", [{"type": "input_image", "image_url": "data:x"}]), "image_url parts in a tool's output"),
+    ],
+)
+def test_what_chat_completions_cannot_carry_is_refused_by_its_name(item: Item, named: str) -> None:
+    with pytest.raises(Unsupported, match=named):
+        messages([user("hi"), item], "deepseek/m")

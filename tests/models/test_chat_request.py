@@ -1,0 +1,110 @@
+"""How an ask reads as the body of a chat-completions request."""
+
+from typing import Any
+
+import pytest
+
+from convo.errors import Unsupported
+from convo.items import Json, user
+from convo.models.chat_request import limit_field, request
+from tests.models.reading import asking
+
+WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": True}
+TIME = {"type": "function", "name": "time", "description": "now", "parameters": None}
+SCHEMA = {"type": "object", "properties": {}}
+TOOLS = [
+    {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}, "strict": True}},
+    {"type": "function", "function": {"name": "time", "description": "now"}},
+]
+
+BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
+    "nothing": ({}, {}),
+    "sampling": ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
+    "a temperature of zero": ({"temperature": 0}, {"temperature": 0}),
+    "penalties": ({"presence_penalty": 1, "frequency_penalty": -1}, {"presence_penalty": 1, "frequency_penalty": -1}),
+    "a bound": ({"max_output_tokens": 7}, {"max_tokens": 7}),
+    "nulls": ({"temperature": None, "tools": None, "reasoning": None, "text": None}, {}),
+    "functions": ({"tools": [WEATHER, TIME]}, {"tools": TOOLS}),
+    "no tools": ({"tools": [], "tool_choice": "auto", "parallel_tool_calls": True}, {}),
+    "a choice in a word": (
+        {"tools": [WEATHER, TIME], "tool_choice": "required"},
+        {"tools": TOOLS, "tool_choice": "required"},
+    ),
+    "a choice by name": (
+        {"tools": [WEATHER, TIME], "tool_choice": {"type": "function", "name": "time"}},
+        {"tools": TOOLS, "tool_choice": {"type": "function", "function": {"name": "time"}}},
+    ),
+    "a choice among some": (
+        {
+            "tools": [WEATHER, TIME],
+            "tool_choice": {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [{"type": "function", "name": "time"}],
+            },
+        },
+        {"tools": TOOLS[1:], "tool_choice": "required"},
+    ),
+    "one call at a time": (
+        {"tools": [TIME], "parallel_tool_calls": False},
+        {"tools": TOOLS[1:], "parallel_tool_calls": False},
+    ),
+    "text": ({"text": {"format": {"type": "text"}}}, {}),
+    "JSON": ({"text": {"format": {"type": "json_object"}}}, {"response_format": {"type": "json_object"}}),
+    "a schema": (
+        {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA, "strict": True}}},
+        {
+            "response_format": {
+                "type": "json_schema",
+                "json_schema": {"name": "x", "schema": SCHEMA, "strict": True},
+            }
+        },
+    ),
+    "few words": ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
+    "an effort": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
+    "what the response's owner keeps": (
+        {"store": False, "metadata": {"a": "b"}, "include": ["reasoning.encrypted_content"], "truncation": "disabled"},
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("parameters", "fields"), BODIES.values(), ids=BODIES)
+def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[str, Json]) -> None:
+    body = request(asking(user("hi"), **parameters), "m")
+
+    assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+
+
+@pytest.mark.parametrize(
+    ("parameters", "named", "param"),
+    [
+        ({"tools": [WEATHER, {"type": "web_search"}]}, "web_search tools", "tools"),
+        ({"tools": [WEATHER], "tool_choice": {"type": "mcp"}}, "a choice of mcp tools", "tool_choice"),
+        ({"text": {"format": {"type": "grammar"}}}, "grammar as the format", "text.format"),
+        ({"truncation": "auto"}, "the parameter 'truncation'", "truncation"),
+        ({"prompt": {"id": "pmpt_1"}}, "the parameter 'prompt'", "prompt"),
+        ({"tomorrow": 1}, "the parameter 'tomorrow'", "tomorrow"),
+    ],
+)
+def test_what_the_server_could_not_honour_is_refused_by_its_name(
+    parameters: dict[str, Any], named: str, param: str
+) -> None:
+    with pytest.raises(Unsupported, match=named) as refused:
+        request(asking(user("hi"), **parameters), "deepseek/m")
+
+    assert refused.value.param == param
+
+
+@pytest.mark.parametrize(
+    ("url", "field"),
+    [
+        ("https://api.openai.com/v1", "max_completion_tokens"),
+        ("https://me.openai.azure.com/openai", "max_completion_tokens"),
+        ("https://api.deepseek.com", "max_tokens"),
+        ("http://127.0.0.1:11434/v1", "max_tokens"),
+    ],
+)
+def test_the_bound_has_the_name_that_the_server_knows(url: str, field: str) -> None:
+    assert limit_field(url) == field
+    assert request(asking(user("hi"), max_output_tokens=7), "m", limit=field)[field] == 7
