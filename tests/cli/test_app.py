@@ -19,7 +19,14 @@ HEAVY = {
     *("starlette", "uvicorn", "tenacity", "hypothesis"),
 }
 
-LIGHT = [["--version"], ["--help"], ["nonsense"], ["--completion", "bash"]]
+LIGHT = [
+    ["--version"],
+    ["--help"],
+    ["nonsense"],
+    ["--completion", "bash"],
+    *([name, "--help"] for name in COMMANDS),
+    *(["sessions", "list"] for name in COMMANDS if name == "sessions"),
+]
 """Command lines that everybody waits for, again and again."""
 
 
@@ -55,8 +62,9 @@ def test_light_command_lines_import_nothing_heavy(argv: list[str]) -> None:
     assert not loaded(*argv) & HEAVY
 
 
-def test_completion_imports_nothing_heavy() -> None:
-    assert not loaded("=--", env="1") & HEAVY
+@pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)], ids=" ".join)
+def test_completion_imports_nothing_heavy(words: list[str]) -> None:
+    assert not loaded(*words, "=--", env="1") & HEAVY
 
 
 def test_help_imports_no_command() -> None:
