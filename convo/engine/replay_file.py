@@ -26,6 +26,10 @@ class ReplayFile:
         self.place = Path(place).expanduser().absolute()
         self._seen: tuple[int, int, int] | None = None
 
+    def exists(self) -> bool:
+        """Whether anything is at its place, if only a link that leads nowhere."""
+        return os.path.lexists(self.place)
+
     def changed(self) -> bool:
         """Whether somebody else wrote the file since it was last read or written here."""
         return self._seen != self._stamp()

@@ -2,10 +2,11 @@
 
 Read `known` first: everything that was read about one handle, wherever it came from. `places`
 answers what a link saw and sent, `forks` puts links in the order of a tree, `figures` says what
-one link was, `shape` is the JSON of `convo inspect --json`, and `walked` builds links from what
-a remote endpoint still tells.
+one link was, `drift` where a record and its owner have come apart, `shape` is the JSON of `convo
+inspect --json`, and `walked` builds links from what a remote endpoint still tells.
 """
 
+from convo.inspection.drift import drift
 from convo.inspection.figures import Figures, figures
 from convo.inspection.forks import Row, children, rows
 from convo.inspection.known import Known
@@ -21,6 +22,7 @@ __all__ = [
     "Walked",
     "as_json",
     "children",
+    "drift",
     "figures",
     "rows",
     "walked",

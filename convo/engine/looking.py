@@ -1,0 +1,235 @@
+"""Reads all that the store knows of one handle, and changes nothing.
+
+Links say where they stand and the store gives paths, so a path is read only when a link stands
+on none that was read before: one for each fork, however long the history.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from convo.engine.finding import absolute, by_handle, find, the_conversation, the_link
+from convo.engine.replay_file import ReplayFile
+from convo.errors import AmbiguousHandle, ItemDeleted, NotFound, Unreadable
+from convo.history import HERE, OWNERS, Key, Link, Path, Session, Strategy, root
+from convo.inspection import Known, Places, drift
+from convo.stores.contract import Store
+from convo.strategies import kind_of
+
+ANSWERED = ("completed", "incomplete")
+
+
+async def look(store: Store, handle: str) -> Known:
+    """What the store knows of what `handle` names.
+
+    raises:  NotFound, AmbiguousHandle, Usage  as `find`
+    """
+    try:
+        found = await find(store, handle)
+    except NotFound:
+        session = await mirror_at(store, handle)
+        if session is None:
+            raise
+        return replace(await of_session(store, session), handle=session.handle or session.name)
+    return await KINDS[found.kind](store, found.id)
+
+
+async def look_at_file(store: Store, place: str) -> Known:
+    """What is known of the replay file at `place`; its record's links, where it has one.
+
+    raises:  NotFound, Unreadable
+    """
+    file = ReplayFile(place)
+    if not file.exists():
+        raise NotFound("file", place, hint="convo sessions")
+    session = await by_handle(store, Strategy.REPLAY, absolute(place))
+    if session:
+        return replace(await of_session(store, session), handle=place)
+    path = Path(root(store.tenant)).grow(file.read())
+    places = Places(path.root)
+    places.add(path)
+    return Known(place, Strategy.REPLAY, None, path, path.head, (), places)
+
+
+async def mirror_at(store: Store, handle: str) -> Session | None:
+    """The session used last that mirrors the endpoint's handle which begins like this.
+
+    raises:  AmbiguousHandle  several handles do
+    """
+    strategy = kind_of(handle)
+    if not OWNERS[strategy].remembers:
+        return None
+    begun = [
+        one for one in await store.sessions() if one.strategy is strategy and (one.handle or "").startswith(handle)
+    ]
+    exact = [one for one in begun if one.handle == handle] or begun
+    if len({one.handle for one in exact}) > 1:
+        raise AmbiguousHandle(handle, [(one.handle or "", f"{one.strategy}  {one.name}") for one in exact])
+    return exact[0] if exact else None
+
+
+async def of_session(store: Store, session: Session) -> Known:
+    """A session's record, its links and every fork of them."""
+    path, mark, notes = await READ[session.strategy](store, session)
+    made = await store.links(session.id)
+    links = await _kin(store, made, [*filter(None, [session.link]), *(link.id for link in made)])
+    if session.strategy is Strategy.CONVERSATION and session.handle and session.scope == HERE:
+        links = _oldest_first([*links, *await _through(store, session.handle, path)])
+    return Known(
+        handle=session.name or session.id,
+        strategy=session.strategy,
+        scope=session.scope,
+        path=path,
+        mark=mark,
+        links=links,
+        places=await _places(store, path, links),
+        at=session.link,
+        session=session,
+        names=await _names(store, links),
+        notes=notes,
+    )
+
+
+async def of_link(store: Store, link_id: str) -> Known:
+    """A response, and every response that it is kin to."""
+    link = await the_link(store, link_id)
+    links = await _kin(store, [link], [link_id])
+    path = await store.path(link.head)
+    places = await _places(store, path, links)
+    return Known(
+        handle=link.id,
+        strategy=link.strategy,
+        scope=link.scope,
+        path=path,
+        mark=link.head if link.status in ANSWERED else places.start(link.saw, link.sent),
+        links=links,
+        places=places,
+        at=link.id,
+        names=await _names(store, links),
+    )
+
+
+async def of_conversation(store: Store, conversation_id: str) -> Known:
+    """A conversation of our own endpoint, and the responses that went through it."""
+    conversation = await the_conversation(store, conversation_id)
+    path = await store.path(conversation.head)
+    links = await _through(store, conversation_id, path)
+    return Known(
+        handle=conversation_id,
+        strategy=Strategy.CONVERSATION,
+        scope=HERE,
+        path=path,
+        mark=path.head,
+        links=links,
+        places=await _places(store, path, links),
+        at=next((link.id for link in reversed(links) if link.status in ANSWERED), None),
+        names=await _names(store, links),
+    )
+
+
+async def _of_session_id(store: Store, session_id: str) -> Known:
+    session = await store.session(session_id)
+    if session is None:
+        raise NotFound("session", session_id)
+    return await of_session(store, session)
+
+
+KINDS: dict[str, Callable[[Store, str], Awaitable[Known]]] = {
+    "session": _of_session_id,
+    "response": of_link,
+    "conversation": of_conversation,
+}
+"""How to read each kind of thing that a handle names."""
+
+
+# -- what a record holds, compared with its owner where that can be done here ----------------------
+
+
+Held = tuple[Path, Key, tuple[str, ...]]
+"""The path, the last node of it that is confirmed, and what a person should know of it."""
+
+
+async def _as_recorded(store: Store, session: Session) -> Held:
+    return await store.path(session.head), session.mark, ()
+
+
+async def _as_in_file(store: Store, session: Session) -> Held:
+    """The file owns the conversation: when people edited it, what it says is what was said."""
+    path, mark, _ = await _as_recorded(store, session)
+    file = ReplayFile(session.handle or "")
+    if not file.exists():
+        return path, mark, (f"{file.place} is not there; this is what the record says was in it",)
+    try:
+        items = file.read()
+    except Unreadable as wrong:
+        return path, mark, (f"{wrong.message}; this is what the record says was in it",)
+    now = Path(path.root).grow(items)
+    if now.head in (session.written or path.root, path.head):
+        return path, mark, ()
+    differs = drift(path.items, items, "the file")
+    return now, now.head, (f"{differs}: it was edited",) if differs else ()
+
+
+async def _as_in_conversation(store: Store, session: Session) -> Held:
+    path, mark, _ = await _as_recorded(store, session)
+    if session.scope != HERE or not session.handle:
+        return path, mark, ()
+    conversation = await store.conversation(session.handle)
+    if conversation is None:
+        return path, mark, (f"{session.handle} is gone; this is the record's own copy",)
+    theirs = await store.path(conversation.head)
+    differs = drift(path.upto(mark).items, theirs.items, "the conversation")
+    return path, mark, (differs,) if differs else ()
+
+
+READ: dict[Strategy, Callable[[Store, Session], Awaitable[Held]]] = {
+    Strategy.SESSION: _as_recorded,
+    Strategy.CHAIN: _as_recorded,
+    Strategy.REPLAY: _as_in_file,
+    Strategy.CONVERSATION: _as_in_conversation,
+}
+
+
+# -- links and places ------------------------------------------------------------------------------
+
+
+async def _kin(store: Store, links: Iterable[Link], seeds: Iterable[str]) -> tuple[Link, ...]:
+    """`links`, and all that are kin to one of the `seeds`."""
+    found = {link.id: link for link in links}
+    reached: set[str] = set()
+    for seed in seeds:
+        if seed not in reached:
+            family = {link.id: link for link in await store.family(seed)}
+            found |= family
+            reached |= family.keys()
+    return _oldest_first(found.values())
+
+
+async def _through(store: Store, conversation_id: str, path: Path) -> tuple[Link, ...]:
+    """The links that went through a conversation of our own endpoint."""
+    found = [link for key in path.keys for link in await store.answers(key)]
+    return _oldest_first(link for link in found if link.conversation_id == conversation_id)
+
+
+def _oldest_first(links: Iterable[Link]) -> tuple[Link, ...]:
+    each = {link.id: link for link in links}
+    return tuple(sorted(each.values(), key=lambda link: link.created_at))
+
+
+async def _places(store: Store, path: Path, links: Sequence[Link]) -> Places:
+    """Every place that a link stands on; a path that lost an item is left out."""
+    places = Places(path.root)
+    places.add(path)
+    for link in reversed(links):
+        for key in (link.head, link.saw):
+            if key not in places:
+                with suppress(NotFound, ItemDeleted):
+                    places.add(await store.path(key))
+    return places
+
+
+async def _names(store: Store, links: Sequence[Link]) -> dict[str, str]:
+    """The names of the sessions that made the links, by id."""
+    ids = {link.session for link in links if link.session}
+    found = [await store.session(one) for one in ids]
+    return {session.id: session.name for session in found if session}
