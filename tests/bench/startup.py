@@ -17,6 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
+from typing import Any
+
+import pexpect
 
 from convo.cli.commands import COMMANDS
 from tests.running import ROOT
@@ -34,12 +37,16 @@ EMPTY = {
 
 @dataclass(frozen=True)
 class Case:
-    """A command line, and the most it may take as a multiple of the empty launcher."""
+    """A command line, and the most it may take as a multiple of the empty launcher.
+
+    until:  measured in a terminal until this appears, and not to the end
+    """
 
     name: str
     argv: Sequence[str]
     most: float | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    until: str = ""
 
 
 FLOOR = Case("an empty command", ["nothing"])
@@ -52,6 +59,7 @@ CASES = [
     *(Case(f"convo {name} --help", ["convo", name, "--help"]) for name in COMMANDS),
     *(Case(f"completion of convo {name} --", ["convo", name, "=--"], 8, {"_CONVO_COMPLETE": "1"}) for name in COMMANDS),
     *(Case("convo sessions list", ["convo", "sessions", "list"], 8) for name in COMMANDS if name == "sessions"),
+    *(Case("first prompt", ["convo", "chat"], 18, until="> ") for name in COMMANDS if name == "chat"),
 ]
 
 
@@ -76,10 +84,16 @@ def clean(home: Path) -> dict[str, str]:
 
 def once_ms(case: Case, commands: Path, env: Mapping[str, str]) -> float:
     """Run one command line; returns wall time in milliseconds."""
-    program, *rest = case.argv
+    program, arguments, own = str(commands / case.argv[0]), list(case.argv[1:]), {**env, **case.env}
     begun = time.perf_counter()
-    subprocess.run([str(commands / program), *rest], env={**env, **case.env}, stdout=subprocess.DEVNULL, check=True)
-    return (time.perf_counter() - begun) * 1000
+    if not case.until:
+        subprocess.run([program, *arguments], env=own, stdout=subprocess.DEVNULL, check=True)
+        return (time.perf_counter() - begun) * 1000
+    terminal: Any = pexpect.spawn(program, arguments, env=own, encoding="utf-8", timeout=30)
+    terminal.expect_exact(case.until)
+    taken = (time.perf_counter() - begun) * 1000
+    terminal.close(force=True)
+    return taken
 
 
 def measure(rounds: int) -> dict[str, float]:
