@@ -26,11 +26,12 @@ class Request:
 
 @dataclass
 class ChatServer:
-    """Gives its answers in turn; `left` is set when a client hung up on one that waits."""
+    """Gives its answers in turn; `asked` is set by a request, `left` when a client hung up on one that waits."""
 
     url: str
     requests: list[Request] = field(default_factory=list)
     answers: deque[Answer] = field(default_factory=deque)
+    asked: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,6 +42,7 @@ class ChatServer:
             message = await receive()
             body, more = body + message.get("body", b""), message.get("more_body", False)
         self.requests.append(Request(scope["path"], headers, json.loads(body or b"null")))
+        self.asked.set()
         await self.answers.popleft()(receive, send)
 
     def streams(self, *chunks: Any, end: bytes = b"data: [DONE]\n\n", cut: bool = False) -> None:

@@ -9,8 +9,16 @@ from convo.models.contract import Ask, Model
 
 async def all_of(model: Model, ask: Ask) -> list[Event]:
     """Every event of one answer, in order."""
+    events: list[Event] = []
+    await into(events, model, ask)
+    return events
+
+
+async def into(events: list[Event], model: Model, ask: Ask) -> None:
+    """Add every event as it comes, so that those before a failure can be looked at."""
     async with aclosing(model.respond(ask)) as arriving:
-        return [event async for event in arriving]
+        async for event in arriving:
+            events.append(event)  # noqa: PERF401 - a comprehension would lose them
 
 
 async def ended(model: Model, ask: Ask) -> dict[str, Any]:

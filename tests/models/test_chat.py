@@ -1,0 +1,259 @@
+"""Chat completions over a real connection."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+
+import pytest
+
+from convo.config.secret import Secret
+from convo.errors import KeyRefused, Refused, StreamBroken, TryLater, Unreachable, Unsupported
+from convo.ids import counting_ids
+from convo.items import Event, Json, user
+from convo.models.chat import ChatModel
+from convo.models.stream import usage
+from tests.models.chat_server import ChatServer, delta, finish, serving, tool, used
+from tests.models.reading import all_of, asking, deltas, ended, into, said
+
+KEY = "sk-abcdefghijklmnop"
+HI = asking(user("hi"), model="v3")
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+async def model(server: ChatServer) -> AsyncIterator[ChatModel]:
+    model = ChatModel("deepseek", server.url, counting_ids(), key=Secret(KEY))
+    yield model
+    await model.aclose()
+
+
+async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, model: ChatModel) -> None:
+    server.streams(delta(role="assistant"), delta(content="Hel"), delta(content="lo."), finish("stop"), used())
+
+    events = await all_of(model, HI)
+
+    assert deltas(events) == ["Hel", "lo."]
+    assert events[-1]["type"] == "response.completed"
+    assert events[-1]["response"]["usage"] == usage(12, 3)
+    assert events[-1]["response"]["model"] == "m-2026"
+
+
+async def test_the_request_carries_the_history_the_key_and_nothing_of_another_account(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org_other")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj_other")
+    monkeypatch.setenv("OPENAI_ADMIN_KEY", "admin_other")
+    monkeypatch.setenv("OPENAI_API_KEY", "key_other")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "Authorization: Bearer ambient_other\nX-Team: team_other")
+    server.streams(finish("stop"))
+    model = ChatModel("deepseek", server.url, counting_ids(), key=Secret(KEY))
+
+    await all_of(model, asking(user("hi"), model="v3", instructions="be brief", max_output_tokens=5))
+    await model.aclose()
+
+    assert server.requests[0].path == "/v1/chat/completions"
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert not any("other" in value for value in server.requests[0].headers.values())
+    assert server.requests[0].json == {
+        "model": "v3",
+        "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}],
+        "max_tokens": 5,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def test_a_server_without_a_key_never_sees_openais(server: ChatServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "key_other")
+    server.streams(finish("stop"))
+    model = ChatModel("ollama", server.url, counting_ids())
+
+    await all_of(model, HI)
+    await model.aclose()
+
+    assert "key_other" not in str(server.requests[0].headers)
+
+
+async def test_defaults_hold_unless_the_ask_says_otherwise(server: ChatServer) -> None:
+    server.streams(finish("stop"))
+    model = ChatModel("m", server.url, counting_ids(), defaults={"temperature": 0.2, "repeat_penalty": 1.05})
+
+    await all_of(model, asking(user("hi"), temperature=0.9))
+    await model.aclose()
+
+    assert (server.requests[0].json["temperature"], server.requests[0].json["repeat_penalty"]) == (0.9, 1.05)
+
+
+async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) -> None:
+    server.streams(
+        tool(0, call_id="c1", name="weather"),
+        tool(0, arguments='{"city":'),
+        tool(0, arguments='"Oslo"}'),
+        tool(1, call_id="c2", name="time", arguments="{}"),
+        finish("tool_calls"),
+        used(),
+    )
+    tools: Json = [{"type": "function", "name": name, "parameters": {}} for name in ("weather", "time")]
+
+    response = await ended(model, asking(user("?"), tools=tools))
+
+    assert [(item["call_id"], item["name"], item["arguments"]) for item in response["output"]] == [
+        ("c1", "weather", '{"city":"Oslo"}'),
+        ("c2", "time", "{}"),
+    ]
+    assert [tool["function"]["name"] for tool in server.requests[0].json["tools"]] == ["weather", "time"]
+
+
+async def test_a_server_that_sends_no_usage_is_not_given_one(server: ChatServer, model: ChatModel) -> None:
+    server.streams(delta(content="Hi"), finish("stop"))
+
+    assert (await ended(model, HI))["usage"] is None
+
+
+async def test_a_stream_that_stops_without_a_reason_is_broken(server: ChatServer, model: ChatModel) -> None:
+    server.streams(delta(content="Hel"), end=b"")
+
+    with pytest.raises(StreamBroken, match="before its end"):
+        await all_of(model, HI)
+
+
+async def test_a_connection_that_is_cut_breaks_the_answer_after_what_came(server: ChatServer, model: ChatModel) -> None:
+    server.streams(delta(content="Hel"), cut=True)
+    came: list[Event] = []
+
+    with pytest.raises(StreamBroken, match="connection to deepseek broke"):
+        await into(came, model, HI)
+
+    assert deltas(came) == ["Hel"]
+
+
+async def test_bytes_that_are_no_json_break_the_answer(server: ChatServer, model: ChatModel) -> None:
+    server.streams(delta(content="Hel"), b"data: {not json\n\n")
+
+    with pytest.raises(StreamBroken, match="not a stream of events"):
+        await all_of(model, HI)
+
+
+async def test_an_answer_that_is_no_stream_is_broken(server: ChatServer, model: ChatModel) -> None:
+    server.refuses(200, {"choices": [{"message": {"content": "Hello."}}]})
+
+    with pytest.raises(StreamBroken):
+        await all_of(model, HI)
+
+
+async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model: ChatModel) -> None:
+    server.streams(delta(content="Hel"), {"error": {"message": "Out of memory.", "code": 500}})
+
+    with pytest.raises(StreamBroken, match=r"^Out of memory$"):
+        await all_of(model, HI)
+
+
+async def test_an_error_event_instead_of_an_answer_may_be_tried_again(server: ChatServer, model: ChatModel) -> None:
+    server.streams({"error": {"message": "Loading the model.", "code": 503}})
+
+    with pytest.raises(TryLater, match=r"^Loading the model$"):
+        await all_of(model, HI)
+
+
+async def test_a_wrong_key_is_told_without_the_key(server: ChatServer, model: ChatModel) -> None:
+    server.refuses(401, {"error": {"message": f"Incorrect API key provided: {KEY}.", "code": "invalid_api_key"}})
+
+    with pytest.raises(KeyRefused) as refused:
+        await all_of(model, HI)
+
+    assert refused.value.message == "deepseek refused the key: Incorrect API key provided: ***"
+
+
+async def test_a_busy_server_is_asked_once_and_its_wish_is_passed_on(server: ChatServer, model: ChatModel) -> None:
+    server.refuses(429, {"error": {"message": "Slow down."}}, {"retry-after": "7"})
+
+    with pytest.raises(TryLater) as later:
+        await all_of(model, HI)
+
+    assert (later.value.retry_after_s, len(server.requests)) == (7.0, 1)
+
+
+async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: ChatModel) -> None:
+    server.refuses(404, {"error": {"message": "model 'v3' not found", "type": "not_found_error"}})
+
+    with pytest.raises(Refused, match=r"^deepseek has no model 'v3'$"):
+        await all_of(model, HI)
+
+
+async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer) -> None:
+    server.refuses(404, "<html>not here</html>")
+    model = ChatModel("groq", server.url, counting_ids())
+
+    with pytest.raises(Refused) as refused:
+        await all_of(model, HI)
+    await model.aclose()
+
+    assert refused.value.message == f"groq answered 404 at {server.url}"
+    assert refused.value.hint == "check its base_url"
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "api.example.org/v1"], ids=["nobody listens", "no scheme"])
+async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
+    model = ChatModel("ollama", url, counting_ids())
+
+    with pytest.raises(Unreachable, match=url):
+        await all_of(model, HI)
+    await model.aclose()
+
+
+async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(server: ChatServer, model: ChatModel) -> None:
+    with pytest.raises(Unsupported, match="deepseek/v3 does not take computer_call items"):
+        await all_of(model, asking({"type": "computer_call"}, model="v3"))
+
+    assert server.requests == []
+
+
+async def test_half_a_character_is_refused_in_words(server: ChatServer, model: ChatModel) -> None:
+    with pytest.raises(Refused, match="half a character"):
+        await all_of(model, asking(user("\ud83d")))
+
+    assert server.requests == []
+
+
+async def test_closing_the_answer_hangs_up(server: ChatServer, model: ChatModel) -> None:
+    server.waits(delta(content="Hel"))
+
+    async with aclosing(model.respond(HI)) as events:
+        async for event in events:
+            if event["type"] == "response.output_text.delta":
+                break
+
+    assert await left(server.left)
+
+
+async def test_being_cancelled_before_the_first_piece_hangs_up(server: ChatServer, model: ChatModel) -> None:
+    server.waits()
+    waiting = asyncio.create_task(all_of(model, HI))
+    await asyncio.to_thread(server.asked.wait, 20)
+
+    waiting.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert await left(server.left)
+
+
+async def test_one_model_answers_several_asks_at_once(server: ChatServer, model: ChatModel) -> None:
+    for word in ("one", "two", "three"):
+        server.streams(delta(content=word), finish("stop"))
+
+    responses = await asyncio.gather(*(ended(model, HI) for _ in range(3)))
+
+    assert sorted(said(response) for response in responses) == ["one", "three", "two"]
+
+
+async def left(hung_up: threading.Event) -> bool:
+    """Whether the server saw the client leave; the seconds only keep a failure from hanging."""
+    return await asyncio.to_thread(hung_up.wait, 20)

@@ -1,0 +1,115 @@
+"""The order of an answer's events, as the openai package's own reader sees it."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import httpx2
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from openai import OpenAI
+
+from convo.ids import counting_ids
+from convo.items import Event
+from convo.models.stream import Answer, usage
+
+BARE = {"id": "resp_1", "object": "response", "created_at": 0, "model": "m", "tools": [], "tool_choice": "auto"}
+
+
+def read_by_openai(events: Sequence[Event]) -> list[Any]:
+    """What the package makes of the events: it raises where an index or an order is wrong."""
+    empty = {**BARE, "output": [], "parallel_tool_calls": True, "status": "in_progress"}
+    first = {"type": "response.created", "response": empty}
+    last = {**events[-1], "response": {**BARE, "parallel_tool_calls": True, **events[-1]["response"]}}
+    numbered = [{**event, "sequence_number": number} for number, event in enumerate([first, *events[:-1], last])]
+    body = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in numbered)
+    transport = httpx2.MockTransport(
+        lambda _: httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=body.encode())
+    )
+    with (
+        httpx2.Client(transport=transport) as http,
+        OpenAI(api_key="none", base_url="http://test", http_client=http) as client,
+        client.responses.stream(model="m", input="x") as stream,
+    ):
+        return list(stream)
+
+
+PIECES = st.one_of(
+    st.tuples(st.just("text"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("refusal"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("thinking"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("call"), st.lists(st.text(max_size=3), max_size=3)),
+)
+
+
+def write(answer: Answer, pieces: Sequence[tuple[str, Any]]) -> Iterator[Event]:
+    for number, (what, value) in enumerate(pieces):
+        if what == "call":
+            yield from answer.call(f"c{number}", "weather")
+            for piece in value:
+                yield from answer.arguments(piece)
+        else:
+            yield from getattr(answer, what)(value)
+
+
+@settings(max_examples=40, deadline=None)
+@given(pieces=st.lists(PIECES, max_size=8))
+def test_whatever_arrives_the_openai_package_reads_what_was_said(pieces: list[tuple[str, Any]]) -> None:
+    answer = Answer(counting_ids(), "m")
+    events = [*write(answer, pieces), *answer.completed(usage(1, 2))]
+
+    read = read_by_openai(events)
+
+    grown = {(event.output_index, event.content_index): event.snapshot for event in read if event.type == TEXT}
+    for (item, part), snapshot in grown.items():
+        assert answer.output[item]["content"][part]["text"] == snapshot
+    assert [event.type for event in read][-1] == "response.completed"
+    assert [event.item.to_dict() for event in read if event.type == "response.output_item.done"] == answer.output
+
+
+TEXT = "response.output_text.delta"
+
+
+@given(pieces=st.lists(PIECES, max_size=8))
+def test_every_item_is_closed_before_the_next_begins(pieces: list[tuple[str, Any]]) -> None:
+    answer = Answer(counting_ids(), "m")
+    events = [*write(answer, pieces), *answer.incomplete("max_output_tokens", None)]
+
+    edges = [event for event in events if event["type"].startswith("response.output_item.")]
+    assert [event["type"].rpartition(".")[2] for event in edges] == ["added", "done"] * len(answer.output)
+    assert [event["output_index"] for event in edges[::2]] == list(range(len(answer.output)))
+    assert len({event["item"]["id"] for event in edges}) == len(answer.output)
+
+
+def test_a_partial_call_is_incomplete_and_its_arguments_are_not_said_to_be_done() -> None:
+    answer = Answer(counting_ids(), "m")
+    events = [*answer.call("c1", "weather"), *answer.arguments('{"ci'), *answer.incomplete("max_output_tokens", None)]
+
+    assert "response.function_call_arguments.done" not in {event["type"] for event in events}
+    assert events[-1]["response"]["output"][0]["status"] == "incomplete"
+
+
+def test_a_whole_item_stays_exactly_as_it_is() -> None:
+    item = {
+        "type": "message",
+        "id": "msg_x",
+        "role": "assistant",
+        "phase": "final",
+        "content": [{"type": "output_text", "text": "hi", "annotations": [{"a": 1}]}, {"type": "tomorrow", "x": 1}],
+    }
+    answer = Answer(counting_ids(), "m")
+    events = [*answer.whole(item), *answer.whole({"type": "tomorrows_kind", "x": 2}), *answer.completed(None)]
+
+    assert events[-1]["response"]["output"] == [item, {"type": "tomorrows_kind", "x": 2, "id": "tomorrows_kind_1"}]
+    assert [event["delta"] for event in events if event["type"] == TEXT] == ["hi"]
+
+
+def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
+    answer = Answer(counting_ids(), "m")
+    added = next(answer.text("hi"))
+    before = json.dumps(added)
+
+    for _ in answer.completed(None):
+        pass
+
+    assert json.dumps(added) == before
