@@ -1,0 +1,54 @@
+"""Settings: what was asked for, by whom, and where things are kept.
+
+In reading order: `origin` (six layers, and how a value remembers its own), `checks` and `shape`
+(what may stand in a file), `secret`, `expand`, `storage`, `providers` and `prices` (what single
+values mean), `settings` (the result), `layers` (how it comes about), `names` (which model is
+meant), `binding` (where a session's record wins), `choice` (both together), `places` and `files`
+(the disk).
+
+    sources = read(config, Flags(model="fast"))       the edge: variables, files
+    settings = resolve(sources, record)               a plain function
+    choice = choose(settings, record=record)          provider/model, and who chose it
+
+Every command passes through here, so values are NamedTuples: a frozen dataclass takes eight times as
+long to define. Change a copy with `_replace`.
+"""
+
+from convo.config.binding import Record
+from convo.config.choice import choose
+from convo.config.files import load, read
+from convo.config.layers import Flags, Sources, resolve
+from convo.config.names import BUILT_IN_MODEL, Choice, ModelName
+from convo.config.origin import Layer, Origin, Setting
+from convo.config.places import Places, private
+from convo.config.prices import Price
+from convo.config.providers import Provider, key_of, token_of
+from convo.config.secret import Secret
+from convo.config.settings import Serve, Settings
+from convo.config.storage import Storage
+
+__all__ = [
+    "BUILT_IN_MODEL",
+    "Choice",
+    "Flags",
+    "Layer",
+    "ModelName",
+    "Origin",
+    "Places",
+    "Price",
+    "Provider",
+    "Record",
+    "Secret",
+    "Serve",
+    "Setting",
+    "Settings",
+    "Sources",
+    "Storage",
+    "choose",
+    "key_of",
+    "load",
+    "private",
+    "read",
+    "resolve",
+    "token_of",
+]

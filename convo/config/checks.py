@@ -1,0 +1,104 @@
+"""What a single value may be.
+
+A check takes what TOML, a flag or a variable gave and returns it in its own type, or raises `Unfit`
+with the end of a sentence: whoever knows the file and the key writes its beginning. No check
+repeats the value it refuses: the wrong value may be a key in the wrong place.
+"""
+
+from collections.abc import Callable, Collection
+from math import isfinite
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+from convo.config.secret import names_a_variable
+
+Check: TypeAlias = Callable[[object], object]
+
+PORTS = 65_536
+
+
+class Unfit(ValueError):
+    """A value cannot be used; the message goes on after "FILE: 'key'", as in "must be a string"."""
+
+
+KINDS: dict[type, str] = {
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "a table",
+}
+
+
+def kind(value: object) -> str:
+    """What TOML calls a value of this type."""
+    return KINDS.get(type(value), "a date or time")
+
+
+def text(value: object) -> str:
+    if not isinstance(value, str):
+        raise Unfit(f"must be a string, not {kind(value)}")
+    if not value.strip():
+        raise Unfit("must not be empty")
+    return value.strip()
+
+
+def variable(value: object) -> str:
+    """The name of an environment variable, never what it holds."""
+    name = text(value)
+    if not names_a_variable(name):
+        raise Unfit("must be the name of an environment variable; what stands there may be a key and is not shown")
+    return name
+
+
+def url(value: object) -> str:
+    """A base URL without the slash at its end. It is stored with every handle, so it holds no secret."""
+    base = text(value).rstrip("/")
+    try:
+        parts = urlsplit(base)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise Unfit("must be a URL: http:// or https://, a host, and a path if there is one")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise Unfit("must be a URL without a user, a password or a query; a key belongs in a variable")
+    return base
+
+
+def port(value: object) -> int:
+    if type(value) is not int:
+        raise Unfit(f"must be a whole number, not {kind(value)}")
+    if not 0 <= value < PORTS:
+        raise Unfit(f"must be a port from 0 (any free one) to {PORTS - 1}")
+    return value
+
+
+def amount(value: object) -> float:
+    """USD, at least nothing."""
+    if type(value) not in (int, float):
+        raise Unfit(f"must be a number, not {kind(value)}")
+    assert isinstance(value, int | float)
+    if not (isfinite(value) and value >= 0):
+        raise Unfit("must be a finite number that is not negative")
+    return float(value)
+
+
+def one_of(*known: str) -> Check:
+    """One of a few words."""
+
+    def check(value: object) -> str:
+        word = text(value)
+        if word not in known:
+            raise Unfit(f"must be one of {', '.join(known)}")
+        return word
+
+    return check
+
+
+def nearest(word: str, known: Collection[str]) -> str | None:
+    """The known word that `word` was probably meant to be."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1)), None)

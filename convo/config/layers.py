@@ -1,0 +1,199 @@
+"""Six layers laid over each other, value by value.
+
+    flag > environment > the session's record > .convo.toml > the user's file > built in
+
+`Sources` holds what was found at the edge: words, variables, parsed files. `resolve` turns it into
+`Settings` and touches nothing else, so the whole order can be read, and tested, as values.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from convo.config.binding import Record
+from convo.config.checks import Unfit
+from convo.config.names import BUILT_IN_MODEL, OPENAI_MODEL
+from convo.config.origin import BUILT_IN, Key, Layer, Origin, Setting
+from convo.config.places import Places
+from convo.config.prices import Price
+from convo.config.providers import KNOWN, Provider, ollama_url
+from convo.config.secret import secret_in
+from convo.config.settings import Serve, Settings, defaults
+from convo.config.shape import check_at, checked, leaves
+from convo.config.storage import Storage, Written, from_word, path_of, storage
+from convo.errors import BadSettings
+
+MODEL: Key = ("model",)
+STORAGE: Key = ("state_storage",)
+KEYS_FILE: Key = ("serve", "keys_file")
+
+VARIABLES: dict[str, Key] = {
+    "CONVO_MODEL": MODEL,
+    "CONVO_STORE": STORAGE,
+    "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
+    "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
+    "OPENAI_PROJECT_ID": ("providers", "openai", "project"),
+    "AZURE_OPENAI_ENDPOINT": ("providers", "azure", "base_url"),
+    "OPENAI_API_VERSION": ("providers", "azure", "api_version"),
+    "ANTHROPIC_BASE_URL": ("providers", "anthropic", "base_url"),
+    "OLLAMA_HOST": ("providers", "ollama", "base_url"),
+}
+"""The variables that are settings, as convo and the providers' own programs name them."""
+
+
+class Flags(NamedTuple):
+    """What was said on the command line; None for what was not."""
+
+    model: str | None = None
+    store: str | None = None
+    host: str | None = None
+    port: int | None = None
+
+
+FLAGS: dict[str, tuple[str, Key]] = {
+    "model": ("-m", MODEL),
+    "store": ("--store", STORAGE),
+    "host": ("--host", ("serve", "host")),
+    "port": ("--port", ("serve", "port")),
+}
+"""How each flag is written, and the value that it sets."""
+
+
+class File(NamedTuple):
+    """A settings file as TOML gave it."""
+
+    origin: Origin
+    document: Mapping[str, object]
+
+
+class Sources(NamedTuple):
+    """Everything that settings are made of.
+
+    files:   the stronger first: the project's, then the user's
+    folder:  the working folder, in which relative paths of flags and variables begin
+    """
+
+    flags: Flags
+    environ: Mapping[str, str]
+    files: tuple[File, ...]
+    places: Places
+    folder: Path
+    home: Path
+
+    def __repr__(self) -> str:
+        return f"Sources(folder={str(self.folder)!r}, files={[file.origin.place for file in self.files]})"
+
+
+def resolve(sources: Sources, record: Record | None = None) -> Settings:
+    """What all layers come to; `record` is the session's, when one is gone on with.
+
+    raises:  BadSettings  names the file, variable or flag, and the key
+    """
+    found: dict[Key, Setting] = {}
+    for setting in _said(sources, record):
+        found.setdefault(setting.key, setting)
+    kept = _storage(found.get(STORAGE), sources)
+    if KEYS_FILE in found:
+        found[KEYS_FILE] = _path(found[KEYS_FILE], sources)
+    providers = _providers(found)
+    model = found.get(MODEL) or _first_model(providers["openai"], sources.environ)
+    found |= {MODEL: model, STORAGE: kept}
+    values = {key: setting.value for key, setting in found.items()}
+    return Settings(
+        model=str(model.value),
+        providers=MappingProxyType(providers),
+        aliases=MappingProxyType({key[1]: str(value) for key, value in values.items() if key[0] == "aliases"}),
+        storage=cast(Storage, kept.value),
+        serve=_serve(values),
+        prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
+        places=sources.places,
+        listed=tuple(found[key] for key in sorted(found)),
+    )
+
+
+# -- what each layer says, the strongest first ------------------------------------------------------
+
+
+def _said(sources: Sources, record: Record | None) -> Iterator[Setting]:
+    yield from _from_flags(sources.flags)
+    yield from _from_variables(sources.environ)
+    if record is not None:
+        yield Setting(MODEL, record.model, record.origin)
+    for file in sources.files:
+        yield from (Setting(key, value, file.origin) for key, value in leaves(file.document, file.origin.place))
+    yield from (Setting(key, value, BUILT_IN) for key, value in defaults(KNOWN).items())
+
+
+def _from_flags(flags: Flags) -> Iterator[Setting]:
+    for name, (written, key) in FLAGS.items():
+        value = getattr(flags, name)
+        if value is not None:
+            yield _one(key, value, Origin(Layer.FLAG, written))
+
+
+def _from_variables(environ: Mapping[str, str]) -> Iterator[Setting]:
+    for name, key in VARIABLES.items():
+        if value := environ.get(name, "").strip():
+            yield _one(key, value, Origin(Layer.ENVIRONMENT, name))
+
+
+def _one(key: Key, value: object, origin: Origin) -> Setting:
+    """A value that a flag or a variable gives. raises: BadSettings  names it"""
+    try:
+        if origin.name == "OLLAMA_HOST":
+            value = ollama_url(str(value))
+        return Setting(key, from_word(value) if key == STORAGE else check_at(key)(value), origin)
+    except Unfit as unfit:
+        raise BadSettings(f"{origin.name} {unfit}") from unfit
+
+
+# -- what the values mean together -----------------------------------------------------------------
+
+
+def _storage(said: Setting | None, sources: Sources) -> Setting:
+    if said is None:
+        return Setting(STORAGE, Storage("sqlite", path=sources.places.database), BUILT_IN)
+
+    def meant(written: object) -> Storage:
+        return storage(
+            cast(Written, written),
+            sources.environ,
+            base=said.origin.folder or sources.folder,
+            home=sources.home,
+            database=sources.places.database,
+        )
+
+    key = (*STORAGE, "connection_string")
+    return Setting(STORAGE, checked(key, said.value, meant, said.origin.place), said.origin)
+
+
+def _path(said: Setting, sources: Sources) -> Setting:
+    base = said.origin.folder or sources.folder
+    return Setting(said.key, path_of(str(said.value), base, sources.home), said.origin)
+
+
+def _providers(found: Mapping[Key, Setting]) -> dict[str, Provider]:
+    settings = [setting for key, setting in found.items() if key[0] == "providers"]
+    names = dict.fromkeys(setting.key[1] for setting in settings)
+    return {name: _provider(name, [one for one in settings if one.key[1] == name]) for name in sorted(names)}
+
+
+def _provider(name: str, settings: Iterable[Setting]) -> Provider:
+    fields: dict[str, Any] = {setting.key[2]: setting.value for setting in settings}
+    if "api" not in fields:
+        place = next(iter(settings)).origin.place
+        raise BadSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
+    return Provider(name, **fields)
+
+
+def _first_model(openai: Provider, environ: Mapping[str, str]) -> Setting:
+    """The model where nobody chose one."""
+    if secret_in(environ, openai.key_env):
+        return Setting(MODEL, OPENAI_MODEL, BUILT_IN)
+    return Setting(MODEL, BUILT_IN_MODEL, Origin(Layer.DEFAULT, "built in; no key found"))
+
+
+def _serve(values: Mapping[Key, object]) -> Serve:
+    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "serve"}
+    return Serve(**{"keys_file": None, **fields})

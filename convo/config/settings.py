@@ -1,0 +1,62 @@
+"""What all layers came to.
+
+Whoever uses a setting reads a typed field; whoever shows settings goes through `listed`, where the
+same values stand with their keys and origins.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from convo.config.origin import BUILT_IN, Key, Origin, Setting
+from convo.config.places import Places
+from convo.config.prices import Price
+from convo.config.providers import Provider
+from convo.config.storage import Storage
+
+
+class Serve(NamedTuple):
+    """The address and the keys of `convo serve`.
+
+    port:          0 for any free one
+    keys_file:     absolute; None: loopback only, and the tenant is "local"
+    seal_key_env:  the variable whose value seals compaction items
+    """
+
+    host: str
+    port: int
+    keys_file: Path | None
+    seal_key_env: str
+
+
+class Settings(NamedTuple):
+    """Everything that can be set.
+
+    model:      as it was written: provider/model, an alias or a bare name; `choose` reads it
+    providers:  by name, the known ones among them
+    aliases:    what each bare name stands for
+    prices:     by "provider/model", where somebody gave one
+    listed:     every value with its origin, in order of their keys
+    """
+
+    model: str
+    providers: Mapping[str, Provider]
+    aliases: Mapping[str, str]
+    storage: Storage
+    serve: Serve
+    prices: Mapping[str, Price]
+    places: Places
+    listed: tuple[Setting, ...]
+
+    def origin(self, *key: str) -> Origin:
+        """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""
+        return next((setting.origin for setting in self.listed if setting.key == key), BUILT_IN)
+
+
+def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
+    """What holds where no layer says anything."""
+    return {
+        ("serve", "host"): "127.0.0.1",
+        ("serve", "port"): 8788,
+        ("serve", "seal_key_env"): "CONVO_SEAL_KEY",
+    } | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}

@@ -1,0 +1,144 @@
+"""What may stand in a settings file, as data, and the walk that holds a file against it.
+
+`SHAPE` is the whole list: a table in it is a table in the file, and a check is a value. The walk
+flattens a document into leaves, (key, value) pairs that are right each for itself, so that layers
+can be laid over each other value by value. The first thing that is wrong ends it, by file and key.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias, cast
+
+from convo.config.checks import Check, Unfit, amount, kind, nearest, one_of, port, text, url, variable
+from convo.config.origin import Key, dotted
+from convo.config.prices import Price
+from convo.config.providers import FILE_APIS, OWNERS_OF
+from convo.config.storage import TYPES, from_table
+from convo.errors import BadSettings
+
+
+class Named(NamedTuple):
+    """A table whose names are the writer's own; `check` looks at a name."""
+
+    check: Callable[[str], None]
+    shape: "Shape"
+
+
+class Whole(NamedTuple):
+    """A table that is one value: a layer gives all of it or none."""
+
+    shape: "Shape"
+    make: Callable[[Mapping[str, object]], object]
+
+
+Shape: TypeAlias = Check | Mapping[str, "Shape"] | Named | Whole
+
+
+def provider_name(name: str) -> None:
+    if not name or "/" in name or name != name.strip():
+        raise Unfit("is not a provider's name: one word without '/'")
+
+
+def alias_name(name: str) -> None:
+    if not name or "/" in name or name != name.strip():
+        raise Unfit("is not an alias: one word without '/'")
+
+
+def model_name(name: str) -> None:
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        raise Unfit("is not a model's full name, provider/model")
+
+
+def price(table: Mapping[str, object]) -> Price:
+    figures = cast(Mapping[str, float], table)
+    if missing := [name for name in ("input", "output") if name not in figures]:
+        raise Unfit(f"needs {' and '.join(missing)}, in USD per million tokens")
+    return Price(figures["input"], figures["output"], figures.get("cached", figures["input"]))
+
+
+PROVIDER: dict[str, Shape] = {
+    "api": one_of(*FILE_APIS),
+    "base_url": url,
+    "key_env": variable,
+    "token_env": variable,
+    "owner": one_of(*OWNERS_OF),
+    "organisation": text,
+    "project": text,
+    "api_version": text,
+    "deployment": text,
+}
+
+SHAPE: dict[str, Shape] = {
+    "model": text,
+    "providers": Named(provider_name, PROVIDER),
+    "aliases": Named(alias_name, text),
+    "state_storage": Whole({"type": one_of(*TYPES), "connection_string": text}, from_table),
+    "serve": {"host": text, "port": port, "keys_file": text, "seal_key_env": variable},
+    "prices": Named(model_name, Whole({"input": amount, "cached": amount, "output": amount}, price)),
+}
+
+MEANT = {
+    "api_key": "key_env",
+    "key": "key_env",
+    "token": "token_env",
+    "organization": "organisation",
+    "url": "base_url",
+    "connection": "connection_string",
+}
+"""What people write where they mean another name."""
+
+
+def leaves(document: Mapping[str, object], place: str) -> Iterator[tuple[Key, object]]:
+    """Every value of a parsed file with its key, checked.
+
+    place:   the file's full name, for errors
+    raises:  BadSettings  an unknown key, a wrong type, a value out of its range
+    """
+    return _walk((), document, SHAPE, place)
+
+
+def checked(key: Key, value: object, check: Check, place: str) -> object:
+    """`value` as `check` returns it. raises: BadSettings  names place and key"""
+    try:
+        return check(value)
+    except Unfit as unfit:
+        raise BadSettings(f"{place}: '{dotted(key)}' {unfit}") from unfit
+
+
+def check_at(key: Key) -> Check:
+    """The check of the value at `key`, which is in `SHAPE`."""
+    shape: Shape = SHAPE
+    for name in key:
+        shape = shape.shape if isinstance(shape, Named) else cast(Mapping[str, Shape], shape)[name]
+    assert callable(shape)
+    return shape
+
+
+def _walk(key: Key, value: object, shape: Shape, place: str) -> Iterator[tuple[Key, object]]:
+    if callable(shape):
+        yield key, checked(key, value, shape, place)
+        return
+    if not isinstance(value, dict):
+        raise BadSettings(f"{place}: '{dotted(key)}' must be a table, not {kind(value)}")
+    if isinstance(shape, Whole):
+        inner = {key[-1]: found for key, found in _walk(key, value, shape.shape, place)}
+        yield key, checked(key, inner, cast(Check, shape.make), place)
+        return
+    for name, below in value.items():
+        yield from _walk((*key, name), below, _below((*key, name), shape, place), place)
+
+
+def _below(key: Key, shape: Mapping[str, Shape] | Named, place: str) -> Shape:
+    """The shape of what stands at `key`, whose table has `shape`."""
+    if isinstance(shape, Named):
+        checked(key, key[-1], cast(Check, shape.check), place)
+        return shape.shape
+    if key[-1] not in shape:
+        raise BadSettings(f"{place}: no setting '{dotted(key)}'; {_advice(key[-1], shape)}")
+    return shape[key[-1]]
+
+
+def _advice(name: str, known: Mapping[str, Shape]) -> str:
+    meant = MEANT.get(name)
+    near = meant if meant in known else nearest(name, known)
+    return f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
