@@ -26,6 +26,13 @@ class Endpoint(Protocol):
     response; what it acknowledges is durable before that event; foreign errors come as
     `convo.errors`; it retries nothing by itself. Closing the generator stops the answer.
     A caller promises: to read to the end, or to close.
+
+    What goes wrong is the same on every side. An id of a response, conversation or item that the
+    endpoint does not know raises `NotFound` from whatever method it is handed to; only an unknown
+    `previous_response_id` of a request is `Refused`, with `previous_response_not_found`. What a
+    request may not say is `Refused` with the API's `code` and `param`. A conversation that
+    somebody else is writing is `TryLater` with `conversation_locked`. What was refused left
+    nothing behind; what was `Unreachable`, or `TryLater` with 5xx, may have.
     """
 
     @property

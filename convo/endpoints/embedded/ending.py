@@ -1,0 +1,117 @@
+"""What one answer leaves behind: its link, and the change that makes it durable.
+
+A link says the same thing to everybody. The response resource is made from it, the inspector
+draws it, and a session that asked here claims it later as its own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from convo.endpoints.embedded.context import Before
+from convo.endpoints.embedded.membership import joined
+from convo.endpoints.embedded.requests import Request
+from convo.endpoints.embedded.resource import storable
+from convo.errors import ConvoError
+from convo.history import Link, Path, Strategy
+from convo.history.link import Status
+from convo.ids import NewId
+from convo.items import Event, Item, Json, Response
+from convo.stores.contract import Change, Growth
+
+STOPPED: Mapping[str, Json] = {"code": "cancelled", "message": "The client stopped the answer."}
+
+FAILED: dict[str, Json] = {"code": "server_error", "message": "The model failed."}
+
+CUT_SHORT: Mapping[str, str] = {
+    "max_output_tokens": "The answer was cut off at its limit of tokens.",
+    "content_filter": "The answer was cut off by a content filter.",
+}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a model's answer ended.
+
+    error:  {"code", "message"}; of an incomplete answer the reason and its words
+    """
+
+    status: Status
+    output: tuple[Item, ...] = ()
+    usage: Mapping[str, Json] | None = None
+    error: Mapping[str, Json] | None = None
+
+    @property
+    def acknowledged(self) -> bool:
+        """Whether what was said counts: a conversation gets it, and a chain can go on from it."""
+        return self.status in ("completed", "incomplete")
+
+
+def ended(event: Event) -> Ended:
+    """How a terminal event ends an answer."""
+    response: Response = event["response"]
+    output, used = tuple(response.get("output") or ()), response.get("usage")
+    if event["type"] == "response.completed":
+        return Ended("completed", output, used)
+    if event["type"] == "response.incomplete":
+        reason = (response.get("incomplete_details") or {}).get("reason") or "max_output_tokens"
+        words = CUT_SHORT.get(reason, "The answer was cut off.")
+        return Ended("incomplete", output, used, {"code": reason, "message": words})
+    return Ended("failed", output, used, FAILED | (response.get("error") or {}))
+
+
+def stopped(output: Sequence[Item]) -> Ended:
+    """An answer that its reader stopped; `output` is what had been finished of it."""
+    return Ended("cancelled", tuple(output), error=STOPPED)
+
+
+def broken_off(fault: ConvoError, output: Sequence[Item]) -> Event:
+    """The terminal event of an answer that `fault` ended; `output` is what had been finished of it."""
+    error = {"code": fault.code, "message": fault.message}
+    return {"type": "response.failed", "response": {"output": list(output), "error": error}}
+
+
+def begun(
+    request: Request, before: Before, saw: Path, *, response_id: str, created_at: float, first_token_s: float
+) -> Link:
+    """The link of an answer that has begun; `saw` ends where the model's input ends."""
+    return Link(
+        id=response_id,
+        saw=saw.head,
+        head=saw.head,
+        sent=len(saw) - len(before.path),
+        model=request.model,
+        strategy=Strategy.CONVERSATION if request.conversation else Strategy.CHAIN,
+        status="in_progress",
+        created_at=created_at,
+        parent=request.previous,
+        conversation_id=request.conversation,
+        previous_response_id=request.previous,
+        first_token_s=first_token_s,
+        parameters=storable(request.parameters),
+        stored=request.store,
+    )
+
+
+def finished(link: Link, saw: Path, end: Ended, seconds: float) -> Link:
+    return replace(
+        link,
+        head=saw.grow(end.output).head,
+        status=end.status,
+        usage=end.usage,
+        error=end.error,
+        seconds=seconds,
+    )
+
+
+def change_for(before: Before, saw: Path, end: Ended, link: Link, new_id: NewId) -> Change:
+    """The one change after which the answer is durable."""
+    said = (*saw.items[len(before.path) :], *end.output)
+    grow = (Growth(before.path.head, said),) if said else ()
+    if before.conversation is None or not end.acknowledged:
+        return Change(grow=grow, links=(link,))
+    return replace(joined(before.conversation, before.path, said, new_id), links=(link,))
+
+
+def replanted(change: Change, saw: Path, end: Ended) -> Change:
+    """`change` without leaning on a place that somebody deleted meanwhile: the whole path grows from the root."""
+    return replace(change, grow=(Growth(saw.root, (*saw.items, *end.output)),))

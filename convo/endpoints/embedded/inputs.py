@@ -1,0 +1,89 @@
+"""What may be said to the endpoint: the `input` of a response and the items of a conversation.
+
+Only what the endpoint itself has to understand is checked: messages, calls and their outputs,
+references. A kind that is not known here is kept as it came, for a model that knows it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from convo.endpoints.embedded import refusals
+from convo.endpoints.embedded.checks import Check, array, each, fields, in_words, object_, one_of, string
+from convo.items import Item, Json, kind, user
+
+REFERENCE = "item_reference"
+
+PART = fields(required={"type": string()})
+
+
+def _text_or_parts(name: str, value: Json) -> None:
+    if isinstance(value, str):
+        return
+    if not isinstance(value, list):
+        raise refusals.wrong_type(name, "one of an array of objects or string", in_words(value))
+    each(PART)(name, value)
+
+
+MESSAGE = fields(
+    required={"role": one_of("user", "assistant", "system", "developer")},
+    optional={"id": string()},
+)
+
+KINDS: Mapping[str, Check] = {
+    "message": MESSAGE,
+    "function_call": fields({"call_id": string(), "name": string(), "arguments": string()}, {"id": string()}),
+    "function_call_output": fields({"call_id": string()}, {"id": string()}),
+    "custom_tool_call": fields({"call_id": string(), "name": string(), "input": string()}, {"id": string()}),
+    "custom_tool_call_output": fields({"call_id": string()}, {"id": string()}),
+    "reasoning": fields(optional={"id": string(), "summary": array, "content": array, "encrypted_content": string()}),
+    "compaction": fields({"encrypted_content": string()}, {"id": string()}),
+    REFERENCE: fields({"id": string()}),
+}
+
+SAID: Mapping[str, str] = {
+    "message": "content",
+    "function_call_output": "output",
+    "custom_tool_call_output": "output",
+}
+"""The field of a kind that holds words or a list of parts; it must be there and may be empty."""
+
+
+def items_of(name: str, value: Json) -> tuple[Item, ...]:
+    """The items that `value` stands for: words are a user's message.
+
+    raises:  Refused  names the first thing that is wrong, as `input[2].content`
+    """
+    if isinstance(value, str):
+        return (user(value),)
+    if not isinstance(value, list):
+        raise refusals.wrong_type(name, "one of an array of objects or string", in_words(value))
+    for at, item in enumerate(value):
+        _check_item(f"{name}[{at}]", item)
+    return tuple(map(_typed, value))
+
+
+def reference(item: Item) -> str | None:
+    """The id that an item only refers to."""
+    return str(item["id"]) if item.get("type") == REFERENCE else None
+
+
+def _check_item(name: str, item: Json) -> None:
+    object_(name, item)
+    typed: Item = _typed(item)
+    if kind(typed) == "unknown":
+        raise refusals.missing(f"{name}.type")
+    KINDS.get(kind(typed), object_)(name, typed)
+    words = SAID.get(kind(typed))
+    if words is not None:
+        if typed.get(words) is None:
+            raise refusals.missing(f"{name}.{words}")
+        _text_or_parts(f"{name}.{words}", typed[words])
+
+
+def _typed(item: dict[str, Any]) -> dict[str, Any]:
+    """A reference may leave its type out; everything else stays as it came."""
+    return {**item, "type": REFERENCE} if set(item) == {"id"} or _untyped_reference(item) else item
+
+
+def _untyped_reference(item: dict[str, Any]) -> bool:
+    return set(item) == {"id", "type"} and item["type"] is None

@@ -1,0 +1,211 @@
+"""What may be asked for: every field of a request, and what becomes of it.
+
+    honoured here     input, previous_response_id, conversation, store
+    the model's       what it cannot honour it refuses by name
+    echoed            stands in the response as it was asked for
+    refused           what would need something that this endpoint does not have
+
+A field that is in none of these rows is refused by its name: what is dropped in silence is a
+wrong answer that nobody notices.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from convo.endpoints.embedded import refusals
+from convo.endpoints.embedded.checks import (
+    Check,
+    anything,
+    array,
+    boolean,
+    decimal,
+    each,
+    fields,
+    integer,
+    metadata,
+    object_,
+    one_of,
+    only,
+    several_of,
+    string,
+)
+from convo.endpoints.embedded.inputs import items_of
+from convo.items import Item, Json
+
+INCLUDABLE = (
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+)
+
+
+def _string_or_object(name: str, value: Json) -> None:
+    if not isinstance(value, str):
+        fields({"type": string()})(name, value)
+
+
+def _tool(name: str, value: Json) -> None:
+    fields({"type": string()})(name, value)
+    if value["type"] in ("function", "custom"):
+        fields({"name": string()}, {"description": string(), "parameters": object_, "strict": boolean})(name, value)
+
+
+def _conversation(name: str, value: Json) -> None:
+    if not isinstance(value, str):
+        fields({"id": string()})(name, value)
+
+
+def _conversation_id(value: Json) -> str | None:
+    return value if isinstance(value, str) or value is None else str(value["id"])
+
+
+def _stream_options(name: str, value: Json) -> None:
+    object_(name, value)
+    only(("include_obfuscation",), value)
+    if value.get("include_obfuscation"):
+        raise refusals.not_honoured(f"{name}.include_obfuscation", "events are not padded here")
+
+
+def _nothing(what: str) -> Check:
+    """Only a value that asks for nothing is taken."""
+
+    def check(name: str, value: Json) -> None:
+        if value:
+            raise refusals.not_honoured(name, what)
+
+    return check
+
+
+HONOURED: Mapping[str, Check] = {
+    "input": anything,
+    "previous_response_id": string(),
+    "conversation": _conversation,
+    "store": boolean,
+    "stream": boolean,
+    "stream_options": _stream_options,
+    "background": _nothing("this endpoint answers while it is asked"),
+    "context_management": _nothing("this endpoint does not compact by itself"),
+}
+"""What the endpoint itself acts on; it always streams, whatever `stream` says."""
+
+FOR_THE_MODEL: Mapping[str, Check] = {
+    "access_programs": object_,
+    "frequency_penalty": decimal(-2, 2),
+    "image": object_,
+    "include": several_of(*INCLUDABLE),
+    "max_output_tokens": integer(1),
+    "max_tool_calls": integer(1),
+    "moderation": object_,
+    "parallel_tool_calls": boolean,
+    "presence_penalty": decimal(-2, 2),
+    "prompt": fields({"id": string()}),
+    "prompt_cache_key": string(),
+    "prompt_cache_options": object_,
+    "prompt_cache_retention": one_of("in_memory", "24h"),
+    "reasoning": object_,
+    "safety_identifier": string(),
+    "service_tier": one_of("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
+    "temperature": decimal(0, 2),
+    "text": fields(optional={"format": fields({"type": string()}), "verbosity": one_of("low", "medium", "high")}),
+    "tool_choice": _string_or_object,
+    "tools": each(_tool),
+    "top_logprobs": integer(0, 20),
+    "top_p": decimal(0, 1),
+    "truncation": one_of("auto", "disabled"),
+    "user": string(),
+}
+
+ECHOED: Mapping[str, Check] = {"instructions": string(), "metadata": metadata}
+"""What stands in the response and not among the model's parameters; a model gets instructions by themselves."""
+
+FIELDS: Mapping[str, Check] = {"model": string(), **HONOURED, **FOR_THE_MODEL, **ECHOED}
+
+COUNTED = frozenset(
+    {
+        *("model", "input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
+        *("reasoning", "parallel_tool_calls", "truncation"),
+    }
+)
+"""The fields of a request to count tokens."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request that can be carried out.
+
+    model:         "provider/model", as it was written
+    items:         the input as items, as they travelled
+    previous:      the response to go on from
+    conversation:  the conversation to speak in
+    parameters:    the fields that say how to answer, with instructions and metadata; nulls left out
+    """
+
+    model: str
+    items: tuple[Item, ...] = ()
+    previous: str | None = None
+    conversation: str | None = None
+    store: bool = True
+    parameters: Mapping[str, Json] = MappingProxyType({})
+
+    @property
+    def instructions(self) -> str | None:
+        """For this answer alone: the endpoint does not carry them over."""
+        return self.parameters.get("instructions")
+
+    @property
+    def for_the_model(self) -> dict[str, Json]:
+        return {name: value for name, value in self.parameters.items() if name in FOR_THE_MODEL}
+
+
+def read(body: Mapping[str, Json]) -> Request:
+    """The request in `body`.
+
+    raises:  Refused  names the parameter, in the real API's words
+    """
+    only(FIELDS, body)
+    given = {name: value for name, value in body.items() if value is not None}
+    for name, value in given.items():
+        FIELDS[name](name, value)
+    if not given.get("model"):
+        raise refusals.missing("model")
+    previous, conversation = given.get("previous_response_id"), _conversation_id(given.get("conversation"))
+    if previous and conversation:
+        raise refusals.both_owners()
+    if conversation and not given.get("store", True):
+        raise refusals.not_honoured("store", "a conversation stores what is said in it; leave out one of the two")
+    if not given.get("input") and not (previous or conversation or given.get("prompt")):
+        raise refusals.no_input()
+    return Request(
+        model=given["model"],
+        items=items_of("input", given.get("input") or []),
+        previous=previous,
+        conversation=conversation,
+        store=given.get("store", True),
+        parameters={name: value for name, value in given.items() if name in FOR_THE_MODEL or name in ECHOED},
+    )
+
+
+def read_count(body: Mapping[str, Json]) -> Request:
+    """The request in `body` whose tokens are to be counted. raises: as for `read`"""
+    if body.get("personality") is not None:
+        raise refusals.not_honoured("personality", "nobody here knows what it would cost")
+    only(COUNTED, {name: value for name, value in body.items() if name != "personality"})
+    return read({name: value for name, value in body.items() if name != "personality"})
+
+
+def read_items(value: Json) -> tuple[Item, ...]:
+    """The items that a conversation is to get. raises: Refused"""
+    array("items", value)
+    if len(value) > MOST_ITEMS:
+        raise refusals.too_long("items", "array", MOST_ITEMS, len(value))
+    return items_of("items", value)
+
+
+MOST_ITEMS = 20
+"""How many items a conversation takes at a time."""

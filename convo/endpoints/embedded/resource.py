@@ -1,0 +1,153 @@
+"""A response as the API shows it: every field there, whatever was asked.
+
+It is made from the link and its output and from nothing else, so what was streamed last, what is
+stored and what is retrieved later cannot differ.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from convo.history import Link
+from convo.items import Item, Json, Response
+
+UNLESS_ASKED: Mapping[str, Json] = {
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "metadata": {},
+}
+"""Fields that show what was asked, and what they show when nothing was."""
+
+ONLY_IF_ASKED = (
+    "access_programs",
+    "image",
+    "moderation",
+    "prompt",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "user",
+)
+"""Fields that are not there when nobody asked for them."""
+
+FORMAT_FIELDS: Mapping[str, Json] = {"name": None, "description": None, "schema": None, "strict": None}
+FUNCTION_FIELDS: Mapping[str, Json] = {"description": None, "parameters": None, "strict": None}
+
+SECRET = frozenset({"authorization", "headers", "api_key", "access_token", "password", "domain_secrets"})
+"""Fields of a tool that no store, log or answer may hold."""
+
+
+def resource(link: Link, output: Sequence[Item]) -> Response:
+    """The response that `link` stands for.
+
+    output:  its items, as they were streamed
+    """
+    asked = link.parameters
+    ended = link.created_at + link.seconds if link.seconds is not None else link.created_at
+    return {
+        "id": link.id,
+        "object": "response",
+        "created_at": int(link.created_at),
+        "completed_at": int(ended) if link.status == "completed" else None,
+        "status": link.status,
+        "background": False,
+        "error": _error(link),
+        "incomplete_details": _incomplete_details(link),
+        "model": link.model,
+        "output": list(output),
+        "previous_response_id": link.previous_response_id,
+        "conversation": {"id": link.conversation_id} if link.conversation_id else None,
+        "store": link.stored,
+        "service_tier": "default",
+        "reasoning": {"effort": None, "summary": None, **asked.get("reasoning", {})},
+        "text": _text(asked.get("text", {})),
+        "tools": [_tool(tool) for tool in asked.get("tools", ())],
+        "usage": _usage(link.usage),
+        **{name: asked.get(name, otherwise) for name, otherwise in UNLESS_ASKED.items()},
+        **{name: asked[name] for name in ONLY_IF_ASKED if name in asked},
+    }
+
+
+def storable(parameters: Mapping[str, Json]) -> dict[str, Json]:
+    """`parameters` as they may be kept and shown: without what a tool needs to log in somewhere."""
+    kept = dict(parameters)
+    if "tools" in kept:
+        kept["tools"] = [_public(tool) for tool in kept["tools"]]
+    return kept
+
+
+def _public(tool: Mapping[str, Any]) -> Json:
+    """A schema may have a property of any name, so what a person wrote as one is left alone."""
+    return dict(tool) if tool.get("type") in ("function", "custom") else _without_secrets(tool)
+
+
+def _without_secrets(value: Json) -> Json:
+    if isinstance(value, Mapping):
+        return {
+            key: _without_login(inner) if key == "server_url" else _without_secrets(inner)
+            for key, inner in value.items()
+            if key not in SECRET
+        }
+    return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value
+
+
+def _without_login(url: Json) -> Json:
+    """A URL without its user and password."""
+    if not isinstance(url, str) or "@" not in url:
+        return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+
+
+def _error(link: Link) -> Json:
+    return dict(link.error) if link.error and link.status == "failed" else None
+
+
+def _incomplete_details(link: Link) -> Json:
+    """A link keeps why its answer is incomplete where it keeps its errors."""
+    return {"reason": link.error["code"]} if link.error and link.status == "incomplete" else None
+
+
+def _text(asked: Mapping[str, Json]) -> Json:
+    form = asked.get("format") or {"type": "text"}
+    if form["type"] == "json_schema":
+        form = {**FORMAT_FIELDS, **form}
+    return {**asked, "format": form}
+
+
+def _tool(tool: Mapping[str, Json]) -> Json:
+    return (
+        {"type": tool["type"], "name": tool["name"], **FUNCTION_FIELDS, **tool} if tool["type"] == "function" else tool
+    )
+
+
+def _usage(usage: Mapping[str, Json] | None) -> Json:
+    """`usage` with both details; servers and older clients leave some figures out."""
+    if not usage:
+        return None
+    into, out = usage.get("input_tokens", 0), usage.get("output_tokens", 0)
+    return {
+        "input_tokens": into,
+        "output_tokens": out,
+        "total_tokens": into + out,
+        **usage,
+        "input_tokens_details": {
+            "cached_tokens": 0,
+            "cache_write_tokens": 0,
+            **(usage.get("input_tokens_details") or {}),
+        },
+        "output_tokens_details": {"reasoning_tokens": 0, **(usage.get("output_tokens_details") or {})},
+    }
