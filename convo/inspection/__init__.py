@@ -12,6 +12,7 @@ from convo.inspection.forks import Row, children, rows
 from convo.inspection.known import Known
 from convo.inspection.places import Places
 from convo.inspection.shape import as_json
+from convo.inspection.snippet import snippet
 from convo.inspection.walked import Walked, walked
 
 __all__ = [
@@ -25,5 +26,6 @@ __all__ = [
     "drift",
     "figures",
     "rows",
+    "snippet",
     "walked",
 ]

@@ -7,44 +7,33 @@ a terminal would obey is spelled out.
 import json
 from collections.abc import Iterator
 
-from convo.history import OWNERS, Node, Strategy
+from convo.history import OWNERS, Strategy
 from convo.inspection import Known
 from convo.items import Item, first_words, kind, searchable
 from convo.ui.answer import safe
+from convo.ui.labelled import Line, counted, labelled, waiting
 from convo.ui.medium import Medium, cut
 from convo.ui.table import Table
 from convo.ui.tree import table, tree
-
-MOST = 3
-"""Unacknowledged items that the head of the screen names."""
 
 
 def screen(known: Known, medium: Medium) -> str:
     """The whole screen, without the last line break."""
     fits = table(known, medium) if known.links else None
-    shown = [medium.paint(safe(known.handle), "bold"), *_header(known, fits, medium), ""]
+    shown = [medium.paint(safe(known.handle), "bold"), *labelled(_facts(known, fits), medium), ""]
     shown += tree(fits, medium) if fits else _listed(known, medium)
     return medium.drawn("\n".join(shown).rstrip("\n"))
 
 
 def transcript(known: Known, medium: Medium) -> str:
     """Every item of the path: its number, kind, role and id, then its words in full."""
-    waiting = {node.key for node in known.unacknowledged}
+    said = known.path.place(known.mark)
     return "\n\n".join(
-        _item(at, node, waiting=node.key in waiting, medium=medium) for at, node in enumerate(known.path.nodes, 1)
+        _item(at, node.item, waits=at > said, medium=medium) for at, node in enumerate(known.path.nodes, 1)
     )
 
 
-def _header(known: Known, fits: Table | None, medium: Medium) -> Iterator[str]:
-    labelled = [*_facts(known, fits)]
-    wide = max(len(label) for label, _ in labelled)
-    for label, words in labelled:
-        line = f"  {label:<{wide}}  {safe(words)}"
-        line = line if medium.width is None else cut(line, medium.width)
-        yield line.replace(label, medium.paint(label, "dim"), 1)
-
-
-def _facts(known: Known, fits: Table | None) -> Iterator[tuple[str, str]]:
+def _facts(known: Known, fits: Table | None) -> Iterator[Line]:
     yield "owner", f"{OWNERS[known.strategy].words} (--{known.strategy})"
     if known.session:
         yield "session", f"{known.session.name} ({known.session.id})"
@@ -54,7 +43,9 @@ def _facts(known: Known, fits: Table | None) -> Iterator[tuple[str, str]]:
     if known.model:
         yield "model", known.model
     yield "head", _head(known)
-    yield from _unacknowledged(known)
+    unacknowledged = [node.item for node in known.unacknowledged]
+    if known.session or unacknowledged:
+        yield from waiting(unacknowledged)
     if fits and fits.said:
         yield "each link", " · ".join(f"{head} {cell}" for head, cell in fits.said)
     if not known.forks:
@@ -67,19 +58,7 @@ def _facts(known: Known, fits: Table | None) -> Iterator[tuple[str, str]]:
 
 def _head(known: Known) -> str:
     after = f", @ {known.at}" if known.at else ""
-    return f"{_count(len(known.path))}{after}"
-
-
-def _unacknowledged(known: Known) -> Iterator[tuple[str, str]]:
-    nodes = known.unacknowledged
-    if not nodes:
-        yield "waiting", "nothing is unacknowledged"
-        return
-    yield "waiting", f"{_count(len(nodes))} unacknowledged"
-    for node in nodes[:MOST]:
-        yield "", f"{node.item.get('role') or kind(node.item)}: {first_words(node.item)}"
-    if len(nodes) > MOST:
-        yield "", f"and {len(nodes) - MOST} more"
+    return f"{counted(len(known.path))}{after}"
 
 
 def _go_on(known: Known) -> str:
@@ -102,12 +81,11 @@ def _listed(known: Known, medium: Medium) -> Iterator[str]:
         yield line if medium.width is None else cut(line, medium.width)
 
 
-def _item(at: int, node: Node, *, waiting: bool, medium: Medium) -> str:
-    item = node.item
+def _item(at: int, item: Item, *, waits: bool, medium: Medium) -> str:
     named = " ".join(filter(None, (_label(item), str(item.get("id") or ""))))
     status = item.get("status")
     ended = [str(status)] if status not in (None, "completed") else []
-    marks = ", ".join(ended + (["unacknowledged"] if waiting else []))
+    marks = ", ".join(ended + (["unacknowledged"] if waits else []))
     head = safe(f"{at}  {named}" + (f"  ({marks})" if marks else ""))
     words = safe(searchable(item)) or json.dumps(item, ensure_ascii=True)
     return "\n".join([medium.paint(head, "dim"), *(f"   {line}".rstrip() for line in words.split("\n"))])
@@ -116,7 +94,3 @@ def _item(at: int, node: Node, *, waiting: bool, medium: Medium) -> str:
 def _label(item: Item) -> str:
     """Kind and role: "message user", "function_call"."""
     return safe(" ".join(filter(None, (kind(item), str(item.get("role") or "")))))
-
-
-def _count(items: int) -> str:
-    return f"{items:,} item" + ("" if items == 1 else "s")

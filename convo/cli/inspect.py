@@ -1,0 +1,89 @@
+"""`convo inspect`: who owns a conversation, and what each of its requests sent, saw and cost."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App, call_of
+from convo.errors import Usage
+from convo.inspection import Known, as_json
+from convo.items import Json
+from convo.ui.inspecting import screen, transcript
+from convo.ui.medium import Medium, medium_of
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo inspect @last                        the conversation used last
+  convo inspect what-is-a-monad --items      everything that was said
+  convo inspect resp_4f1c --json             links and items for a program
+  convo inspect ./conversation.json          a replay file
+  convo inspect resp_4f1c... --provider openai
+                                             a chain that only its endpoint knows
+"""
+
+SHOW = "What is shown (one of these)"
+WHERE = "Where it is looked for"
+
+
+@app.command(epilog=EXAMPLES)
+def inspect(
+    ctx: typer.Context,
+    handles: Annotated[
+        list[str], typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last or a file.")
+    ],
+    items: Annotated[bool, typer.Option("--items", help="What was said, in full.", rich_help_panel=SHOW)] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="The items as JSON, as they are stored.", rich_help_panel=SHOW)
+    ] = False,
+    as_one: Annotated[
+        bool, typer.Option("--json", help="Links and items as one JSON object a line.", rich_help_panel=SHOW)
+    ] = False,
+    remote: Annotated[
+        bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=WHERE)
+    ] = False,
+    provider: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
+    ] = None,
+) -> None:
+    """Show who owns a conversation and what each request sent, saw and cost."""
+    from convo.cli.known import Where, known_of
+
+    show = form({"--items": items, "--raw": raw, "--json": as_one})
+    found = asyncio.run(known_of(handles, Where(call_of(ctx).config, provider, remote)))
+    medium = medium_of(sys.stdout, os.environ)
+    between = "" if show in ("--json", "--raw") else "\n"
+    sys.stdout.write(between.join(FORMS[show](known, medium) + "\n" for known in found))
+
+
+def form(asked: dict[str, bool]) -> str:
+    """The one form that was asked for; "" for the tree. raises: Usage  more than one was"""
+    chosen = [flag for flag, on in asked.items() if on]
+    if len(chosen) > 1:
+        raise Usage(f"{' and '.join(chosen)} are two answers to one question", hint="use one of them")
+    return chosen[0] if chosen else ""
+
+
+def _object(known: Known, medium: Medium) -> str:
+    return json.dumps(as_json(known))
+
+
+def _raw(known: Known, medium: Medium) -> str:
+    """A list with an item a line, as a replay file has it."""
+    stored: list[Json] = [dict(item) for item in known.path.items]
+    return "[\n" + ",\n".join(map(json.dumps, stored)) + "\n]" if stored else "[]"
+
+
+FORMS: dict[str, Callable[[Known, Medium], str]] = {
+    "": screen,
+    "--items": transcript,
+    "--raw": _raw,
+    "--json": _object,
+}

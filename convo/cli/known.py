@@ -1,0 +1,159 @@
+"""From a handle to what is known of it: the store, a file, or a remote endpoint.
+
+What the store knows is shown without asking anybody, and so is the mirror of what a remote
+endpoint owns. An endpoint is asked when the store has never heard of the handle, or when the
+person says so; where it cannot be reached, a mirror stands in and a line on stderr says so.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from convo.cli.wiring import endpoint_for, record_of, store_of
+from convo.config import Choice, Layer, ModelName, Origin, Settings, choose, load
+from convo.engine.looking import look, look_at_file
+from convo.engine.walking import walk
+from convo.errors import NotFound, Unreachable, Usage, WrongOwner
+from convo.history import Scope, Strategy, root
+from convo.inspection import Known, drift
+from convo.stores.contract import Store
+from convo.ui.answer import safe
+from convo.ui.inspecting import screen
+from convo.ui.medium import medium_of
+
+IDS = ("resp_", "conv_")
+"""How the handles begin that an endpoint may know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Where to look.
+
+    config:    a settings file of the user's own
+    provider:  the name of the provider whose endpoint is asked
+    remote:    ask it even when the store knows the handle
+    """
+
+    config: Path | None = None
+    provider: str | None = None
+    remote: bool = False
+
+
+async def known_of(handles: Sequence[str], where: Where) -> list[Known]:
+    """What is known of each handle; nothing is printed before all of them are.
+
+    raises:  NotFound, AmbiguousHandle, Unreadable, and what an endpoint that is asked answers
+    """
+    settings = load(where.config)
+    async with store_of(settings, create=False) as store:
+        search = Search(settings, store, where)
+        return [await search.one(handle) for handle in handles]
+
+
+async def shown(store: Store, handle: str) -> str:
+    """The screen of what this store knows, for somebody who is chatting. raises: as `look`"""
+    known = await (look_at_file if is_path(handle) else look)(store, handle)
+    return screen(known, replace(medium_of(sys.stderr, os.environ), colour=False))
+
+
+class Search:
+    """Looks for handles in one store, and beyond it where that was asked for."""
+
+    def __init__(self, settings: Settings, store: Store, where: Where) -> None:
+        self._settings, self._store, self._where = settings, store, where
+
+    async def one(self, handle: str) -> Known:
+        if is_path(handle):
+            return await look_at_file(self._store, handle)
+        try:
+            known = await look(self._store, handle)
+        except NotFound as unknown:
+            return await self._elsewhere(handle, unknown)
+        return await self._from_owner(known) if self._where.remote else known
+
+    async def _elsewhere(self, handle: str, unknown: NotFound) -> Known:
+        """What the store has never heard of. raises: NotFound  nobody has; what the endpoint answers"""
+        if is_there(handle):
+            return await look_at_file(self._store, handle)
+        if not handle.startswith(IDS):
+            raise unknown
+        choice = self._choice()
+        if choice is None:
+            raise NotFound(
+                unknown.kind, handle, hint=f"convo inspect {handle} --provider NAME, if a remote endpoint made it"
+            ) from unknown
+        return await self._ask(choice, handle)
+
+    async def _from_owner(self, mirror: Known) -> Known:
+        """What the remote owner says of what the store mirrors; the mirror where it cannot be reached."""
+        handle = owner_handle(mirror)
+        choice = self._choice_for(mirror)
+        try:
+            asked = await self._ask(choice, handle, mirror.scope)
+        except Unreachable as failure:
+            sys.stderr.write(safe(f"{failure.message}; this is the local mirror\n"))
+            return mirror
+        differs = drift(mirror.path.upto(mirror.mark).items, asked.path.items, "the endpoint")
+        note = differs or "the local mirror says the same"
+        return replace(asked, notes=(*asked.notes, note))
+
+    async def _ask(self, choice: Choice, handle: str, scope: Scope | None = None) -> Known:
+        async with endpoint_for(choice, self._settings, self._store) as endpoint:
+            if scope not in (None, endpoint.scope):
+                raise WrongOwner(
+                    f"{handle} belongs to {scope}, not to {endpoint.scope}",
+                    hint="--provider with the one it belongs to",
+                )
+            return await walk(endpoint, handle, root=root(self._store.tenant), provider=choice.provider.name)
+
+    def _choice(self) -> Choice | None:
+        """The remote endpoint to ask: the one named, else the configured model's; None when it is not remote."""
+        if self._where.provider:
+            return named(self._settings, self._where.provider)
+        choice = choose(self._settings)
+        return choice if choice.provider.endpoint == "remote" else None
+
+    def _choice_for(self, mirror: Known) -> Choice:
+        """The endpoint that the record names, unless another one was named."""
+        if self._where.provider:
+            return named(self._settings, self._where.provider)
+        record = record_of(mirror.session) if mirror.session else None
+        return choose(self._settings, mirror.model, where=f"the record of {mirror.handle}", record=record)
+
+
+def is_path(handle: str) -> bool:
+    """Whether a handle can only be a file's path: no name and no id has a slash."""
+    return "/" in handle or os.sep in handle
+
+
+def is_there(place: str) -> bool:
+    return os.path.lexists(os.path.expanduser(place))
+
+
+def owner_handle(known: Known) -> str:
+    """What its remote owner knows it by. raises: Usage  it has no remote owner"""
+    strategy, session = known.strategy, known.session
+    handle = (session.handle if session else known.handle) if strategy not in LOCAL else None
+    if not handle or not known.scope or known.scope.url == "embedded":
+        raise Usage(f"{known.handle} has no remote owner to ask", hint=f"convo inspect {known.handle}")
+    return handle
+
+
+LOCAL = (Strategy.SESSION, Strategy.REPLAY)
+
+
+def named(settings: Settings, provider: str) -> Choice:
+    """The endpoint of a provider, whichever model.
+
+    raises:  Usage        there is no such provider, or its state is kept by convo itself
+             BadSettings  it has no base URL
+    """
+    found = settings.providers.get(provider)
+    if found is None:
+        raise Usage(f"no provider {provider!r}", hint=f"one of {', '.join(settings.providers)}")
+    if found.endpoint != "remote":
+        raise Usage(f"{provider} keeps no state; what it answered is in the local store", hint="convo sessions")
+    choose(settings, f"{provider}/any", where="--provider")
+    return Choice(ModelName(provider, ""), found, Origin(Layer.FLAG, "--provider"))

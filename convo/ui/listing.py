@@ -1,0 +1,88 @@
+"""Sessions on a screen: the list of them, one record, and what a search found."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from convo.engine.outline import Outline
+from convo.history import OWNERS, Session
+from convo.ui.answer import safe
+from convo.ui.labelled import Line, counted, labelled, waiting
+from convo.ui.medium import Medium
+from convo.ui.table import Column, fitted, lines
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a search found something.
+
+    at:    the item's number on its path
+    of:    how many items the session has; None when the item is on a branch that was left
+    who:   the item's role, or its kind
+    """
+
+    session: Session
+    at: int
+    of: int | None
+    who: str
+    snippet: str
+
+    def __str__(self) -> str:
+        return f"{self.at}/{self.of}" if self.of else f"{self.at}, on a branch"
+
+
+def listed(outlines: Sequence[Outline], medium: Medium) -> str:
+    """A line for each session."""
+    sessions = [one.session for one in outlines]
+    columns = [
+        Column("session", [one.name for one in sessions], style="id"),
+        Column("owner", [str(one.strategy) for one in sessions]),
+        Column("model", [one.model for one in sessions], goes=0),
+        Column("items", [f"{one.items:,}" for one in outlines], right=True),
+        Column("turns", [f"{one.turns:,}" for one in outlines], right=True, goes=1),
+        Column("used", [when(one.used_at) for one in sessions]),
+        Column("first words", [one.words for one in outlines]),
+    ]
+    return medium.drawn("\n".join(lines(fitted(columns, medium), medium)))
+
+
+def record(outline: Outline, medium: Medium) -> str:
+    """Everything that a session's record says."""
+    name = medium.paint(safe(outline.session.name), "bold")
+    return medium.drawn("\n".join([name, *labelled(_facts(outline), medium)]))
+
+
+def found(places: Sequence[Place], medium: Medium) -> str:
+    """A line for each item that a search found."""
+    columns = [
+        Column("session", [place.session.name for place in places], style="id"),
+        Column("item", [str(place) for place in places]),
+        Column("by", [place.who for place in places], goes=0),
+        Column("words", [place.snippet for place in places]),
+    ]
+    return medium.drawn("\n".join(lines(fitted(columns, medium), medium)))
+
+
+def when(at: float) -> str:
+    """A time on this machine's clock, to the minute."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+
+
+def _facts(outline: Outline) -> list[Line]:
+    session, confirmed = outline.session, outline.items - len(outline.waiting)
+    said = [("system", session.instructions)] if session.instructions else []
+    return [
+        ("id", session.id),
+        ("owner", f"{OWNERS[session.strategy].words} (--{session.strategy})"),
+        ("handle", session.handle or "none: its name is its handle"),
+        ("endpoint", str(session.scope)),
+        ("model", session.model),
+        *said,
+        ("head", f"{session.head[:12]}, {counted(outline.items)}"),
+        ("mark", f"{session.mark[:12]}, {counted(confirmed)} confirmed"),
+        *waiting(outline.waiting),
+        ("turns", f"{outline.turns:,}"),
+        ("created", when(session.created_at)),
+        ("used", when(session.used_at)),
+        ("go on", f"convo chat --from {session.name}"),
+    ]
