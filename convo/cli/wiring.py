@@ -6,7 +6,6 @@ imported only when it is asked for.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 
 from convo.clock import SystemClock
 from convo.config import Choice, Record, Settings, Sources, bind, choose, resolve
@@ -57,7 +56,7 @@ def chosen(sources: Sources, session: Session | None, *, model: str | None = Non
     choice = choose(settings, model, where="/model") if model else choose(settings)
     if session and record and OWNERS[session.strategy].remembers and session.handle:
         choice = bind(settings, choice, record)
-    return replace(settings, providers={**settings.providers, choice.provider.name: choice.provider}), choice
+    return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 
 
 def record_of(session: Session) -> Record:

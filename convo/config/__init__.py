@@ -14,7 +14,7 @@ Every command passes through here, so values are NamedTuples: a frozen dataclass
 long to define. Change a copy with `_replace`.
 """
 
-from convo.config.binding import Record
+from convo.config.binding import Record, bind
 from convo.config.choice import choose
 from convo.config.files import load, read
 from convo.config.layers import Flags, Sources, resolve
@@ -44,6 +44,7 @@ __all__ = [
     "Settings",
     "Sources",
     "Storage",
+    "bind",
     "choose",
     "key_of",
     "load",
