@@ -1,0 +1,210 @@
+"""The contract's methods against a server.
+
+Everything travels as plain JSON in both directions: the package's typed objects drop or guess what
+they do not know, so its resources are used for their paths and its transport, and the bodies are
+read here.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from convo.endpoints.contract import Order, Page
+from convo.endpoints.remote.account import Account, connect
+from convo.endpoints.remote.answer import ENDS, checked, continues, conversation_id, error_in
+from convo.errors import EndpointFault, NotFound, StreamBroken
+from convo.history import Scope
+from convo.items import Event, Item, Json, Response
+from convo.models.foreign import Asked, edge
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+    from openai import AsyncOpenAI
+    from openai._legacy_response import LegacyAPIResponse
+
+NO_COUNTING = (404, 405)
+"""What a server answers that cannot count tokens."""
+
+COUNTED = frozenset(
+    {
+        *("model", "input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
+        *("reasoning", "parallel_tool_calls", "truncation", "personality"),
+    }
+)
+
+
+class Remote:
+    """One account at one server; `http` is a transport to use instead of the package's own."""
+
+    def __init__(self, account: Account, *, http: "AsyncClient | None" = None) -> None:
+        self._account, self._http = account, http
+        self._client: AsyncOpenAI | None = None
+
+    @property
+    def scope(self) -> Scope:
+        return self._account.scope
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        asked = self._asked(body)
+        answering = continued = False
+        async with aclosing(self._events(body, asked)) as events:
+            async for event in events:
+                failure = error_in(event, asked, answering=answering)
+                if failure:
+                    raise failure
+                continued = continued or continues(body, event)
+                answering = True
+                yield event
+                if event["type"] in ENDS:
+                    return
+        raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
+
+    async def retrieve(self, response_id: str) -> Response:
+        raw = self._connected().responses.with_raw_response
+        return await self._json(raw.retrieve(response_id), "response", response_id)
+
+    async def delete(self, response_id: str) -> None:
+        raw = self._connected().responses.with_raw_response
+        await self._sent(raw.delete(response_id), "response", response_id)
+
+    async def input_items(
+        self, response_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+    ) -> Page:
+        raw = self._connected().responses.input_items.with_raw_response
+        asked = raw.list(response_id, limit=limit, order=order, **_given(after=after))
+        return _page(await self._json(asked, "response", response_id))
+
+    async def create_conversation(
+        self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
+    ) -> Mapping[str, Json]:
+        raw = self._connected().conversations.with_raw_response
+        given = _given(items=list(items) or None, metadata=dict(metadata) if metadata else None)
+        return await self._json(raw.create(**given), "conversation", "")
+
+    async def conversation(self, conversation_id: str) -> Mapping[str, Json]:
+        raw = self._connected().conversations.with_raw_response
+        return await self._json(raw.retrieve(conversation_id), "conversation", conversation_id)
+
+    async def update_conversation(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
+        raw = self._connected().conversations.with_raw_response
+        return await self._json(raw.update(conversation_id, metadata=dict(metadata)), "conversation", conversation_id)
+
+    async def delete_conversation(self, conversation_id: str) -> None:
+        raw = self._connected().conversations.with_raw_response
+        await self._sent(raw.delete(conversation_id), "conversation", conversation_id)
+
+    async def add_items(self, conversation_id: str, items: Sequence[Item]) -> Page:
+        raw: Any = self._connected().conversations.items.with_raw_response
+        return _page(await self._json(raw.create(conversation_id, items=list(items)), "conversation", conversation_id))
+
+    async def conversation_items(
+        self, conversation_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+    ) -> Page:
+        raw = self._connected().conversations.items.with_raw_response
+        asked = raw.list(conversation_id, limit=limit, order=order, **_given(after=after))
+        return _page(await self._json(asked, "conversation", conversation_id))
+
+    async def conversation_item(self, conversation_id: str, item_id: str) -> Item:
+        raw = self._connected().conversations.items.with_raw_response
+        asked = raw.retrieve(item_id, conversation_id=conversation_id)
+        return await self._json(asked, "item", item_id, within=conversation_id)
+
+    async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
+        raw = self._connected().conversations.items.with_raw_response
+        asked = raw.delete(item_id, conversation_id=conversation_id)
+        return await self._json(asked, "item", item_id, within=conversation_id)
+
+    async def count(self, body: Mapping[str, Json]) -> int | None:
+        counted = {name: value for name, value in body.items() if name in COUNTED}
+        try:
+            with edge(self._asked(body)):
+                answer = await self._connected().post("/responses/input_tokens", cast_to=object, body=counted)
+        except EndpointFault as fault:
+            if fault.status in NO_COUNTING:
+                return None
+            raise
+        found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
+        return found if isinstance(found, int) else None
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+        elif self._http is not None:
+            await self._http.aclose()
+
+    # -- the wire -----------------------------------------------------------------------------
+
+    async def _events(self, body: Mapping[str, Json], asked: Asked) -> AsyncGenerator[Event, None]:
+        """The events exactly as they travelled, errors among them."""
+        from openai import AsyncStream
+
+        try:
+            with edge(asked):
+                stream = await self._connected().post(
+                    "/responses",
+                    cast_to=object,
+                    body={**body, "stream": True},
+                    options={"stream_mode": "events"},
+                    stream=True,
+                    stream_cls=AsyncStream[object],
+                )
+        except EndpointFault as fault:
+            conversation = str(conversation_id(body.get("conversation")) or "")
+            raise _not_found(fault, ("conversation", conversation)) or fault from fault.__cause__
+        begun = False
+        async with aclosing(stream):
+            while True:
+                with edge(asked, answering=begun):
+                    event = await anext(stream, None)
+                if event is None:
+                    return
+                begun = True
+                yield checked(event, asked)
+
+    async def _json(
+        self, answer: "Awaitable[LegacyAPIResponse[Any]]", kind: str, handle: str, *, within: str = ""
+    ) -> Mapping[str, Json]:
+        """The body of an answer. raises: as `_sent`; StreamBroken  it is no JSON object"""
+        response = await self._sent(answer, kind, handle, within=within)
+        with edge(self._asked({})):
+            found = response.http_response.json()
+        if not isinstance(found, dict):
+            raise StreamBroken(f"{self._account.provider} answered with something that is not an object")
+        return found
+
+    async def _sent(
+        self, answer: "Awaitable[LegacyAPIResponse[Any]]", kind: str, handle: str, *, within: str = ""
+    ) -> "LegacyAPIResponse[Any]":
+        """What came back. raises: NotFound  the server does not know `handle`, or what it is looked for in"""
+        try:
+            with edge(self._asked({})):
+                return await answer
+        except EndpointFault as fault:
+            raise _not_found(fault, ("conversation", within), (kind, handle)) or fault from fault.__cause__
+
+    def _asked(self, body: Mapping[str, Json]) -> Asked:
+        account = self._account
+        return Asked(account.provider, account.base_url, model=body.get("model"), key=account.token or account.key)
+
+    def _connected(self) -> "AsyncOpenAI":
+        if self._client is None:
+            self._client = connect(self._account, self._http)
+        return self._client
+
+
+def _not_found(fault: EndpointFault, *meant: tuple[str, str]) -> NotFound | None:
+    """What of `meant`, as (kind, handle), a server does not know. A 404 that speaks of none is about the address."""
+    said = fault.message.lower() if fault.status == 404 else ""
+    by_handle = (one for one in meant if one[1] and one[1].lower() in said)
+    by_kind = (one for one in meant if one[1] and one[0] in said)
+    found = next(by_handle, None) or next(by_kind, None)
+    return NotFound(*found) if found else None
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    """Fields that say something; the package would send null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _page(listed: Mapping[str, Json]) -> Page:
+    return Page(listed.get("data") or (), has_more=bool(listed.get("has_more")))
