@@ -1,7 +1,7 @@
 """Links in the order in which a tree is drawn.
 
 A chain is drawn straight down, however long it is. Where several links go on from one, the line
-that leads to the head stays where it is, or the newest one where the head is elsewhere; the
+that leads to the head stays where it is, or the newest answer where the head is elsewhere; the
 others are drawn before it, one step to the right. So depth counts forks within forks, never the
 length of a conversation, and fifty retries in a row are still one step deep.
 """
@@ -61,6 +61,7 @@ def _drawn(siblings: Sequence[Link], depth: int, straight: set[str]) -> list[Row
     """The rows of links that go on from the same place, last one first."""
     if not siblings:
         return []
-    main = next((link for link in siblings if link.id in straight), siblings[-1])
+    answered = [link for link in siblings if link.status == "completed"]
+    main = next((link for link in siblings if link.id in straight), (answered or siblings)[-1])
     aside = [Row(link, depth + 1, begins=True) for link in siblings if link is not main]
     return [Row(main, depth), *reversed(aside)]

@@ -69,15 +69,15 @@ def _columns(seen: Sequence[Drawn], known: Known, medium: Medium) -> Iterator[Co
     first = seen[0] if seen else None
     yield Column("response", [_place(one, known.at, first=one is first) + one.id for one in seen], style="id")
     if len({one.link.session for one in seen}) > 1:
-        yield Column("session", [_session(one.link, known) for one in seen], goes=4)
-    yield Column("owner", [str(one.link.strategy) for one in seen], goes=3)
+        yield Column("session", [_session(one.link, known) for one in seen], goes=6)
+    yield Column("owner", [str(one.link.strategy) for one in seen], goes=0)
     yield from _amounts(seen)
-    yield Column("model", [one.link.model for one in seen], goes=2)
-    yield Column("day", [_time(one.link, "%Y-%m-%d") for one in seen], goes=5)
+    yield Column("model", [one.link.model for one in seen], goes=3)
+    yield Column("day", [_time(one.link, "%Y-%m-%d") for one in seen], goes=1)
     yield Column("time", [_time(one.link, "%H:%M") for one in seen], goes=8)
     if roomy:
         yield Column("status", [one.link.status for one in seen])
-    yield Column("s", [_seconds(one.link) for one in seen], right=True, goes=6)
+    yield Column("secs", [_seconds(one.link) for one in seen], right=True, goes=5)
     yield Column("first words", [_words(one, status=not roomy) for one in seen])
 
 
@@ -87,9 +87,9 @@ def _amounts(seen: Sequence[Drawn]) -> Iterator[Column]:
     yield _numbers("saw", [one.was.saw for one in seen])
     used = [one.was.used for one in seen]
     yield _numbers("in", [spent.input if spent else None for spent in used])
-    yield _numbers("cached", [spent.cached if spent else None for spent in used], goes=1)
+    yield _numbers("cached", [spent.cached if spent else None for spent in used], goes=4)
     yield _numbers("out", [spent.output if spent else None for spent in used])
-    yield _numbers("reasoned", [spent.reasoning if spent else None for spent in used], goes=0)
+    yield _numbers("reasoned", [spent.reasoning if spent else None for spent in used], goes=2)
 
 
 def _numbers(head: str, numbers: Sequence[int | None], goes: int | None = None) -> Column:

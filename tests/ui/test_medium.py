@@ -1,0 +1,76 @@
+"""What an output can show, and how words are made to fit."""
+
+import io
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from convo.ui.medium import Medium, cut, medium_of, padded, width
+
+
+class Terminal(io.TextIOWrapper):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def terminal(encoding: str = "utf-8") -> Terminal:
+    return Terminal(io.BytesIO(), encoding=encoding)
+
+
+def test_a_pipe_has_no_width_and_no_colour() -> None:
+    assert medium_of(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), {}) == Medium(None, colour=False, boxes=True)
+
+
+def test_a_terminal_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "93")
+    assert medium_of(terminal(), {"TERM": "xterm"}) == Medium(93, colour=True, boxes=True)
+
+
+@pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colour_can_be_declined(environ: dict[str, str]) -> None:
+    assert not medium_of(terminal(), environ).colour
+
+
+def test_an_empty_no_color_declines_nothing() -> None:
+    assert medium_of(terminal(), {"NO_COLOR": ""}).colour
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
+def test_without_the_characters_to_draw_with_plain_ones_are_used(encoding: str) -> None:
+    medium = medium_of(terminal(encoding), {})
+    assert medium.drawn("├─● a → b…") == "|-* a > b~"
+
+
+def test_painting_is_seen_only_in_colour() -> None:
+    assert Medium(80, colour=True).paint("x", "bold") == "\x1b[1mx\x1b[0m"
+    assert Medium(80).paint("x", "bold") == "x"
+    assert Medium(80, colour=True).paint("", "bold") == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("👍🏽", 4), ("a\u200bb", 2), ("", 0)]
+)
+def test_width_counts_columns_and_not_characters(words: str, columns: int) -> None:
+    assert width(words) == columns
+
+
+def test_what_is_cut_off_is_marked() -> None:
+    assert cut("abcdef", 6) == "abcdef"
+    assert cut("abcdef", 5) == "abcd…"
+    assert cut("日本語", 5) == "日本…"
+    assert cut("日本語", 4) == "日…"
+    assert cut("ab cdef", 4) == "ab…"
+    assert cut("abc", 0) == ""
+
+
+@given(some.text(), some.integers(0, 40))
+def test_a_cut_is_never_wider_than_its_room(words: str, room: int) -> None:
+    assert width(cut(words, room)) <= room
+
+
+def test_padding_is_counted_in_columns() -> None:
+    assert padded("日本", 6) == "日本  "
+    assert padded("12", 4, right=True) == "  12"
