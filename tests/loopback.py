@@ -1,0 +1,349 @@
+"""A small Responses and Conversations server on 127.0.0.1: convo's own endpoint behind HTTP.
+
+It runs in a thread with an event loop of its own, so it serves this process and others alike:
+`loopback.environ` is what a subprocess needs. It keeps every request, answers any model name by
+a script, gives each key a tenant of its own, and can be told to fail in the ways that servers do.
+
+    loopback.replies({"text": "Hello."}, {"call": {"name": "weather"}})
+    loopback.arm(cut_after(3))                    # the next POST /responses breaks after three events
+    loopback.bodies                               # what was asked, oldest first
+"""
+
+import asyncio
+import json
+import socket
+import threading
+from collections import deque
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import aclosing, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pytest
+
+from convo.clock import SystemClock
+from convo.endpoints.contract import Endpoint
+from convo.endpoints.embedded import Embedded
+from convo.endpoints.errors import error_event, error_object
+from convo.errors import ConvoError, KeyRefused
+from convo.ids import random_id
+from convo.items import Event
+from convo.models.contract import Model
+from convo.models.scripted import ScriptedModel
+from convo.stores.contract import Store
+from convo.stores.memory import MemoryStore
+from tests.routes import Recorded, routed
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+T = TypeVar("T")
+
+KEY = "test-key"
+WRONG_KEY = "test-wrong-key"
+
+
+class Scripts:
+    """Answers any model name: `scripted/...` as it says, every other one from the file that was set last."""
+
+    def __init__(self) -> None:
+        self.script = "echo"
+        self._model = ScriptedModel(SystemClock(), random_id)
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        provider, _, own = name.partition("/")
+        return self._model, own if provider == "scripted" else self.script
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+# -- faults ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Fault:
+    """What happens to one request.
+
+    answer:         (status, error object, headers) instead of an answer
+    cut:            the connection breaks after this many events; -1: before the headers
+    commit:         the turn is carried out, and then the connection breaks without an answer
+    ignores_state:  the fields that name a history are dropped, and 200 is answered
+    holds:          after this many events nothing comes until `release`, or until the client leaves
+    stream:         these bytes instead of events
+    """
+
+    answer: tuple[int, Any, Mapping[str, str]] | None = None
+    cut: int | None = None
+    commit: bool = False
+    ignores_state: bool = False
+    holds: int | None = None
+    stream: bytes | None = None
+    path: str = "/v1/responses"
+    method: str = "POST"
+
+
+def answers(status: int, error: Mapping[str, Any] | str, headers: Mapping[str, str] | None = None) -> Fault:
+    """An error object, or a body of some other kind as text."""
+    return Fault(answer=(status, error if isinstance(error, str) else {"error": dict(error)}, headers or {}))
+
+
+def locked() -> Fault:
+    words = "Another process is currently operating on this conversation. Please retry in a few seconds."
+    return answers(
+        400,
+        {"message": words, "type": "invalid_request_error", "param": "conversation", "code": "conversation_locked"},
+    )
+
+
+def limited(retry_after_s: float = 0.0) -> Fault:
+    error = {"message": "Rate limit reached.", "type": "requests", "param": None, "code": "rate_limit_exceeded"}
+    return answers(429, error, {"retry-after": str(retry_after_s)})
+
+
+def cut_before_headers() -> Fault:
+    return Fault(cut=-1)
+
+
+def cut_after(events: int) -> Fault:
+    return Fault(cut=events)
+
+
+def commit_then_cut() -> Fault:
+    return Fault(commit=True)
+
+
+def ignore_state() -> Fault:
+    return Fault(ignores_state=True)
+
+
+def hold(after: int = 3) -> Fault:
+    """Begin the answer and then stay silent, as a slow model does; no clock is involved."""
+    return Fault(holds=after)
+
+
+def raw(stream: bytes) -> Fault:
+    return Fault(stream=stream)
+
+
+class Cut(Exception):
+    """The connection is to be broken here."""
+
+
+# -- the server -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Loopback:
+    """The running server.
+
+    url:       its base URL, with /v1
+    requests:  everything that arrived, oldest first
+    held:      set when an armed `hold` began to hold
+    left:      set when a client went away before its answer was whole
+    """
+
+    url: str
+    folder: Path
+    store: Store = field(default_factory=MemoryStore)
+    requests: list[Recorded] = field(default_factory=list)
+    held: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.models = Scripts()
+        self._faults: deque[Fault] = deque()
+        self._endpoints: dict[str, Embedded] = {}
+        self._released = threading.Event()
+        self.loop = asyncio.new_event_loop()
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """The variables by which a process finds this server."""
+        return {"OPENAI_BASE_URL": self.url, "OPENAI_API_KEY": KEY}
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The bodies of all requests for a response, oldest first."""
+        return [asked.json for asked in self.requests if (asked.method, asked.path) == ("POST", "/v1/responses")]
+
+    def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
+        """Answer from now on by this script, see `convo.models.scripted`; `more`: chunk, delay_s."""
+        script = self.folder / f"script-{len(list(self.folder.glob('script-*')))}.json"
+        script.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
+        self.models.script = str(script)
+
+    def arm(self, *faults: Fault) -> None:
+        """Let these happen, one each, to the next requests that they fit."""
+        self._faults.extend(faults)
+
+    def release(self) -> None:
+        """Let what is held go on."""
+        self._released.set()
+
+    def endpoint(self, key: str = KEY) -> Embedded:
+        """The endpoint behind the server, as the holder of `key` sees it; see `run`."""
+        if key == WRONG_KEY:
+            raise KeyRefused("Incorrect API key provided", code="invalid_api_key")
+        if key not in self._endpoints:
+            self._endpoints[key] = Embedded(self.store.of(key), self.models, SystemClock(), random_id)
+        return self._endpoints[key]
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        """Carry `what` out in the server's own loop, from a test's thread."""
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result()
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        request = await _recorded(scope, receive)
+        self.requests.append(request)
+        fault = self._fault_for(request)
+        try:
+            await self._answer(request, fault, receive, send)
+        except Cut:
+            transport = send.__self__.transport  # type: ignore[attr-defined]
+            transport.abort()
+
+    def _fault_for(self, request: Recorded) -> Fault:
+        if self._faults and (self._faults[0].method, self._faults[0].path) == (request.method, request.path):
+            return self._faults.popleft()
+        return Fault()
+
+    async def _answer(self, request: Recorded, fault: Fault, receive: "Receive", send: "Send") -> None:
+        if fault.cut == -1:
+            raise Cut
+        if fault.answer:
+            status, body, headers = fault.answer
+            return await _send(send, status, body, headers)
+        if fault.stream is not None:
+            await _begin(send, 200, "text/event-stream")
+            return await _piece(send, fault.stream, more=False)
+        try:
+            endpoint = self.endpoint(request.headers.get("authorization", "").removeprefix("Bearer "))
+            if (request.method, request.path) == ("POST", "/v1/responses"):
+                return await self._respond(endpoint, dict(request.json), fault, receive, send)
+            await _send(send, 200, await routed(endpoint, request))
+        except ConvoError as wrong:
+            await _refuse(send, wrong)
+        return None
+
+    async def _respond(
+        self, endpoint: Endpoint, body: dict[str, Any], fault: Fault, receive: "Receive", send: Send
+    ) -> None:
+        if fault.ignores_state:
+            body = {name: value for name, value in body.items() if name not in ("previous_response_id", "conversation")}
+        answering = asyncio.ensure_future(self._stream(endpoint, body, fault, send))
+        gone = asyncio.ensure_future(_gone(receive))
+        await asyncio.wait({answering, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            answering.cancel()
+            with suppress(asyncio.CancelledError):
+                await answering
+            self.left.set()
+            return
+        gone.cancel()
+        answering.result()
+
+    async def _stream(self, endpoint: Endpoint, body: dict[str, Any], fault: Fault, send: "Send") -> None:
+        streaming, sent = bool(body.pop("stream", False)), 0
+        begun = False
+        async with aclosing(endpoint.create(body)) as events:
+            try:
+                async for event in events:
+                    if fault.commit or not streaming:
+                        final = event
+                        continue
+                    if not begun:
+                        await _begin(send, 200, "text/event-stream")
+                        begun = True
+                    await _piece(send, _sse(event))
+                    sent += 1
+                    if fault.cut is not None and sent >= fault.cut:
+                        raise Cut
+                    if fault.holds is not None and sent >= fault.holds:
+                        await self._hold()
+            except ConvoError as wrong:
+                if not begun:
+                    return await _refuse(send, wrong)
+                return await _piece(send, _sse(error_event(wrong, sent)), more=False)
+        if fault.commit:
+            raise Cut
+        if streaming:
+            return await _piece(send, b"data: [DONE]\n\n", more=False)
+        return await _send(send, 200, final["response"])
+
+    async def _hold(self) -> None:
+        self.held.set()
+        while not self._released.is_set():  # noqa: ASYNC110 - set from another thread
+            await asyncio.sleep(0.005)
+
+
+# -- the wire -------------------------------------------------------------------------------------
+
+
+async def _recorded(scope: "Scope", receive: "Receive") -> Recorded:
+    headers = {name.decode(): value.decode() for name, value in scope["headers"]}
+    body, more = b"", True
+    while more:
+        message = await receive()
+        body, more = body + message.get("body", b""), message.get("more_body", False)
+    return Recorded(
+        scope["method"], scope["path"], scope["query_string"].decode(), headers, json.loads(body or b"null")
+    )
+
+
+async def _gone(receive: "Receive") -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _refuse(send: "Send", wrong: ConvoError) -> None:
+    wait = getattr(wrong, "retry_after_s", None)
+    await _send(send, wrong.status, {"error": error_object(wrong)}, {} if wait is None else {"retry-after": str(wait)})
+
+
+async def _send(send: "Send", status: int, body: Any, headers: Mapping[str, str] | None = None) -> None:
+    await _begin(send, status, "text/plain" if isinstance(body, str) else "application/json", headers)
+    await _piece(send, body.encode() if isinstance(body, str) else json.dumps(body).encode(), more=False)
+
+
+async def _begin(send: "Send", status: int, form: str, more: Mapping[str, str] | None = None) -> None:
+    headers = [(name.encode(), value.encode()) for name, value in {"content-type": form, **(more or {})}.items()]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+
+
+async def _piece(send: "Send", body: bytes, *, more: bool = True) -> None:
+    await send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+def _sse(event: Event) -> bytes:
+    return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
+
+
+@contextmanager
+def serving(folder: Path, store: Store | None = None) -> Iterator[Loopback]:
+    """A server in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
+    import uvicorn
+
+    listening = socket.create_server(("127.0.0.1", 0))
+    server = Loopback(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", folder, store or MemoryStore())
+    running = uvicorn.Server(uvicorn.Config(server, lifespan="off", ws="none", log_config=None))
+    thread = threading.Thread(target=server.loop.run_until_complete, args=(running.serve([listening]),))
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.release()
+        running.should_exit = True
+        thread.join()
+        server.loop.close()
+        listening.close()
+
+
+@pytest.fixture
+def loopback(tmp_path: Path) -> Iterator[Loopback]:
+    """A Responses server of its own for this test."""
+    folder = tmp_path / "loopback"
+    folder.mkdir()
+    with serving(folder) as server:
+        yield server

@@ -1,0 +1,116 @@
+"""The routes of the loopback server: one line of HTTP each, over any endpoint."""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from convo.endpoints.contract import Endpoint, Page
+from convo.errors import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """One request as it arrived; header names are in lower case."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[str, str]
+    json: Any
+
+
+Handler = Callable[[Endpoint, Recorded, tuple[str, ...]], Awaitable[Any]]
+
+
+async def routed(endpoint: Endpoint, request: Recorded) -> Any:
+    """raises: NotFound  there is no such route"""
+    for method, pattern, handler in ROUTES:
+        found = re.fullmatch(pattern, request.path)
+        if method == request.method and found:
+            return await handler(endpoint, request, found.groups())
+    raise NotFound("route", request.path)
+
+
+def _paging(request: Recorded) -> dict[str, Any]:
+    asked = dict(pair.split("=", 1) for pair in request.query.split("&") if pair)
+    return {name: int(value) if name == "limit" else value for name, value in asked.items()}
+
+
+def _listed(page: Page) -> dict[str, Any]:
+    ids = [item["id"] for item in page.items]
+    return {
+        "object": "list",
+        "data": list(page.items),
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+        "has_more": page.has_more,
+    }
+
+
+async def _retrieve(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return await endpoint.retrieve(*ids)
+
+
+async def _delete(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    await endpoint.delete(*ids)
+    return {"id": ids[0], "object": "response", "deleted": True}
+
+
+async def _input_items(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return _listed(await endpoint.input_items(*ids, **_paging(request)))
+
+
+async def _count(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return {"object": "response.input_tokens", "input_tokens": await endpoint.count(request.json)}
+
+
+async def _create_conversation(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    asked = request.json or {}
+    return await endpoint.create_conversation(asked.get("items") or (), asked.get("metadata"))
+
+
+async def _conversation(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return await endpoint.conversation(*ids)
+
+
+async def _update(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return await endpoint.update_conversation(ids[0], request.json["metadata"])
+
+
+async def _delete_conversation(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    await endpoint.delete_conversation(*ids)
+    return {"id": ids[0], "object": "conversation.deleted", "deleted": True}
+
+
+async def _add(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return _listed(await endpoint.add_items(ids[0], request.json["items"]))
+
+
+async def _items(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return _listed(await endpoint.conversation_items(*ids, **_paging(request)))
+
+
+async def _item(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return await endpoint.conversation_item(*ids)
+
+
+async def _remove(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return await endpoint.delete_item(*ids)
+
+
+ID = "([^/]+)"
+ROUTES: tuple[tuple[str, str, Handler], ...] = (
+    ("POST", "/v1/responses/input_tokens", _count),
+    ("GET", f"/v1/responses/{ID}", _retrieve),
+    ("DELETE", f"/v1/responses/{ID}", _delete),
+    ("GET", f"/v1/responses/{ID}/input_items", _input_items),
+    ("POST", "/v1/conversations", _create_conversation),
+    ("GET", f"/v1/conversations/{ID}", _conversation),
+    ("POST", f"/v1/conversations/{ID}", _update),
+    ("DELETE", f"/v1/conversations/{ID}", _delete_conversation),
+    ("POST", f"/v1/conversations/{ID}/items", _add),
+    ("GET", f"/v1/conversations/{ID}/items", _items),
+    ("GET", f"/v1/conversations/{ID}/items/{ID}", _item),
+    ("DELETE", f"/v1/conversations/{ID}/items/{ID}", _remove),
+)
