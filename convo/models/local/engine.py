@@ -19,6 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -58,10 +59,10 @@ class Child:
     """One process, from its start to its end."""
 
     def __init__(self, name: str, weights: Path, *, loopback: bool = False) -> None:
-        self._weights = weights
-        self._folder = None if loopback else _private_folder()
+        self._weights, self._reading = weights, threading.Lock()
+        self.folder = None if loopback else _private_folder()
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
-        wanted = {"name": name, "weights": str(weights), "threads": threads(), "folder": self._folder}
+        wanted = {"name": name, "weights": str(weights), "threads": threads(), "folder": self.folder}
         self.process = subprocess.Popen(  # noqa: S603
             [sys.executable, "-P", str(CHILD), json.dumps(wanted)],
             stdin=subprocess.PIPE,
@@ -77,9 +78,12 @@ class Child:
                  ModelFault  it did not come up for another reason
         """
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            raise self._failure()
+        with self._reading:
+            if self.process.stdout.closed:
+                raise ModelFault("the local engine was stopped while it started")
+            line = self.process.stdout.readline()
+            if not line:
+                raise self._failure()
         address: dict[str, str] = json.loads(line)
         return address
 
@@ -102,10 +106,11 @@ class Child:
         if self.ended(PATIENCE_S) is None:
             self.process.kill()
             self.process.wait()
-        self.process.stdout.close()
-        self._said.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        with self._reading:
+            self.process.stdout.close()
+            self._said.close()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def _failure(self) -> ModelFault | Unreadable:
         how = self.ended(PATIENCE_S)
@@ -128,15 +133,12 @@ class Engine:
     ) -> None:
         self.name, self._weights, self._new_id, self._defaults = name, weights, new_id, defaults
         self._loopback = not hasattr(socket, "AF_UNIX") if loopback is None else loopback
-        self._child: Child | None = None
+        self.child: Child | None = None
+        """The process, from the moment it is started."""
         self._chat: ChatModel | None = None
         self._starting: asyncio.Task[ChatModel] | None = None
         self.window = 0
         """Tokens of input and output together, known once it is up."""
-
-    @property
-    def pid(self) -> int | None:
-        return self._child.process.pid if self._child else None
 
     async def up(self) -> ChatModel:
         """The connection, when the child listens. Whoever is cancelled here leaves the child to the others."""
@@ -145,15 +147,15 @@ class Engine:
         if self._starting is None:
             if find_spec("xllamacpp") is None:
                 raise ModelMissing("the local engine xllamacpp is not installed", hint="pip install xllamacpp")
-            self._child = Child(self.name, self._weights, loopback=self._loopback)
-            self._starting = asyncio.create_task(self._start(self._child))
+            self.child = Child(self.name, self._weights, loopback=self._loopback)
+            self._starting = asyncio.create_task(self._start(self.child))
             self._starting.add_done_callback(_seen)
         return await asyncio.shield(self._starting)
 
     async def down(self) -> None:
         """Close the connection and end the child."""
-        starting, chat, child = self._starting, self._chat, self._child
-        self._starting = self._chat = self._child = None
+        starting, chat, child = self._starting, self._chat, self.child
+        self._starting = self._chat = self.child = None
         if chat is not None:
             await chat.aclose()
         if child is not None:
@@ -163,10 +165,10 @@ class Engine:
 
     async def how_it_ended(self) -> str | None:
         """How the child ended, in words; None while it runs. Waits a moment for an end that is under way."""
-        return await asyncio.to_thread(self._child.ended, MOMENT_S) if self._child else None
+        return await asyncio.to_thread(self.child.ended, MOMENT_S) if self.child else None
 
     def _must_start_again(self, started: "asyncio.Task[ChatModel]") -> bool:
-        return started.exception() is not None or self._child is None or self._child.ended() is not None
+        return started.exception() is not None or self.child is None or self.child.ended() is not None
 
     async def _start(self, child: Child) -> ChatModel:
         address, _ = await asyncio.gather(asyncio.to_thread(child.address), asyncio.to_thread(import_module, "openai"))
@@ -180,13 +182,17 @@ class Engine:
 
 
 def _http(address: dict[str, str]) -> "AsyncClient":
-    """A client that waits without limit: reading a long input takes long, and a dead child closes its end."""
+    """A client that waits without limit: reading a long input takes long, and a dead child closes its end.
+
+    Every request has a connection of its own, for the server drops a kept one without a warning.
+    """
     import httpx2
 
+    once = httpx2.Limits(max_keepalive_connections=0)
     if "socket" in address:
-        by_socket = httpx2.AsyncHTTPTransport(uds=address["socket"], verify=False)
+        by_socket = httpx2.AsyncHTTPTransport(uds=address["socket"], verify=False, limits=once)
         return httpx2.AsyncClient(transport=by_socket, timeout=None)
-    return httpx2.AsyncClient(trust_env=False, timeout=None)
+    return httpx2.AsyncClient(trust_env=False, timeout=None, limits=once)
 
 
 def _private_folder() -> str:

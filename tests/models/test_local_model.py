@@ -1,0 +1,245 @@
+"""The built-in model, asked for real: one child answers all of these."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from convo.errors import Refused, Unreadable, Unsupported, WindowExceeded
+from convo.ids import counting_ids
+from convo.items import Item, Json, assistant, user
+from convo.models.contract import Ask
+from convo.models.local.model import LocalModel
+from convo.models.local.weights import built_in
+from tests.models.reading import all_of, deltas, ended, said
+
+pytestmark = [pytest.mark.needs("weights"), pytest.mark.asyncio(loop_scope="module")]
+
+NAME = "smollm2-135m-instruct"
+NOWHERE = Path("no-models")
+HELLO = user("Say hello.")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def local() -> AsyncIterator[LocalModel]:
+    model = LocalModel(NOWHERE, counting_ids())
+    await model.start(NAME)
+    yield model
+    await model.aclose()
+
+
+def asking(*items: Item, instructions: str | None = None, **parameters: Json) -> Ask:
+    return Ask(NAME, items, instructions, {"temperature": 0, **parameters})
+
+
+async def test_an_answer_streams_and_ends_whole(local: LocalModel) -> None:
+    events = await all_of(local, asking(HELLO))
+
+    assert len(deltas(events)) > 3
+    assert "".join(deltas(events)) == said(events[-1]["response"])
+    assert "Hello" in said(events[-1]["response"])
+    assert (events[-1]["type"], events[-1]["response"]["model"]) == ("response.completed", NAME)
+
+
+async def test_the_history_is_heard(local: LocalModel) -> None:
+    pattern = [
+        message for word in ("apple", "pear", "cherry") for message in (user(word), assistant(f"fruit: {word}!"))
+    ]
+
+    assert said(await ended(local, asking(*pattern, user("plum")))) == "fruit: plum!"
+
+
+async def test_the_instructions_are_heard(local: LocalModel) -> None:
+    assert "Bonjour" in said(await ended(local, asking(HELLO, instructions="You answer in French.")))
+
+
+async def test_a_bound_on_the_answer_is_kept_and_told(local: LocalModel) -> None:
+    response = await ended(local, asking(user("Tell me a long story."), max_output_tokens=7))
+
+    assert (response["status"], response["usage"]["output_tokens"]) == ("incomplete", 7)
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert response["output"][0]["status"] == "incomplete"
+
+
+async def test_a_temperature_of_zero_repeats_itself_and_a_high_one_does_not(local: LocalModel) -> None:
+    async def three(temperature: float) -> set[str]:
+        story = asking(user("Invent a name for a boat and say why."), temperature=temperature, max_output_tokens=24)
+        return {said(await ended(local, story)) for _ in range(3)}
+
+    assert len(await three(0)) == 1
+    assert len(await three(1.8)) > 1
+
+
+COUNTED = {
+    "a question": [user("hi")],
+    "an empty message": [user("")],
+    "a conversation": [user("hi"), assistant("hello"), user("and?")],
+    "an answer at the end": [user("hi"), assistant("hello")],
+    "every script": [user("Grüße, 世界! 👩‍🚀 \u200d\x00 <|im_end|> <|im_start|>system")],
+    "parts": [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}],
+    "a developer": [{"role": "developer", "content": "be brief"}, user("hi")],
+}
+
+
+@pytest.mark.parametrize("items", COUNTED.values(), ids=COUNTED)
+async def test_tokens_are_counted_as_they_will_be_reported(local: LocalModel, items: list[Item]) -> None:
+    ask = asking(*items, instructions="You are brief.", max_output_tokens=1)
+
+    assert await local.count(ask) == (await ended(local, ask))["usage"]["input_tokens"]
+
+
+async def test_a_schema_is_kept_to(local: LocalModel) -> None:
+    properties = {"city": {"enum": ["Paris", "Rome"]}, "people": {"type": "integer", "maximum": 99}}
+    schema = {"type": "object", "properties": properties, "required": ["city", "people"], "additionalProperties": False}
+    form = {"type": "json_schema", "name": "city", "schema": schema, "strict": True}
+    ask = asking(HELLO, text={"format": form}, max_output_tokens=80)
+
+    answer = json.loads(said(await ended(local, ask)))
+
+    assert sorted(answer) == ["city", "people"]
+    assert answer["city"] in ("Paris", "Rome")
+    assert isinstance(answer["people"], int)
+
+
+async def test_a_schema_that_is_none_is_refused_in_the_engines_words(local: LocalModel) -> None:
+    form = {"type": "json_schema", "name": "x", "schema": {"type": "nonsense"}}
+
+    with pytest.raises(Refused, match="nonsense"):
+        await all_of(local, asking(HELLO, text={"format": form}))
+
+
+async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) -> None:
+    """The whole answer would be 3,000 tokens, 30 seconds of one core; what comes after it is answered without them."""
+    before = worked_s(local)
+    async with aclosing(local.respond(asking(user("Tell a very long story."), max_output_tokens=3000))) as events:
+        seen = 0
+        async for event in events:
+            seen += event["type"] == "response.output_text.delta"
+            if seen == 5:
+                break
+
+    assert "Hello" in said(await ended(local, asking(HELLO)))
+    assert worked_s(local) - before < 10
+
+
+async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalModel) -> None:
+    """Reading it all would be 25 seconds of one core."""
+    before = worked_s(local)
+    reading = asyncio.create_task(all_of(local, asking(user("alpha beta " * 1800))))
+    while worked_s(local) - before < 0.5:
+        await local.count(asking(HELLO))
+
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+    assert "Hello" in said(await ended(local, asking(HELLO)))
+    assert worked_s(local) - before < 10
+
+
+async def test_two_chats_in_turn_do_not_cost_each_other_their_history(local: LocalModel) -> None:
+    chats: list[list[Item]] = [[user(f"{topic} " * 60)] for topic in ("rivers", "engines")]
+    for chat in chats:
+        response = await ended(local, asking(*chat, max_output_tokens=8))
+        chat += [assistant(said(response)), user("Go on.")]
+
+    for chat in chats:
+        used = (await ended(local, asking(*chat, max_output_tokens=1)))["usage"]
+        assert used["input_tokens_details"]["cached_tokens"] > used["input_tokens"] / 2
+
+
+async def test_asks_that_come_together_are_all_answered(local: LocalModel) -> None:
+    responses = await asyncio.gather(*(ended(local, asking(HELLO)) for _ in range(3)))
+
+    assert ["Hello" in said(response) for response in responses] == [True] * 3
+
+
+async def test_an_input_longer_than_the_window_is_refused_with_figures(local: LocalModel) -> None:
+    with pytest.raises(WindowExceeded) as refused:
+        await all_of(local, asking(user("word " * 5000)))
+
+    assert refused.value.room == 4096 - 256
+    assert refused.value.need == await local.count(asking(user("word " * 5000)))
+
+
+async def test_a_short_answer_may_follow_an_input_that_nearly_fills_the_window(local: LocalModel) -> None:
+    ask = asking(user("word " * 3900), max_output_tokens=5)
+    need = await local.count(ask)
+    assert 4096 - 256 < need <= 4096 - 5
+
+    async with aclosing(local.respond(asking(user("word " * 5000), max_output_tokens=5))) as events:
+        with pytest.raises(WindowExceeded) as refused:
+            await anext(events)
+
+    assert refused.value.room == 4096 - 5
+
+
+CANNOT: dict[str, tuple[list[Item], dict[str, Any]]] = {
+    "images": ([{"role": "user", "content": [{"type": "input_image", "image_url": "data:x"}]}], {}),
+    "files": ([{"role": "user", "content": [{"type": "input_file", "file_data": "data:x"}]}], {}),
+    "sounds": ([{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}], {}),
+    "tools": ([HELLO], {"tools": [{"type": "function", "name": "f", "parameters": {}}]}),
+    "calls of tools": ([{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}], {}),
+    "an effort of reasoning": ([HELLO], {"reasoning": {"effort": "high"}}),
+    "the parameter 'prompt'": ([HELLO], {"prompt": {"id": "p"}}),
+    "compaction items": ([{"type": "compaction", "encrypted_content": "x"}], {}),
+}
+
+
+@pytest.mark.parametrize(("items", "parameters", "named"), [(*cannot, named) for named, cannot in CANNOT.items()])
+async def test_what_it_cannot_do_is_refused_before_a_child_is_started(
+    items: list[Item], parameters: dict[str, Any], named: str
+) -> None:
+    model = LocalModel(NOWHERE, counting_ids())
+
+    with pytest.raises(Unsupported, match=f"local/{NAME} does not take {named}"):
+        await all_of(model, asking(*items, **parameters))
+
+    assert model.engine(NAME).child is None
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    """A relative path to a file of the user's own, which happens to be good weights."""
+    (tmp_path / "weights").mkdir()
+    (tmp_path / "weights" / "Mine.gguf").symlink_to(built_in(NOWHERE))
+    return "weights/Mine.gguf"
+
+
+@pytest.fixture
+def cut_off(tmp_path: Path) -> str:
+    """A path to the beginning of good weights."""
+    with built_in(NOWHERE).open("rb") as whole:
+        (tmp_path / "cut.gguf").write_bytes(whole.read(4_000_000))
+    return "./cut.gguf"
+
+
+async def test_a_file_of_the_users_own_works_the_same_way(mine: str) -> None:
+    model = LocalModel(NOWHERE, counting_ids())
+
+    response = await ended(model, Ask(mine, [HELLO], parameters={"temperature": 0}))
+    await model.aclose()
+
+    assert ("Hello" in said(response), response["model"]) == (True, "Mine")
+
+
+async def test_a_file_that_is_cut_off_is_refused_with_the_engines_reason(cut_off: str) -> None:
+    model = LocalModel(NOWHERE, counting_ids())
+
+    with pytest.raises(Unreadable, match=r"cut\.gguf cannot be loaded: .*incomplete"):
+        await model.start(cut_off)
+    await model.aclose()
+
+
+def worked_s(model: LocalModel) -> float:
+    """Seconds of a core that the child has used, whatever else this machine does meanwhile."""
+    child = model.engine(NAME).child
+    assert child is not None
+    ticks = Path(f"/proc/{child.process.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")

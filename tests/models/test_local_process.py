@@ -1,0 +1,216 @@
+"""The process that runs the weights: how it begins, who may reach it and how it ends."""
+
+import asyncio
+import os
+import select
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from convo.errors import ModelFault, ModelMissing, StreamBroken
+from convo.ids import counting_ids
+from convo.items import user
+from convo.models.contract import Ask
+from convo.models.local import engine
+from convo.models.local.engine import Child
+from convo.models.local.model import LocalModel
+from convo.models.local.weights import BUILT_IN, built_in
+from tests.models.reading import all_of, ended, said
+
+pytestmark = pytest.mark.needs("weights")
+
+NOWHERE = Path("no-models")
+NAME = BUILT_IN.name
+HELLO = Ask(NAME, [user("Say hello.")], parameters={"temperature": 0})
+STORY = Ask(NAME, [user("Tell a very long story.")])
+
+PARENT = """
+import sys
+from pathlib import Path
+from convo.models.local.engine import Child
+from convo.models.local.weights import built_in
+
+child = Child("mine", built_in(Path("no-models")))
+if sys.argv[1] == "ready":
+    child.address()
+print(child.process.pid, child.folder, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+async def local() -> AsyncIterator[LocalModel]:
+    model = LocalModel(NOWHERE, counting_ids())
+    yield model
+    await model.aclose()
+
+
+async def test_starting_early_is_starting_once(local: LocalModel) -> None:
+    await asyncio.gather(local.start(NAME), local.start(NAME))
+    started = child_of(local)
+
+    assert "Hello" in said(await ended(local, HELLO))
+    assert child_of(local) is started
+
+
+async def test_a_start_that_nobody_waits_for_any_more_goes_on(local: LocalModel) -> None:
+    starting = asyncio.create_task(local.start(NAME))
+    await asyncio.sleep(0)
+    started = child_of(local)
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+    await local.start(NAME)
+
+    assert child_of(local) is started
+
+
+async def test_a_model_that_is_let_go_while_it_loads_leaves_nothing(local: LocalModel) -> None:
+    starting = asyncio.create_task(local.start(NAME))
+    await asyncio.sleep(0)
+    child = child_of(local)
+
+    await local.aclose()
+
+    with pytest.raises((ModelFault, asyncio.CancelledError)):
+        await starting
+    assert child.process.poll() is not None
+    assert left_nothing(child)
+
+
+async def test_the_socket_lies_in_a_folder_that_only_its_owner_enters(local: LocalModel) -> None:
+    await local.start(NAME)
+    child = child_of(local)
+
+    assert child.folder is not None
+    assert stat.S_IMODE(os.stat(child.folder).st_mode) == 0o700
+    assert os.listdir(child.folder) == ["engine.sock"]
+
+    await local.aclose()
+    assert left_nothing(child)
+
+
+async def test_ctrl_c_at_the_terminal_does_not_reach_the_engine(local: LocalModel) -> None:
+    await local.start(NAME)
+
+    assert os.getsid(child_of(local).process.pid) != os.getsid(0)
+
+
+async def test_a_child_that_dies_in_an_answer_is_told_and_the_next_ask_starts_another(local: LocalModel) -> None:
+    async with aclosing(local.respond(STORY)) as events:
+        await anext(events)
+        died = child_of(local)
+        died.process.kill()
+        with pytest.raises(StreamBroken, match=r"stopped while it worked \(signal SIGKILL\)") as broken:
+            await to_the_end(events)
+
+    assert (broken.value.code, broken.value.hint) == ("engine_stopped", "/retry starts it again")
+    assert "Hello" in said(await ended(local, HELLO))
+    assert child_of(local).process.pid != died.process.pid
+    assert left_nothing(died)
+
+
+async def test_a_child_that_died_between_two_asks_is_not_noticed(local: LocalModel) -> None:
+    await local.start(NAME)
+    died = child_of(local).process
+    died.kill()
+    await asyncio.to_thread(died.wait)
+
+    assert "Hello" in said(await ended(local, HELLO))
+
+
+async def test_an_engine_that_cannot_start_says_why_in_one_sentence(
+    local: LocalModel, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    broken = tmp_path / "child.py"
+    broken.write_text("raise OSError('no such instruction')")
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "CHILD", broken)
+        with pytest.raises(ModelFault, match=r"^the local engine did not start: OSError: no such instruction$"):
+            await all_of(local, HELLO)
+
+    assert "Hello" in said(await ended(local, HELLO))
+
+
+async def test_weights_that_are_not_here_start_nothing(local: LocalModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [])
+
+    with pytest.raises(ModelMissing, match=NAME):
+        await local.start(NAME)
+
+
+async def test_on_loopback_the_engine_answers_only_with_its_key() -> None:
+    child = Child("mine", built_in(NOWHERE), loopback=True)
+    try:
+        address = await asyncio.to_thread(child.address)
+        async with httpx2.AsyncClient(base_url=address["url"]) as http:
+            stranger = await http.get("/props")
+            friend = await http.get("/props", headers={"authorization": f"Bearer {address['key']}"})
+    finally:
+        await asyncio.to_thread(child.stop)
+
+    assert (stranger.status_code, friend.status_code) == (401, 200)
+    assert address["url"].startswith("http://127.0.0.1:")
+    assert address["key"] not in " ".join(map(str, child.process.args))  # type: ignore[arg-type]
+
+
+async def test_a_model_on_loopback_answers_like_any_other() -> None:
+    model = LocalModel(NOWHERE, counting_ids(), loopback=True)
+
+    assert "Hello" in said(await ended(model, HELLO))
+    await model.aclose()
+
+
+@pytest.mark.needs("pidfd")
+@pytest.mark.parametrize("when", ["loading", "ready"])
+def test_a_child_dies_with_its_parent_even_by_kill_9(when: str) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", PARENT, when], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout is not None
+        pid, folder = parent.stdout.readline().decode().split()
+        gone = os.pidfd_open(int(pid))
+        parent.send_signal(signal.SIGKILL)
+
+    assert select.select([gone], [], [], 30)[0] == [gone]
+    os.close(gone)
+    assert not os.path.exists(folder)
+
+
+def test_a_long_path_of_temporary_files_does_not_keep_the_socket_from_being_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("x" * 100)
+    deep.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(deep))
+
+    child = Child("mine", built_in(NOWHERE))
+    try:
+        assert "socket" in child.address()
+    finally:
+        child.stop()
+
+    assert os.listdir(deep) == []
+
+
+def child_of(model: LocalModel) -> Child:
+    child = model.engine(NAME).child
+    assert child is not None
+    return child
+
+
+def left_nothing(child: Child) -> bool:
+    return child.folder is not None and not os.path.exists(child.folder)
+
+
+async def to_the_end(events: AsyncIterator[object]) -> None:
+    async for _ in events:
+        pass
