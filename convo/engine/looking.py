@@ -12,7 +12,7 @@ from convo.engine.finding import absolute, by_handle, find, the_conversation, th
 from convo.engine.replay_file import ReplayFile
 from convo.errors import AmbiguousHandle, ItemDeleted, NotFound, Unreadable
 from convo.history import HERE, OWNERS, Key, Link, Path, Session, Strategy, root
-from convo.inspection import Known, Places, drift
+from convo.inspection import Known, Places, drift, strung
 from convo.stores.contract import Store
 from convo.strategies import kind_of
 
@@ -73,8 +73,10 @@ async def of_session(store: Store, session: Session) -> Known:
     path, mark, notes = await READ[session.strategy](store, session)
     made = await store.links(session.id)
     links = await _kin(store, made, [*filter(None, [session.link]), *(link.id for link in made)])
-    if session.strategy is Strategy.CONVERSATION and session.handle and session.scope == HERE:
-        links = _oldest_first([*links, *await _through(store, session.handle, path)])
+    others = await _others(store, session)
+    places = await _places(store, path, [*links, *others])
+    if others:
+        links = strung(_each([*links, *others]), places)
     return Known(
         handle=session.name or session.id,
         strategy=session.strategy,
@@ -82,7 +84,7 @@ async def of_session(store: Store, session: Session) -> Known:
         path=path,
         mark=mark,
         links=links,
-        places=await _places(store, path, links),
+        places=places,
         at=session.link,
         session=session,
         names=await _names(store, links),
@@ -113,7 +115,9 @@ async def of_conversation(store: Store, conversation_id: str) -> Known:
     """A conversation of our own endpoint, and the responses that went through it."""
     conversation = await the_conversation(store, conversation_id)
     path = await store.path(conversation.head)
-    links = await _through(store, conversation_id, path)
+    through = await _through(store, conversation_id, path)
+    places = await _places(store, path, through)
+    links = strung(through, places)
     return Known(
         handle=conversation_id,
         strategy=Strategy.CONVERSATION,
@@ -121,7 +125,7 @@ async def of_conversation(store: Store, conversation_id: str) -> Known:
         path=path,
         mark=path.head,
         links=links,
-        places=await _places(store, path, links),
+        places=places,
         at=next((link.id for link in reversed(links) if link.status in ANSWERED), None),
         names=await _names(store, links),
     )
@@ -202,18 +206,26 @@ async def _kin(store: Store, links: Iterable[Link], seeds: Iterable[str]) -> tup
             family = {link.id: link for link in await store.family(seed)}
             found |= family
             reached |= family.keys()
-    return _oldest_first(found.values())
+    return tuple(_each(found.values()))
 
 
-async def _through(store: Store, conversation_id: str, path: Path) -> tuple[Link, ...]:
-    """The links that went through a conversation of our own endpoint."""
+async def _others(store: Store, session: Session) -> list[Link]:
+    """The links that anybody made through the session's conversation at our own endpoint."""
+    if session.strategy is not Strategy.CONVERSATION or session.scope != HERE or not session.handle:
+        return []
+    conversation = await store.conversation(session.handle)
+    return await _through(store, conversation.id, await store.path(conversation.head)) if conversation else []
+
+
+async def _through(store: Store, conversation_id: str, path: Path) -> list[Link]:
+    """The links that went through a conversation of our own endpoint, as far as its list still leads there."""
     found = [link for key in path.keys for link in await store.answers(key)]
-    return _oldest_first(link for link in found if link.conversation_id == conversation_id)
+    return _each(link for link in found if link.conversation_id == conversation_id)
 
 
-def _oldest_first(links: Iterable[Link]) -> tuple[Link, ...]:
-    each = {link.id: link for link in links}
-    return tuple(sorted(each.values(), key=lambda link: link.created_at))
+def _each(links: Iterable[Link]) -> list[Link]:
+    """Every link once, oldest first."""
+    return sorted({link.id: link for link in links}.values(), key=lambda link: link.created_at)
 
 
 async def _places(store: Store, path: Path, links: Sequence[Link]) -> Places:

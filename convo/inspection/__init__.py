@@ -3,7 +3,8 @@
 Read `known` first: everything that was read about one handle, wherever it came from. `places`
 answers what a link saw and sent, `forks` puts links in the order of a tree, `figures` says what
 one link was, `drift` where a record and its owner have come apart, `shape` is the JSON of `convo
-inspect --json`, and `walked` builds links from what a remote endpoint still tells.
+inspect --json`. Where nobody recorded who went on from whom, `strung` reads it off a conversation
+and `walked` off what a remote endpoint still tells.
 """
 
 from convo.inspection.drift import drift
@@ -13,6 +14,7 @@ from convo.inspection.known import Known
 from convo.inspection.places import Places
 from convo.inspection.shape import as_json
 from convo.inspection.snippet import snippet
+from convo.inspection.strung import strung
 from convo.inspection.walked import Walked, walked
 
 __all__ = [
@@ -27,5 +29,6 @@ __all__ = [
     "figures",
     "rows",
     "snippet",
+    "strung",
     "walked",
 ]

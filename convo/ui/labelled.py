@@ -4,7 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from convo.items import Item, first_words, kind
 from convo.ui.answer import safe
-from convo.ui.medium import Medium, cut
+from convo.ui.medium import Medium, width
+
+INDENT = 4
+"""Columns before and behind a label."""
 
 MOST = 3
 """Unacknowledged items that are named; the others are counted."""
@@ -14,12 +17,27 @@ Line = tuple[str, str]
 
 
 def labelled(rows: Iterable[Line], medium: Medium) -> Iterator[str]:
-    """The lines, their words one below the other."""
+    """The lines, their words one below the other and wrapped where the terminal ends."""
     kept = [(label, safe(words)) for label, words in rows]
     wide = max((len(label) for label, _ in kept), default=0)
     for label, words in kept:
-        room = words if medium.width is None else cut(words, max(0, medium.width - wide - 4))
-        yield f"  {medium.paint(f'{label:<{wide}}', 'dim')}  {room}".rstrip()
+        for at, line in enumerate(_wrapped(words, medium, wide + INDENT)):
+            beside = medium.paint(f"{label:<{wide}}", "dim") if at == 0 else " " * wide
+            yield f"  {beside}  {line}".rstrip()
+
+
+def _wrapped(words: str, medium: Medium, indent: int) -> list[str]:
+    """`words` in lines that fit behind an indent; a word that is longer than a line stays whole."""
+    if medium.width is None or width(words) <= medium.width - indent:
+        return [words]
+    found = [""]
+    for word in words.split(" "):
+        longer = f"{found[-1]} {word}" if found[-1] else word
+        if width(longer) <= medium.width - indent:
+            found[-1] = longer
+        else:
+            found.append(word)
+    return [line for line in found if line]
 
 
 def waiting(items: Sequence[Item]) -> Iterator[Line]:
