@@ -55,6 +55,8 @@ class Change:
     expect:        where the session's head must stand before; None: there must be no such record
     conversation:  as it stands afterwards
     conversation_expect:  where its head must stand before; None: there must be no such one
+    erase:         places whose items are to be deleted; a path through one raises `ItemDeleted`, and
+                   the body goes with the last place that holds it. Growing there again restores it
     """
 
     grow: tuple[Growth, ...] = ()
@@ -63,6 +65,7 @@ class Change:
     expect: Key | AnyHead | None = ANY
     conversation: Conversation | None = None
     conversation_expect: Key | AnyHead | None = ANY
+    erase: tuple[Key, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

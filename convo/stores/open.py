@@ -1,0 +1,27 @@
+"""Chooses a store by its URL, and imports no other."""
+
+from pathlib import Path
+
+from convo.errors import Usage
+from convo.stores.contract import Store
+
+KNOWN = "memory, sqlite:PATH"
+
+
+def open_store(url: str, *, tenant: str = "local") -> Store:
+    """The store that `url` names, as `tenant` sees it. Nothing is made before something is written.
+
+    url:     "memory", or "sqlite:" and a path; "~" is the home folder
+    raises:  Usage  no store has this URL
+    """
+    scheme, _, place = url.partition(":")
+    if url == "memory":
+        from convo.stores.memory import MemoryStore
+
+        return MemoryStore(tenant)
+    if scheme == "sqlite" and place:
+        from convo.stores.sqlite import SqliteStore
+        from convo.stores.sqlite.database import Database
+
+        return SqliteStore(Database(Path(place).expanduser()), tenant)
+    raise Usage(f"{scheme!r} is not a kind of store", hint=f"one of: {KNOWN}")

@@ -1,0 +1,83 @@
+"""What every store decides alike, whatever it keeps its rows in."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeAlias
+
+from convo.errors import Conflict, InputFault, NotCanonical, NotFound
+from convo.history import Key, Link
+from convo.stores.contract import AnyHead, Change, Conversation
+from convo.stores.verbatim import encodes
+
+Expected: TypeAlias = Key | AnyHead | None
+"""Where a head must stand: there, anywhere, or nowhere yet."""
+
+
+def written(there: Link | None, new: Link) -> Link:
+    """The link that stands after `new` was written over `there`.
+
+    One in progress is replaced. A final one stays what it is; a session may claim it, and its
+    parent and first token may become known.
+    """
+    if there is None or there.status == "in_progress":
+        return new
+    return replace(
+        there,
+        session=there.session or new.session,
+        parent=there.parent or new.parent,
+        first_token_s=new.first_token_s if there.first_token_s is None else there.first_token_s,
+    )
+
+
+def expect(what: str, expected: Expected, there: Key | None) -> None:
+    """Make sure that the head of `what` stands where a change expects it; None: no record.
+
+    raises:  Conflict
+    """
+    if isinstance(expected, AnyHead) or expected == there:
+        return
+    if there is None:
+        raise Conflict(f"{what} is gone", hint="convo sessions")
+    raise Conflict(f"{what} is there already" if expected is None else f"{what} moved since it was read")
+
+
+def places(change: Change) -> Iterator[Key]:
+    """Every place that `change` says something stands at."""
+    for link in change.links:
+        yield from (link.saw, link.head)
+    if change.session:
+        yield from (change.session.head, change.session.mark)
+        yield from (change.session.written,) if change.session.written else ()
+    if change.conversation:
+        yield change.conversation.head
+
+
+def names(change: Change) -> Iterator[str]:
+    """Every name that `change` brings: they stand in columns and not in JSON."""
+    for link in change.links:
+        yield from (link.id, *((link.parent,) if link.parent else ()), *((link.session,) if link.session else ()))
+    if change.session:
+        yield from (change.session.id, change.session.name, change.session.link or "")
+    if change.conversation:
+        yield from (change.conversation.id, *change.conversation.ids)
+
+
+def check_names(change: Change) -> None:
+    """Make sure that every name is text. raises: NotCanonical  UTF-8 cannot carry it"""
+    for name in names(change):
+        if not encodes(name):
+            raise NotCanonical(f"{name!a} cannot be a name")
+
+
+def check_ids(conversation: Conversation, length: int) -> None:
+    """Make sure that a conversation names each of its items. raises: InputFault"""
+    if len(conversation.ids) != length:
+        raise InputFault(f"{conversation.id} has {length} items, but {len(conversation.ids)} ids for them")
+
+
+def no_place(key: Key) -> NotFound:
+    return NotFound("place in a history", key[:12])
+
+
+def name_taken(name: str) -> Conflict:
+    return Conflict(f"another session is called {name!r}", hint="choose another name")

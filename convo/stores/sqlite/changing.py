@@ -1,0 +1,33 @@
+"""One change, in one transaction.
+
+The heads are compared first, so that a change from a stale head is told so before anything else.
+What a record stood on before is collected last, when everything that the change brings stands.
+"""
+
+from convo.stores import rules
+from convo.stores.contract import Change
+from convo.stores.sqlite import links, records, tree
+from convo.stores.sqlite.tenant import Tenant
+
+
+def commit(t: Tenant, change: Change) -> None:
+    """Make `change` true. raises: as the contract says; the caller rolls back"""
+    _check(t, change)
+    loose = [tree.grow(t, growth) for growth in change.grow]
+    for link in change.links:
+        loose += links.put(t, link)
+    if change.session:
+        loose += records.put_session(t, change.session)
+    if change.conversation:
+        loose += records.put_conversation(t, change.conversation)
+    for key in change.erase:
+        tree.erase(t, key)
+    tree.collect(t, loose)
+
+
+def _check(t: Tenant, change: Change) -> None:
+    rules.check_names(change)
+    if change.session:
+        records.check_session(t, change.session, change.expect)
+    if change.conversation:
+        records.check_conversation(t, change.conversation, change.conversation_expect)

@@ -1,0 +1,163 @@
+"""One connection to one file, in a thread of its own.
+
+SQLite waits for disks and locks, and an event loop must not. So every job runs in the one thread
+that owns the connection, one after the other, each in a transaction: a read sees one state of
+the file, a write is `BEGIN IMMEDIATE` and so waits for its turn before it has read anything.
+
+Nothing is made before something is written. Until then every read finds an empty store.
+"""
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from convo.errors import StoreUnavailable
+from convo.stores.sqlite import schema
+from convo.stores.sqlite.faults import busy, translated
+
+Result = TypeVar("Result")
+Job = Callable[[sqlite3.Connection], Result]
+Synchronous = Literal["FULL", "NORMAL", "OFF"]
+
+PAGE = 8192
+"""Bytes of a page. Turns of some kilobytes leave less of it empty than of SQLite's 4096."""
+
+AGAIN_S = 0.01
+
+
+class Database:
+    """A file that is opened when it is needed.
+
+    busy_timeout_s:  how long a write waits for another process
+    synchronous:     "FULL" makes a commit durable when it returns; anything else is for tests
+    """
+
+    def __init__(self, file: Path, *, busy_timeout_s: float = 5.0, synchronous: Synchronous = "FULL") -> None:
+        self.file = file
+        self._wait_s, self._synchronous = busy_timeout_s, synchronous
+        self._db: sqlite3.Connection | None = None
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="convo-sqlite")
+        self._closed = False
+
+    async def read(self, job: Job[Result]) -> Result:
+        """What `job` finds, in one state of the file. raises: StoreFault"""
+        return await self._run(lambda: self._in_transaction(job, "BEGIN", create=False))
+
+    async def write(self, job: Job[Result], *, create: bool = True) -> Result:
+        """Do `job` whole or not at all; it is durable when this returns.
+
+        create:  whether to make the file; without it a job on no file finds an empty store
+        raises:  StoreFault, and what `job` raises
+        """
+        return await self._run(lambda: self._in_transaction(job, "BEGIN IMMEDIATE", create=create))
+
+    async def scrub(self) -> None:
+        """Move what was written into the file itself, so that no older page lies in the log.
+
+        While another process reads, this is left to whoever closes the file last.
+        """
+        await self._run(self._checkpoint)
+
+    async def aclose(self) -> None:
+        if not self._closed:
+            await self._run(self._close)
+
+    async def _run(self, work: Callable[[], Result]) -> Result:
+        if self._closed:
+            raise StoreUnavailable(f"{self.file} was closed")
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def _in_transaction(self, job: Job[Result], begin: str, *, create: bool) -> Result:
+        with translated(self.file):
+            if self._db is None and not create and not self.file.exists():
+                return _on_nothing(job)
+            self._db = self._db or self._open()
+            self._db.execute(begin)
+            try:
+                result = job(self._db)
+                self._db.execute("COMMIT")
+            except BaseException:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
+            return result
+
+    def _open(self) -> sqlite3.Connection:
+        if self.file.is_dir():
+            raise StoreUnavailable(f"{self.file} is a folder, not a database")
+        make_private(self.file)
+        db = sqlite3.connect(_uri(self.file), uri=True, timeout=self._wait_s, isolation_level=None)
+        try:
+            schema.check(db, self.file)
+            self._patiently(lambda: self._prepare(db))
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        db.execute(f"PRAGMA page_size = {PAGE}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA secure_delete = ON")
+        schema.migrate(db)
+
+    def _patiently(self, work: Callable[[], None]) -> None:
+        """Repeat what SQLite refuses without waiting: two processes that make one file at once."""
+        until = time.monotonic() + self._wait_s
+        while True:
+            try:
+                return work()
+            except sqlite3.OperationalError as wrong:
+                if not busy(wrong) or time.monotonic() > until:
+                    raise
+                time.sleep(AGAIN_S)
+
+    def _checkpoint(self) -> None:
+        if self._db is None:
+            return
+        with translated(self.file):
+            self._db.execute("PRAGMA busy_timeout = 0")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._db.execute(f"PRAGMA busy_timeout = {int(self._wait_s * 1000)}")
+
+    def _close(self) -> None:
+        self._closed = True
+        self._thread.shutdown(wait=False)
+        if self._db is not None:
+            with translated(self.file):
+                self._db.close()
+
+
+def make_private(file: Path) -> None:
+    """Make `file`, and the folders it lacks, so that only their owner can read them."""
+    missing = [folder for folder in file.parents if not folder.exists()]
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    if not file.exists() or not file.stat().st_size:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        file.chmod(0o600)
+
+
+def _uri(file: Path) -> str:
+    """How to open `file`. Where its folder takes no log beside it, it is read as it stands."""
+    if os.access(file.parent, os.W_OK) or Path(f"{file}-wal").exists():
+        return file.absolute().as_uri()
+    return f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+
+
+def _on_nothing(job: Job[Result]) -> Result:
+    """What `job` finds in an empty store."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
+        schema.migrate(db)
+        return job(db)

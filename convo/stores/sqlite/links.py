@@ -1,0 +1,146 @@
+"""Links as rows.
+
+What repeats from call to call is stored once: the parameters, and the route (model, strategy,
+scope, conversation) with the form that usage has there, so that a link keeps only its figures. A
+parent is a row even when nobody has recorded it, so that a family holds together across responses
+that were made elsewhere or removed since.
+"""
+
+from collections.abc import Sequence
+from hashlib import sha256
+
+from convo.history import Key, Link, Scope, Strategy
+from convo.items import Json
+from convo.stores import rules
+from convo.stores.sqlite.moulds import cast, mould
+from convo.stores.sqlite.tenant import Row, Tenant, blob
+from convo.stores.sqlite.tree import node
+from convo.stores.verbatim import dumps, loads
+
+LINKS = """
+SELECT links.id, parents.id, sessions.id, saw.key, head.key, links.sent, routes.body, links.status, links.created_at,
+    links.previous, links.seconds, links.first_token_s, parameters.body, links.usage, links.error
+FROM links
+    JOIN nodes AS saw ON saw.n = links.saw
+    JOIN nodes AS head ON head.n = links.head
+    JOIN repeated AS routes ON routes.n = links.route
+    LEFT JOIN links AS parents ON parents.n = links.parent
+    LEFT JOIN sessions ON sessions.n = links.session
+    LEFT JOIN repeated AS parameters ON parameters.n = links.parameters
+"""
+
+FAMILY = """
+WITH RECURSIVE kin (n) AS (
+    SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
+    UNION SELECT links.parent FROM kin JOIN links ON links.n = kin.n WHERE links.parent IS NOT NULL
+    UNION SELECT links.n FROM kin JOIN links ON links.parent = kin.n
+)
+"""
+
+WRITE = """
+INSERT INTO links (tenant, id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,
+    first_token_s, parameters, usage, error)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (tenant, id) DO UPDATE SET (parent, session, saw, head, sent, route, status, created_at, previous, seconds,
+    first_token_s, parameters, usage, error)
+    = (excluded.parent, excluded.session, excluded.saw, excluded.head, excluded.sent, excluded.route, excluded.status,
+    excluded.created_at, excluded.previous, excluded.seconds, excluded.first_token_s, excluded.parameters,
+    excluded.usage, excluded.error)
+"""
+
+PARENTS_ID = ""
+"""Stands in `previous` for the parent's own id, which a chain's request nearly always names."""
+
+
+def link(t: Tenant, link_id: str) -> Link | None:
+    found = t.row(LINKS + "WHERE links.tenant = ? AND links.id = ?", t.n, link_id)
+    return _link(found) if found else None
+
+
+def of_session(t: Tenant, session_id: str) -> Sequence[Link]:
+    return _oldest_first(t, "WHERE links.tenant = ? AND sessions.id = ?", t.n, session_id)
+
+
+def answers(t: Tenant, saw: Key) -> Sequence[Link]:
+    return _oldest_first(t, "WHERE saw.tenant = ? AND saw.key = ?", t.n, blob(saw))
+
+
+def family(t: Tenant, link_id: str) -> Sequence[Link]:
+    return _oldest_first(t, "WHERE links.n IN (SELECT n FROM kin)", t.n, link_id, before=FAMILY)
+
+
+def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> list[Link]:
+    return [_link(row) for row in t.all(f"{before}{LINKS}{where} ORDER BY links.created_at, links.n", *values)]
+
+
+def _link(row: Row) -> Link:
+    (link_id, parent, session, saw, head, sent, route, status, created_at, previous, *rest) = row
+    (seconds, first_token_s, parameters, figures, error) = rest
+    model, strategy, url, organisation, project, conversation, stored, form = loads(route)
+    return Link(
+        id=link_id,
+        saw=Key(saw.hex()),
+        head=Key(head.hex()),
+        sent=sent,
+        model=model,
+        strategy=Strategy(strategy),
+        status=status,
+        created_at=created_at,
+        parent=parent,
+        session=session,
+        scope=Scope(url, organisation, project),
+        conversation_id=conversation,
+        previous_response_id=parent if previous == PARENTS_ID else previous,
+        seconds=seconds,
+        first_token_s=first_token_s,
+        parameters=loads(parameters) if parameters else {},
+        usage=cast(form, figures) if figures is not None else None,
+        error=loads(error) if error else None,
+        stored=stored,
+    )
+
+
+def put(t: Tenant, new: Link) -> tuple[int, ...]:
+    """Write a link, by the rules for one that is there; the nodes that it stood on before."""
+    there = t.row("SELECT saw, head FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, new.id)
+    made = rules.written(link(t, new.id), new) if there else new
+    form, figures = mould(made.usage)
+    chained = made.parent is not None and made.previous_response_id == made.parent
+    t.run(
+        WRITE,
+        *(t.n, made.id, number(t, made.parent), _session(t, made.session), node(t, made.saw), node(t, made.head)),
+        *(made.sent, _repeated(t, [*_route(made), form]), made.status, made.created_at),
+        *(PARENTS_ID if chained else made.previous_response_id, made.seconds, made.first_token_s),
+        *(_repeated(t, made.parameters) if made.parameters else None, figures),
+        dumps(made.error) if made.error is not None else None,
+    )
+    return there or ()
+
+
+def _route(made: Link) -> list[Json]:
+    scope = made.scope
+    place = [scope.url, scope.organisation, scope.project]
+    return [made.model, made.strategy, *place, made.conversation_id, made.stored]
+
+
+def number(t: Tenant, link_id: str | None) -> int | None:
+    """The number of a link, of which only the name may be known."""
+    if link_id is None:
+        return None
+    found: int | None = t.one("SELECT n FROM links WHERE tenant = ? AND id = ?", t.n, link_id)
+    return found or t.add("INSERT INTO links (tenant, id) VALUES (?, ?)", t.n, link_id)
+
+
+def _session(t: Tenant, session_id: str | None) -> int | None:
+    if session_id is None:
+        return None
+    found: int | None = t.one("SELECT n FROM sessions WHERE tenant = ? AND id = ?", t.n, session_id)
+    return found or t.add("INSERT INTO sessions (tenant, id) VALUES (?, ?)", t.n, session_id)
+
+
+def _repeated(t: Tenant, value: Json) -> int:
+    """The number of JSON that is stored once."""
+    body = dumps(value)
+    name = sha256(body.encode()).digest()
+    found: int | None = t.one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.n, name)
+    return found or t.add("INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.n, name, body)

@@ -1,0 +1,95 @@
+"""Taking records out, and what only they held.
+
+The rows go in one transaction. What they said is then still in the pages of the search index that
+SQLite keeps for speed, so the index is rewritten; freed pages are zeroed as they are freed, and
+`Database.scrub` brings the log's copies home.
+"""
+
+from collections.abc import Iterable
+
+from convo.errors import NotFound
+from convo.stores.sqlite.records import unname
+from convo.stores.sqlite.tenant import Tenant
+from convo.stores.sqlite.tree import collect
+
+UNNEEDED = """
+WITH RECURSIVE chained (n) AS (
+    SELECT link FROM sessions WHERE tenant = :tenant AND link IS NOT NULL
+    UNION SELECT links.parent FROM chained JOIN links ON links.n = chained.n WHERE links.parent IS NOT NULL
+)
+SELECT links.n, links.saw, links.head FROM links JOIN sessions ON sessions.n = links.session
+WHERE links.tenant = :tenant AND links.saw IS NOT NULL AND sessions.removed AND links.n NOT IN (SELECT n FROM chained)
+"""
+"""The links of removed sessions that no session's chain passes through."""
+
+NAMES_OF_LINKS = """
+DELETE FROM links WHERE tenant = ? AND saw IS NULL
+    AND NOT EXISTS (SELECT 1 FROM links AS children WHERE children.parent = links.n)
+    AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.link = links.n)
+"""
+
+NAMES_OF_SESSIONS = """
+DELETE FROM sessions WHERE tenant = ? AND record IS NULL
+    AND NOT EXISTS (SELECT 1 FROM links WHERE links.session = sessions.n)
+"""
+
+REPEATED = """
+DELETE FROM repeated WHERE tenant = ? AND n NOT IN (
+    SELECT route FROM links WHERE route IS NOT NULL UNION SELECT parameters FROM links WHERE parameters IS NOT NULL)
+"""
+
+
+def remove_session(t: Tenant, session_id: str) -> None:
+    """Take a session and the links that only it needs. raises: NotFound"""
+    found = t.row(
+        "SELECT n, head, mark, written FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL",
+        *(t.n, session_id),
+    )
+    if found is None:
+        raise NotFound("session", session_id)
+    t.run(
+        "UPDATE sessions SET (name, head, mark, written, link, used_at, record, removed)"
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = ?",
+        found[0],
+    )
+    unneeded = t.db.execute(UNNEEDED, {"tenant": t.n}).fetchall()
+    for link, _, _ in unneeded:
+        _forget(t, link)
+    _tidy(t, [*found[1:], *(n for link in unneeded for n in link[1:])])
+
+
+def remove_link(t: Tenant, link_id: str) -> None:
+    """Take one link. raises: NotFound"""
+    found = t.row("SELECT n, saw, head FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, link_id)
+    if found is None:
+        raise NotFound("response", link_id)
+    _forget(t, found[0])
+    _tidy(t, found[1:])
+
+
+def remove_conversation(t: Tenant, conversation_id: str) -> None:
+    """Take a conversation and the ids it gave. raises: NotFound"""
+    found = t.row("SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.n, conversation_id)
+    if found is None:
+        raise NotFound("conversation", conversation_id)
+    unname(t, *found)
+    t.run("DELETE FROM conversations WHERE n = ?", found[0])
+    _tidy(t, found[1:])
+
+
+def _forget(t: Tenant, link: int) -> None:
+    """Leave of a link its name, which its children may hold."""
+    t.run(
+        "UPDATE links SET (parent, session, saw, head, sent, route, status, created_at, previous, seconds,"
+        " first_token_s, parameters, usage, error)"
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) WHERE n = ?",
+        link,
+    )
+
+
+def _tidy(t: Tenant, nodes: Iterable[int | None]) -> None:
+    """Take what nothing stands on any more, and every trace of its words."""
+    collect(t, [n for n in nodes if n is not None])
+    for unused in (NAMES_OF_LINKS, NAMES_OF_SESSIONS, REPEATED):
+        t.run(unused, t.n)
+    t.run("INSERT INTO words (words) VALUES ('optimize')")

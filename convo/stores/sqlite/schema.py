@@ -1,0 +1,74 @@
+"""How a file comes to be a store of ours, and which version of one it is.
+
+The file says itself: `application_id` marks it as convo's, `user_version` is the number of the
+last migration that it went through. A file that is another program's, or a newer convo's, is
+left as it is. Migrations are numbered SQL files; all that are missing run in one transaction, and
+whoever comes second finds them done.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from convo.errors import StoreTooNew, StoreUnavailable
+
+OURS = 0x636F6E76
+"""The application id: "conv" in ASCII."""
+
+SCHEMA = 1
+"""The number of the last migration."""
+
+OLDEST = (3, 37, 0)
+"""The first SQLite with strict tables."""
+
+MIGRATIONS = Path(__file__).with_name("migrations")
+
+
+def check(db: sqlite3.Connection, file: Path) -> None:
+    """Make sure that `file` is ours or empty; nothing is written.
+
+    raises:  StoreTooNew;  StoreUnavailable  it belongs to another program
+    """
+    if sqlite3.sqlite_version_info < OLDEST:
+        raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; convo needs 3.37", hint="a newer Python")
+    ours, found = _number(db, "application_id"), _number(db, "user_version")
+    if ours == OURS and found > SCHEMA:
+        raise StoreTooNew(str(file), found, SCHEMA)
+    if ours != OURS and (ours or found or db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
+        raise StoreUnavailable(f"{file} is another program's database", hint="set CONVO_HOME to another folder")
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring the schema up to `SCHEMA`, all or nothing."""
+    if _number(db, "user_version") == SCHEMA:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for number in range(_number(db, "user_version") + 1, SCHEMA + 1):
+            for statement in _statements(_script(number)):
+                db.execute(statement)
+        db.execute(f"PRAGMA application_id = {OURS}")
+        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _number(db: sqlite3.Connection, pragma: str) -> int:
+    return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+def _script(number: int) -> str:
+    (file,) = MIGRATIONS.glob(f"{number:04}_*.sql")
+    return file.read_text(encoding="utf-8")
+
+
+def _statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""

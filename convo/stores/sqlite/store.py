@@ -1,0 +1,86 @@
+"""The contract, over one SQLite file."""
+
+from collections.abc import Callable, Sequence
+from typing import Concatenate, ParamSpec, TypeVar
+
+from convo.history import Key, Link, Path, Session
+from convo.stores.contract import Change, Conversation, Found, Hit, Lease
+from convo.stores.sqlite import changing, leases, links, records, removing, searching, tree
+from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.tenant import Tenant
+from convo.stores.verbatim import encodes
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
+
+
+class SqliteStore:
+    """Keeps histories in a file, for every process of this machine that opens it."""
+
+    def __init__(self, database: Database, tenant: str = "local") -> None:
+        self.tenant = tenant
+        self._database = database
+
+    def of(self, tenant: str) -> "SqliteStore":
+        return SqliteStore(self._database, tenant)
+
+    async def commit(self, change: Change) -> None:
+        await self._write(changing.commit, change)
+
+    async def path(self, head: Key) -> Path:
+        return await self._read(tree.path, head)
+
+    async def session(self, name_or_id: str) -> Session | None:
+        return await self._read(records.session, name_or_id) if encodes(name_or_id) else None
+
+    async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
+        return await self._read(records.sessions, limit)
+
+    async def link(self, link_id: str) -> Link | None:
+        return await self._read(links.link, link_id) if encodes(link_id) else None
+
+    async def links(self, session_id: str) -> Sequence[Link]:
+        return await self._read(links.of_session, session_id) if encodes(session_id) else []
+
+    async def answers(self, saw: Key) -> Sequence[Link]:
+        return await self._read(links.answers, saw)
+
+    async def family(self, link_id: str) -> Sequence[Link]:
+        return await self._read(links.family, link_id) if encodes(link_id) else []
+
+    async def conversation(self, conversation_id: str) -> Conversation | None:
+        return await self._read(records.conversation, conversation_id) if encodes(conversation_id) else None
+
+    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
+        return await self._read(searching.find, prefix, limit)
+
+    async def search(self, words: str, *, limit: int = 20) -> Sequence[Hit]:
+        return await self._read(searching.search, words, limit)
+
+    async def remove_session(self, session_id: str) -> None:
+        await self._remove(removing.remove_session, session_id)
+
+    async def remove_link(self, link_id: str) -> None:
+        await self._remove(removing.remove_link, link_id)
+
+    async def remove_conversation(self, conversation_id: str) -> None:
+        await self._remove(removing.remove_conversation, conversation_id)
+
+    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
+        return await self._write(leases.take, name, holder, ttl_s, instead_of)
+
+    async def release(self, lease: Lease) -> None:
+        await self._database.write(lambda db: leases.release(Tenant.known(db, self.tenant), lease), create=False)
+
+    async def aclose(self) -> None:
+        await self._database.aclose()
+
+    async def _read(self, job: Callable[Concatenate[Tenant, P], Result], *args: P.args, **named: P.kwargs) -> Result:
+        return await self._database.read(lambda db: job(Tenant.known(db, self.tenant), *args, **named))
+
+    async def _write(self, job: Callable[Concatenate[Tenant, P], Result], *args: P.args, **named: P.kwargs) -> Result:
+        return await self._database.write(lambda db: job(Tenant.made(db, self.tenant), *args, **named))
+
+    async def _remove(self, job: Callable[[Tenant, str], None], name: str) -> None:
+        await self._database.write(lambda db: job(Tenant.known(db, self.tenant), name), create=False)
+        await self._database.scrub()

@@ -1,0 +1,66 @@
+"""One tenant's rows, for the length of one job."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from convo.history import Key, root
+
+Row: TypeAlias = tuple[Any, ...]
+"""What a query finds; SQLite's values are None, int, float, str and bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A connection, and the number that the tenant's rows begin with; 0 before it has any."""
+
+    db: sqlite3.Connection
+    n: int
+    root: Key
+
+    @classmethod
+    def known(cls, db: sqlite3.Connection, name: str) -> "Tenant":
+        """The tenant as a reader finds it."""
+        found = db.execute("SELECT n FROM tenants WHERE name = ?", (name,)).fetchone()
+        return cls(db, found[0] if found else 0, root(name))
+
+    @classmethod
+    def made(cls, db: sqlite3.Connection, name: str) -> "Tenant":
+        """The tenant as a writer needs it, with the root of its tree."""
+        there = cls.known(db, name)
+        if there.n:
+            return there
+        number = db.execute("INSERT INTO tenants (name) VALUES (?)", (name,)).lastrowid
+        assert number is not None
+        db.execute("INSERT INTO nodes (tenant, key) VALUES (?, ?)", (number, blob(there.root)))
+        return cls(db, number, there.root)
+
+    def all(self, sql: str, *values: object) -> list[Row]:
+        return self.db.execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: object) -> Row | None:
+        found: Row | None = self.db.execute(sql, values).fetchone()
+        return found
+
+    def one(self, sql: str, *values: object) -> Any:
+        """The first column of the first row; None when there is none."""
+        found = self.row(sql, *values)
+        return found[0] if found else None
+
+    def run(self, sql: str, *values: object) -> sqlite3.Cursor:
+        return self.db.execute(sql, values)
+
+    def add(self, sql: str, *values: object) -> int:
+        """The number of the row that an INSERT made."""
+        number = self.db.execute(sql, values).lastrowid
+        assert number is not None
+        return number
+
+
+def blob(key: Key) -> bytes:
+    """A key as it is stored; empty for what cannot be one."""
+    try:
+        raw = bytes.fromhex(key)
+    except ValueError:
+        return b""
+    return raw if raw.hex() == key else b""

@@ -1,0 +1,145 @@
+"""Items and nodes as rows.
+
+An item is stored once for its tenant, a node is a few numbers and a key. A node that nothing
+stands on any more is collected with its item in the transaction that left it so, and what is
+before it after it; whoever removes a record hands in the nodes that it stood on.
+"""
+
+from collections.abc import Iterable
+
+from convo.errors import ItemDeleted
+from convo.history import Key, Node, Path, child
+from convo.items import Hash, Item, first_words, hash_of
+from convo.stores import rules
+from convo.stores.contract import Growth
+from convo.stores.sqlite.tenant import Tenant, blob
+from convo.stores.terms import terms_of
+from convo.stores.verbatim import dumps, loads
+
+NODE = "SELECT n FROM nodes WHERE tenant = ? AND key = ?"
+
+PATH = """
+WITH RECURSIVE up (n, parent, item, key) AS (
+    SELECT n, parent, item, key FROM nodes WHERE tenant = ? AND key = ?
+    UNION ALL
+    SELECT nodes.n, nodes.parent, nodes.item, nodes.key FROM up JOIN nodes ON nodes.n = up.parent
+)
+SELECT up.key, items.body FROM up LEFT JOIN items ON items.n = up.item
+"""
+"""Keys and items from a node back to the root."""
+
+NEEDED = """
+SELECT parent, item, parent IS NULL
+    OR EXISTS (SELECT 1 FROM nodes AS child WHERE child.parent = nodes.n)
+    OR EXISTS (SELECT 1 FROM links WHERE saw = nodes.n) OR EXISTS (SELECT 1 FROM links WHERE head = nodes.n)
+    OR EXISTS (SELECT 1 FROM sessions WHERE head = nodes.n) OR EXISTS (SELECT 1 FROM sessions WHERE mark = nodes.n)
+    OR EXISTS (SELECT 1 FROM sessions WHERE written = nodes.n)
+    OR EXISTS (SELECT 1 FROM conversations WHERE head = nodes.n)
+FROM nodes WHERE n = ?
+"""
+
+
+def node(t: Tenant, key: Key) -> int:
+    """The number of the node at `key`. raises: NotFound"""
+    found: int | None = t.one(NODE, t.n, blob(key))
+    if found is None:
+        raise rules.no_place(key)
+    return found
+
+
+def path(t: Tenant, head: Key) -> Path:
+    """The path to `head`. raises: NotFound, ItemDeleted"""
+    if head == t.root:
+        return Path(t.root)
+    rows = t.all(PATH, t.n, blob(head))
+    if not rows:
+        raise rules.no_place(head)
+    return Path(t.root, tuple(_read(Key(key.hex()), body) for key, body in rows[-2::-1]))
+
+
+def _read(key: Key, body: str | None) -> Node:
+    if body is None:
+        raise ItemDeleted(key)
+    return Node(key, loads(body))
+
+
+def words(t: Tenant, n: int) -> str:
+    """The first words of the item at a node; "" where there is none."""
+    body = t.one("SELECT body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
+    return first_words(loads(body)) if body else ""
+
+
+def grow(t: Tenant, growth: Growth) -> int:
+    """Make the nodes that are not there yet; the number of the last. raises: NotFound"""
+    at, key = node(t, growth.after), growth.after
+    for item in growth.items:
+        hashed = hash_of(item)
+        key = child(key, hashed)
+        found = t.row("SELECT n, item FROM nodes WHERE tenant = ? AND key = ?", t.n, blob(key))
+        if found is None:
+            at = t.add(
+                "INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)",
+                *(t.n, at, _keep(t, hashed, item), blob(key)),
+            )
+        else:
+            at = found[0]
+            if found[1] is None:
+                t.run("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", _keep(t, hashed, item), at)
+    return at
+
+
+def _keep(t: Tenant, hashed: Hash, item: Item) -> int:
+    """The number of an item, which is stored if it is new."""
+    found: int | None = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.n, _raw(hashed))
+    if found is not None:
+        return found
+    number = t.add("INSERT INTO items (tenant, body) VALUES (?, ?)", t.n, dumps(item))
+    t.run("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.n, _raw(hashed), number)
+    if cut := terms_of(item):
+        t.run("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
+    return number
+
+
+def _raw(hashed: Hash) -> bytes:
+    return bytes.fromhex(hashed.partition(":")[2])
+
+
+def erase(t: Tenant, key: Key) -> None:
+    """Take the item out of the node at `key`. raises: NotFound"""
+    n = node(t, key)
+    found = t.row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
+    if found:
+        item, body = found
+        t.run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own_id(loads(body)), n)
+        _drop(t, item)
+
+
+def own_id(item: Item) -> str:
+    """The id that an item came with; "" when it has none."""
+    found = item.get("id")
+    return found if isinstance(found, str) else ""
+
+
+def collect(t: Tenant, nodes: Iterable[int]) -> None:
+    """Take those of `nodes` that nothing stands on, and what that leaves without need."""
+    for start in nodes:
+        n: int | None = start
+        while n is not None:
+            found = t.row(NEEDED, n)
+            if found is None or found[2]:
+                break
+            t.run("DELETE FROM nodes WHERE n = ?", n)
+            if found[1] is not None:
+                _drop(t, found[1])
+            n = found[0]
+
+
+def _drop(t: Tenant, item: int) -> None:
+    """Take an item that stands nowhere any more, and its terms."""
+    if t.one("SELECT 1 FROM nodes WHERE item = ?", item):
+        return
+    kept = loads(t.one("SELECT body FROM items WHERE n = ?", item))
+    if cut := terms_of(kept):
+        t.run("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", item, cut)
+    t.run("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.n, _raw(hash_of(kept)))
+    t.run("DELETE FROM items WHERE n = ?", item)

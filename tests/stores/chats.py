@@ -1,0 +1,117 @@
+"""Chats as the changes that they are: what an engine commits, turn by turn, under each owner."""
+
+import json
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from convo.history import Key, Link, Path, Session, Strategy, root
+from convo.items import Item, user
+from convo.stores.contract import ANY, Change, Conversation, Growth
+
+WORDS = "the of state history model owner answer chain turn path store token request error branch".split()
+USAGE = {
+    "input_tokens": 123456,
+    "input_tokens_details": {"cached_tokens": 120000, "cache_write_tokens": 0},
+    "output_tokens": 256,
+    "output_tokens_details": {"reasoning_tokens": 128},
+    "total_tokens": 123712,
+}
+PARAMETERS = {"instructions": "Answer in short sentences. " * 20, "tools": [{"type": "function", "name": "look"}] * 5}
+NOW = 1_700_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """The changes of one turn, in order, and the items that are new in it."""
+
+    changes: Sequence[Change]
+    new: Sequence[Item]
+
+
+def session(tenant: str = "local", **fields: object) -> Session:
+    """A new session's record at the root of `tenant`; `fields` are its other fields."""
+    top = root(tenant)
+    fresh = Session("ses_1", "one", Strategy.SESSION, "local/model", top, top, NOW, NOW)
+    return replace(fresh, **fields)  # type: ignore[arg-type]
+
+
+def link(link_id: str, saw: Key, head: Key | None = None, **fields: object) -> Link:
+    """A completed call."""
+    made = Link(link_id, saw, head or saw, 1, "local/model", Strategy.SESSION, "completed", NOW)
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def prose(dice: random.Random, characters: int) -> str:
+    """Text of that many characters with the odd new word, so that it neither repeats nor compresses."""
+    words: list[str] = []
+    while sum(map(len, words)) + len(words) < characters:
+        words.append(dice.choice(WORDS) if dice.random() < 0.7 else f"{dice.getrandbits(40):x}")
+    return " ".join(words)[:characters]
+
+
+def answer(dice: random.Random, characters: int) -> Item:
+    """An output message as a server gives it."""
+    part = {"type": "output_text", "text": prose(dice, characters), "annotations": [], "logprobs": []}
+    name = f"msg_{dice.getrandbits(192):048x}"
+    return {"id": name, "type": "message", "status": "completed", "role": "assistant", "content": [part]}
+
+
+def json_bytes(items: Sequence[Item]) -> int:
+    return sum(len(json.dumps(item, ensure_ascii=False, separators=(",", ":")).encode()) for item in items)
+
+
+def long_chat(strategy: Strategy, turns: int, *, seed: int = 1, characters: int = 1024) -> Iterator[Turn]:
+    """A chat of `turns` turns of 1 KB and 1 KB, as its owner stores it; the endpoint is the embedded one."""
+    dice = random.Random(seed)
+    record = session(strategy=strategy, handle=HANDLES[strategy])
+    conversation = Conversation("conv_" + "1" * 32, record.head, NOW)
+    path, expect = Path(record.head), None
+    for turn in range(turns):
+        said, answered = user(prose(dice, characters)), answer(dice, characters)
+        asked = path.grow([said])
+        path = asked.grow([answered])
+        now = NOW + turn + dice.random()
+        ask = replace(record, head=asked.head, used_at=now)
+        made = replace(
+            link(f"resp_{dice.getrandbits(128):032x}", asked.head, path.head, sent=len(asked), usage=USAGE),
+            strategy=strategy,
+            created_at=now,
+            parent=record.link,
+            session=record.id,
+            seconds=dice.random(),
+            first_token_s=dice.random(),
+            parameters=PARAMETERS,
+            stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
+        )
+        record = replace(ask, head=path.head, mark=path.head, link=made.id)
+        changes = [Change((Growth(asked.first(len(asked) - 1).head, (said,)),), session=ask, expect=expect)]
+        after = Change((Growth(asked.head, (answered,)),), (made,), record, ask.head)
+        expect = path.head
+        if strategy is Strategy.REPLAY:
+            record = replace(record, written=path.head)
+            changes += [after, Change(session=record)]
+        elif strategy is Strategy.SESSION:
+            changes.append(after)
+        else:
+            if strategy is Strategy.CHAIN:
+                record = replace(record, handle=made.id)
+                kept = replace(made, session=None, first_token_s=None, previous_response_id=made.parent)
+                own = Change(after.grow, (kept,))
+            else:
+                ids = (*conversation.ids, f"msg_{dice.getrandbits(128):032x}", str(answered["id"]))
+                before = None if not conversation.ids else conversation.head
+                conversation = replace(conversation, head=path.head, ids=ids)
+                kept = replace(made, session=None, first_token_s=None, conversation_id=conversation.id)
+                own = Change(after.grow, (kept,), conversation=conversation, conversation_expect=before)
+            claimed = replace(kept, session=record.id, first_token_s=made.first_token_s)
+            changes += [own, Change((), (claimed,), record, ask.head)]
+        yield Turn(changes, (said, answered))
+
+
+HANDLES = {
+    Strategy.REPLAY: "/home/somebody/conversation.json",
+    Strategy.SESSION: None,
+    Strategy.CONVERSATION: "conv_" + "1" * 32,
+    Strategy.CHAIN: None,
+}

@@ -1,0 +1,36 @@
+"""Every store that there is: a test that takes `store` runs once on each."""
+
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from convo.stores.contract import Store
+from convo.stores.memory import MemoryStore
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+
+STORES: dict[str, Callable[[Path], Store]] = {
+    "memory": lambda _: MemoryStore(),
+    "sqlite": lambda folder: SqliteStore(Database(folder / "store" / "convo.db")),
+}
+
+
+@pytest.fixture(params=STORES)
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = STORES[request.param](tmp_path)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where a database will be; neither it nor its folder is there yet."""
+    return tmp_path / "store" / "convo.db"
+
+
+@pytest.fixture
+async def sqlite(file: Path) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(Database(file))
+    yield opened
+    await opened.aclose()

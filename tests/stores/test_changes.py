@@ -1,0 +1,320 @@
+"""A change is made whole or not at all, on every store."""
+
+from dataclasses import replace
+
+import pytest
+
+from convo.errors import Conflict, ConvoError, InputFault, ItemDeleted, NotCanonical, NotFound
+from convo.history import Key, Path, Session, root
+from convo.items import Item, assistant, text, user
+from convo.stores.contract import ANY, Change, Conversation, Growth, Store
+from tests.stores.chats import NOW, link, session
+
+TOP = root("local")
+EMPTY = Path(TOP)
+NOWHERE = Key("0" * 64)
+
+
+async def say(store: Store, *items: Item, **fields: object) -> Session:
+    """Store a session with `items`; `fields` are those of its record."""
+    path = EMPTY.grow(items)
+    record = replace(session(head=path.head, mark=path.head), **fields)  # type: ignore[arg-type]
+    await store.commit(Change((Growth(TOP, items),), session=record))
+    return record
+
+
+async def texts(store: Store, head: Key) -> list[str]:
+    return [text(item) for item in (await store.path(head)).items]
+
+
+async def test_a_path_reads_back_with_its_keys_and_items(store: Store) -> None:
+    path = EMPTY.grow([user("hi"), assistant("hello"), user("more")])
+    await say(store, *path.items)
+
+    assert await store.path(path.head) == path
+
+
+async def test_the_root_is_always_there_and_empty(store: Store) -> None:
+    assert await store.path(TOP) == EMPTY
+
+
+@pytest.mark.parametrize("key", [NOWHERE, root("another"), Key(""), Key("not a key"), Key(TOP.upper())])
+async def test_a_place_that_nobody_made_is_not_found(store: Store, key: Key) -> None:
+    await say(store, user("hi"))
+
+    with pytest.raises(NotFound):
+        await store.path(key)
+
+
+async def test_a_growth_may_stand_behind_an_earlier_one_of_the_same_change(store: Store) -> None:
+    path = EMPTY.grow([user("one"), user("two")])
+    grow = (Growth(TOP, path.items[:1]), Growth(path.nodes[0].key, path.items[1:]))
+    await store.commit(Change(grow, session=session(head=path.head)))
+
+    assert await texts(store, path.head) == ["one", "two"]
+
+
+async def test_histories_that_begin_alike_share_their_nodes(store: Store) -> None:
+    base = EMPTY.grow([user("same"), assistant("same")])
+    left, right = base.grow([user("left")]), base.grow([user("right")])
+    await say(store, *left.items)
+    await say(store, *right.items, id="ses_2", name="two")
+
+    assert (await store.path(left.head)).nodes[:2] == (await store.path(right.head)).nodes[:2] == base.nodes
+
+
+async def test_a_record_reads_back_as_it_was_written(store: Store) -> None:
+    written = await say(
+        store, user("hi"), instructions="be kind \ud83d", handle="/tmp/\udcff.json", link="resp_unknown"
+    )
+    written = replace(written, written=written.head, used_at=NOW + 0.25, name="näme '\";--\n")
+    await store.commit(Change(session=written, expect=written.head))
+
+    assert await store.session(written.id) == await store.session(written.name) == written
+
+
+async def test_sessions_come_last_used_first(store: Store) -> None:
+    for number, used in enumerate([NOW + 1, NOW + 3, NOW + 2]):
+        await say(store, user("hi"), id=f"ses_{number}", name=f"s{number}", used_at=used)
+
+    assert [one.name for one in await store.sessions()] == ["s1", "s2", "s0"]
+    assert [one.name for one in await store.sessions(limit=1)] == ["s1"]
+
+
+# -- heads ----------------------------------------------------------------------------------------
+
+
+async def test_a_second_writer_from_the_same_head_gets_a_conflict_and_changes_nothing(store: Store) -> None:
+    """Two writers start from one head: the second is told, and nothing is lost."""
+    begun = await say(store, user("hi"))
+    first, second = (EMPTY.grow([user("hi"), user(words)]) for words in ("first", "second"))
+    await store.commit(
+        Change((Growth(begun.head, first.items[1:]),), session=replace(begun, head=first.head), expect=begun.head)
+    )
+
+    with pytest.raises(Conflict):
+        await store.commit(
+            Change((Growth(begun.head, second.items[1:]),), session=replace(begun, head=second.head), expect=begun.head)
+        )
+
+    now = await store.session("ses_1")
+    assert now is not None
+    assert await texts(store, now.head) == ["hi", "first"]
+    with pytest.raises(NotFound):
+        await store.path(second.head)
+
+
+@pytest.mark.parametrize(("there", "expected"), [(True, None), (False, TOP), (True, NOWHERE)])
+async def test_a_session_that_is_not_where_it_is_expected_is_a_conflict(
+    store: Store, there: bool, expected: Key | None
+) -> None:
+    if there:
+        await say(store, user("hi"))
+
+    with pytest.raises(Conflict):
+        await store.commit(Change(session=session(name="new"), expect=expected))
+
+    assert [one.name for one in await store.sessions()] == (["one"] if there else [])
+
+
+async def test_a_change_that_expects_nothing_takes_the_session_as_it_is(store: Store) -> None:
+    begun = await say(store, user("hi"))
+    await store.commit(Change(session=replace(begun, name="other"), expect=ANY))
+
+    assert await store.session("one") is None
+    assert await store.session("other") == replace(begun, name="other")
+
+
+async def test_a_name_belongs_to_one_session(store: Store) -> None:
+    await say(store, user("hi"))
+
+    with pytest.raises(Conflict, match="another session is called 'one'"):
+        await say(store, user("ho"), id="ses_2")
+
+    assert await store.session("ses_2") is None
+
+
+async def test_a_conversation_that_moved_is_a_conflict(store: Store) -> None:
+    path = EMPTY.grow([user("hi"), user("ho")])
+    first = Conversation("conv_1", path.nodes[0].key, NOW, ("a",))
+    await store.commit(Change((Growth(TOP, path.items[:1]),), conversation=first, conversation_expect=None))
+    grown = replace(first, head=path.head, ids=("a", "b"))
+
+    for stale in (None, TOP):
+        with pytest.raises(Conflict):
+            await store.commit(
+                Change((Growth(first.head, path.items[1:]),), conversation=grown, conversation_expect=stale)
+            )
+
+    assert await store.conversation("conv_1") == first
+
+
+# -- all or nothing -------------------------------------------------------------------------------
+
+HALF = EMPTY.grow([user("half")])
+
+
+def other(**fields: object) -> Session:
+    return session(**{"id": "ses_2", "name": "two", **fields})
+
+
+BROKEN = {
+    "a growth behind nothing": (Change((Growth(TOP, HALF.items), Growth(NOWHERE, (user("x"),)))), NotFound),
+    "an item that is not JSON": (Change((Growth(TOP, (user("half"), {"n": float("nan")})),)), NotCanonical),
+    "an item that is no mapping of JSON": (Change((Growth(TOP, ({"type": {1, 2}},)),)), NotCanonical),
+    "a link that saw nothing": (Change((Growth(TOP, HALF.items),), (link("resp_1", NOWHERE),)), NotFound),
+    "a link with parameters that are not JSON": (
+        Change((Growth(TOP, HALF.items),), (link("resp_1", HALF.head, parameters={"n": float("inf")}),)),
+        NotCanonical,
+    ),
+    "a session without a head": (Change((Growth(TOP, HALF.items),), session=other(head=NOWHERE)), NotFound),
+    "a session without a mark": (Change((Growth(TOP, HALF.items),), session=other(mark=NOWHERE)), NotFound),
+    "a name that is not text": (Change((Growth(TOP, HALF.items),), session=other(name="\ud800")), NotCanonical),
+    "a conversation with too few ids": (
+        Change((Growth(TOP, HALF.items),), conversation=Conversation("conv_1", HALF.head, NOW)),
+        InputFault,
+    ),
+    "an erased place that is not there": (
+        Change((Growth(TOP, HALF.items),), session=other(head=HALF.head), erase=(NOWHERE,)),
+        NotFound,
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "error"), BROKEN.values(), ids=BROKEN)
+async def test_a_change_that_fails_half_way_changes_nothing(
+    store: Store, change: Change, error: type[ConvoError]
+) -> None:
+    begun = await say(store, user("hi"))
+    before = await everything(store, begun.head)
+
+    with pytest.raises(error):
+        await store.commit(change)
+
+    assert await everything(store, begun.head) == before
+    with pytest.raises(NotFound):
+        await store.path(HALF.head)
+
+
+async def everything(store: Store, head: Key) -> object:
+    return (
+        await store.path(head),
+        await store.sessions(),
+        await store.find(""),
+        await store.link("resp_1"),
+        await store.conversation("conv_1"),
+        await store.search("half"),
+    )
+
+
+# -- what is kept ---------------------------------------------------------------------------------
+
+
+async def test_a_growth_that_nothing_stands_on_is_not_kept(store: Store) -> None:
+    await store.commit(Change((Growth(TOP, (user("nobody"),)),)))
+
+    with pytest.raises(NotFound):
+        await store.path(EMPTY.grow([user("nobody")]).head)
+
+
+async def test_what_a_head_leaves_behind_is_collected_and_what_it_keeps_stays(store: Store) -> None:
+    begun = await say(store, user("kept"), user("dropped"))
+    back = EMPTY.grow([user("kept")]).head
+    await store.commit(Change(session=replace(begun, head=back, mark=back), expect=begun.head))
+
+    assert await texts(store, back) == ["kept"]
+    with pytest.raises(NotFound):
+        await store.path(begun.head)
+    assert await store.search("dropped") == []
+
+
+@pytest.mark.parametrize("field", ["mark", "written"])
+async def test_the_mark_and_the_written_head_keep_their_paths(store: Store, field: str) -> None:
+    begun = await say(store, user("kept"), user("also kept"))
+    back = EMPTY.grow([user("kept")]).head
+    stands = {"mark": back, field: begun.head}
+    await store.commit(Change(session=replace(begun, head=back, **stands)))  # type: ignore[arg-type]
+
+    assert await texts(store, begun.head) == ["kept", "also kept"]
+
+
+async def test_a_change_may_hold_what_it_lets_go_of(store: Store) -> None:
+    """A link in progress leaves a place in the very change that puts a session there."""
+    path = EMPTY.grow([user("asked"), user("other")])
+    await store.commit(
+        Change((Growth(TOP, path.items),), (link("resp_1", path.nodes[0].key, path.head, status="in_progress"),))
+    )
+    await store.commit(Change((), (link("resp_1", TOP),), session(head=path.head)))
+
+    assert await texts(store, path.head) == ["asked", "other"]
+
+
+# -- items that are deleted -----------------------------------------------------------------------
+
+
+async def test_a_path_through_an_erased_item_says_which(store: Store) -> None:
+    path = EMPTY.grow([user("before"), user("secret"), user("after")])
+    await say(store, *path.items)
+    await store.commit(Change(erase=(path.nodes[1].key,)))
+
+    assert await texts(store, path.nodes[0].key) == ["before"]
+    with pytest.raises(ItemDeleted) as told:
+        await store.path(path.head)
+    assert told.value.key == path.nodes[1].key
+    assert await store.search("secret") == []
+
+
+async def test_an_item_that_is_erased_in_one_place_stays_in_another(store: Store) -> None:
+    here, there = EMPTY.grow([user("same")]), EMPTY.grow([user("first"), user("same")])
+    await say(store, *here.items)
+    await say(store, *there.items, id="ses_2", name="two")
+    await store.commit(Change(erase=(here.head,)))
+
+    assert await texts(store, there.head) == ["first", "same"]
+    assert [hit.session.name for hit in await store.search("same")] == ["two"]
+
+
+async def test_an_item_that_is_said_again_where_it_was_erased_is_there_again(store: Store) -> None:
+    begun = await say(store, user("again"))
+    await store.commit(Change(erase=(begun.head,)))
+    await store.commit(Change((Growth(TOP, (user("again"),)),)))
+
+    assert await texts(store, begun.head) == ["again"]
+
+
+# -- conversations --------------------------------------------------------------------------------
+
+
+async def test_a_conversation_gives_back_its_own_ids_and_those_it_gave(store: Store) -> None:
+    items: list[Item] = [user("hi"), {**assistant("yes"), "id": "msg_own"}, {**user("ho"), "id": 7}]
+    path = EMPTY.grow(items)
+    made = Conversation("conv_1", path.head, NOW, ("msg_a", "msg_own", "msg_b"), {"topic": "x"})
+    await store.commit(Change((Growth(TOP, tuple(items)),), conversation=made))
+    grown = path.grow([user("more")])
+    after = replace(made, head=grown.head, ids=(*made.ids, "msg_c"), metadata={})
+    await store.commit(Change((Growth(path.head, (user("more"),)),), conversation=after, conversation_expect=made.head))
+
+    assert await store.conversation("conv_1") == after
+
+
+async def test_a_conversation_without_one_of_its_items_keeps_the_other_ids(store: Store) -> None:
+    items = [user("one"), user("two"), user("three")]
+    path, cut = EMPTY.grow(items), EMPTY.grow([items[0], items[2]])
+    made = Conversation("conv_1", path.head, NOW, ("a", "b", "c"))
+    await store.commit(Change((Growth(TOP, tuple(items)),), conversation=made))
+    after = replace(made, head=cut.head, ids=("a", "c"))
+    await store.commit(Change((Growth(cut.nodes[0].key, (items[2],)),), conversation=after))
+
+    assert await store.conversation("conv_1") == after
+    with pytest.raises(NotFound):
+        await store.path(path.head)
+
+
+async def test_a_conversation_names_an_erased_item_still(store: Store) -> None:
+    items: list[Item] = [user("one"), {**assistant("two"), "id": "msg_own"}]
+    path = EMPTY.grow(items)
+    made = Conversation("conv_1", path.head, NOW, ("a", "msg_own"))
+    await store.commit(Change((Growth(TOP, tuple(items)),), conversation=made))
+    await store.commit(Change(erase=path.keys))
+
+    assert await store.conversation("conv_1") == made
