@@ -19,4 +19,9 @@ class Row:
 
 Table = Mapping[str, Row]
 
-COMMANDS: Table = MappingProxyType({})
+COMMANDS: Table = MappingProxyType(
+    {
+        "inspect": Row("convo.cli.inspect", "Show who owns a conversation and what each request sent."),
+        "sessions": Row("convo.cli.sessions", "List, search, rename and remove conversations."),
+    }
+)

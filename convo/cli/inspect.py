@@ -53,7 +53,7 @@ def inspect(
         typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
     ] = None,
 ) -> None:
-    """Show who owns a conversation and what each request sent, saw and cost."""
+    """Show who owns a conversation and what each request sent."""
     from convo.cli.known import Where, known_of
 
     show = form({"--items": items, "--raw": raw, "--json": as_one})

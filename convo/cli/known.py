@@ -47,7 +47,7 @@ async def known_of(handles: Sequence[str], where: Where) -> list[Known]:
     raises:  NotFound, AmbiguousHandle, Unreadable, and what an endpoint that is asked answers
     """
     settings = load(where.config)
-    async with store_of(settings, create=False) as store:
+    async with store_of(settings) as store:
         search = Search(settings, store, where)
         return [await search.one(handle) for handle in handles]
 

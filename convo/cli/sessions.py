@@ -97,7 +97,7 @@ def rm(
 
 
 async def _list(config: Path | None, limit: int, as_json: bool) -> None:
-    async with store_of(load(config), create=False) as store:
+    async with store_of(load(config)) as store:
         newest = await store.sessions(limit=limit + 1 if limit else None)
         there = [await outline(store, session) for session in newest[: limit or None]]
     if as_json:
@@ -111,7 +111,7 @@ async def _list(config: Path | None, limit: int, as_json: bool) -> None:
 
 
 async def _show(config: Path | None, handle: str, as_json: bool) -> None:
-    async with store_of(load(config), create=False) as store:
+    async with store_of(load(config)) as store:
         one = await outline(store, await the_session(store, handle))
     if as_json:
         _print(json.dumps(as_record(one)))
@@ -120,7 +120,7 @@ async def _show(config: Path | None, handle: str, as_json: bool) -> None:
 
 
 async def _search(config: Path | None, words: str, limit: int, as_json: bool) -> None:
-    async with store_of(load(config), create=False) as store:
+    async with store_of(load(config)) as store:
         hits = await store.search(words, limit=limit or ALL)
         places = [await placed(store, hit, words) for hit in hits]
     if as_json:
@@ -134,7 +134,7 @@ async def _search(config: Path | None, words: str, limit: int, as_json: bool) ->
 async def _rename(config: Path | None, handle: str, name: str) -> None:
     from convo.engine import keeping
 
-    async with store_of(load(config), create=False) as store:
+    async with store_of(load(config)) as store:
         session = await the_session(store, handle)
         await keeping.rename(store, session, name)
     _note(f"{session.name} is now {name}")
@@ -143,7 +143,7 @@ async def _rename(config: Path | None, handle: str, name: str) -> None:
 async def _remove(config: Path | None, handles: Sequence[str], yes: bool) -> None:
     from convo.engine import keeping
 
-    async with store_of(load(config), create=False) as store:
+    async with store_of(load(config)) as store:
         named = [await the_session(store, handle) for handle in handles]
         there = list({session.id: session for session in named}.values())
         if not yes and not agreed(there):

@@ -131,7 +131,7 @@ class Desk:
         chat.edges, chat.asking = await self._reach(chat.session, model=model)
 
     async def inspect(self, chat: Chat, handle: str) -> str:
-        from convo.cli.inspect import shown
+        from convo.cli.known import shown
 
         return await shown(self._store, handle or chat.session.id)
 

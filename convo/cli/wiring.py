@@ -16,16 +16,13 @@ from convo.stores.contract import Store
 
 
 @asynccontextmanager
-async def store_of(settings: Settings, *, create: bool = True) -> AsyncIterator[Store]:
-    """The store that the settings name, open as long as the block runs.
-
-    create:  make the database when it is missing; reading commands do not
-    """
+async def store_of(settings: Settings) -> AsyncIterator[Store]:
+    """The store that the settings name, open as long as the block runs; reading makes no database."""
     from convo.stores.open import open_store
 
     kept = settings.storage
     url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
-    store = await open_store(url, create=create)
+    store = open_store(url)
     try:
         yield store
     finally:
