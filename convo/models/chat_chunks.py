@@ -6,11 +6,14 @@ A stream that stops before that was cut.
 """
 
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 from convo.errors import StreamBroken
 from convo.ids import NewId
 from convo.items import Event, Json
 from convo.models.stream import Answer, usage
+
+T = TypeVar("T")
 
 DONE = frozenset({"stop", "tool_calls", "function_call", "eos", "end_turn"})
 CUT_SHORT = {
@@ -38,14 +41,13 @@ class Chunks:
 
         raises:  StreamBroken  it is not of a form that chat completions has
         """
-        if not isinstance(chunk, Mapping):
-            raise StreamBroken("the answer holds a piece that is not a chunk of chat completions")
-        self._answer.model = chunk.get("model") or self._answer.model
+        chunk = _object(chunk)
+        self._answer.model = _words(chunk.get("model")) or self._answer.model
         if chunk.get("usage"):
-            self._used = used(chunk["usage"])
-        for choice in chunk.get("choices") or ():
-            yield from self._delta(choice.get("delta") or {})
-            self._finish = choice.get("finish_reason") or self._finish
+            self._used = used(_object(chunk["usage"]))
+        for choice in map(_object, _list(chunk.get("choices"))):
+            yield from self._delta(_object(choice.get("delta")))
+            self._finish = _words(choice.get("finish_reason")) or self._finish
 
     def end(self) -> Iterator[Event]:
         """The terminal event.
@@ -62,38 +64,63 @@ class Chunks:
             why = f"the provider ended the answer with {self._finish!r}"
             yield from self._answer.failed("server_error", why, self._used)
 
-    def _delta(self, delta: Json) -> Iterator[Event]:
+    def _delta(self, delta: Mapping[str, Json]) -> Iterator[Event]:
         yield from self._answer.thinking(next((_words(delta.get(name)) for name in THOUGHTS if delta.get(name)), ""))
         yield from self._answer.text(_words(delta.get("content")))
         yield from self._answer.refusal(_words(delta.get("refusal")))
-        for piece in delta.get("tool_calls") or ():
+        for piece in map(_object, _list(delta.get("tool_calls"))):
             yield from self._tool_call(piece)
 
-    def _tool_call(self, piece: Json) -> Iterator[Event]:
+    def _tool_call(self, piece: Mapping[str, Json]) -> Iterator[Event]:
         """A piece of a call. A new index begins the next call, and so does a new id: some servers count none."""
-        function = piece.get("function") or {}
-        index, call_id = piece.get("index") or 0, _words(piece.get("id"))
+        function = _object(piece.get("function"))
+        index, call_id = _figure(piece.get("index")), _words(piece.get("id"))
         if self._call is None or self._call[0] != index or call_id not in ("", self._call[1]):
-            if not function.get("name"):
+            name = _words(function.get("name"))
+            if not name:
                 raise StreamBroken("the answer mixes the pieces of its tool calls")
             self._call = index, call_id or self._new_id("call")
-            yield from self._answer.call(self._call[1], function["name"])
+            yield from self._answer.call(self._call[1], name)
         yield from self._answer.arguments(_words(function.get("arguments")))
 
 
 def used(raw: Mapping[str, Json]) -> Json:
-    """A usage object from chat completions' figures; DeepSeek counts its cache in a field of its own."""
-    read, written = raw.get("prompt_tokens_details") or {}, raw.get("completion_tokens_details") or {}
+    """A usage object from chat completions' figures; DeepSeek counts its cache in a field of its own.
+
+    raises:  StreamBroken  a figure is none
+    """
+    read, written = _object(raw.get("prompt_tokens_details")), _object(raw.get("completion_tokens_details"))
     return usage(
-        raw.get("prompt_tokens") or 0,
-        raw.get("completion_tokens") or 0,
-        cached=read.get("cached_tokens") or raw.get("prompt_cache_hit_tokens") or 0,
-        written=read.get("cache_write_tokens") or 0,
-        reasoning=written.get("reasoning_tokens") or 0,
+        _figure(raw.get("prompt_tokens")),
+        _figure(raw.get("completion_tokens")),
+        cached=_figure(read.get("cached_tokens")) or _figure(raw.get("prompt_cache_hit_tokens")),
+        written=_figure(read.get("cache_write_tokens")),
+        reasoning=_figure(written.get("reasoning_tokens")),
     )
 
 
+# -- what a server may leave out, and what it may not put in its place ----------------------------
+
+
+def _of(form: type[T], value: Json, empty: T) -> T:
+    if value is None:
+        return empty
+    if isinstance(value, form):
+        return value
+    raise StreamBroken("the answer holds a piece that chat completions does not have")
+
+
+def _object(value: Json) -> dict[str, Json]:
+    return _of(dict, value, {})
+
+
+def _list(value: Json) -> list[Json]:
+    return _of(list, value, [])
+
+
 def _words(value: Json) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    raise StreamBroken("the answer holds text in a form that chat completions does not have")
+    return _of(str, value, "")
+
+
+def _figure(value: Json) -> int:
+    return _of(int, value, 0)

@@ -14,7 +14,7 @@ assistant said between its calls goes into the same message.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from convo.errors import Unsupported
+from convo.errors import InputFault, Unsupported
 from convo.items import Item, Json, is_assistant, kind
 
 Message = dict[str, Json]
@@ -27,6 +27,7 @@ def messages(items: Iterable[Item], who: str, instructions: str | None = None) -
 
     who:     the model, for the error's sentence
     raises:  Unsupported  an item, role or part that chat completions cannot carry
+             InputFault   an item or part without what its kind must have
     """
     told = [{"role": "system", "content": instructions}] if instructions else []
     for ours, group in groupby((item for item in items if kind(item) != "reasoning"), key=_is_the_assistants):
@@ -48,14 +49,14 @@ def _answers(items: Sequence[Item], who: str) -> list[Message]:
 
 
 def _call(item: Item) -> Json:
-    function = {"name": item["name"], "arguments": item.get("arguments") or "{}"}
-    return {"id": item["call_id"], "type": "function", "function": function}
+    function = {"name": _named(item, "name"), "arguments": item.get("arguments") or "{}"}
+    return {"id": _named(item, "call_id"), "type": "function", "function": function}
 
 
 def _message(item: Item, who: str) -> Message:
     if kind(item) == "function_call_output":
         output = _words(item.get("output"), who, "a tool's output")
-        return {"role": "tool", "tool_call_id": item["call_id"], "content": output}
+        return {"role": "tool", "tool_call_id": _named(item, "call_id"), "content": output}
     if kind(item) != "message":
         raise Unsupported(who, f"{kind(item)} items", param="input")
     role = ROLES.get(str(item.get("role")))
@@ -64,9 +65,19 @@ def _message(item: Item, who: str) -> Message:
     return {"role": role, "content": _content(item.get("content"), who)}
 
 
+def _named(item: Item, field: str) -> str:
+    """A string that an item of this kind cannot be without."""
+    value = item.get(field)
+    if not isinstance(value, str):
+        raise InputFault(f"an item of the kind {kind(item)} has no {field!r}")
+    return value
+
+
 def _content(content: Json, who: str) -> Json:
     if isinstance(content, str) or content is None:
         return content or ""
+    if not isinstance(content, list):
+        raise InputFault("a message's content is neither text nor a list of parts")
     parts = [_part(part, who) for part in content]
     if all(part["type"] == "text" for part in parts):
         return "\n".join(part["text"] for part in parts)
@@ -83,6 +94,8 @@ def _words(content: Json, who: str, where: str) -> str:
 
 
 def _part(part: Json, who: str) -> Json:
+    if not isinstance(part, dict):
+        raise InputFault("a message's content holds a part that is not an object")
     form = PARTS.get(str(part.get("type")))
     translated = form(part) if form else None
     if translated is None:
@@ -91,7 +104,7 @@ def _part(part: Json, who: str) -> Json:
 
 
 def _text(part: Json) -> Json:
-    return {"type": "text", "text": part.get("text") or part.get("refusal") or ""}
+    return {"type": "text", "text": str(part.get("text") or part.get("refusal") or "")}
 
 
 def _image(part: Json) -> Json:
@@ -128,5 +141,7 @@ def media(items: Iterable[Item]) -> Iterator[str]:
     for item in items:
         for field in ("content", "output"):
             parts = item.get(field)
-            if isinstance(parts, list):
-                yield from (str(part.get("type")) for part in parts if PARTS.get(str(part.get("type"))) is not _text)
+            kinds = (
+                (str(part.get("type")) for part in parts if isinstance(part, dict)) if isinstance(parts, list) else ()
+            )
+            yield from (form for form in kinds if PARTS.get(form) is not _text)

@@ -87,7 +87,7 @@ class edge:  # noqa: N801 - read as a word: `with edge(asked):`
     def __exit__(
         self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if wrong is None or isinstance(wrong, ConvoError):
+        if not isinstance(wrong, Exception) or isinstance(wrong, ConvoError):
             return
         ours = translated(wrong, self._asked, answering=self._answering)
         if ours is not None:

@@ -1,0 +1,76 @@
+"""Whatever JSON a server or a file holds, it ends in an answer or in an error of ours."""
+
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.errors import ConvoError, EndpointFault, StreamBroken
+from convo.ids import counting_ids
+from convo.models.chat_chunks import Chunks
+from convo.models.chat_request import request
+from convo.models.foreign import Asked, broken, refusal
+from convo.models.stream import Answer
+from tests.models.reading import asking
+
+WORDS = ["message", "text", "stop", "assistant", "user", "function_call", "function_call_output", "input_text"]
+LEAF = st.one_of(st.none(), st.booleans(), st.integers(-1, 600), st.floats(allow_nan=False), st.sampled_from(WORDS))
+
+
+def json_with(*fields: str) -> st.SearchStrategy[Any]:
+    """JSON whose objects have these fields, so that it comes deep into whoever reads it."""
+
+    def grow(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        return st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(fields), inner, max_size=5))
+
+    return st.recursive(LEAF, grow, max_leaves=12)
+
+
+CHUNK = json_with(
+    "choices", "delta", "content", "tool_calls", "function", "name", "arguments", "index", "id", "usage", "model",
+    "finish_reason", "prompt_tokens", "prompt_tokens_details", "cached_tokens", "reasoning", "refusal",
+)  # fmt: skip
+ERROR = json_with("error", "message", "code", "type", "detail", "param")
+PART = json_with("type", "text", "refusal", "image_url", "detail", "file_data", "input_audio")
+ITEM = st.fixed_dictionaries(
+    {},
+    optional={
+        "type": st.sampled_from(WORDS),
+        "role": st.sampled_from(["user", "assistant", "system", "odd"]),
+        "content": PART,
+        "call_id": LEAF,
+        "name": LEAF,
+        "arguments": LEAF,
+        "output": PART,
+    },
+)
+
+
+@given(st.lists(CHUNK, max_size=3))
+def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
+    new_id = counting_ids()
+    reading = Chunks(Answer(new_id, "m"), new_id)
+    try:
+        events = [event for chunk in chunks for event in reading.read(chunk)]
+        events += reading.end()
+    except StreamBroken:
+        return
+    assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
+
+
+@given(st.integers(400, 599), ERROR, st.booleans())
+def test_odd_error_objects_are_faults_with_a_sentence(status: int, body: Any, answering: bool) -> None:
+    asked = Asked("deepseek", "http://x", model="m")
+
+    assert refusal(status, body, asked).message
+    assert isinstance(broken(body, asked, answering=answering), EndpointFault)
+
+
+@given(st.lists(ITEM, max_size=4))
+def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
+    body = None
+    with suppress(ConvoError):
+        body = request(asking(*items), "m")
+
+    assert body is None or all(isinstance(message["role"], str) for message in body["messages"])
