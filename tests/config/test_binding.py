@@ -1,0 +1,158 @@
+"""Where a session's record wins, and where a contradiction is refused."""
+
+from typing import Any
+
+import pytest
+
+from convo.config import Choice, Flags, Provider, Record, choose
+from convo.errors import WrongOwner
+from tests.config.given import settings
+
+KNOWN = settings().providers
+OPENAI = "https://api.openai.com/v1"
+REMOTE = Record("tuesday", "openai/gpt-5", OPENAI)
+SCOPED = Record("tuesday", "openai/gpt-5", OPENAI, "org_1", "proj_1")
+EMBEDDED = Record("tuesday", "deepseek/chat")
+
+
+def chosen(record: Record, **said: Any) -> Choice:
+    return choose(settings(record=record, **said), record=record)
+
+
+@pytest.mark.parametrize("record", [REMOTE, EMBEDDED])
+def test_settings_that_agree_with_the_record_change_nothing(record: Record) -> None:
+    given = settings(record=record)
+    assert choose(given, record=record) == choose(given)
+
+
+@pytest.mark.parametrize(
+    ("record", "files", "provider"),
+    [
+        (
+            REMOTE,
+            {"project": '[providers.openai]\nbase_url = "https://proxy/v1"'},
+            KNOWN["openai"],
+        ),
+        (
+            REMOTE,
+            {"user": '[providers.openai]\norganisation = "org_2"\nproject = "proj_2"'},
+            KNOWN["openai"],
+        ),
+        (
+            SCOPED,
+            {},
+            KNOWN["openai"]._replace(organisation="org_1", project="proj_1"),
+        ),
+        (
+            REMOTE,
+            {"user": '[providers.openai]\nowner = "convo"'},
+            KNOWN["openai"],
+        ),
+        (
+            Record("tuesday", "openai/gpt-5", "embedded"),
+            {},
+            KNOWN["openai"]._replace(owner="convo"),
+        ),
+        (
+            Record("tuesday", "azure/gpt-5", "https://mine.openai.azure.com"),
+            {},
+            KNOWN["azure"]._replace(base_url="https://mine.openai.azure.com"),
+        ),
+        (
+            REMOTE,
+            {"project": 'model = "ollama/llama3"', "user": 'model = "deepseek/chat"'},
+            KNOWN["openai"],
+        ),
+    ],
+)
+def test_what_files_say_loses_against_the_record(record: Record, files: dict[str, str], provider: Provider) -> None:
+    assert chosen(record, **files).provider == provider
+
+
+def test_another_model_of_the_same_endpoint_is_no_contradiction() -> None:
+    """The embedded endpoint has every model that it can reach."""
+    assert str(chosen(EMBEDDED, flags=Flags(model="ollama/llama3")).name) == "ollama/llama3"
+    assert str(chosen(REMOTE, flags=Flags(model="openai/gpt-5-nano")).name) == "openai/gpt-5-nano"
+
+
+def test_another_provider_at_the_same_url_is_no_contradiction() -> None:
+    work = f'[providers.work]\napi = "responses"\nbase_url = "{OPENAI}/"\nkey_env = "WORK_KEY"'
+    assert chosen(REMOTE, flags=Flags(model="work/gpt-5"), user=work).provider.name == "work"
+
+
+def test_a_server_that_is_moved_by_a_variable_stays_behind_the_embedded_endpoint() -> None:
+    assert chosen(Record("tuesday", "ollama/llama3"), environ={"OLLAMA_HOST": "box"}).provider.endpoint == "embedded"
+
+
+REFUSED: list[tuple[Record, dict[str, Any], str, str]] = [
+    (
+        REMOTE,
+        {"environ": {"OPENAI_BASE_URL": "https://proxy/v1"}},
+        f"session 'tuesday' is held by {OPENAI}, but OPENAI_BASE_URL says https://proxy/v1 for openai/gpt-5",
+        "leave it out, or convo convert tuesday",
+    ),
+    (
+        REMOTE,
+        {"environ": {"OPENAI_ORG_ID": "org_2"}},
+        f"session 'tuesday' is held by {OPENAI}, but OPENAI_ORG_ID says {OPENAI} (org_2) for openai/gpt-5",
+        "leave it out, or convo convert tuesday",
+    ),
+    (
+        SCOPED,
+        {"environ": {"OPENAI_ORG_ID": "org_1", "OPENAI_PROJECT_ID": "proj_2"}},
+        f"session 'tuesday' is held by {OPENAI} (org_1, proj_1), "
+        f"but OPENAI_PROJECT_ID says {OPENAI} (org_1, proj_2) for openai/gpt-5",
+        "leave it out, or convo convert tuesday",
+    ),
+    (
+        REMOTE,
+        {"flags": Flags(model="ollama/llama3")},
+        f"session 'tuesday' is held by {OPENAI}, but -m says convo's own endpoint for ollama/llama3",
+        "leave it out, or convo convert tuesday",
+    ),
+    (
+        REMOTE,
+        {"environ": {"CONVO_MODEL": "deepseek/chat"}},
+        f"session 'tuesday' is held by {OPENAI}, but CONVO_MODEL says convo's own endpoint for deepseek/chat",
+        "leave it out, or convo convert tuesday",
+    ),
+    (
+        EMBEDDED,
+        {"flags": Flags(model="openai/gpt-5")},
+        f"session 'tuesday' is held by convo's own endpoint, but -m says {OPENAI} for openai/gpt-5",
+        "leave it out, or convo convert tuesday",
+    ),
+    (
+        Record("tuesday", "groq/x", "https://groq/v1"),
+        {"user": '[providers.groq]\napi = "chat"\nbase_url = "https://groq/v1"'},
+        "session 'tuesday' is held by https://groq/v1, "
+        "but /home/me/.config/convo/config.toml says convo's own endpoint for groq/x",
+        "change it there, or convo convert tuesday",
+    ),
+]
+
+
+@pytest.mark.parametrize(("record", "said", "message", "hint"), REFUSED)
+def test_what_was_said_for_this_run_against_the_record_is_refused(
+    record: Record, said: dict[str, Any], message: str, hint: str
+) -> None:
+    with pytest.raises(WrongOwner) as refused:
+        chosen(record, **said)
+    assert (refused.value.message, refused.value.hint, refused.value.exit) == (message, hint, 2)
+
+
+def test_a_model_typed_in_the_chat_may_not_leave_the_endpoint() -> None:
+    with pytest.raises(WrongOwner) as refused:
+        choose(settings(record=REMOTE), "local", where="/model", record=REMOTE)
+    assert refused.value.message == (
+        f"session 'tuesday' is held by {OPENAI}, but /model says convo's own endpoint for local/smollm2-135m-instruct"
+    )
+
+
+def test_a_file_that_moves_a_provider_is_not_blamed_on_the_variable_that_names_its_model() -> None:
+    choice = chosen(
+        REMOTE,
+        environ={"CONVO_MODEL": "openai/gpt-5"},
+        project='[providers.openai]\nbase_url = "https://proxy/v1"',
+    )
+    assert choice.provider.base_url == OPENAI

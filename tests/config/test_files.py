@@ -1,0 +1,230 @@
+"""Settings as they lie on a real disk."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from convo.config import Flags, Layer, load, read
+from convo.config.files import parse
+from convo.errors import BadSettings
+from tests.config.rights import without_rights
+
+
+@pytest.fixture(autouse=True)
+def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user whose home folder is `tmp_path`; returns the place of their settings file, which is not there."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    folder = tmp_path / "home" / "config"
+    folder.mkdir(parents=True)
+    return folder / "config.toml"
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, three below home."""
+    folder = tmp_path / "project" / "src" / "deep"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def refused(config: Path | None = None) -> str:
+    with pytest.raises(BadSettings) as bad:
+        load(config)
+    assert bad.value.exit == 2
+    return bad.value.message
+
+
+# -- which files are read ---------------------------------------------------------------------------
+
+
+def test_without_any_file_everything_is_built_in_or_from_the_environment(work: Path) -> None:
+    assert {setting.origin.layer for setting in load().listed} == {Layer.DEFAULT}
+
+
+def test_the_users_file_lies_in_the_config_folder(work: Path, user: Path) -> None:
+    user.write_text('model = "mine"')
+
+    got = load()
+    assert (got.model, got.origin("model").place) == ("mine", str(user))
+
+
+@pytest.mark.parametrize("up", [0, 1, 2, 3])
+def test_the_projects_file_is_found_from_the_working_folder_upwards(work: Path, up: int) -> None:
+    folder = (work, *work.parents)[up]
+    (folder / ".convo.toml").write_text('model = "project"')
+
+    got = load()
+    assert (got.model, got.origin("model").folder) == ("project", folder)
+
+
+def test_the_nearest_project_file_is_the_only_one(work: Path) -> None:
+    (work.parent / ".convo.toml").write_text('model = "near"')
+    (work.parent.parent / ".convo.toml").write_text('model = "far"\n[aliases]\nfast = "groq/x"')
+
+    got = load()
+    assert (got.model, dict(got.aliases)) == ("near", {})
+
+
+def test_the_search_ends_at_the_home_folder(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(work.parent))
+    (work.parent.parent / ".convo.toml").write_text('model = "somebody else\'s"')
+
+    assert load().origin("model").layer is Layer.DEFAULT
+
+
+def test_a_home_folder_behind_a_link_still_ends_the_search(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "linked").symlink_to(work.parent)
+    monkeypatch.setenv("HOME", str(tmp_path / "linked"))
+    (work.parent.parent / ".convo.toml").write_text('model = "somebody else\'s"')
+
+    assert load().origin("model").layer is Layer.DEFAULT
+
+
+def test_outside_the_home_folder_the_search_ends_at_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read().files == ()
+
+
+def test_a_file_that_is_named_stands_in_for_the_users(work: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    user.write_text('model = "mine"\n[aliases]\nfast = "groq/x"')
+    (work / "by-flag.toml").write_text('model = "by-flag"')
+    (work / "by-variable.toml").write_text('model = "by-variable"')
+
+    monkeypatch.setenv("CONVO_CONFIG", "by-variable.toml")
+    assert (load().model, dict(load().aliases)) == ("by-variable", {})
+    got = load(Path("by-flag.toml"))
+    assert (got.model, got.origin("model").place) == ("by-flag", str(work / "by-flag.toml"))
+
+
+def test_a_project_file_wins_over_the_file_that_is_named(work: Path) -> None:
+    (work / ".convo.toml").write_text('model = "project"')
+    (work / "named.toml").write_text('model = "named"')
+
+    assert load(Path("named.toml")).model == "project"
+
+
+@pytest.mark.parametrize("named", ["~/settings.toml", "../settings.toml"])
+def test_a_named_file_may_be_written_as_a_path_usually_is(named: str, work: Path, tmp_path: Path) -> None:
+    (tmp_path / "settings.toml").write_text('model = "named"')
+    (work.parent / "settings.toml").write_text('model = "named"')
+
+    assert load(Path(named)).model == "named"
+
+
+def test_a_named_file_has_to_be_there(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert refused(Path("gone.toml")) == f"{work}/gone.toml: there is no such settings file"
+    monkeypatch.setenv("CONVO_CONFIG", "/gone/too.toml")
+    assert refused() == "/gone/too.toml: there is no such settings file"
+
+
+def test_the_hint_about_a_missing_file_names_who_named_it(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_CONFIG", "gone.toml")
+    for config, said in ((None, "CONVO_CONFIG"), (Path("gone.toml"), "--config")):
+        with pytest.raises(BadSettings) as bad:
+            load(config)
+        assert bad.value.hint == f"name another one with {said}"
+
+
+def test_flags_and_variables_of_this_process_are_heard(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_MODEL", "by-variable")
+
+    assert load().model == "by-variable"
+    assert load(flags=Flags(model="by-flag")).model == "by-flag"
+
+
+# -- files that cannot be read ----------------------------------------------------------------------
+
+
+def test_a_folder_instead_of_a_file_is_named(work: Path, user: Path) -> None:
+    (work / ".convo.toml").mkdir()
+    assert refused() == f"{work}/.convo.toml: is a folder, not a settings file"
+    (work / ".convo.toml").rmdir()
+    user.mkdir()
+    assert refused() == f"{user}: is a folder, not a settings file"
+
+
+def test_a_file_that_may_not_be_read_is_named(user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    user.write_text('model = "mine"')
+    user.chmod(0)
+
+    with without_rights():
+        assert refused() == f"{user}: may not be read (permission denied)"
+
+
+def test_a_link_to_itself_is_named(work: Path, user: Path) -> None:
+    user.symlink_to(user)
+    assert refused() == f"{user}: cannot be read (Too many levels of symbolic links)"
+
+
+def test_a_name_that_is_too_long_for_the_disk_is_named(work: Path) -> None:
+    assert refused(Path("x" * 300)) == f"{work}/{'x' * 300}: cannot be read (File name too long)"
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        (b"a = 1\nb = ?", ", line 2: is not TOML: invalid value"),
+        (b"model", ", line 1: is not TOML: expected '=' after a key in a key/value pair"),
+        (b'\n\nmodel = """x', ", line 3: is not TOML: unterminated string"),
+        (b'model = "a"\nmodel = "b"', ", line 2: is not TOML: cannot overwrite a value"),
+        (b'ok = 1\nmodel = "\xff"', ", line 2: is not UTF-8"),
+        (b"\xff\xfem\x00", ", line 1: is not UTF-8"),
+        (b"x = " + b"[" * 100_000, ": is nested too deeply"),
+    ],
+)
+def test_a_file_that_is_not_toml_is_named_with_its_line(raw: bytes, message: str, work: Path, user: Path) -> None:
+    user.write_bytes(raw)
+    assert refused() == f"{user}{message}"
+
+
+def test_a_number_that_python_does_not_read_is_refused_like_other_syntax(work: Path, user: Path) -> None:
+    user.write_text(f"x = {'9' * 5000}")
+    assert refused().startswith(f"{user}: is not TOML: ")
+
+
+def test_the_mark_that_some_editors_put_first_does_no_harm() -> None:
+    assert parse(b'\xef\xbb\xbfmodel = "x"\r\n', "x.toml") == {"model": "x"}
+
+
+def test_a_working_folder_that_is_gone_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    try:
+        assert refused() == "the working folder does not exist any more"
+    finally:
+        os.chdir(tmp_path)
+
+
+# -- what it costs to start -------------------------------------------------------------------------
+
+LOADED = "import sys; before = set(sys.modules); {}; print(*sorted(set(sys.modules) - before))"
+
+
+def modules_after(code: str) -> set[str]:
+    done = subprocess.run([sys.executable, "-c", LOADED.format(code)], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_reading_settings_loads_nothing_that_it_does_not_need(work: Path) -> None:
+    loaded = modules_after("import convo.config; convo.config.load()")
+
+    assert "convo.config.files" in loaded
+    assert loaded & {"tomllib", "platformdirs", "difflib", "dataclasses", "openai", "pydantic", "typer"} == set()
+
+
+def test_the_platform_is_asked_where_things_are_only_without_convo_home(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CONVO_HOME")
+    assert "platformdirs" not in modules_after("import convo.config")
+    assert "platformdirs" in modules_after("import convo.config; convo.config.load()")

@@ -1,0 +1,237 @@
+"""Which layer wins, and how a value says where it came from."""
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.config import BUILT_IN_MODEL, Flags, Layer, Provider, Record
+from convo.errors import BadSettings
+from tests.config.given import PLACES, USER, WORK, settings, sources
+
+MODEL: dict[Layer, dict[str, Any]] = {
+    Layer.FLAG: {"flags": Flags(model="by-flag")},
+    Layer.ENVIRONMENT: {"environ": {"CONVO_MODEL": "by-environment"}},
+    Layer.RECORD: {"record": Record("tuesday", "by-record")},
+    Layer.PROJECT: {"project": 'model = "by-project"'},
+    Layer.USER: {"user": 'model = "by-user"'},
+    Layer.DEFAULT: {},
+}
+"""How each layer names a model."""
+
+NAMED = {
+    Layer.FLAG: "by-flag",
+    Layer.ENVIRONMENT: "by-environment",
+    Layer.RECORD: "by-record",
+    Layer.PROJECT: "by-project",
+    Layer.USER: "by-user",
+    Layer.DEFAULT: BUILT_IN_MODEL,
+}
+
+ORIGINS = {
+    Layer.FLAG: "from -m",
+    Layer.ENVIRONMENT: "from CONVO_MODEL",
+    Layer.RECORD: "from session 'tuesday'",
+    Layer.PROJECT: "from .convo.toml, /home/me/work",
+    Layer.USER: "from config.toml, /home/me/.config/convo",
+    Layer.DEFAULT: "built in; no key found",
+}
+
+URL: dict[Layer, dict[str, Any]] = {
+    Layer.ENVIRONMENT: {"environ": {"OPENAI_BASE_URL": "https://environment/v1/"}},
+    Layer.PROJECT: {"project": '[providers.openai]\nbase_url = "https://project/v1/"'},
+    Layer.USER: {"user": '[providers.openai]\nbase_url = "https://user/v1/"'},
+    Layer.DEFAULT: {},
+}
+
+STORE: dict[Layer, dict[str, Any]] = {
+    Layer.FLAG: {"flags": Flags(store="sqlite:flag.db")},
+    Layer.ENVIRONMENT: {"environ": {"CONVO_STORE": "sqlite:environment.db"}},
+    Layer.PROJECT: {"project": '[state_storage]\ntype = "sqlite"\nconnection_string = "project.db"'},
+    Layer.USER: {"user": '[state_storage]\ntype = "sqlite"\nconnection_string = "user.db"'},
+    Layer.DEFAULT: {},
+}
+
+FILES = {
+    Layer.FLAG: WORK / "flag.db",
+    Layer.ENVIRONMENT: WORK / "environment.db",
+    Layer.PROJECT: WORK / "project.db",
+    Layer.USER: USER / "user.db",
+    Layer.DEFAULT: PLACES.database,
+}
+
+
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(MODEL, 2)))
+def test_the_stronger_of_two_layers_names_the_model(stronger: Layer, weaker: Layer) -> None:
+    got = settings(**MODEL[weaker], **MODEL[stronger])
+
+    assert got.model == NAMED[stronger]
+    assert got.origin("model").layer is stronger
+    assert str(got.origin("model")) == ORIGINS[stronger]
+
+
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(URL, 2)))
+def test_the_stronger_of_two_layers_names_the_base_url(stronger: Layer, weaker: Layer) -> None:
+    got = settings(**URL[weaker], **URL[stronger])
+
+    named = f"https://{stronger.name.lower()}/v1"
+    assert got.providers["openai"].base_url == named
+    assert got.origin("providers", "openai", "base_url").layer is stronger
+
+
+@pytest.mark.parametrize(("stronger", "weaker"), list(combinations(STORE, 2)))
+def test_the_stronger_of_two_layers_names_the_store(stronger: Layer, weaker: Layer) -> None:
+    got = settings(**STORE[weaker], **STORE[stronger])
+
+    assert got.storage.path == FILES[stronger]
+    assert got.origin("state_storage").layer is stronger
+
+
+def test_all_six_layers_together_leave_the_flag() -> None:
+    everything = {name: value for said in MODEL.values() for name, value in said.items()}
+    assert settings(**everything).model == "by-flag"
+
+
+def test_layers_meet_value_by_value() -> None:
+    """The project moves a provider that the user described, and changes nothing else about it."""
+    got = settings(
+        project='[providers.groq]\nbase_url = "http://127.0.0.1:9000/v1"',
+        user='[providers.groq]\napi = "chat"\nbase_url = "https://api.groq.com/openai/v1"\nkey_env = "GROQ_API_KEY"',
+    )
+
+    assert got.providers["groq"] == Provider(
+        "groq", "chat", base_url="http://127.0.0.1:9000/v1", key_env="GROQ_API_KEY"
+    )
+    assert got.origin("providers", "groq", "base_url").place == "/home/me/work/.convo.toml"
+    assert got.origin("providers", "groq", "key_env").place == "/home/me/.config/convo/config.toml"
+
+
+def test_the_storage_of_a_layer_is_taken_whole() -> None:
+    """A path of one layer never meets the type of another."""
+    got = settings(
+        project='[state_storage]\ntype = "sqlite"',
+        user='[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me@db/convo"',
+    )
+    assert got.storage.path == PLACES.database
+
+
+def test_a_price_of_a_layer_is_taken_whole() -> None:
+    got = settings(
+        project='[prices]\n"groq/x" = {input = 1, output = 2}',
+        user='[prices]\n"groq/x" = {input = 5, cached = 0.5, output = 9}',
+    )
+    assert got.prices["groq/x"] == (1.0, 2.0, 1.0)
+
+
+def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:
+    got = settings(environ={"CONVO_MODEL": "", "OPENAI_BASE_URL": "  ", "CONVO_STORE": ""}, user='model = "mine"')
+
+    assert got.model == "mine"
+    assert got.providers["openai"].base_url == "https://api.openai.com/v1"
+    assert got.storage.path == PLACES.database
+
+
+@pytest.mark.parametrize(
+    ("environ", "model", "why"),
+    [
+        ({"OPENAI_API_KEY": "sk-1"}, "openai/gpt-5-mini", "built in"),
+        ({"OPENAI_API_KEY": " "}, BUILT_IN_MODEL, "built in; no key found"),
+        ({}, BUILT_IN_MODEL, "built in; no key found"),
+    ],
+)
+def test_without_a_word_the_key_decides_which_model_answers(environ: dict[str, str], model: str, why: str) -> None:
+    got = settings(environ=environ)
+    assert (got.model, str(got.origin("model"))) == (model, why)
+
+
+def test_the_key_that_decides_is_the_one_that_openai_is_set_to_use() -> None:
+    moved = '[providers.openai]\nkey_env = "WORK_KEY"'
+
+    assert settings(environ={"WORK_KEY": "sk-1"}, user=moved).model == "openai/gpt-5-mini"
+    assert settings(environ={"OPENAI_API_KEY": "sk-1"}, user=moved).model == BUILT_IN_MODEL
+
+
+def test_a_setting_prints_as_a_line_with_its_origin() -> None:
+    got = settings(
+        project='model = "fast"\n[aliases]\n"gpt 5.1" = "groq/x"\n[prices]\n"groq/x" = {input = 1, output = 2}'
+    )
+
+    lines = [str(setting) for setting in got.listed if setting.origin.layer is Layer.PROJECT]
+    assert lines == [
+        'aliases."gpt 5.1" = groq/x  (from .convo.toml, /home/me/work)',
+        "model = fast  (from .convo.toml, /home/me/work)",
+        'prices."groq/x" = input 1, cached 1, output 2 USD per million tokens  (from .convo.toml, /home/me/work)',
+    ]
+
+
+def test_everything_that_holds_is_listed_once_in_order() -> None:
+    keys = [setting.key for setting in settings(Flags(port=9000)).listed]
+
+    assert keys == sorted(set(keys))
+    assert {("model",), ("state_storage",), ("serve", "port"), ("providers", "openai", "key_env")} <= set(keys)
+
+
+def test_the_address_of_serve_comes_from_flags_and_files() -> None:
+    got = settings(
+        Flags(port=0), user='[serve]\nhost = "0.0.0.0"\nport = 80\nkeys_file = "keys"\nseal_key_env = "SEAL"'
+    )
+    assert got.serve == ("0.0.0.0", 0, USER / "keys", "SEAL")
+
+
+def test_serve_is_loopback_without_keys_by_default() -> None:
+    assert settings().serve == ("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [("~/keys", Path("/home/me/keys")), ("/etc/keys", Path("/etc/keys")), ("../keys", WORK / "../keys")],
+)
+def test_a_path_in_a_file_begins_in_the_folder_of_that_file(written: str, path: Path) -> None:
+    assert settings(project=f'[serve]\nkeys_file = "{written}"').serve.keys_file == path
+
+
+def test_resolved_settings_cannot_be_changed() -> None:
+    got = settings()
+    with pytest.raises(AttributeError):
+        got.model = "other"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        got.providers["mine"] = got.providers["openai"]  # type: ignore[index]
+
+
+def test_sources_do_not_show_the_environment() -> None:
+    shown = repr(sources(environ={"OPENAI_API_KEY": "sk-secret"}, project="", user=""))
+    assert shown == (
+        "Sources(folder='/home/me/work', files=['/home/me/work/.convo.toml', '/home/me/.config/convo/config.toml'])"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"flags": Flags(model=" ")}, "-m must not be empty"),
+        ({"flags": Flags(port=70_000)}, "--port must be a port from 0 (any free one) to 65535"),
+        ({"flags": Flags(store="mysql://me:pw@db")}, "--store must be none, memory, sqlite:PATH or postgresql://..."),
+        (
+            {"environ": {"CONVO_STORE": "redis://me:pw@db"}},
+            "CONVO_STORE must be none, memory, sqlite:PATH or postgresql://...",
+        ),
+        (
+            {"environ": {"OPENAI_BASE_URL": "localhost:8000"}},
+            "OPENAI_BASE_URL must be a URL: http:// or https://, a host, and a path if there is one",
+        ),
+        ({"environ": {"OLLAMA_HOST": "host:port"}}, "OLLAMA_HOST must be a host, host:port or URL"),
+    ],
+)
+def test_a_flag_or_variable_that_cannot_be_used_is_named(said: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(**said)
+    assert (refused.value.message, refused.value.exit) == (message, 2)
+
+
+def test_a_new_provider_has_to_say_what_it_speaks() -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(project='[providers.groq]\nbase_url = "https://api.groq.com/openai/v1"')
+    assert refused.value.message == (
+        "/home/me/work/.convo.toml: 'groq' is not a known provider, so 'providers.groq.api' must be set"
+    )

@@ -1,0 +1,126 @@
+"""Which model is meant."""
+
+import pytest
+
+from convo.config import BUILT_IN_MODEL, ModelName, choose
+from convo.errors import BadSettings
+from tests.config.given import settings
+
+GROQ = '[providers.groq]\napi = "chat"\nbase_url = "https://api.groq.com/openai/v1"\n'
+KNOWN = "(known: anthropic, azure, deepseek, groq, local, ollama, openai, scripted)"
+
+
+@pytest.mark.parametrize(
+    ("written", "provider", "model"),
+    [
+        ("openai/gpt-5", "openai", "gpt-5"),
+        ("gpt-5", "openai", "gpt-5"),
+        (" gpt-5 ", "openai", "gpt-5"),
+        ("ft:gpt-5:me::x", "openai", "ft:gpt-5:me::x"),
+        ("ollama/llama3:8b", "ollama", "llama3:8b"),
+        ("groq/meta/llama-4", "groq", "meta/llama-4"),
+        ("local", "local", "smollm2-135m-instruct"),
+        ("local/path/to/x.gguf", "local", "path/to/x.gguf"),
+        ("local//srv/x.gguf", "local", "/srv/x.gguf"),
+        ("scripted/echo", "scripted", "echo"),
+        ("scripted/tests/script.json", "scripted", "tests/script.json"),
+    ],
+)
+def test_a_name_is_split_at_its_first_slash(written: str, provider: str, model: str) -> None:
+    choice = choose(settings(user=GROQ), written)
+
+    assert choice.name == ModelName(provider, model)
+    assert choice.provider.name == provider
+    assert str(choice.origin) == "from -m"
+
+
+def test_a_model_name_prints_as_it_is_written() -> None:
+    assert str(ModelName("local", "path/to/x.gguf")) == "local/path/to/x.gguf"
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [("fast", "groq/llama"), ("faster", "groq/llama"), ("fastest", "groq/llama"), ("mini", "openai/gpt-5-mini")],
+)
+def test_an_alias_stands_for_a_model_or_for_another_alias(written: str, full: str) -> None:
+    aliases = '[aliases]\nfast = "groq/llama"\nfaster = "fast"\nfastest = "faster"\nmini = "gpt-5-mini"'
+    assert str(choose(settings(user=GROQ + aliases), written).name) == full
+
+
+def test_an_alias_of_the_settings_is_followed_too() -> None:
+    choice = choose(settings(project='model = "fast"', user=GROQ + '[aliases]\nfast = "groq/llama"'))
+
+    assert str(choice.name) == "groq/llama"
+    assert str(choice.origin) == "from .convo.toml, /home/me/work"
+
+
+def test_an_alias_may_take_the_place_of_the_built_in_models_short_name() -> None:
+    choice = choose(settings(user='[aliases]\nlocal = "local/x.gguf"'), "local")
+    assert str(choice.name) == "local/x.gguf"
+
+
+def test_without_a_word_the_built_in_model_is_chosen() -> None:
+    assert str(choose(settings()).name) == BUILT_IN_MODEL
+
+
+REFUSED = [
+    (
+        "grok/llama",
+        f"-m: no provider 'grok' for 'grok/llama'; did you mean 'groq'? {KNOWN}",
+        "choose one of them, or describe it under [providers.grok]",
+    ),
+    (
+        "meta-llama/Llama-4",
+        f"-m: no provider 'meta-llama' for 'meta-llama/Llama-4'; did you mean 'ollama'? {KNOWN}",
+        "choose one of them, or describe it under [providers.meta-llama]",
+    ),
+    (
+        "zzz/x",
+        f"-m: no provider 'zzz' for 'zzz/x' {KNOWN}",
+        "choose one of them, or describe it under [providers.zzz]",
+    ),
+    (
+        "./models/x.gguf",
+        f"-m: no provider '.' for './models/x.gguf' {KNOWN}",
+        "a file of weights is written local/./models/x.gguf",
+    ),
+    ("/x.gguf", f"-m: no provider '' for '/x.gguf' {KNOWN}", "a file of weights is written local//x.gguf"),
+    ("ollama", "-m: 'ollama' is a provider, not a model", "name one: ollama/MODEL"),
+    ("ollama/", "-m: 'ollama/' names no model", "write provider/model"),
+    ("", "-m: '' names no model", "write provider/model"),
+    ("one", "-m: the aliases go in a circle: one -> two -> three -> one", "mend the value where it is set"),
+    ("self", "-m: the aliases go in a circle: self -> self", "mend the value where it is set"),
+    (
+        "azure/gpt-5",
+        "the provider 'azure' has no base URL",
+        "set AZURE_OPENAI_ENDPOINT, or set base_url under [providers.azure]",
+    ),
+    ("mine/x", "the provider 'mine' has no base URL", "set base_url under [providers.mine]"),
+]
+CIRCLES = '[aliases]\none = "two"\ntwo = "three"\nthree = "one"\nself = "self"\n'
+
+
+@pytest.mark.parametrize(("written", "message", "hint"), REFUSED)
+def test_a_name_that_means_nothing_is_refused_with_a_next_step(written: str, message: str, hint: str) -> None:
+    given = settings(user=CIRCLES + GROQ + ('[providers.mine]\napi = "chat"' if written == "mine/x" else ""))
+
+    with pytest.raises(BadSettings) as refused:
+        choose(given, written)
+    assert (refused.value.message, refused.value.hint, refused.value.exit) == (message, hint, 2)
+
+
+def test_a_refusal_names_the_file_that_chose_the_model() -> None:
+    with pytest.raises(BadSettings) as refused:
+        choose(settings(project='model = "grop/x"', user=GROQ))
+    assert refused.value.message == (
+        f"/home/me/work/.convo.toml: no provider 'grop' for 'grop/x'; did you mean 'groq'? {KNOWN}"
+    )
+
+
+def test_a_model_that_is_named_wrongly_does_not_keep_settings_from_being_read() -> None:
+    assert settings(project='model = "grop/x"').model == "grop/x"
+
+
+def test_a_model_that_is_typed_in_a_chat_says_so() -> None:
+    with pytest.raises(BadSettings, match=r"^/model: 'ollama' is a provider, not a model$"):
+        choose(settings(), "ollama", where="/model")

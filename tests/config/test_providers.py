@@ -1,0 +1,119 @@
+"""Who answers, at which endpoint, with which key."""
+
+import pytest
+
+from convo.config import Provider, Secret, key_of, token_of
+from convo.config.checks import Unfit
+from convo.config.providers import Api, EndpointKind, OwnerOf, ollama_url
+from tests.config.given import settings
+
+
+def test_the_known_providers_are_these() -> None:
+    assert dict(settings().providers) == {
+        "anthropic": Provider("anthropic", "anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+        "azure": Provider("azure", "azure", None, "AZURE_OPENAI_API_KEY", "AZURE_OPENAI_AD_TOKEN"),
+        "deepseek": Provider("deepseek", "chat", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+        "local": Provider("local", "local"),
+        "ollama": Provider("ollama", "chat", "http://127.0.0.1:11434/v1"),
+        "openai": Provider("openai", "responses", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+        "scripted": Provider("scripted", "scripted"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("api", "owner", "endpoint"),
+    [
+        ("responses", "provider", "remote"),
+        ("responses", "convo", "embedded"),
+        ("azure", "provider", "remote"),
+        ("azure", "convo", "embedded"),
+        ("chat", "provider", "embedded"),
+        ("chat", "convo", "embedded"),
+        ("anthropic", "provider", "embedded"),
+        ("local", "provider", "embedded"),
+        ("scripted", "provider", "embedded"),
+    ],
+)
+def test_the_language_and_the_owner_decide_the_endpoint(api: Api, owner: OwnerOf, endpoint: EndpointKind) -> None:
+    assert Provider("x", api, owner=owner).endpoint == endpoint
+
+
+def test_variables_reach_their_providers_as_the_providers_own_programs_read_them() -> None:
+    got = settings(
+        environ={
+            "OPENAI_BASE_URL": "https://openai/v1/",
+            "OPENAI_ORG_ID": "org_1",
+            "OPENAI_PROJECT_ID": "proj_1",
+            "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/",
+            "OPENAI_API_VERSION": "2026-01-01",
+            "ANTHROPIC_BASE_URL": "https://anthropic",
+            "OLLAMA_HOST": "box:1234",
+        }
+    ).providers
+
+    assert got["openai"][2:3] + got["openai"][6:8] == ("https://openai/v1", "org_1", "proj_1")
+    assert (got["azure"].base_url, got["azure"].api_version) == ("https://mine.openai.azure.com", "2026-01-01")
+    assert got["anthropic"].base_url == "https://anthropic"
+    assert got["ollama"].base_url == "http://box:1234/v1"
+
+
+def test_a_file_overrides_single_fields_of_a_known_provider() -> None:
+    openai = settings(user='[providers.openai]\nowner = "convo"\nkey_env = "WORK_KEY"').providers["openai"]
+
+    assert openai == Provider("openai", "responses", "https://api.openai.com/v1", "WORK_KEY", owner="convo")
+    assert openai.endpoint == "embedded"
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:11434/v1"),
+        ("box", "http://box:11434/v1"),
+        ("box:80", "http://box:80/v1"),
+        (":1234", "http://127.0.0.1:1234/v1"),
+        ("0.0.0.0", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0:1234", "http://127.0.0.1:1234/v1"),
+        ("http://box", "http://box/v1"),
+        ("https://box", "https://box/v1"),
+        ("https://box:8443/ollama/", "https://box:8443/ollama/v1"),
+        ("::1", "http://[::1]:11434/v1"),
+        ("[::1]:1234", "http://[::1]:1234/v1"),
+        ("[::]:1234", "http://[::1]:1234/v1"),
+        (" box ", "http://box:11434/v1"),
+    ],
+)
+def test_ollamas_host_becomes_the_url_that_a_client_reaches(host: str, url: str) -> None:
+    assert ollama_url(host) == url
+
+
+@pytest.mark.parametrize("host", ["box:port", "http://box:99999", "[::1"])
+def test_a_host_that_ollama_cannot_have_is_refused(host: str) -> None:
+    with pytest.raises(Unfit, match=r"^must be a host, host:port or URL$"):
+        ollama_url(host)
+
+
+@pytest.mark.parametrize(
+    ("environ", "key"),
+    [
+        ({"OPENAI_API_KEY": "sk-1"}, Secret("sk-1")),
+        ({"OPENAI_API_KEY": " sk-1\n"}, Secret("sk-1")),
+        ({"OPENAI_API_KEY": ""}, None),
+        ({"OPENAI_API_KEY": " \n"}, None),
+        ({"GROQ_API_KEY": "gsk"}, None),
+        ({}, None),
+    ],
+)
+def test_a_key_comes_from_the_providers_own_variable(environ: dict[str, str], key: Secret | None) -> None:
+    assert key_of(settings().providers["openai"], environ) == key
+
+
+def test_a_provider_without_a_variable_has_no_key() -> None:
+    assert key_of(settings().providers["ollama"], {"OPENAI_API_KEY": "sk-1", "": "sk-2"}) is None
+
+
+def test_azure_has_a_token_beside_its_key() -> None:
+    azure = settings().providers["azure"]
+    environ = {"AZURE_OPENAI_AD_TOKEN": "token", "AZURE_OPENAI_API_KEY": "key"}
+
+    assert (token_of(azure, environ), key_of(azure, environ)) == (Secret("token"), Secret("key"))
+    assert token_of(settings().providers["openai"], environ) is None

@@ -1,0 +1,69 @@
+"""Keys stay out of sight."""
+
+import copy
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.config import Secret
+from convo.config.secret import names_a_variable
+
+
+@given(st.text(min_size=5))
+def test_a_secret_shows_in_no_form_of_printing(text: str) -> None:
+    secret = Secret(f"<{text}>")
+
+    shown = f"{secret} {secret!r} {secret!s} {[secret]} {[secret]!s:>9}"
+    assert secret.reveal() not in shown
+    assert secret.reveal() == f"<{text}>"
+
+
+def test_a_secret_equals_its_like_and_nothing_else() -> None:
+    assert Secret("a") == copy.copy(Secret("a"))
+    assert Secret("a") != Secret("b")
+    assert Secret("a") != "a"
+    assert len({Secret("a"), Secret("a"), Secret("b")}) == 2
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "K",
+        "_",
+        "OPENAI_API_KEY",
+        "OPENAI_API_KEY_2",
+        "MY_COMPANY_GATEWAY_OPENAI_KEY_2026",
+        "http_proxy_secret_name",
+        "k1",
+    ],
+)
+def test_a_name_is_a_name(name: str) -> None:
+    assert names_a_variable(name)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "1A",
+        "A B",
+        "A-B",
+        "$OPENAI_API_KEY",
+        "sk-proj-abc",
+        "gsk_abcdefghij0123456789",
+        "hf_AbCdEfGhIjKlMnOpQrStUv",
+        "AIzaSyA0000000000000000",
+        "a3f91c0d5e6b7a8f9c0d1e2f",
+        "A3F91C0D5E6B7A8F9C0D1E2F",
+        "AKIAIOSFODNN7EXAMPLE",
+    ],
+)
+def test_a_key_is_not_taken_for_a_name(key: str) -> None:
+    assert not names_a_variable(key)
+
+
+@given(st.text(string.ascii_uppercase + "_", min_size=1, max_size=60))
+def test_every_name_of_capitals_is_accepted(name: str) -> None:
+    assert names_a_variable(name)

@@ -1,0 +1,166 @@
+"""What a settings file may not say, and how it is told."""
+
+import pytest
+
+from convo.config.checks import kind
+from convo.config.shape import SHAPE
+from convo.errors import BadSettings
+from tests.config.given import settings
+
+NOT_A_VARIABLE = "must be the name of an environment variable; what stands there may be a key and is not shown"
+PROVIDER_KEYS = "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment"
+NOT_AN_AMOUNT = "must be a finite number that is not negative"
+NOT_A_URL = "must be a URL: http:// or https://, a host, and a path if there is one"
+
+REFUSED = [
+    # unknown names
+    ('modle = "x"', "no setting 'modle'; did you mean 'model'?"),
+    ("xyzzy = 1", f"no setting 'xyzzy'; there are {', '.join(SHAPE)}"),
+    ('[provider.groq]\napi = "chat"', "no setting 'provider'; did you mean 'providers'?"),
+    ('[providers.groq]\nbase_ulr = "https://x"', "no setting 'providers.groq.base_ulr'; did you mean 'base_url'?"),
+    ('[providers.groq]\napi_key = "sk-secret"', "no setting 'providers.groq.api_key'; did you mean 'key_env'?"),
+    ('[providers.groq]\nkey = "sk-secret"', "no setting 'providers.groq.key'; did you mean 'key_env'?"),
+    ('[providers."a b"]\nzzz = 1', f"no setting 'providers.\"a b\".zzz'; there are {PROVIDER_KEYS}"),
+    (
+        '[providers.openai]\norganization = "org_1"',
+        "no setting 'providers.openai.organization'; did you mean 'organisation'?",
+    ),
+    ("[serve]\nprot = 1", "no setting 'serve.prot'; did you mean 'port'?"),
+    ('[prices]\n"a/b" = {inputs = 1}', "no setting 'prices.\"a/b\".inputs'; did you mean 'input'?"),
+    # wrong types
+    ("model = 5", "'model' must be a string, not a whole number"),
+    ("model = true", "'model' must be a string, not a boolean"),
+    ("model = 1.5", "'model' must be a string, not a number"),
+    ("model = []", "'model' must be a string, not an array"),
+    ("model = 2026-01-01", "'model' must be a string, not a date or time"),
+    ("[model]", "'model' must be a string, not a table"),
+    ('model = " "', "'model' must not be empty"),
+    ('providers = "groq"', "'providers' must be a table, not a string"),
+    ("[[providers]]", "'providers' must be a table, not an array"),
+    ('[providers]\ngroq = "chat"', "'providers.groq' must be a table, not a string"),
+    ("[aliases]\nfast = 1", "'aliases.fast' must be a string, not a whole number"),
+    ('state_storage = "sqlite"', "'state_storage' must be a table, not a string"),
+    ('[serve]\nport = "8788"', "'serve.port' must be a whole number, not a string"),
+    ("[serve]\nport = true", "'serve.port' must be a whole number, not a boolean"),
+    ('[prices]\n"a/b" = {input = "1", output = 2}', "'prices.\"a/b\".input' must be a number, not a string"),
+    # values out of range
+    ("[serve]\nport = 65536", "'serve.port' must be a port from 0 (any free one) to 65535"),
+    ("[serve]\nport = -1", "'serve.port' must be a port from 0 (any free one) to 65535"),
+    (
+        '[providers.groq]\napi = "openai"',
+        "'providers.groq.api' must be one of chat, responses, anthropic, azure",
+    ),
+    ('[providers.openai]\nowner = "me"', "'providers.openai.owner' must be one of provider, convo"),
+    ('[providers.openai]\nbase_url = "api.openai.com/v1"', f"'providers.openai.base_url' {NOT_A_URL}"),
+    ('[providers.openai]\nbase_url = "https://"', f"'providers.openai.base_url' {NOT_A_URL}"),
+    ('[providers.openai]\nbase_url = "ftp://host"', f"'providers.openai.base_url' {NOT_A_URL}"),
+    ('[providers.openai]\nbase_url = "https://host:99999"', f"'providers.openai.base_url' {NOT_A_URL}"),
+    ('[providers.openai]\nbase_url = "https://[::1/v1"', f"'providers.openai.base_url' {NOT_A_URL}"),
+    (
+        '[providers.openai]\nbase_url = "https://me:sk-secret@host/v1"',
+        "'providers.openai.base_url' must be a URL without a user, a password or a query; a key belongs in a variable",
+    ),
+    (
+        '[providers.openai]\nbase_url = "https://host/v1?key=sk-secret"',
+        "'providers.openai.base_url' must be a URL without a user, a password or a query; a key belongs in a variable",
+    ),
+    (
+        '[prices]\n"a/b" = {input = -1, output = 2}',
+        f"'prices.\"a/b\".input' {NOT_AN_AMOUNT}",
+    ),
+    (
+        '[prices]\n"a/b" = {input = inf, output = 2}',
+        f"'prices.\"a/b\".input' {NOT_AN_AMOUNT}",
+    ),
+    (
+        '[prices]\n"a/b" = {input = nan, output = 2}',
+        f"'prices.\"a/b\".input' {NOT_AN_AMOUNT}",
+    ),
+    ('[prices]\n"a/b" = {cached = 1}', "'prices.\"a/b\"' needs input and output, in USD per million tokens"),
+    ('[prices]\n"gpt-5" = {input = 1, output = 2}', "'prices.gpt-5' is not a model's full name, provider/model"),
+    ('[aliases]\n"a/b" = "groq/x"', "'aliases.\"a/b\"' is not an alias: one word without '/'"),
+    ('[aliases]\n"" = "groq/x"', "'aliases.\"\"' is not an alias: one word without '/'"),
+    ('[providers."a/b"]\napi = "chat"', "'providers.\"a/b\"' is not a provider's name: one word without '/'"),
+    ('[state_storage]\ntype = "redis"', "'state_storage.type' must be one of none, memory, sqlite, postgres"),
+    ("[state_storage]", "'state_storage' needs a type: none, memory, sqlite, postgres"),
+    (
+        '[state_storage]\nconnection_string = "x.db"',
+        "'state_storage' needs a type: none, memory, sqlite, postgres",
+    ),
+    # a key where the name of a variable belongs
+    ('[providers.groq]\nkey_env = "sk-secret"', f"'providers.groq.key_env' {NOT_A_VARIABLE}"),
+    ('[providers.groq]\nkey_env = "gsk_Secret0Secret1Secret2"', f"'providers.groq.key_env' {NOT_A_VARIABLE}"),
+    ('[providers.azure]\ntoken_env = "eyJsecret.x.y"', f"'providers.azure.token_env' {NOT_A_VARIABLE}"),
+    ('[serve]\nseal_key_env = "c2VjcmV0Cg=="', f"'serve.seal_key_env' {NOT_A_VARIABLE}"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), REFUSED)
+def test_a_file_that_says_something_wrong_is_refused_by_file_and_key(text: str, message: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(project=text)
+
+    assert refused.value.message == f"/home/me/work/.convo.toml: {message}"
+    assert (refused.value.exit, refused.value.code) == (2, "bad_settings")
+
+
+@pytest.mark.parametrize("text", [text for text, _ in REFUSED if "ecret" in text])
+def test_no_refusal_repeats_what_may_be_a_secret(text: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(user=text)
+    assert "ecret" not in refused.value.message + refused.value.hint
+
+
+def test_the_weaker_file_is_checked_as_strictly_as_the_stronger() -> None:
+    with pytest.raises(BadSettings, match=r"^/home/me/\.config/convo/config\.toml: 'model' must be a string"):
+        settings(project='model = "fine"', user="model = 5")
+
+
+def test_the_file_of_the_design_is_accepted_whole() -> None:
+    got = settings(
+        environ={"DB_PASSWORD": "pw"},
+        project="""
+            model = "openai/gpt-5-mini"
+            [providers.groq]
+            api = "chat"
+            base_url = "https://api.groq.com/openai/v1"
+            key_env = "GROQ_API_KEY"
+            [aliases]
+            "fast" = "groq/some-model"
+            [state_storage]
+            type = "postgres"
+            connection_string = "postgresql://user:$DB_PASSWORD@host:5432/db"
+            [serve]
+            host = "127.0.0.1"
+            port = 8788
+            keys_file = "~/.config/convo/keys"
+            seal_key_env = "CONVO_SEAL_KEY"
+            [prices]
+            "groq/some-model" = {input = 0.25, cached = 0.025, output = 2}
+        """,
+    )
+
+    assert (got.model, got.aliases, got.providers["groq"].api) == (
+        "openai/gpt-5-mini",
+        {"fast": "groq/some-model"},
+        "chat",
+    )
+    assert got.storage.url is not None
+    assert got.storage.url.reveal() == "postgresql://user:pw@host:5432/db"
+
+
+@pytest.mark.parametrize(("value", "words"), [(None, "a date or time"), ({}, "a table"), (False, "a boolean")])
+def test_a_value_is_called_what_toml_calls_it(value: object, words: str) -> None:
+    assert kind(value) == words
+
+
+def test_what_a_call_costs_counts_cached_tokens_apart() -> None:
+    price = settings(user='[prices]\n"a/b" = {input = 2, cached = 0.5, output = 10}').prices["a/b"]
+
+    cost = price.cost_usd(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=100_000)
+    assert cost == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)
+
+
+def test_cached_tokens_cost_what_others_do_when_nothing_else_is_said() -> None:
+    price = settings(user='[prices]\n"a/b" = {input = 2, output = 10}').prices["a/b"]
+    assert price.cost_usd(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=0) == pytest.approx(2)
