@@ -14,7 +14,7 @@ import json
 import socket
 import threading
 from collections import deque
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,7 +29,7 @@ from convo.endpoints.errors import error_event, error_object
 from convo.errors import ConvoError, KeyRefused
 from convo.ids import random_id
 from convo.items import Event
-from convo.models.contract import Model
+from convo.models.contract import Ask, Model
 from convo.models.scripted import ScriptedModel
 from convo.stores.contract import Store
 from convo.stores.memory import MemoryStore
@@ -45,15 +45,32 @@ WRONG_KEY = "test-wrong-key"
 
 
 class Scripts:
-    """Answers any model name: `scripted/...` as it says, every other one from the file that was set last."""
+    """Answers any model name: `scripted/...` as it says, every other one by the script that was set last.
 
-    def __init__(self) -> None:
-        self.script = "echo"
+    asks:  what the model was asked, oldest first
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.asks: list[Ask] = []
+        self._folder, self._script = folder, "echo"
         self._model = ScriptedModel(SystemClock(), random_id)
+
+    def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
+        """Answer from now on by this script, see `convo.models.scripted`; `more`: chunk, delay_s."""
+        script = self._folder / f"script-{len(list(self._folder.glob('script-*')))}.json"
+        script.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
+        self._script = str(script)
 
     def __call__(self, name: str) -> tuple[Model, str]:
         provider, _, own = name.partition("/")
-        return self._model, own if provider == "scripted" else self.script
+        return self, own if provider == "scripted" else self._script
+
+    def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        self.asks.append(ask)
+        return self._model.respond(ask)
+
+    async def count(self, ask: Ask) -> int | None:
+        return await self._model.count(ask)
 
     async def aclose(self) -> None:
         await self._model.aclose()
@@ -152,7 +169,7 @@ class Loopback:
     left: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self.models = Scripts()
+        self.scripts = Scripts(self.folder)
         self._faults: deque[Fault] = deque()
         self._endpoints: dict[str, Embedded] = {}
         self._released = threading.Event()
@@ -169,10 +186,8 @@ class Loopback:
         return [asked.json for asked in self.requests if (asked.method, asked.path) == ("POST", "/v1/responses")]
 
     def replies(self, *replies: Mapping[str, Any], **more: Any) -> None:
-        """Answer from now on by this script, see `convo.models.scripted`; `more`: chunk, delay_s."""
-        script = self.folder / f"script-{len(list(self.folder.glob('script-*')))}.json"
-        script.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
-        self.models.script = str(script)
+        """As `Scripts.replies`."""
+        self.scripts.replies(*replies, **more)
 
     def arm(self, *faults: Fault) -> None:
         """Let these happen, one each, to the next requests that they fit."""
@@ -187,7 +202,7 @@ class Loopback:
         if key == WRONG_KEY:
             raise KeyRefused("Incorrect API key provided", code="invalid_api_key")
         if key not in self._endpoints:
-            self._endpoints[key] = Embedded(self.store.of(key), self.models, SystemClock(), random_id)
+            self._endpoints[key] = Embedded(self.store.of(key), self.scripts, SystemClock(), random_id)
         return self._endpoints[key]
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -228,7 +243,7 @@ class Loopback:
         return None
 
     async def _respond(
-        self, endpoint: Endpoint, body: dict[str, Any], fault: Fault, receive: "Receive", send: Send
+        self, endpoint: Endpoint, body: dict[str, Any], fault: Fault, receive: "Receive", send: "Send"
     ) -> None:
         if fault.ignores_state:
             body = {name: value for name, value in body.items() if name not in ("previous_response_id", "conversation")}
@@ -327,7 +342,7 @@ def serving(folder: Path, store: Store | None = None) -> Iterator[Loopback]:
 
     listening = socket.create_server(("127.0.0.1", 0))
     server = Loopback(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", folder, store or MemoryStore())
-    running = uvicorn.Server(uvicorn.Config(server, lifespan="off", ws="none", log_config=None))
+    running = uvicorn.Server(uvicorn.Config(server, lifespan="off", ws="none", log_config=None, log_level="critical"))
     thread = threading.Thread(target=server.loop.run_until_complete, args=(running.serve([listening]),))
     thread.start()
     try:

@@ -1,46 +1,35 @@
 """One writer a conversation, whichever process or replica it runs in.
 
-The right to write is a lease on the store's clock, renewed while the writer lives. A process that
-dies leaves it to run out, sooner than a client loses patience. A lease that was lost nevertheless
-cannot lose items: every change says where the conversation's head must stand.
+The right to write is a lease on the store's clock, renewed while the writer lives. One that a
+process on another machine left behind runs out sooner than a client loses patience. A lease that
+was lost nevertheless cannot lose items: every change says where the conversation's head must stand.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 from convo.endpoints.embedded import refusals
-from convo.errors import Busy, StoreFault
-from convo.stores.contract import Lease, Store
+from convo.errors import Busy
+from convo.processes import this_process
+from convo.stores.contract import Store
+from convo.stores.leasing import Hold
 
 TTL_S = 6.0
-RENEW_S = 2.0
 
 
 @asynccontextmanager
 async def writing(store: Store, conversation_id: str, holder: str) -> AsyncIterator[None]:
     """Hold the right to write this conversation while the block runs.
 
-    holder:  a name that nobody else has
+    holder:  a name that nobody else in this process has
     raises:  TryLater  `conversation_locked`: somebody else holds it
     """
     try:
-        lease = await store.lease(f"writing {conversation_id}", holder, TTL_S)
+        hold = await Hold.take(store, f"writing {conversation_id}", f"{this_process()}:{holder}", TTL_S)
     except Busy as busy:
         raise refusals.locked() from busy
-    renewing = asyncio.create_task(_renew(store, lease))
     try:
         yield
     finally:
-        renewing.cancel()
-        with suppress(asyncio.CancelledError):
-            await renewing
-        with suppress(StoreFault):
-            await asyncio.shield(store.release(lease))
-
-
-async def _renew(store: Store, lease: Lease) -> None:
-    while True:
-        await asyncio.sleep(RENEW_S)
-        with suppress(Busy, StoreFault):
-            await store.lease(lease.name, lease.holder, TTL_S)
+        await asyncio.shield(hold.release())

@@ -10,8 +10,7 @@ wrong answer that nobody notices.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
+from dataclasses import dataclass, field
 
 from convo.endpoints.embedded import refusals
 from convo.endpoints.embedded.checks import (
@@ -151,7 +150,7 @@ class Request:
     previous: str | None = None
     conversation: str | None = None
     store: bool = True
-    parameters: Mapping[str, Json] = MappingProxyType({})
+    parameters: Mapping[str, Json] = field(default_factory=dict)
 
     @property
     def instructions(self) -> str | None:

@@ -1,0 +1,331 @@
+"""Responses as both sides of the contract keep them: embedded, and remote over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from convo.endpoints.contract import Endpoint
+from convo.errors import ConvoError, NotFound, Refused
+from tests.endpoints.sides import MODEL, TOOL, ask, events, output_for, refusal, texts, told, user
+from tests.loopback import Scripts
+
+
+async def test_an_answer_comes_as_numbered_events_that_end_with_the_whole_response(
+    endpoint: Endpoint, script: Scripts
+) -> None:
+    script.replies({"text": "Hello there, how are you?"})
+
+    got = await events(endpoint, "hi")
+
+    assert [event["sequence_number"] for event in got] == list(range(len(got)))
+    assert [event["type"] for event in got if event["type"] != "response.output_text.delta"] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert "".join(event["delta"] for event in got if event["type"].endswith("delta")) == "Hello there, how are you?"
+    last = got[-1]["response"]
+    assert last["output"] == [event["item"] for event in got if event["type"] == "response.output_item.done"]
+    assert (last["status"], last["error"], last["model"]) == ("completed", None, MODEL)
+
+
+async def test_what_was_streamed_last_is_what_is_retrieved_later(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}})
+    given = {"tools": [TOOL], "temperature": 0.3, "metadata": {"a": "b"}, "instructions": "Be brief.", "user": "u"}
+
+    streamed = await ask(endpoint, "hi", **given)
+
+    assert await endpoint.retrieve(streamed["id"]) == streamed
+    assert (streamed["temperature"], streamed["metadata"], streamed["user"]) == (0.3, {"a": "b"}, "u")
+
+
+async def test_a_chain_remembers_what_was_said_and_not_the_instructions(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"text": "Hello Ann."}, {"text": "Ann."})
+    first = await ask(endpoint, "I am Ann", instructions="Speak like a pirate.")
+
+    second = await ask(endpoint, "who am I?", previous_response_id=first["id"])
+
+    assert texts(script.asks[1].input) == ["I am Ann", "Hello Ann.", "who am I?"]
+    assert [heard.instructions for heard in script.asks] == ["Speak like a pirate.", None]
+    assert (second["previous_response_id"], second["instructions"]) == (first["id"], None)
+
+
+async def test_any_older_response_can_be_continued(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
+    first = await ask(endpoint, "a")
+    second = await ask(endpoint, "b", previous_response_id=first["id"])
+    await ask(endpoint, "c", previous_response_id=second["id"])
+
+    fork = await ask(endpoint, "B", previous_response_id=first["id"])
+
+    assert texts(await endpoint.input_items(fork["id"], order="asc")) == ["a", "one", "B"]
+    assert texts(await endpoint.input_items(second["id"], order="asc")) == ["a", "one", "b"]
+
+
+@pytest.mark.parametrize("said", [None, [], ""])
+async def test_a_chain_can_go_on_without_anything_new(endpoint: Endpoint, said: Any) -> None:
+    first = await ask(endpoint, "a")
+    second = await ask(endpoint, said, previous_response_id=first["id"])
+    assert texts(await endpoint.input_items(second["id"], order="asc")) == ["a", "a"]
+
+
+EASY: list[Any] = [
+    "hello",
+    [{"role": "user", "content": "hello"}],
+    [{"type": "message", "role": "user", "content": "hello"}],
+    [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}],
+]
+
+
+@pytest.mark.parametrize("said", EASY)
+async def test_words_may_come_in_every_easy_form(endpoint: Endpoint, script: Scripts, said: Any) -> None:
+    response = await ask(endpoint, said)
+
+    (listed,) = (await endpoint.input_items(response["id"])).items
+    assert listed["content"] == [{"type": "input_text", "text": "hello"}]
+    assert (listed["type"], listed["role"], listed["status"]) == ("message", "user", "completed")
+    assert texts(script.asks[0].input) == ["hello"]
+
+
+async def test_an_answer_may_be_sent_again_as_role_and_parts_without_type_or_id(
+    endpoint: Endpoint, script: Scripts
+) -> None:
+    first = await ask(endpoint, "tell me a joke", store=False)
+    history = [user("tell me a joke"), *({"role": one["role"], "content": one["content"]} for one in first["output"])]
+
+    await ask(endpoint, [*history, user("another")], store=False)
+
+    assert texts(script.asks[1].input) == ["tell me a joke", "tell me a joke", "another"]
+
+
+async def test_unknown_kinds_and_fields_are_kept_as_they_came(endpoint: Endpoint, script: Scripts) -> None:
+    strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None, "leaf": {"ä": [1.0]}}
+
+    response = await ask(endpoint, [user("a", colour="red"), strange])
+
+    listed = (await endpoint.input_items(response["id"], order="asc")).items
+    assert listed[1] == strange
+    assert listed[0]["colour"] == "red"
+    assert script.asks[0].input[1] == strange
+
+
+# -- tools ----------------------------------------------------------------------------------------
+
+
+async def test_a_call_is_answered_on_the_chain(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"call": {"name": "weather", "arguments": {"city": "Oslo"}}}, {"text": "Cold."})
+    asked = await ask(endpoint, "weather?", tools=[TOOL])
+    (call,) = asked["output"]
+
+    answer = await ask(endpoint, [output_for(call, {"c": -3})], previous_response_id=asked["id"])
+
+    assert texts(answer["output"]) == ["Cold."]
+    assert script.asks[1].input[1] == call
+
+
+async def test_a_call_left_without_its_output_is_refused_before_a_model_is_asked(
+    endpoint: Endpoint, script: Scripts
+) -> None:
+    script.replies({"call": {"name": "weather", "call_id": "call_7"}})
+    asked = await ask(endpoint, "weather?", tools=[TOOL])
+
+    wrong = await refusal(endpoint, "never mind", previous_response_id=asked["id"])
+
+    assert wrong.message == "No tool output found for function call call_7"
+    assert told(wrong) == ("invalid_request_error", 400, "input")
+    assert len(script.asks) == 1
+
+
+async def test_an_output_without_its_call_is_refused_before_a_model_is_asked(
+    endpoint: Endpoint, script: Scripts
+) -> None:
+    wrong = await refusal(endpoint, [user("hi"), output_for({"call_id": "call_9"}, 1)])
+    assert wrong.message == "No tool call found for function call output with call_id call_9"
+    assert told(wrong) == ("invalid_request_error", 400, "input")
+    assert script.asks == []
+
+
+# -- what is kept ---------------------------------------------------------------------------------
+
+
+async def test_with_store_false_nothing_can_be_found_again(endpoint: Endpoint) -> None:
+    response = await ask(endpoint, "a", store=False)
+
+    assert (response["store"], response["status"]) == (False, "completed")
+    with pytest.raises(NotFound):
+        await endpoint.retrieve(response["id"])
+    wrong = await refusal(endpoint, "b", previous_response_id=response["id"])
+    assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+
+
+async def test_an_unknown_previous_response_is_refused_in_the_real_words(endpoint: Endpoint) -> None:
+    wrong = await refusal(endpoint, "b", previous_response_id="resp_nope")
+    assert isinstance(wrong, Refused)
+    assert wrong.message == "Previous response with id 'resp_nope' not found"
+    assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+
+
+async def test_another_tenants_response_is_not_there(endpoint: Endpoint, foreign: Endpoint) -> None:
+    theirs = (await ask(foreign, "secret"))["id"]
+
+    wrong = await refusal(endpoint, "b", previous_response_id=theirs)
+    assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
+    for what in (endpoint.retrieve, endpoint.delete, endpoint.input_items):
+        with pytest.raises(NotFound):
+            await what(theirs)
+    assert (await foreign.retrieve(theirs))["id"] == theirs
+
+
+async def test_deleting_a_response_keeps_its_children_usable(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
+    first = await ask(endpoint, "a")
+    second = await ask(endpoint, "b", previous_response_id=first["id"])
+
+    await endpoint.delete(first["id"])
+
+    with pytest.raises(NotFound):
+        await endpoint.retrieve(first["id"])
+    gone = await refusal(endpoint, "c", previous_response_id=first["id"])
+    assert gone.code == "previous_response_not_found"
+    third = await ask(endpoint, "c", previous_response_id=second["id"])
+    assert texts(await endpoint.input_items(third["id"], order="asc")) == ["a", "one", "b", "two", "c"]
+
+
+@pytest.mark.parametrize("handle", ["resp_nope", "conv_nope", "try_nope", "nope/../x"])
+async def test_a_response_that_nobody_knows_is_not_found(endpoint: Endpoint, handle: str) -> None:
+    for what in (endpoint.retrieve, endpoint.delete, endpoint.input_items):
+        with pytest.raises(NotFound) as caught:
+            await what(handle)
+        assert (caught.value.kind, caught.value.handle) == ("response", handle)
+
+
+# -- input items ----------------------------------------------------------------------------------
+
+
+async def test_input_items_come_newest_first_in_pages(endpoint: Endpoint) -> None:
+    response = await ask(endpoint, [user(str(number)) for number in range(5)])
+
+    newest = await endpoint.input_items(response["id"], limit=2)
+    rest = await endpoint.input_items(response["id"], after=newest.items[-1]["id"], limit=100)
+    upward = await endpoint.input_items(response["id"], after=newest.items[-1]["id"], order="asc")
+
+    assert (texts(newest), newest.has_more) == (["4", "3"], True)
+    assert (texts(rest), rest.has_more) == (["2", "1", "0"], False)
+    assert (texts(upward), upward.has_more) == (["4"], False)
+
+
+async def test_items_without_an_id_are_given_the_same_one_in_every_list(endpoint: Endpoint) -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+    said = [user("a", id="msg_mine"), call, output_for(call, 1), {"type": "reasoning", "summary": []}, user("b")]
+    first = await ask(endpoint, said)
+    second = await ask(endpoint, "c", previous_response_id=first["id"])
+
+    once = [item["id"] for item in (await endpoint.input_items(first["id"], order="asc")).items]
+    again = [item["id"] for item in (await endpoint.input_items(second["id"], order="asc")).items]
+
+    assert again[:5] == once
+    assert [one.split("_")[0] for one in once] == ["msg", "fc", "fc", "rs", "msg"]
+    assert once[0] == "msg_mine"
+    assert again[5] == first["output"][0]["id"]
+    assert len(set(again)) == len(again)
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "param"),
+    [
+        ({"limit": 0}, "integer_below_min_value", "limit"),
+        ({"limit": 101}, "integer_above_max_value", "limit"),
+        ({"after": "msg_nope"}, "invalid_value", "after"),
+        ({"order": "sideways"}, "invalid_value", "order"),
+    ],
+)
+async def test_pages_are_asked_for_within_limits(
+    endpoint: Endpoint, asked: dict[str, Any], code: str, param: str
+) -> None:
+    response = await ask(endpoint, "a")
+    with pytest.raises(Refused) as caught:
+        await endpoint.input_items(response["id"], **asked)
+    assert told(caught.value) == (code, 400, param)
+
+
+async def test_a_reference_to_an_item_of_the_history_adds_nothing(endpoint: Endpoint, script: Scripts) -> None:
+    first = await ask(endpoint, "a")
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+
+    second = await ask(endpoint, [reference, user("b")], previous_response_id=first["id"])
+
+    assert texts(await endpoint.input_items(second["id"], order="asc")) == ["a", "a", "b"]
+    assert all(item.get("type") != "item_reference" for item in script.asks[1].input)
+
+
+async def test_a_reference_to_nothing_is_refused(endpoint: Endpoint) -> None:
+    wrong = await refusal(endpoint, [{"id": "msg_gone"}, user("b")])
+    assert wrong.message.startswith("Item with id 'msg_gone' not found. Items are not persisted when `store` is set to")
+    assert told(wrong) == ("invalid_request_error", 404, "input")
+
+
+async def test_an_item_that_the_chain_holds_already_is_refused(endpoint: Endpoint) -> None:
+    first = await ask(endpoint, "a")
+    wrong = await refusal(endpoint, [*first["output"], user("b")], previous_response_id=first["id"])
+    named = first["output"][0]["id"]
+    assert wrong.message == (
+        f"Duplicate item found with id {named}. Remove duplicate items from your input and try again"
+    )
+
+
+# -- ends -----------------------------------------------------------------------------------------
+
+
+async def test_an_answer_cut_at_its_limit_is_incomplete_and_can_be_continued(
+    endpoint: Endpoint, script: Scripts
+) -> None:
+    script.replies({"text": "one two three four"}, {"text": "five"})
+
+    cut = await ask(endpoint, "count", max_output_tokens=2)
+
+    assert (cut["status"], cut["error"], cut["completed_at"]) == ("incomplete", None, None)
+    assert cut["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert await endpoint.retrieve(cut["id"]) == cut
+    await ask(endpoint, "go on", previous_response_id=cut["id"])
+    assert texts(script.asks[1].input) == ["count", "one two", "go on"]
+
+
+async def test_what_goes_wrong_before_an_answer_is_raised_and_leaves_nothing(
+    endpoint: Endpoint, script: Scripts
+) -> None:
+    script.replies({"error": {"code": "overloaded", "message": "Too busy.", "status": 503, "retry_after_s": 4}})
+
+    wrong = await refusal(endpoint, "a")
+
+    assert (wrong.message, wrong.code, wrong.status) == ("Too busy", "overloaded", 503)
+    assert getattr(wrong, "retry_after_s", None) == 4
+
+
+async def test_an_answer_that_breaks_off_ends_as_failed_and_cannot_be_continued(
+    endpoint: Endpoint, script: Scripts
+) -> None:
+    script.replies({"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}})
+
+    got = await events(endpoint, "a")
+
+    failed = got[-1]["response"]
+    assert (got[-1]["type"], failed["status"]) == ("response.failed", "failed")
+    assert failed["error"] == {"code": "overloaded", "message": "Busy"}
+    assert await endpoint.retrieve(failed["id"]) == failed
+    wrong = await refusal(endpoint, "b", previous_response_id=failed["id"])
+    assert wrong.message == f"Previous response with id '{failed['id']}' is failed and cannot be continued"
+    assert told(wrong) == ("invalid_request_error", 400, "previous_response_id")
+
+
+async def test_tokens_of_a_request_are_counted_with_the_history_before_it(endpoint: Endpoint) -> None:
+    first = await ask(endpoint, "one two")
+    counted = {"model": MODEL, "input": "three", "instructions": "four", "previous_response_id": first["id"]}
+    assert await endpoint.count(counted) == 6
+    with pytest.raises(ConvoError) as caught:
+        await endpoint.count({**counted, "previous_response_id": "resp_nope"})
+    assert caught.value.code == "previous_response_not_found"
