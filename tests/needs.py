@@ -44,7 +44,7 @@ PARTS = {
     "zsh": program("zsh"),
     "fish": program("fish"),
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
-    "pidfd": Part("a way to wait for another's child", lambda: hasattr(os, "pidfd_open"), "Linux has it"),
+    "linux": Part("Linux", lambda: hasattr(os, "pidfd_open"), "its /proc tells what another process did"),
     "posix": Part("a POSIX system", lambda: sys.platform != "win32", "Linux, macOS"),
 }
 

@@ -114,6 +114,7 @@ async def test_a_schema_that_is_none_is_refused_in_the_engines_words(local: Loca
         await all_of(local, asking(HELLO, text={"format": form}))
 
 
+@pytest.mark.needs("linux")
 async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) -> None:
     """The whole answer would be 3,000 tokens, 30 seconds of one core; what comes after it is answered without them."""
     before = worked_s(local)
@@ -128,6 +129,7 @@ async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) ->
     assert worked_s(local) - before < 10
 
 
+@pytest.mark.needs("linux")
 async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalModel) -> None:
     """Reading it all would be 25 seconds of one core."""
     before = worked_s(local)

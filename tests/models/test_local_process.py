@@ -169,7 +169,7 @@ async def test_a_model_on_loopback_answers_like_any_other() -> None:
     await model.aclose()
 
 
-@pytest.mark.needs("pidfd")
+@pytest.mark.needs("linux")
 @pytest.mark.parametrize("when", ["loading", "ready"])
 def test_a_child_dies_with_its_parent_even_by_kill_9(when: str) -> None:
     with subprocess.Popen(
