@@ -57,10 +57,9 @@ async def remote(loopback: Loopback) -> AsyncIterator[Remote]:
 
 
 @pytest.fixture(params=["embedded-memory", "embedded-sqlite", "remote"])
-async def sides(
-    request: pytest.FixtureRequest, tmp_path: Path, loopback: Loopback, scripts: Scripts
-) -> AsyncIterator[Sides]:
+async def sides(request: pytest.FixtureRequest, tmp_path: Path, scripts: Scripts) -> AsyncIterator[Sides]:
     if request.param == "remote":
+        loopback: Loopback = request.getfixturevalue("loopback")
         here, there = remote_at(loopback), remote_at(loopback, "test-other-key")
         yield Sides(here, there, loopback.scripts)
         await here.aclose()

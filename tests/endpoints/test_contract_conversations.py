@@ -1,0 +1,262 @@
+"""Conversations as both sides of the contract keep them: embedded, and remote over HTTP."""
+
+from typing import Any
+
+import pytest
+
+from convo.endpoints.contract import Endpoint
+from convo.errors import NotFound, Refused
+from tests.endpoints.sides import TOOL, ask, output_for, refusal, texts, told, user
+from tests.loopback import Scripts
+
+
+async def opened(endpoint: Endpoint, *words: str) -> str:
+    """The id of a new conversation in which `words` were said."""
+    created = await endpoint.create_conversation([user(said) for said in words])
+    return str(created["id"])
+
+
+async def said_in(endpoint: Endpoint, conversation_id: str) -> list[str]:
+    return texts(await endpoint.conversation_items(conversation_id, order="asc", limit=100))
+
+
+async def test_a_conversation_is_created_read_renamed_and_deleted(endpoint: Endpoint) -> None:
+    created = await endpoint.create_conversation(metadata={"topic": "a"})
+
+    assert created["id"].startswith("conv_")
+    assert (created["object"], created["metadata"]) == ("conversation", {"topic": "a"})
+    assert await endpoint.conversation(created["id"]) == created
+    renamed = await endpoint.update_conversation(created["id"], {"topic": "b"})
+    assert renamed == {**created, "metadata": {"topic": "b"}}
+    assert await endpoint.conversation(created["id"]) == renamed
+    await endpoint.delete_conversation(created["id"])
+    with pytest.raises(NotFound):
+        await endpoint.conversation(created["id"])
+
+
+async def test_a_conversation_is_given_what_was_said_before_and_after(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"text": "Hello Ann."}, {"text": "Ann."})
+    conversation = await opened(endpoint)
+
+    first = await ask(endpoint, "I am Ann", conversation=conversation)
+    second = await ask(endpoint, "who am I?", conversation={"id": conversation})
+
+    assert texts(script.asks[1].input) == ["I am Ann", "Hello Ann.", "who am I?"]
+    assert await said_in(endpoint, conversation) == ["I am Ann", "Hello Ann.", "who am I?", "Ann."]
+    assert [one["conversation"] for one in (first, second)] == [{"id": conversation}] * 2
+    assert second["previous_response_id"] is None
+    assert await endpoint.retrieve(second["id"]) == second
+
+
+async def test_items_of_a_conversation_are_spelled_out_and_keep_their_ids(endpoint: Endpoint) -> None:
+    created = await endpoint.create_conversation([user("a", id="msg_mine"), {"role": "assistant", "content": "b"}])
+    response = await ask(endpoint, "c", conversation=created["id"])
+
+    listed = (await endpoint.conversation_items(created["id"], order="asc")).items
+
+    assert listed[0] == {
+        "id": "msg_mine",
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "a"}],
+        "status": "completed",
+    }
+    assert listed[1]["content"] == [{"type": "output_text", "text": "b"}]
+    assert listed[3] == response["output"][0]
+    assert all(item["id"].startswith("msg_") for item in listed)
+    assert [await endpoint.conversation_item(created["id"], item["id"]) for item in listed] == listed
+
+
+async def test_the_items_of_a_response_are_called_as_in_its_conversation(endpoint: Endpoint) -> None:
+    conversation = await opened(endpoint, "a")
+    response = await ask(endpoint, "b", conversation=conversation)
+
+    there = (await endpoint.conversation_items(conversation, order="asc")).items
+    seen = (await endpoint.input_items(response["id"], order="asc")).items
+
+    assert seen == there[:2]
+
+
+async def test_added_items_come_back_with_their_ids_and_stand_at_the_end(endpoint: Endpoint, script: Scripts) -> None:
+    conversation = await opened(endpoint, "a")
+
+    added = await endpoint.add_items(conversation, [user("b"), user("c", id="msg_c")])
+
+    assert texts(added) == ["b", "c"]
+    assert added.items[1]["id"] == "msg_c"
+    assert (await endpoint.conversation_items(conversation, order="asc")).items[1:] == added.items
+    await ask(endpoint, "d", conversation=conversation)
+    assert texts(script.asks[0].input) == ["a", "b", "c", "d"]
+
+
+async def test_items_that_say_the_same_are_still_several(endpoint: Endpoint) -> None:
+    conversation = await opened(endpoint, "a", "a")
+    twin = {"id": "msg_twin", **user("b")}
+    await endpoint.add_items(conversation, [twin, twin])
+
+    listed = (await endpoint.conversation_items(conversation, order="asc")).items
+
+    assert texts(listed) == ["a", "a", "b", "b"]
+    assert len({item["id"] for item in listed}) == 4
+    assert listed[2]["id"] == "msg_twin"
+
+
+@pytest.mark.parametrize("gone", [0, 1, 2, 3])
+async def test_a_deleted_item_is_gone_and_the_others_keep_their_ids(
+    endpoint: Endpoint, script: Scripts, gone: int
+) -> None:
+    words = ["a", "a", "b", "c"]
+    conversation = await opened(endpoint, *words)
+    before = (await endpoint.conversation_items(conversation, order="asc")).items
+
+    answer = await endpoint.delete_item(conversation, before[gone]["id"])
+
+    left = [item for at, item in enumerate(before) if at != gone]
+    assert answer == await endpoint.conversation(conversation)
+    assert (await endpoint.conversation_items(conversation, order="asc")).items == left
+    with pytest.raises(NotFound) as caught:
+        await endpoint.conversation_item(conversation, before[gone]["id"])
+    assert (caught.value.kind, caught.value.handle) == ("item", before[gone]["id"])
+    await ask(endpoint, "d", conversation=conversation)
+    assert texts(script.asks[0].input) == [*texts(left), "d"]
+
+
+async def test_deleting_an_item_ends_the_chains_that_need_it_by_name(endpoint: Endpoint) -> None:
+    conversation = await opened(endpoint, "my secret")
+    response = await ask(endpoint, "b", conversation=conversation)
+    (oldest, *_) = (await endpoint.conversation_items(conversation, order="asc")).items
+
+    await endpoint.delete_item(conversation, oldest["id"])
+
+    wrong = await refusal(endpoint, "c", previous_response_id=response["id"])
+    assert (wrong.code, wrong.status) == ("item_deleted", 400)
+    assert "my secret" not in str(wrong)
+
+
+async def test_a_response_of_a_deleted_conversation_keeps_what_it_saw(endpoint: Endpoint) -> None:
+    conversation = await opened(endpoint, "a")
+    response = await ask(endpoint, "b", conversation=conversation)
+
+    await endpoint.delete_conversation(conversation)
+
+    assert texts(await endpoint.input_items(response["id"], order="asc")) == ["a", "b"]
+    follow = await ask(endpoint, "c", previous_response_id=response["id"])
+    assert texts(await endpoint.input_items(follow["id"], order="asc")) == ["a", "b", "b", "c"]
+
+
+async def test_a_call_in_a_conversation_waits_for_its_output(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"call": {"name": "weather", "call_id": "call_1"}}, {"text": "Cold."})
+    conversation = await opened(endpoint)
+    asked = await ask(endpoint, "weather?", conversation=conversation, tools=[TOOL])
+
+    early = await refusal(endpoint, "never mind", conversation=conversation)
+    answer = await ask(endpoint, [output_for(asked["output"][0], "-3")], conversation=conversation)
+
+    assert early.message == "No tool output found for function call call_1"
+    assert texts(answer["output"]) == ["Cold."]
+
+
+async def test_a_failed_answer_leaves_the_conversation_as_it_was(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"text": "Half an", "error": {"code": "overloaded", "message": "Busy", "status": 503}})
+    conversation = await opened(endpoint, "a")
+
+    failed = await ask(endpoint, "b", conversation=conversation)
+
+    assert failed["status"] == "failed"
+    assert await said_in(endpoint, conversation) == ["a"]
+    script.replies({"text": "ok"})
+    await ask(endpoint, "b again", conversation=conversation)
+    assert await said_in(endpoint, conversation) == ["a", "b again", "ok"]
+
+
+# -- refusals -------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_and_a_previous_response_exclude_each_other(endpoint: Endpoint) -> None:
+    wrong = await refusal(endpoint, "a", previous_response_id="resp_x", conversation="conv_x")
+    assert told(wrong) == ("mutually_exclusive_parameters", 400, None)
+    assert "'previous_response_id' or 'conversation'" in wrong.message
+
+
+async def test_a_response_in_an_unknown_conversation_is_not_found(endpoint: Endpoint) -> None:
+    wrong = await refusal(endpoint, "a", conversation="conv_nope")
+    assert isinstance(wrong, NotFound)
+    assert (wrong.kind, wrong.handle, wrong.status) == ("conversation", "conv_nope", 404)
+
+
+async def test_a_conversation_that_nobody_knows_is_not_found(endpoint: Endpoint) -> None:
+    for refused in (
+        endpoint.conversation("conv_nope"),
+        endpoint.delete_conversation("conv_nope"),
+        endpoint.update_conversation("conv_nope", {}),
+        endpoint.conversation_items("conv_nope"),
+        endpoint.conversation_item("conv_nope", "msg_x"),
+        endpoint.delete_item("conv_nope", "msg_x"),
+        endpoint.add_items("conv_nope", [user("a")]),
+    ):
+        with pytest.raises(NotFound) as caught:
+            await refused
+        assert (caught.value.kind, caught.value.handle) == ("conversation", "conv_nope")
+
+
+async def test_another_tenants_conversation_is_not_there(endpoint: Endpoint, foreign: Endpoint) -> None:
+    theirs = await opened(foreign, "secret")
+
+    assert isinstance(await refusal(endpoint, "a", conversation=theirs), NotFound)
+    for refused in (endpoint.conversation(theirs), endpoint.conversation_items(theirs)):
+        with pytest.raises(NotFound):
+            await refused
+
+
+@pytest.mark.parametrize(("count", "refused"), [(20, False), (21, True)])
+async def test_twenty_items_fit_at_a_time(endpoint: Endpoint, count: int, refused: bool) -> None:
+    items = [user(str(number)) for number in range(count)]
+    conversation = await opened(endpoint)
+
+    for attempt in (lambda: endpoint.create_conversation(items), lambda: endpoint.add_items(conversation, items)):
+        if not refused:
+            await attempt()
+            continue
+        with pytest.raises(Refused) as caught:
+            await attempt()
+        assert told(caught.value) == ("array_above_max_length", 400, "items")
+        assert "maximum length 20, but got an array with length 21" in caught.value.message
+    assert len(await said_in(endpoint, conversation)) == (0 if refused else 20)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "code", "param"),
+    [
+        ({str(number): "" for number in range(17)}, "object_above_max_properties", "metadata"),
+        ({"long": "x" * 513}, "string_above_max_length", "metadata.long"),
+        ({"number": 1}, "invalid_type", "metadata.number"),
+    ],
+)
+async def test_metadata_is_sixteen_pairs_of_short_strings(
+    endpoint: Endpoint, metadata: dict[str, Any], code: str, param: str
+) -> None:
+    conversation = await opened(endpoint)
+    for refused in (
+        endpoint.create_conversation(metadata=metadata),
+        endpoint.update_conversation(conversation, metadata),
+    ):
+        with pytest.raises(Refused) as caught:
+            await refused
+        assert told(caught.value) == (code, 400, param)
+    assert told(await refusal(endpoint, "a", metadata=metadata)) == (code, 400, param)
+
+
+async def test_what_is_said_in_a_conversation_cannot_be_left_unstored(endpoint: Endpoint) -> None:
+    conversation = await opened(endpoint)
+    wrong = await refusal(endpoint, "a", conversation=conversation, store=False)
+    assert told(wrong) == ("unsupported_parameter", 400, "store")
+
+
+async def test_pages_of_a_conversation_begin_behind_an_item(endpoint: Endpoint) -> None:
+    conversation = await opened(endpoint, *"abcde")
+
+    newest = await endpoint.conversation_items(conversation, limit=2)
+    rest = await endpoint.conversation_items(conversation, after=newest.items[-1]["id"], limit=3)
+
+    assert (texts(newest), newest.has_more) == (["e", "d"], True)
+    assert (texts(rest), rest.has_more) == (["c", "b", "a"], False)
