@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 
-from convo.engine.lease import Hold
+from convo.engine.lease import writing
 from convo.engine.naming import fit
 from convo.errors import Busy, ItemDeleted, NotFound
 from convo.history import HERE, OWNERS, Key, Session, Strategy
@@ -121,7 +121,7 @@ async def _held(store: Store, sessions: Sequence[Session]) -> AsyncIterator[None
     async with AsyncExitStack() as holds:
         for session in sessions:
             try:
-                hold = await Hold.take(store, f"session:{session.id}", title=session.name)
+                hold = await writing(store, session)
             except Busy as busy:
                 raise Busy(session.name, busy.holder, hint="leave that chat first") from busy
             holds.push_async_callback(hold.release)

@@ -1,15 +1,5 @@
-"""Times on a screen are the machine's own; here the machine stands in Greenwich."""
+"""Screens are compared as text, so their times stand still."""
 
-import time
-from collections.abc import Iterator
+from tests.greenwich import greenwich
 
-import pytest
-
-
-@pytest.fixture(autouse=True)
-def greenwich(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with monkeypatch.context() as patched:
-        patched.setenv("TZ", "UTC")
-        time.tzset()
-        yield
-    time.tzset()
+__all__ = ["greenwich"]

@@ -1,0 +1,101 @@
+"""Conversations in the store that the command line opens, held by convo's own engine.
+
+    held(home, story)       carries out a story and closes everything behind it
+
+Time stands still between turns and moves a minute with each; ids count from 1.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from convo.clock import FixedClock
+from convo.engine.chat import Chat
+from convo.engine.edges import Edges
+from convo.engine.opening import open_chat
+from convo.engine.turn import Asking
+from convo.errors import ConvoError
+from convo.history import Strategy
+from convo.ids import counting_ids
+from convo.items import user
+from convo.stores.contract import Store
+from convo.stores.open import open_store
+from convo.strategies import wanted
+from tests.embedding import embedded
+from tests.engine.recorded import Fault, Recorded
+
+MODEL = "scripted/echo"
+DATABASE = Path("data", "convo.db")
+"""Where the database stands under CONVO_HOME."""
+
+
+@dataclass
+class Teller:
+    """One who talks: opens conversations and says things in them."""
+
+    store: Store
+    endpoint: Recorded
+    edges: Edges
+    clock: FixedClock
+    folder: Path
+
+    async def chat(self, strategy: Strategy, name: str, *said: str, handle: str | None = None) -> Chat:
+        """A new conversation, in which `said` was said; a replayed one lies in talk.json."""
+        if strategy is Strategy.REPLAY and handle is None:
+            handle = str(self.folder / "talk.json")
+        chat = await open_chat(wanted([strategy], handle), None, Asking(MODEL, MODEL), self.edges, name=name)
+        for words in said:
+            await self.say(chat, words)
+        return chat
+
+    async def say(self, chat: Chat, words: str) -> None:
+        self.clock.move(60)
+        async for _ in chat.say([user(words)]):
+            pass
+
+    async def again(self, chat: Chat) -> None:
+        self.clock.move(60)
+        async for _ in chat.again():
+            pass
+
+    async def fail(self, chat: Chat, words: str, error: ConvoError) -> None:
+        """Say something and get an error for it."""
+        self.endpoint.faults.append(Fault(error))
+        try:
+            await self.say(chat, words)
+        except type(error):
+            return
+        raise AssertionError("it did not fail")
+
+    async def another(self, words: str, **state: str) -> None:
+        """What another client of the same endpoint says: `previous_response_id` or `conversation`."""
+        self.clock.move(60)
+        async for _ in self.endpoint.create({"model": MODEL, "input": words, **state}):
+            pass
+
+
+Story = Callable[[Teller], Awaitable[object]]
+
+
+def held(home: Path, story: Story) -> None:
+    """Carry out `story` over the store under `home`."""
+
+    async def carried_out() -> None:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        clock, new_id = FixedClock(), counting_ids()
+        endpoint = Recorded(embedded(store, clock, new_id))
+        await story(Teller(store, endpoint, Edges(store, endpoint, clock, new_id), clock, home.parent))
+        await endpoint.aclose()
+        await store.aclose()
+
+    asyncio.run(carried_out())
+
+
+def talks(name: str, strategy: Strategy, *said: str) -> Story:
+    """One conversation in which `said` was said."""
+
+    async def story(teller: Teller) -> None:
+        await teller.chat(strategy, name, *said)
+
+    return story

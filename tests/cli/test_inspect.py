@@ -1,0 +1,283 @@
+"""`convo inspect`, over a real store filled by the engine itself."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convo.errors import Refused
+from convo.history import Strategy
+from tests.cli.held import Teller, held, talks
+from tests.greenwich import greenwich
+from tests.running import Convo, in_process
+
+__all__ = ["greenwich"]
+
+SESSION = """\
+monads
+  owner     the local store (--session)
+  session   monads (ses_1)
+  endpoint  embedded
+  model     scripted/echo
+  head      4 items, @ resp_2
+  waiting   nothing is unacknowledged
+  go on     convo chat --from monads
+
+response  owner    sent    ~tokens  saw  in  cached  out  reasoned  model          day         time   status     secs  \
+first words
+● resp_1  session  full 1        8    1   4       0    4         0  scripted/echo  2023-11-14  22:14  completed   0.0  \
+What is a monad? → What is a monad?
+@ resp_2  session  full 3       24    3  11       0    3         0  scripted/echo  2023-11-14  22:15  completed   0.0  \
+And in Haskell? → And in Haskell?
+"""
+
+
+def test_a_session_shows_its_owner_its_head_and_a_line_for_each_request(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.SESSION, "What is a monad?", "And in Haskell?"))
+    got = convo("inspect", "monads")
+    assert (got.exit, got.out, got.err) == (0, SESSION, "")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "owner", "sent"),
+    [
+        (Strategy.REPLAY, "the application: a JSON file (--replay)", ["full 1", "full 3"]),
+        (Strategy.SESSION, "the local store (--session)", ["full 1", "full 3"]),
+        (Strategy.CONVERSATION, "the endpoint's Conversations API (--conversation)", ["full 1", "delta 1"]),
+        (Strategy.CHAIN, "the endpoint's Responses API (--chain)", ["full 1", "delta 1"]),
+    ],
+)
+def test_every_owner_is_named_and_what_it_was_sent(
+    strategy: Strategy, owner: str, sent: list[str], convo: Convo, home: Path
+) -> None:
+    held(home, talks("mine", strategy, "one", "two"))
+    lines = convo("inspect", "mine").out.splitlines()
+    assert lines[1] == f"  owner     {owner}"
+    assert [" ".join(line.split()[3:5]) for line in lines[-2:]] == sent
+
+
+CHAIN = """\
+● resp_1    (other client)  chain  full 1         6    1
+├─● resp_2  monads          chain  delta 1        6    3
+├─● resp_3  (other client)  chain  delta 1        6    3
+@ resp_4    monads          chain  delta 1        6    3
+● resp_5    (other client)  chain  delta 1        6    5"""
+
+
+def test_a_chain_shows_its_forks_and_what_other_clients_made(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        await teller.another("first")
+        chat = await teller.chat(Strategy.CHAIN, "monads", "second", handle="resp_1")
+        await teller.another("other", previous_response_id="resp_1")
+        await teller.again(chat)
+        await teller.another("onward", previous_response_id="resp_4")
+
+    held(home, story)
+    lines = convo("inspect", "monads").out.splitlines()
+    assert "\n".join(line[:56].rstrip() for line in lines[-5:]) == CHAIN
+
+
+def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_not_heard_of(
+    convo: Convo, home: Path
+) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CONVERSATION, "monads", "first", "second")
+        await teller.another("third", conversation=chat.session.handle or "")
+
+    held(home, story)
+    mine, theirs = convo("inspect", "monads").out, convo("inspect", "conv_1").out
+    assert "  head      4 items, @ resp_2\n" in mine
+    assert "  note      the conversation holds 2 items more than this record\n" in mine
+    assert [line[:26].rstrip() for line in mine.splitlines()[-3:]] == [
+        "● resp_1  monads",
+        "@ resp_2  monads",
+        "● resp_3  (other client)",
+    ]
+    assert "  head      6 items, @ resp_3\n" in theirs
+    assert theirs.splitlines()[0] == "conv_1"
+
+
+def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CHAIN, "monads", "first")
+        await teller.fail(chat, "second", Refused("The server had a bad day"))
+
+    held(home, story)
+    out = convo("inspect", "monads").out
+    assert "  head      3 items, @ resp_1\n  waiting   1 item unacknowledged\n            user: second\n" in out
+    assert out.splitlines()[-1].startswith("○ try_1   chain  delta 1")
+    assert out.splitlines()[-1].endswith("failed      0.0  second → The server had a bad day")
+
+
+# -- handles --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("handle", ["monads", "mona", "ses_1", "@last", "resp_2", "./talk.json", "talk.json"])
+def test_one_conversation_has_many_handles(handle: str, convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.REPLAY, "one", "two"))
+    got = convo("inspect", handle)
+    assert (got.exit, got.err) == (0, "")
+    assert "@ resp_2" in got.out
+
+
+def test_an_unknown_handle_exits_5(convo: Convo) -> None:
+    got = convo("inspect", "nope")
+    assert (got.exit, got.out, got.err) == (5, "", "convo: no session 'nope'\n  try: convo sessions\n")
+
+
+def test_an_unknown_handle_among_known_ones_prints_nothing(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.SESSION, "one"))
+    got = convo("inspect", "monads", "nope", "--json")
+    assert (got.exit, got.err) == (5, "")
+    assert got.json() == {"error": {"code": "not_found", "message": "no session 'nope'", "hint": "convo sessions"}}
+
+
+def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        await teller.chat(Strategy.SESSION, "monads", "one")
+        await teller.chat(Strategy.SESSION, "monoids", "two")
+
+    held(home, story)
+    got = convo("inspect", "mon")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == (
+        "convo: 'mon' is ambiguous; it could be\n"
+        "  ses_2  session  monoids\n"
+        "  ses_1  session  monads\n"
+        "  try: add more characters\n"
+    )
+
+
+def test_looking_makes_nothing(convo: Convo, home: Path) -> None:
+    assert convo("inspect", "@last").exit == 5
+    assert not home.exists()
+
+
+# -- files ----------------------------------------------------------------------------------------
+
+
+def test_a_replay_file_that_no_record_knows_is_listed(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]')
+    got = convo("inspect", "talk.json")
+    assert got.out == (
+        "talk.json\n"
+        "  owner     the application: a JSON file (--replay)\n"
+        "  endpoint  none yet\n"
+        "  head      2 items\n"
+        "  go on     convo chat --replay --from talk.json\n"
+        "\n"
+        "   1  message user: hi\n"
+        "   2  message assistant: ho\n"
+    )
+
+
+def test_a_name_wins_over_a_file_and_a_path_is_always_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("monads", Strategy.SESSION, "one"))
+    (tmp_path / "monads").write_text("[]")
+    assert convo("inspect", "monads").out.startswith("monads\n  owner     the local store")
+    assert convo("inspect", "./monads").out.startswith("./monads\n  owner     the application")
+
+
+def test_a_file_that_people_edited_is_what_counts(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("monads", Strategy.REPLAY, "one", "two"))
+    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "one"}]')
+    out = convo("inspect", "./talk.json").out
+    assert "  head      1 item, @ resp_2\n" in out
+    assert "  note      the file lacks 3 items that this record has: it was edited\n" in out
+
+
+def test_a_replayed_session_without_its_file_shows_the_record(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("monads", Strategy.REPLAY, "one"))
+    (tmp_path / "talk.json").unlink()
+    got = convo("inspect", "monads")
+    assert got.exit == 0
+    assert f"{tmp_path / 'talk.json'} is not there; this is what the record says was in it" in got.out
+
+
+@pytest.mark.parametrize(
+    ("content", "exit_code", "error"),
+    [
+        (None, 5, "convo: no file './x.json'\n  try: convo sessions\n"),
+        ("[{", 2, "x.json is not JSON: "),
+        ('{"a": 1}', 2, "x.json holds no list of items\n"),
+        ("folder", 2, "x.json is a folder, not a replay file\n"),
+    ],
+)
+def test_a_file_that_is_none_is_said_in_a_sentence(
+    content: str | None, exit_code: int, error: str, convo: Convo, tmp_path: Path
+) -> None:
+    if content == "folder":
+        (tmp_path / "x.json").mkdir()
+    elif content is not None:
+        (tmp_path / "x.json").write_text(content)
+    got = convo("inspect", "./x.json")
+    assert (got.exit, got.out) == (exit_code, "")
+    assert error in got.err
+
+
+# -- forms ----------------------------------------------------------------------------------------
+
+
+def test_items_are_shown_whole(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.SESSION, "What is\na monad?"))
+    assert convo("inspect", "monads", "--items").out == (
+        "1  message user\n   What is\n   a monad?\n\n2  message assistant msg_1\n   What is\n   a monad?\n"
+    )
+
+
+def test_raw_items_are_json_as_they_are_stored(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.CHAIN, "hi"))
+    user, answer = json.loads(convo("inspect", "monads", "--raw").out)
+    assert user == {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
+    assert (answer["id"], answer["content"][0]["text"], answer["status"]) == ("msg_1", "hi", "completed")
+
+
+def test_json_has_the_shape_of_the_design(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.CHAIN, "one", "two"))
+    shape = convo("inspect", "monads", "--json").json()
+    keys = list(shape["items"])
+    assert list(shape) == ["handle", "strategy", "endpoint", "head", "items", "links"]
+    assert (shape["handle"], shape["strategy"], shape["endpoint"]) == ("monads", "chain", "embedded")
+    assert shape["head"] == keys[-1]
+    first, second = shape["links"]
+    assert (first["response_id"], first["previous_response_id"], first["children"]) == ("resp_1", None, ["resp_2"])
+    assert (first["sent"], first["saw"], first["output"]) == (keys[:1], keys[:1], keys[1:2])
+    assert (second["previous_response_id"], second["children"]) == ("resp_1", [])
+    assert (second["sent"], second["saw"], second["output"]) == (keys[2:3], keys[:3], keys[3:])
+    assert second["usage"]["input_tokens"] == 3
+    assert second["model"] == "scripted/echo"
+
+
+def test_several_handles_are_one_object_a_line(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.CHAIN, "one", "two"))
+    lines = convo("inspect", "resp_1", "monads", "--json").out.splitlines()
+    assert [json.loads(line)["handle"] for line in lines] == ["resp_1", "monads"]
+
+
+def test_several_handles_are_screens_with_a_line_between(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.CHAIN, "one"))
+    one, both = convo("inspect", "monads").out, convo("inspect", "monads", "monads").out
+    assert both == f"{one}\n{one}"
+
+
+def test_two_forms_at_once_are_refused(convo: Convo) -> None:
+    got = convo("inspect", "x", "--raw", "--items")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == "convo: --items and --raw are two answers to one question\n  try: use one of them\n"
+
+
+def test_a_terminal_without_the_characters_gets_plain_ones(home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CHAIN, "monads", "one", "two")
+        await teller.again(chat)
+
+    held(home, story)
+    got = in_process("inspect", "monads", encoding="ascii")
+    assert [line.split()[0] for line in got.out.splitlines()[-3:]] == ["*", "|-*", "@"]
+    assert got.out.isascii()
+
+
+def test_a_pipe_gets_no_colour(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    held(home, talks("monads", Strategy.CHAIN, "one"))
+    assert "\x1b" not in convo("inspect", "monads").out
