@@ -84,6 +84,17 @@ def test_a_server_that_is_moved_by_a_variable_stays_behind_the_embedded_endpoint
     assert chosen(Record("tuesday", "ollama/llama3"), environ={"OLLAMA_HOST": "box"}).provider.endpoint == "embedded"
 
 
+def test_a_variable_that_moves_the_provider_is_no_contradiction_behind_the_embedded_endpoint() -> None:
+    """The file once said owner = "convo"; where the provider is reached was never bound."""
+    provider = chosen(Record("tuesday", "openai/gpt-5"), environ={"OPENAI_BASE_URL": "https://proxy/v1"}).provider
+    assert (provider.endpoint, provider.base_url) == ("embedded", "https://proxy/v1")
+
+
+def test_a_slash_at_the_end_of_the_recorded_url_makes_no_other_endpoint() -> None:
+    slashed = REMOTE._replace(url=OPENAI + "/")
+    assert chosen(slashed, environ={"OPENAI_BASE_URL": OPENAI}).provider.base_url == OPENAI
+
+
 REFUSED: list[tuple[Record, dict[str, Any], str, str]] = [
     (
         REMOTE,
