@@ -19,7 +19,7 @@ from convo.engine.attaching import attached
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
 from convo.engine.finding import the_session
-from convo.engine.lease import Hold
+from convo.engine.lease import writing
 from convo.engine.opening import fork, open_chat, recorded
 from convo.engine.schema import text_format
 from convo.engine.turn import Asking
@@ -186,8 +186,7 @@ class Desk:
             self._out.note("no key was found, so the built-in model answers: a small demo that forgets and errs")
 
     async def _hold(self, chat: Chat) -> None:
-        title = chat.session.name or chat.session.id
-        hold = await Hold.take(self._store, f"session:{chat.session.id}", title=title)
+        hold = await writing(self._store, chat.session)
         self._open_things.push_async_callback(hold.release)
 
 

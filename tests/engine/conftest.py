@@ -1,0 +1,72 @@
+"""A chat over a real store and convo's own endpoint, with the scripted model behind it."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from convo.clock import FixedClock
+from convo.engine.chat import Chat
+from convo.engine.edges import Edges
+from convo.engine.opening import open_chat, recorded
+from convo.engine.turn import Asking
+from convo.history import Strategy
+from convo.ids import counting_ids
+from convo.items import Event, Item, text, user
+from convo.stores.contract import Store
+from convo.stores.open import open_store
+from convo.strategies import wanted
+from tests.embedding import embedded
+from tests.engine.recorded import Recorded
+
+
+@dataclass
+class Bench:
+    """One store, and chats on it that can be opened again as another process would."""
+
+    store: Store
+    endpoint: Recorded
+    folder: Path
+    clock: FixedClock = field(default_factory=FixedClock)
+    model: str = "scripted/echo"
+
+    def __post_init__(self) -> None:
+        self.edges = Edges(self.store, self.endpoint, self.clock, counting_ids())
+
+    @property
+    def bodies(self) -> list[dict[str, object]]:
+        return self.endpoint.bodies
+
+    async def open(self, strategy: Strategy | None = None, handle: str | None = None, *, name: str = "") -> Chat:
+        """A chat, new or as another process would go on with it."""
+        if strategy is Strategy.REPLAY and handle is None:
+            handle = str(self.folder / "talk.json")
+        want = wanted([strategy] if strategy else [], handle)
+        session = await recorded(self.store, want)
+        return await open_chat(want, session, Asking(self.model, self.model), self.edges, name=name)
+
+
+async def say(chat: Chat, words: str) -> str:
+    """Say `words`, read the answer to its end, and return its words."""
+    return answer([event async for event in chat.say([user(words)])])
+
+
+def answer(events: list[Event]) -> str:
+    output: list[Item] = events[-1]["response"]["output"]
+    return "".join(text(item) for item in output)
+
+
+Opened = Callable[[str], Awaitable[Store]]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+def bench(store: Store, tmp_path: Path) -> Bench:
+    return Bench(store, Recorded(embedded(store)), tmp_path)
