@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.running import Convo, Launch, in_a_process, in_process
 
@@ -13,6 +14,9 @@ LEAKS = ("OPENAI_", "CONVO_", "ANTHROPIC_", "AZURE_", "DEEPSEEK_", "OLLAMA_", "_
 """Variables that begin like this would let the developer's own settings into a test."""
 
 TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE")
+
+settings.register_profile("untimed", parent=settings.default, deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

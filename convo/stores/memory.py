@@ -324,6 +324,8 @@ class MemoryStore:
         self._mine.tree.sweep()
 
     async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
+        rules.check_name(name)
+        rules.check_name(holder)
         there = self._mine.leases.get(name)
         if there and there.expires_at > self._now() and there.holder not in (holder, instead_of):
             raise Busy(name, there.holder)

@@ -63,10 +63,14 @@ def names(change: Change) -> Iterator[str]:
 
 
 def check_names(change: Change) -> None:
-    """Make sure that every name is text. raises: NotCanonical  UTF-8 cannot carry it"""
     for name in names(change):
-        if not encodes(name):
-            raise NotCanonical(f"{name!a} cannot be a name")
+        check_name(name)
+
+
+def check_name(name: str) -> None:
+    """Make sure that `name` is text. raises: NotCanonical  UTF-8 cannot carry it"""
+    if not encodes(name):
+        raise NotCanonical(f"{name!a} cannot be a name")
 
 
 def check_ids(conversation: Conversation, length: int) -> None:

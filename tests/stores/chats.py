@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from convo.history import Key, Link, Path, Session, Strategy, root
 from convo.items import Item, user
-from convo.stores.contract import ANY, Change, Conversation, Growth
+from convo.stores.contract import Change, Conversation, Growth
 
-WORDS = "the of state history model owner answer chain turn path store token request error branch".split()
+WORDS = ["the", "of", "state", "history", "model", "owner", "answer", "chain", "turn", "path", "store", "token"]
 USAGE = {
     "input_tokens": 123456,
     "input_tokens_details": {"cached_tokens": 120000, "cache_write_tokens": 0},

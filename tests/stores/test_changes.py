@@ -155,7 +155,7 @@ HALF = EMPTY.grow([user("half")])
 
 
 def other(**fields: object) -> Session:
-    return session(**{"id": "ses_2", "name": "two", **fields})
+    return replace(session(id="ses_2", name="two"), **fields)  # type: ignore[arg-type]
 
 
 BROKEN = {

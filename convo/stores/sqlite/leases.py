@@ -1,15 +1,18 @@
 """The right to write, by the clock of the machine that holds the file."""
 
 from convo.errors import Busy
+from convo.stores import rules
 from convo.stores.contract import Lease
-from convo.stores.sqlite.tenant import Tenant
+from convo.stores.sqlite.tenant import Tenant, asked
 
 NOW = "SELECT (julianday('now') - 2440587.5) * 86400.0"
 """Seconds since 1970. All statements of one job may see another instant, so it is asked once."""
 
 
 def take(t: Tenant, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
-    """Take or renew a lease. raises: Busy"""
+    """Take or renew a lease. raises: Busy, NotCanonical"""
+    rules.check_name(name)
+    rules.check_name(holder)
     now = float(t.one(NOW))
     there = t.row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.n, name)
     if there and there[1] > now and there[0] not in (holder, instead_of):
@@ -23,4 +26,6 @@ def take(t: Tenant, name: str, holder: str, ttl_s: float, instead_of: str | None
 
 
 def release(t: Tenant, lease: Lease) -> None:
-    t.run("DELETE FROM leases WHERE tenant = ? AND name = ? AND holder = ?", t.n, lease.name, lease.holder)
+    t.run(
+        "DELETE FROM leases WHERE tenant = ? AND name = ? AND holder = ?", t.n, asked(lease.name), asked(lease.holder)
+    )

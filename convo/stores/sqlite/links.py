@@ -13,7 +13,7 @@ from convo.history import Key, Link, Scope, Strategy
 from convo.items import Json
 from convo.stores import rules
 from convo.stores.sqlite.moulds import cast, mould
-from convo.stores.sqlite.tenant import Row, Tenant, blob
+from convo.stores.sqlite.tenant import Row, Tenant, asked, blob
 from convo.stores.sqlite.tree import node
 from convo.stores.verbatim import dumps, loads
 
@@ -53,12 +53,12 @@ PARENTS_ID = ""
 
 
 def link(t: Tenant, link_id: str) -> Link | None:
-    found = t.row(LINKS + "WHERE links.tenant = ? AND links.id = ?", t.n, link_id)
+    found = t.row(LINKS + "WHERE links.tenant = ? AND links.id = ?", t.n, asked(link_id))
     return _link(found) if found else None
 
 
 def of_session(t: Tenant, session_id: str) -> Sequence[Link]:
-    return _oldest_first(t, "WHERE links.tenant = ? AND sessions.id = ?", t.n, session_id)
+    return _oldest_first(t, "WHERE links.tenant = ? AND sessions.id = ?", t.n, asked(session_id))
 
 
 def answers(t: Tenant, saw: Key) -> Sequence[Link]:
@@ -66,7 +66,7 @@ def answers(t: Tenant, saw: Key) -> Sequence[Link]:
 
 
 def family(t: Tenant, link_id: str) -> Sequence[Link]:
-    return _oldest_first(t, "WHERE links.n IN (SELECT n FROM kin)", t.n, link_id, before=FAMILY)
+    return _oldest_first(t, "WHERE links.n IN (SELECT n FROM kin)", t.n, asked(link_id), before=FAMILY)
 
 
 def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> list[Link]:

@@ -11,7 +11,7 @@ from convo.history import Key, Scope, Session, Strategy
 from convo.stores import rules
 from convo.stores.contract import Conversation
 from convo.stores.sqlite import links
-from convo.stores.sqlite.tenant import Row, Tenant
+from convo.stores.sqlite.tenant import Row, Tenant, asked
 from convo.stores.sqlite.tree import node, own_id
 from convo.stores.verbatim import dumps, loads
 
@@ -52,8 +52,8 @@ NOWHERE = 0
 
 
 def session(t: Tenant, name_or_id: str) -> Session | None:
-    by_id = t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.n, name_or_id)
-    found = by_id or t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.n, name_or_id)
+    by_id = t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.n, asked(name_or_id))
+    found = by_id or t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.n, asked(name_or_id))
     return _session(found) if found else None
 
 
@@ -119,7 +119,7 @@ def conversation(t: Tenant, conversation_id: str) -> Conversation | None:
     found = t.row(
         "SELECT conversations.n, nodes.n, nodes.key, created_at, metadata FROM conversations"
         " JOIN nodes ON nodes.n = head WHERE conversations.tenant = ? AND id = ?",
-        *(t.n, conversation_id),
+        *(t.n, asked(conversation_id)),
     )
     if found is None:
         return None

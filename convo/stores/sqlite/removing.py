@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from convo.errors import NotFound
 from convo.stores.sqlite.records import unname
-from convo.stores.sqlite.tenant import Tenant
+from convo.stores.sqlite.tenant import Tenant, asked
 from convo.stores.sqlite.tree import collect
 
 UNNEEDED = """
@@ -43,7 +43,7 @@ def remove_session(t: Tenant, session_id: str) -> None:
     """Take a session and the links that only it needs. raises: NotFound"""
     found = t.row(
         "SELECT n, head, mark, written FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL",
-        *(t.n, session_id),
+        *(t.n, asked(session_id)),
     )
     if found is None:
         raise NotFound("session", session_id)
@@ -60,7 +60,7 @@ def remove_session(t: Tenant, session_id: str) -> None:
 
 def remove_link(t: Tenant, link_id: str) -> None:
     """Take one link. raises: NotFound"""
-    found = t.row("SELECT n, saw, head FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, link_id)
+    found = t.row("SELECT n, saw, head FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, asked(link_id))
     if found is None:
         raise NotFound("response", link_id)
     _forget(t, found[0])
@@ -69,7 +69,7 @@ def remove_link(t: Tenant, link_id: str) -> None:
 
 def remove_conversation(t: Tenant, conversation_id: str) -> None:
     """Take a conversation and the ids it gave. raises: NotFound"""
-    found = t.row("SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.n, conversation_id)
+    found = t.row("SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.n, asked(conversation_id))
     if found is None:
         raise NotFound("conversation", conversation_id)
     unname(t, *found)

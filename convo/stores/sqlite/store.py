@@ -8,7 +8,6 @@ from convo.stores.contract import Change, Conversation, Found, Hit, Lease
 from convo.stores.sqlite import changing, leases, links, records, removing, searching, tree
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.tenant import Tenant
-from convo.stores.verbatim import encodes
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -31,25 +30,25 @@ class SqliteStore:
         return await self._read(tree.path, head)
 
     async def session(self, name_or_id: str) -> Session | None:
-        return await self._read(records.session, name_or_id) if encodes(name_or_id) else None
+        return await self._read(records.session, name_or_id)
 
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
         return await self._read(records.sessions, limit)
 
     async def link(self, link_id: str) -> Link | None:
-        return await self._read(links.link, link_id) if encodes(link_id) else None
+        return await self._read(links.link, link_id)
 
     async def links(self, session_id: str) -> Sequence[Link]:
-        return await self._read(links.of_session, session_id) if encodes(session_id) else []
+        return await self._read(links.of_session, session_id)
 
     async def answers(self, saw: Key) -> Sequence[Link]:
         return await self._read(links.answers, saw)
 
     async def family(self, link_id: str) -> Sequence[Link]:
-        return await self._read(links.family, link_id) if encodes(link_id) else []
+        return await self._read(links.family, link_id)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        return await self._read(records.conversation, conversation_id) if encodes(conversation_id) else None
+        return await self._read(records.conversation, conversation_id)
 
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
         return await self._read(searching.find, prefix, limit)

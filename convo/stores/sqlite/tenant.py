@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from convo.history import Key, root
+from convo.stores.verbatim import encodes
 
 Row: TypeAlias = tuple[Any, ...]
 """What a query finds; SQLite's values are None, int, float, str and bytes."""
@@ -64,3 +65,8 @@ def blob(key: Key) -> bytes:
     except ValueError:
         return b""
     return raw if raw.hex() == key else b""
+
+
+def asked(name: str) -> str | None:
+    """A name as a query asks for it: NULL, which equals nothing, when nothing can have that name."""
+    return name if encodes(name) else None

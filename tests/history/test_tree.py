@@ -1,0 +1,142 @@
+"""The laws of the tree: a history is a path, and a path is never rewritten."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.errors import Conflict
+from convo.history import Path, child, common, first_difference, root, same
+from convo.items import Item, assistant, hash_of, user
+from tests.items.arbitrary import ITEMS
+
+HISTORIES = st.lists(ITEMS, max_size=8)
+FEW = st.lists(
+    st.sampled_from([user("a"), user("b"), assistant("a"), {"role": "assistant", "content": "a"}]), max_size=6
+)
+"""Histories of few different items, which often begin alike."""
+
+TOP = root("local")
+EMPTY = Path(TOP)
+
+
+def agreeing(one: Sequence[object], other: Sequence[object]) -> int:
+    """How many things both lists begin with."""
+    count = 0
+    while count < min(len(one), len(other)) and one[count] == other[count]:
+        count += 1
+    return count
+
+
+@given(HISTORIES)
+def test_the_same_items_have_the_same_keys_whoever_says_them_and_when(items: list[Item]) -> None:
+    whole, parts = EMPTY.grow(items), EMPTY
+    for item in items:
+        parts = parts.grow([item])
+
+    assert whole.keys == parts.keys
+    assert list(whole.items) == items
+
+
+@given(FEW, FEW)
+def test_two_histories_share_keys_exactly_as_far_as_their_forms_agree(ours: list[Item], theirs: list[Item]) -> None:
+    one, other = EMPTY.grow(ours), EMPTY.grow(theirs)
+    alike = agreeing([hash_of(item) for item in ours], [hash_of(item) for item in theirs])
+
+    assert agreeing(one.keys, other.keys) == one.shared(other) == other.shared(one) == alike
+    assert set(one.keys[alike:]).isdisjoint(other.keys)
+
+
+@given(FEW)
+def test_no_two_places_of_a_history_have_one_key(items: list[Item]) -> None:
+    keys = (TOP, *EMPTY.grow(items).keys)
+
+    assert len(set(keys)) == len(keys)
+
+
+@given(HISTORIES, ITEMS, st.integers(min_value=0, max_value=8))
+def test_a_fork_keeps_what_is_before_it_and_touches_nothing_behind(items: list[Item], new: Item, at: int) -> None:
+    path = EMPTY.grow(items)
+    before = path.nodes
+    forked = path.first(at).grow([new])
+
+    assert forked.nodes[:-1] == before[:at]
+    assert path.nodes == before
+    assert forked.head == child(path.first(at).head, hash_of(new))
+
+
+@given(HISTORIES, st.integers(min_value=0, max_value=8))
+def test_a_cut_names_its_place(items: list[Item], at: int) -> None:
+    path = EMPTY.grow(items)
+    cut = path.first(at)
+
+    assert path.passes(cut.head)
+    assert path.place(cut.head) == len(cut) == min(at, len(items))
+    assert path.upto(cut.head) == cut
+    assert (*cut.nodes, *path.after(cut.head)) == path.nodes
+    assert cut.grow(node.item for node in path.after(cut.head)) == path
+
+
+@given(FEW, ITEMS)
+def test_a_place_elsewhere_is_a_conflict(items: list[Item], other: Item) -> None:
+    path = EMPTY.grow(items)
+    elsewhere = path.grow([other]).head
+
+    assert not path.passes(elsewhere)
+    for ask in (path.place, path.upto, path.after):
+        with pytest.raises(Conflict):
+            ask(elsewhere)
+
+
+@given(st.text(min_size=1), st.text(min_size=1), HISTORIES)
+def test_tenants_share_no_place(one: str, other: str, items: list[Item]) -> None:
+    mine, theirs = (Path(root(tenant)).grow(items) for tenant in (one, other))
+
+    assert (set(mine.keys) | {mine.root}).isdisjoint({*theirs.keys, theirs.root}) == (one != other)
+
+
+def test_keys_are_what_they_were_when_the_first_store_was_written() -> None:
+    """A key that changes its form would lose every history that is stored."""
+    path = EMPTY.grow([user("hi"), assistant("hello")])
+
+    assert path.keys == (
+        "714a6fdd2f5e33fe51b5338374b0562a9009c288b2b0dd0ca27129977c6a7d3b",
+        "e3c53bbc2d696d9d4797e4b5f24812435637860bc7a917501a4202527345e49d",
+    )
+
+
+# -- where two histories part ---------------------------------------------------------------------
+
+
+@given(FEW, FEW)
+def test_the_first_difference_is_the_first_place_where_they_mean_different_things(
+    ours: list[Item], theirs: list[Item]
+) -> None:
+    at = common(ours, theirs)
+    told = first_difference(ours, theirs)
+
+    assert all(same(one, other) for one, other in zip(ours[:at], theirs[:at], strict=True))
+    if told is None:
+        assert at == len(ours) == len(theirs)
+    else:
+        assert told.at == at
+        assert told.ours == next(iter(ours[at:]), None)
+        assert told.theirs == next(iter(theirs[at:]), None)
+        assert told.ours is None or told.theirs is None or not same(told.ours, told.theirs)
+
+
+@given(FEW, FEW)
+def test_a_difference_is_the_same_from_both_sides(ours: list[Item], theirs: list[Item]) -> None:
+    one, other = first_difference(ours, theirs), first_difference(theirs, ours)
+
+    assert (one and (one.at, one.ours, one.theirs)) == (other and (other.at, other.theirs, other.ours))
+
+
+def test_an_answer_that_comes_back_in_another_form_is_no_difference() -> None:
+    sent = [user("hi"), {**assistant("hello"), "id": "msg_1", "status": "completed"}]
+    back = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, user("more")]
+    told = first_difference(sent, back)
+
+    assert told is not None
+    assert (told.at, told.ours, told.theirs) == (2, None, user("more"))

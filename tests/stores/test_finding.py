@@ -1,0 +1,201 @@
+"""Handles by their beginnings, and items by their words, on every store."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from convo.history import Path, Session, root
+from convo.items import Item, assistant, user
+from convo.stores.contract import Change, Conversation, Found, Growth, Hit, Store
+from tests.stores.chats import NOW, link, session
+
+TOP = root("local")
+EMPTY = Path(TOP)
+NASTY = [
+    '"',
+    "'",
+    '"a',
+    "a*",
+    "*",
+    "NEAR(",
+    "a AND",
+    "OR",
+    "NOT",
+    "-a",
+    "terms:a",
+    "{terms}:a",
+    "^a",
+    "(",
+    ")",
+    "+",
+    "\\",
+]
+EMPTYISH = ["", " ", "\0", "...", "\ud83d", "—", "\n", "\u200d"]
+
+
+async def say(store: Store, name: str, *items: Item, used: float = NOW) -> Session:
+    path = EMPTY.grow(items)
+    record = session(id=f"ses_{name}", name=name, head=path.head, used_at=used)
+    await store.commit(Change((Growth(TOP, items),), session=record))
+    return record
+
+
+def said(hits: Sequence[Hit]) -> list[tuple[str, str]]:
+    return [(hit.session.name, hit.item["content"][0]["text"]) for hit in hits]
+
+
+# -- handles --------------------------------------------------------------------------------------
+
+
+async def test_a_beginning_finds_sessions_responses_and_conversations(store: Store) -> None:
+    await say(store, "resp-ect", user("hi"))
+    asked = EMPTY.grow([user("What is\n  a tree?")])
+    answered = asked.grow([assistant("A graph")])
+    await store.commit(
+        Change(
+            (Growth(TOP, answered.items),),
+            (link("resp_1", asked.head, answered.head, created_at=NOW), link("resp_2", TOP, created_at=NOW + 1)),
+            conversation=Conversation("resp_conv", answered.head, NOW, ("a", "b")),
+        )
+    )
+
+    assert await store.find("resp") == [
+        Found("session", "ses_resp-ect", "resp-ect"),
+        Found("response", "resp_2", ""),
+        Found("response", "resp_1", "What is a tree?"),
+        Found("conversation", "resp_conv", "A graph"),
+    ]
+    assert [one.id for one in await store.find("resp", limit=2)] == ["ses_resp-ect", "resp_2"]
+
+
+async def test_a_session_is_found_by_its_name_and_by_its_id_and_once_by_both(store: Store) -> None:
+    await say(store, "ses_mine", user("hi"), used=NOW)
+    await say(store, "other", user("hi"), used=NOW + 1)
+
+    assert [one.words for one in await store.find("oth")] == ["other"]
+    assert [one.words for one in await store.find("ses_")] == ["other", "ses_mine"]
+
+
+@pytest.mark.parametrize("wild", ["%", "_", "*", "ses%", "s_s", "[s]es", "SES", "\ud800"])
+async def test_a_beginning_is_literal(store: Store, wild: str) -> None:
+    await say(store, "one", user("hi"))
+
+    assert await store.find(wild) == []
+
+
+@pytest.mark.parametrize("name", ["größe", "日本", "🎉 party", "a\0b", "x%y"])
+async def test_any_text_can_be_a_name(store: Store, name: str) -> None:
+    record = await say(store, name, user("hi"))
+
+    assert await store.session(name) == record
+    assert [one.words for one in await store.find(name[:2])] == [name]
+
+
+async def test_an_id_wins_over_a_name(store: Store) -> None:
+    one = await say(store, "one", user("hi"))
+    await store.commit(Change(session=replace(session(head=one.head), id="ses_2", name="ses_one")))
+
+    assert await store.session("ses_one") == one
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+async def test_a_search_finds_the_items_that_hold_every_word(store: Store) -> None:
+    path = EMPTY.grow([user("apples and pears"), assistant("pears"), user("apples")])
+    await say(store, "one", *path.items)
+
+    hits = await store.search("pears apples")
+
+    assert said(hits) == [("one", "apples and pears")]
+    assert hits[0].key == path.nodes[0].key
+    assert hits[0].item == path.nodes[0].item
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Café au lait", "cafe"),
+        ("cafe", "CAFÉ"),
+        ("ÜBER Größe", "über grösse"),
+        ("東京都に行く", "京都"),
+        ("가나다라", "가나다라"),
+        ("ガギグ", "ギ"),
+        ("party 🎉 time", "🎉"),
+        ("see foo_bar.baz(1)", "foo_bar"),
+        ("see foo_bar.baz(1)", '"bar.baz"'),
+        ("don't", "don't"),
+        ("C++ or C#", "C++"),
+        ("naïve\u0301", "naive"),
+        ("x" * 100, "x" * 100),
+        ("हिन्दी भाषा", "हिन्दी"),
+    ],
+)
+async def test_words_are_found_however_they_are_written(store: Store, text: str, words: str) -> None:
+    await say(store, "one", user(text))
+
+    assert said(await store.search(words)) == [("one", text)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("foo then bar", "foo-bar"), ("ガ", "カ"), ("apples", "apple"), ("OR", "NOT"), ("京 東", "東京")],
+)
+async def test_other_words_are_not_found(store: Store, text: str, words: str) -> None:
+    await say(store, "one", user(text))
+
+    assert await store.search(words) == []
+
+
+@pytest.mark.parametrize("words", [*NASTY, *EMPTYISH, "b " * 2000, " ".join(map(str, range(3000))), "nothing"])
+async def test_quotes_and_operators_are_only_characters(store: Store, words: str) -> None:
+    await say(store, "one", user("something"))
+
+    assert await store.search(words) == []
+
+
+@pytest.mark.parametrize("words", NASTY)
+async def test_a_search_finds_what_was_typed_beside_an_operator(store: Store, words: str) -> None:
+    await say(store, "one", user(f"begin {words} end"))
+
+    assert said(await store.search(f"{words} end")) == [("one", f"begin {words} end")]
+
+
+async def test_calls_are_found_by_their_names_and_arguments(store: Store) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
+    await say(store, "one", call)
+
+    assert [hit.item for hit in await store.search("paris look_up")] == [call]
+
+
+async def test_there_is_one_hit_for_an_item_and_a_session(store: Store) -> None:
+    path = EMPTY.grow([user("echo"), assistant("what"), user("echo")])
+    await say(store, "one", *path.items, used=NOW)
+    await say(store, "two", user("other"), user("echo"), used=NOW + 1)
+
+    hits = await store.search("echo")
+
+    assert said(hits) == [("two", "echo"), ("one", "echo")]
+    assert hits[1].key == path.nodes[0].key
+    assert said(await store.search("echo", limit=1)) == [("two", "echo")]
+
+
+async def test_a_session_reaches_what_its_links_saw(store: Store) -> None:
+    """A compacted or edited history is still found, and what no session reaches is not."""
+    old, foreign = EMPTY.grow([user("old words")]), EMPTY.grow([user("foreign words")])
+    record = await say(store, "one", user("new"))
+    await store.commit(
+        Change(
+            (Growth(TOP, old.items), Growth(TOP, foreign.items)),
+            (link("resp_1", old.head, session=record.id), link("resp_2", foreign.head)),
+        )
+    )
+
+    assert said(await store.search("words")) == [("one", "old words")]
+
+
+async def test_the_denser_item_comes_first(store: Store) -> None:
+    await say(store, "one", user("tree " + "and so on " * 40), user("tree tree tree"), user("tree and so on"))
+
+    assert said(await store.search("tree"))[0][1] == "tree tree tree"

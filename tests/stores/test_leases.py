@@ -1,0 +1,71 @@
+"""The right to write under a name, on every store."""
+
+import pytest
+
+from convo.errors import Busy, NotCanonical
+from convo.stores.contract import Lease, Store
+
+GONE = -1.0
+"""Seconds to live of a lease that has run out when it is taken."""
+
+
+async def test_a_lease_keeps_others_out_until_it_is_given_back(store: Store) -> None:
+    lease = await store.lease("chat", "me", 60)
+
+    with pytest.raises(Busy, match=r"'chat' is open in another process \(me\)"):
+        await store.lease("chat", "you", 60)
+
+    await store.release(lease)
+    assert (await store.lease("chat", "you", 60)).holder == "you"
+
+
+async def test_its_holder_renews_a_lease(store: Store) -> None:
+    first = await store.lease("chat", "me", 60)
+    second = await store.lease("chat", "me", 120)
+
+    assert second.expires_at > first.expires_at
+
+
+async def test_a_lease_that_ran_out_is_free(store: Store) -> None:
+    await store.lease("chat", "me", GONE)
+
+    assert (await store.lease("chat", "you", 60)).holder == "you"
+
+
+async def test_only_the_dead_holder_that_is_named_is_taken_over(store: Store) -> None:
+    await store.lease("chat", "dead", 60)
+
+    with pytest.raises(Busy):
+        await store.lease("chat", "you", 60, instead_of="somebody else")
+
+    assert (await store.lease("chat", "you", 60, instead_of="dead")).holder == "you"
+
+
+async def test_a_lease_that_passed_on_cannot_be_given_back(store: Store) -> None:
+    old = await store.lease("chat", "me", GONE)
+    await store.lease("chat", "you", 60)
+    await store.release(old)
+
+    with pytest.raises(Busy):
+        await store.lease("chat", "me", 60)
+
+
+async def test_a_lease_that_was_never_taken_can_be_given_back(store: Store) -> None:
+    await store.release(Lease("chat", "me", 0.0))
+
+    assert (await store.lease("chat", "you", 60)).holder == "you"
+
+
+async def test_leases_of_other_names_and_tenants_do_not_meet(store: Store) -> None:
+    await store.lease("chat", "me", 60)
+
+    assert (await store.lease("other", "you", 60)).holder == "you"
+    assert (await store.of("guest").lease("chat", "you", 60)).holder == "you"
+
+
+@pytest.mark.parametrize(("name", "holder"), [("\ud800", "me"), ("chat", "\ud800")])
+async def test_a_lease_has_names_that_can_be_written(store: Store, name: str, holder: str) -> None:
+    with pytest.raises(NotCanonical):
+        await store.lease(name, holder, 60)
+
+    await store.release(Lease(name, holder, 0.0))

@@ -1,0 +1,149 @@
+"""What is remembered of a model call, on every store."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from convo.history import Key, Link, Path, Scope, Strategy, root
+from convo.items import assistant, user
+from convo.stores.contract import Change, Growth, Store
+from tests.stores.chats import NOW, USAGE, link, session
+
+TOP = root("local")
+PATH = Path(TOP).grow([user("hi"), assistant("hello")])
+ASKED, ANSWERED = PATH.keys
+FULL = Link(
+    id="resp_1",
+    saw=ASKED,
+    head=ANSWERED,
+    sent=1,
+    model="groq/some-model",
+    strategy=Strategy.CHAIN,
+    status="failed",
+    created_at=NOW + 0.125,
+    parent="resp_0",
+    session="ses_1",
+    scope=Scope("https://api.example/v1", "org_1", "proj_1"),
+    conversation_id="conv_1",
+    previous_response_id="resp_0",
+    seconds=1.25,
+    first_token_s=0.5,
+    parameters={"instructions": "be kind \ud83d", "tools": [{"type": "function", "name": "look", "strict": None}]},
+    usage=USAGE,
+    error={"code": "server_error", "message": "it \u0000 broke \ud83d"},
+    stored=False,
+)
+
+
+async def add(store: Store, *links: Link) -> None:
+    await store.commit(Change((Growth(TOP, PATH.items),), links, session(head=PATH.head)))
+
+
+def ids(links: Sequence[Link]) -> list[str]:
+    return [link.id for link in links]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        FULL,
+        link("resp_1", TOP),
+        link("try_1", ASKED, status="in_progress"),
+        replace(FULL, parent=None, previous_response_id="resp_elsewhere"),
+        replace(FULL, previous_response_id=None),
+        replace(FULL, usage={}, error={}, parameters={}),
+        replace(FULL, usage={"a": [2**70, -1, 0, True, 1.0, None, "x"], "b": {"c": 0}}),
+    ],
+)
+async def test_a_link_reads_back_as_it_was_written(store: Store, made: Link) -> None:
+    await add(store, made)
+
+    assert await store.link(made.id) == made
+
+
+async def test_what_a_reader_does_to_a_link_does_not_reach_the_store(store: Store) -> None:
+    await add(store, FULL)
+    read = await store.link("resp_1")
+    assert read is not None
+    read.parameters["tools"].clear()
+
+    assert await store.link("resp_1") == FULL
+
+
+async def test_a_link_in_progress_is_replaced(store: Store) -> None:
+    await add(store, replace(FULL, status="in_progress", head=ASKED, usage=None, parameters={"old": 1}))
+    await add(store, FULL)
+
+    assert await store.link("resp_1") == FULL
+
+
+async def test_a_final_link_is_only_filled_in(store: Store) -> None:
+    """The embedded endpoint records an answer before the chat that asked for it claims it."""
+    kept = replace(FULL, session=None, parent=None, previous_response_id=None, first_token_s=None)
+    await add(store, kept)
+    await add(store, replace(FULL, status="completed", model="another/model", usage=None, error=None))
+    claimed = replace(kept, session="ses_1", parent="resp_0", first_token_s=0.5)
+
+    assert await store.link("resp_1") == claimed
+    await add(store, replace(FULL, session="ses_2", parent="resp_x", first_token_s=9.0))
+    assert await store.link("resp_1") == claimed
+
+
+async def test_answers_to_one_input_come_oldest_first(store: Store) -> None:
+    late, early = link("resp_2", ASKED, created_at=NOW + 2), link("resp_1", ASKED, ANSWERED, created_at=NOW + 1)
+    await add(store, late, early, link("resp_3", ANSWERED))
+
+    assert ids(await store.answers(ASKED)) == ["resp_1", "resp_2"]
+    assert await store.answers(Key("00")) == []
+
+
+async def test_links_of_a_session_come_oldest_first(store: Store) -> None:
+    await add(store, *(link(f"resp_{n}", ASKED, session="ses_1", created_at=NOW - n) for n in range(3)))
+    await add(store, link("resp_other", ASKED), link("resp_theirs", ASKED, session="ses_2"))
+
+    assert ids(await store.links("ses_1")) == ["resp_2", "resp_1", "resp_0"]
+    assert await store.links("ses_3") == []
+
+
+async def test_a_family_holds_every_fork_and_nothing_else(store: Store) -> None:
+    parents = {1: None, 2: 1, 3: 2, 4: 2, 5: 1, 6: None, 7: 6}
+    await add(
+        store,
+        *(
+            link(f"resp_{n}", ASKED, created_at=NOW + n, parent=parent and f"resp_{parent}")
+            for n, parent in parents.items()
+        ),
+    )
+
+    for member in (1, 3, 5):
+        assert ids(await store.family(f"resp_{member}")) == ["resp_1", "resp_2", "resp_3", "resp_4", "resp_5"]
+    assert ids(await store.family("resp_7")) == ["resp_6", "resp_7"]
+
+
+async def test_a_family_holds_together_across_a_response_that_is_not_here(store: Store) -> None:
+    await add(store, *(link(f"resp_{n}", ASKED, created_at=NOW + n, parent="resp_elsewhere") for n in (1, 2)))
+
+    assert ids(await store.family("resp_1")) == ["resp_1", "resp_2"]
+    assert await store.link("resp_elsewhere") is None
+    assert await store.family("resp_elsewhere") == []
+    assert await store.find("resp_else") == []
+
+
+async def test_a_parent_may_come_after_its_child(store: Store) -> None:
+    await add(store, link("resp_2", ASKED, parent="resp_1", created_at=NOW + 2))
+    await add(store, link("resp_1", ASKED, created_at=NOW + 1))
+
+    assert ids(await store.family("resp_2")) == ["resp_1", "resp_2"]
+
+
+@pytest.mark.parametrize("name", ["", "nope", "\ud800", "x" * 10_000, "'; DROP TABLE links; --", "a\0b"])
+async def test_a_name_that_nobody_has_is_not_there(store: Store, name: str) -> None:
+    await add(store, FULL)
+
+    assert await store.link(name) is None
+    assert await store.session(name) is None
+    assert await store.conversation(name) is None
+    assert await store.family(name) == await store.links(name) == []
+    if name:
+        assert await store.find(name) == []

@@ -1,0 +1,170 @@
+"""What goes when something is removed, and what stays, on every store."""
+
+import pytest
+
+from convo.errors import NotFound
+from convo.history import Path, Session, root
+from convo.items import assistant, user
+from convo.stores.contract import Change, Conversation, Growth, Store
+from tests.stores.chats import NOW, link, session
+
+TOP = root("local")
+EMPTY = Path(TOP)
+BASE = EMPTY.grow([user("shared question"), assistant("shared answer")])
+MINE = BASE.grow([user("my secret"), assistant("my answer")])
+YOURS = BASE.grow([user("your question"), assistant("your answer")])
+
+
+async def fork(store: Store) -> tuple[Session, Session]:
+    """Two sessions that begin alike; "yours" goes on from the first link of "mine"."""
+    mine = session(id="ses_m", name="mine", head=MINE.head, link="resp_m2")
+    yours = session(id="ses_y", name="yours", head=YOURS.head, link="resp_y2")
+    first, second, third = (
+        link("resp_m1", BASE.keys[0], BASE.head, session="ses_m", created_at=NOW),
+        link("resp_m2", MINE.keys[2], MINE.head, session="ses_m", parent="resp_m1", created_at=NOW + 1),
+        link("resp_y2", YOURS.keys[2], YOURS.head, session="ses_y", parent="resp_m1", created_at=NOW + 2),
+    )
+    await store.commit(Change((Growth(TOP, MINE.items),), (first, second), mine))
+    await store.commit(Change((Growth(BASE.head, YOURS.items[2:]),), (third,), yours))
+    return mine, yours
+
+
+async def gone(store: Store, path: Path) -> bool:
+    """Whether nothing behind the shared part of `path` is left."""
+    for key in path.keys[2:]:
+        with pytest.raises(NotFound):
+            await store.path(key)
+    return not await store.search("secret")
+
+
+async def test_a_removed_session_takes_what_only_it_held(store: Store) -> None:
+    await fork(store)
+    await store.remove_session("ses_m")
+
+    assert await gone(store, MINE)
+    assert await store.session("mine") is None
+    assert await store.link("resp_m2") is None
+    assert await store.path(YOURS.head) == YOURS
+
+
+async def test_a_link_that_another_sessions_chain_needs_stays(store: Store) -> None:
+    await fork(store)
+    await store.remove_session("ses_m")
+
+    assert [link.id for link in await store.family("resp_y2")] == ["resp_m1", "resp_y2"]
+    assert [hit.session.name for hit in await store.search("shared")] == ["yours", "yours"]
+
+
+async def test_when_the_last_session_goes_nothing_is_left(store: Store) -> None:
+    await fork(store)
+    await store.remove_session("ses_m")
+    await store.remove_session("ses_y")
+
+    assert await store.find("") == []
+    assert await store.links("ses_m") == []
+    for key in BASE.keys:
+        with pytest.raises(NotFound):
+            await store.path(key)
+
+
+async def test_a_call_of_another_client_stays_with_all_that_it_saw(store: Store) -> None:
+    """A gateway's response belongs to no session; removing the one it grew from leaves it whole."""
+    await fork(store)
+    theirs = MINE.grow([user("from elsewhere")])
+    await store.commit(Change((Growth(MINE.head, theirs.items[4:]),), (link("resp_g", theirs.head, parent="resp_m2"),)))
+    await store.remove_session("ses_m")
+
+    assert await store.path(theirs.head) == theirs
+    assert await store.link("resp_m2") is None
+    assert await store.link("resp_g") is not None
+
+
+async def test_a_conversation_stays_when_the_session_that_mirrors_it_goes(store: Store) -> None:
+    await fork(store)
+    owned = Conversation("conv_1", MINE.head, NOW, ("a", "b", "c", "d"))
+    await store.commit(Change(conversation=owned))
+    await store.remove_session("ses_m")
+
+    assert await store.conversation("conv_1") == owned
+    assert await store.path(MINE.head) == MINE
+
+
+async def test_a_removed_conversation_leaves_what_links_saw(store: Store) -> None:
+    extra = MINE.grow([user("never sent")])
+    await store.commit(
+        Change(
+            (Growth(TOP, extra.items),),
+            (link("resp_1", MINE.head, conversation_id="conv_1"),),
+            conversation=Conversation("conv_1", extra.head, NOW, ("a", "b", "c", "d", "e")),
+        )
+    )
+    await store.remove_conversation("conv_1")
+
+    assert await store.conversation("conv_1") is None
+    assert await store.path(MINE.head) == MINE
+    with pytest.raises(NotFound):
+        await store.path(extra.head)
+
+
+async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: Store) -> None:
+    chain = EMPTY.grow([user("1"), assistant("2"), user("3"), assistant("4")])
+    kept = link("resp_2", chain.keys[2], chain.head, parent="resp_1", previous_response_id="resp_1")
+    await store.commit(
+        Change((Growth(TOP, chain.items),), (link("resp_1", chain.keys[0], chain.keys[1]), kept)),
+    )
+    await store.remove_link("resp_1")
+
+    assert await store.link("resp_1") is None
+    assert await store.link("resp_2") == kept
+    assert await store.path(chain.head) == chain
+    assert await store.family("resp_2") == [kept]
+
+    await store.remove_link("resp_2")
+    with pytest.raises(NotFound):
+        await store.path(chain.keys[0])
+
+
+async def test_a_removed_link_takes_an_answer_that_nobody_went_on_from(store: Store) -> None:
+    await fork(store)
+    unheard = BASE.grow([user("my secret"), assistant("another secret")])
+    await store.commit(
+        Change((Growth(MINE.keys[2], unheard.items[3:]),), (link("resp_x", MINE.keys[2], unheard.head),))
+    )
+    await store.remove_link("resp_x")
+
+    with pytest.raises(NotFound):
+        await store.path(unheard.head)
+    assert await store.path(MINE.head) == MINE
+
+
+async def test_a_removed_link_can_be_written_again(store: Store) -> None:
+    await fork(store)
+    again = await store.link("resp_m1")
+    assert again is not None
+    await store.remove_link("resp_m1")
+    await store.commit(Change((), (again,)))
+
+    assert await store.link("resp_m1") == again
+    assert len(await store.family("resp_y2")) == 3
+
+
+async def test_a_session_may_be_made_again_under_its_old_names(store: Store) -> None:
+    mine, _ = await fork(store)
+    await store.remove_session("ses_m")
+    await store.commit(Change((Growth(TOP, MINE.items),), session=mine, expect=None))
+
+    assert await store.session("mine") == mine
+    assert [link.id for link in await store.links("ses_m")] == ["resp_m1"]
+
+
+async def test_what_is_not_there_cannot_be_removed(store: Store) -> None:
+    await fork(store)
+    for remove in (store.remove_session, store.remove_link, store.remove_conversation):
+        for name in ("nope", "mine", "\ud800"):
+            with pytest.raises(NotFound):
+                await remove(name)
+
+    await store.remove_session("ses_m")
+    with pytest.raises(NotFound):
+        await store.remove_session("ses_m")
+    assert await store.path(YOURS.head) == YOURS

@@ -1,0 +1,60 @@
+"""What one tenant has, another cannot reach, on every store."""
+
+import pytest
+
+from convo.errors import NotFound
+from convo.history import Path, root
+from convo.items import user
+from convo.stores.contract import Change, Conversation, Growth, Store
+from tests.stores.chats import NOW, link, session
+
+
+def everything(tenant: str) -> Change:
+    """The same chat, as `tenant` would store it."""
+    path = Path(root(tenant)).grow([user("hi there")])
+    return Change(
+        (Growth(path.root, path.items),),
+        (link("resp_1", path.head, session="ses_1"),),
+        session(tenant, head=path.head),
+        conversation=Conversation("conv_1", path.head, NOW, ("a",)),
+    )
+
+
+async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
+    await store.commit(everything("local"))
+    guest = store.of("guest")
+
+    assert guest.tenant == "guest"
+    assert await guest.session("one") is None
+    assert await guest.link("resp_1") is None
+    assert await guest.conversation("conv_1") is None
+    for found in (await guest.sessions(), await guest.find(""), await guest.search("hi"), await guest.links("ses_1")):
+        assert list(found) == []
+    assert await guest.family("resp_1") == []
+    head = Path(root("local")).grow([user("hi there")]).head
+    assert await guest.answers(head) == []
+    with pytest.raises(NotFound):
+        await guest.path(head)
+
+
+async def test_a_tenant_cannot_build_on_anothers_history(store: Store) -> None:
+    await store.commit(everything("local"))
+    head = Path(root("local")).grow([user("hi there")]).head
+
+    for change in (Change((Growth(head, (user("x"),)),)), Change((), (link("resp_9", head),)), Change(erase=(head,))):
+        with pytest.raises(NotFound):
+            await store.of("guest").commit(change)
+
+
+async def test_the_same_names_stand_side_by_side_and_go_alone(store: Store) -> None:
+    guest = store.of("guest")
+    await store.commit(everything("local"))
+    await guest.commit(everything("guest"))
+    await store.remove_session("ses_1")
+    await store.remove_conversation("conv_1")
+
+    assert await store.find("") == []
+    assert len(await guest.find("")) == 3
+    assert [hit.session.name for hit in await guest.search("hi")] == ["one"]
+    with pytest.raises(NotFound):
+        await store.remove_link("resp_1")
