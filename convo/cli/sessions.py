@@ -17,7 +17,6 @@ from convo.engine.finding import the_session
 from convo.engine.outline import Outline, outline
 from convo.errors import Usage
 from convo.history import Session
-from convo.inspection import snippet
 from convo.items import Json, kind, searchable
 from convo.stores.contract import Hit, Store
 from convo.ui import listing
@@ -171,6 +170,8 @@ def removed(gone: "Gone") -> str:
 
 async def placed(store: Store, hit: Hit, words: str) -> listing.Place:
     """Where on its session's path a search found something."""
+    from convo.inspection import snippet  # with all that it takes to read links, which a list does not need
+
     path = await store.path(hit.session.head)
     here = path.passes(hit.key)
     return listing.Place(

@@ -1,0 +1,77 @@
+"""Screens and questions in a real terminal of eighty columns."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from convo.ui.medium import width
+from tests.cli.held import Teller, held
+from tests.greenwich import greenwich
+
+__all__ = ["greenwich"]
+
+pytestmark = pytest.mark.needs("terminal")
+
+COLOUR = re.compile(r"\x1b\[\d*m")
+
+
+async def story(teller: Teller) -> None:
+    chat = await teller.chat(Strategy.CHAIN, "monads", "What is a monad, in words that a child would know?", "Why?")
+    await teller.again(chat)
+
+
+def screen(*argv: str, env: dict[str, str] | None = None) -> str:
+    """What one command line shows in a terminal."""
+    import pexpect
+
+    command = [sys.executable, "-m", "convo", *argv]
+    environ = {**os.environ, "TERM": "xterm", **(env or {})}
+    environ.pop("COLUMNS", None)
+    child = pexpect.spawn(command[0], command[1:], dimensions=(24, 80), encoding="utf-8", env=environ, timeout=60)
+    child.expect(pexpect.EOF)
+    child.close()
+    return str(child.before).replace("\r\n", "\n")
+
+
+def test_a_tree_fits_into_eighty_columns_with_its_forks(home: Path) -> None:
+    held(home, story)
+    shown = screen("inspect", "monads")
+    lines = COLOUR.sub("", shown).splitlines()
+    assert max(map(width, lines)) <= 80
+    assert [line[:14] for line in lines[-3:]] == ["● resp_1    fu", "├─● resp_2  de", "@ resp_3    de"]
+    assert COLOUR.search(shown)
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
+def test_colour_can_be_declined(env: dict[str, str], home: Path) -> None:
+    held(home, story)
+    assert "\x1b" not in screen("inspect", "monads", env=env)
+
+
+def test_sessions_fit_into_eighty_columns(home: Path) -> None:
+    held(home, story)
+    lines = COLOUR.sub("", screen("sessions")).splitlines()
+    assert max(map(width, lines)) <= 80
+    assert lines[1].startswith("monads   chain")
+
+
+@pytest.mark.parametrize(
+    ("answer", "left", "code"), [("y", False, 0), ("yes", False, 0), ("n", True, 1), ("", True, 1)]
+)
+def test_removing_asks_in_a_terminal(answer: str, left: bool, code: int, home: Path) -> None:
+    import pexpect
+
+    held(home, story)
+    command = ["-m", "convo", "sessions", "rm", "monads"]
+    child = pexpect.spawn(sys.executable, command, encoding="utf-8", env=dict(os.environ), timeout=60)
+    child.expect_exact("remove monads? [y/N] ")
+    child.sendline(answer)
+    child.expect(pexpect.EOF)
+    child.close()
+    said = "nothing was removed" if left else "removed monads: 3 responses and 5 items"
+    assert (child.exitstatus, said in str(child.before)) == (code, True)
+    assert ("monads" in screen("sessions", env={"NO_COLOR": "1"}).split("\n", 1)[1]) == left

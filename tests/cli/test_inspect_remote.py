@@ -1,0 +1,266 @@
+"""`convo inspect` of what only a remote endpoint knows, over HTTP on this machine."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import Scope, Strategy
+from convo.stores.contract import Change
+from tests.cli.held import Teller, held
+from tests.greenwich import greenwich
+from tests.loopback import Loopback, serving
+from tests.running import Convo
+
+__all__ = ["greenwich"]
+
+
+@pytest.fixture(autouse=True)
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def ask(server: Loopback, words: str, **state: str) -> str:
+    """Ask the server for a response as some other client would; returns its id."""
+
+    async def asked() -> str:
+        events = server.endpoint().create({"model": "gpt-5-mini", "input": words, **state})
+        return str([event async for event in events][-1]["response"]["id"])
+
+    return server.run(asked())
+
+
+def chain(server: Loopback, *said: str) -> list[str]:
+    """A chain of responses; returns their ids, oldest first."""
+    ids: list[str] = []
+    for words in said:
+        state = {"previous_response_id": ids[-1]} if ids else {}
+        ids.append(ask(server, words, **state))
+    return ids
+
+
+def conversation(server: Loopback, *said: str) -> str:
+    resource: Mapping[str, Any] = server.run(server.endpoint().create_conversation())
+    for words in said:
+        ask(server, words, conversation=resource["id"])
+    return str(resource["id"])
+
+
+def unplugged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+
+
+def test_a_chain_that_the_store_does_not_know_is_walked_at_its_endpoint(
+    server: Loopback, convo: Convo, home: Path
+) -> None:
+    ids = chain(server, "one", "two", "three")
+    got = convo("inspect", ids[2])
+    assert (got.exit, got.err) == (0, "")
+    assert f"  endpoint  {server.url}\n" in got.out
+    assert f"  head      6 items, @ {ids[2]}\n" in got.out
+    assert "  forks     this endpoint cannot tell what else goes on from a response\n" in got.out
+    assert [line.split()[3] for line in got.out.splitlines()[-3:]] == ["full", "delta", "delta"]
+    assert [line.split()[-3:] for line in got.out.splitlines()[-3:]] == [
+        [words, "→", words] for words in ("one", "two", "three")
+    ]
+    assert not home.exists()
+
+
+def test_each_response_is_asked_for_once_and_the_input_of_the_last_one_alone(server: Loopback, convo: Convo) -> None:
+    ids = chain(server, "one", "two", "three")
+    convo("inspect", ids[2])
+    asked = [request.path.removeprefix("/v1/responses/") for request in server.requests]
+    assert asked == [ids[2], ids[1], ids[0], f"{ids[2]}/input_items"]
+
+
+def test_what_an_endpoint_cannot_tell_is_null(server: Loopback, convo: Convo) -> None:
+    ids = chain(server, "one", "two")
+    shape = convo("inspect", ids[1], "--json").json()
+    keys = list(shape["items"])
+    assert (shape["handle"], shape["strategy"], shape["endpoint"], shape["head"]) == (
+        ids[1],
+        "chain",
+        server.url,
+        keys[-1],
+    )
+    assert [link["response_id"] for link in shape["links"]] == ids
+    assert [link["children"] for link in shape["links"]] == [None, None]
+    assert [(link["sent"], link["saw"], link["output"]) for link in shape["links"]] == [
+        (keys[:1], keys[:1], keys[1:2]),
+        (keys[2:3], keys[:3], keys[3:]),
+    ]
+
+
+def test_a_long_chain_is_read_page_by_page(server: Loopback, convo: Convo) -> None:
+    ids = chain(server, *(f"say {number}" for number in range(60)))
+    shape = convo("inspect", ids[-1], "--json").json()
+    assert len(shape["items"]) == 120
+    assert shape["links"][-1]["saw"] == {"through": list(shape["items"])[118]}
+    assert [len(link["sent"]) for link in shape["links"]] == [1] * 60
+
+
+def test_a_deleted_response_ends_the_walk_and_is_named(server: Loopback, convo: Convo) -> None:
+    ids = chain(server, "one", "two", "three")
+    server.run(server.endpoint().delete(ids[0]))
+    got = convo("inspect", ids[2])
+    assert got.exit == 0
+    assert (
+        f"  note      {ids[0]} is gone; what it and those before it saw counts as sent by the one after it" in got.out
+    )
+    assert len(got.out.split("first words\n")[1].splitlines()) == 2
+
+
+def test_a_conversation_is_the_list_of_its_items(server: Loopback, convo: Convo) -> None:
+    handle = conversation(server, "one", "two")
+    got = convo("inspect", handle)
+    assert (got.exit, got.err) == (0, "")
+    assert got.out.splitlines()[-4:] == [
+        "   1  message user: one",
+        "   2  message assistant: one",
+        "   3  message user: two",
+        "   4  message assistant: two",
+    ]
+    shape = convo("inspect", handle, "--json").json()
+    assert (shape["strategy"], shape["links"], len(shape["items"])) == ("conversation", [], 4)
+
+
+def test_a_handle_that_nobody_knows_exits_5(server: Loopback, convo: Convo) -> None:
+    got = convo("inspect", "resp_nope", "--json")
+    assert (got.exit, got.err) == (5, "")
+    assert "resp_nope" in got.json()["error"]["message"]
+
+
+def test_the_provider_can_be_named(
+    server: Loopback, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ids = chain(server, "one")
+    monkeypatch.setenv("HERE_KEY", server.environ["OPENAI_API_KEY"])
+    monkeypatch.delenv("OPENAI_API_KEY")
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    (tmp_path / ".convo.toml").write_text(
+        f'model = "scripted/echo"\n[providers.here]\napi = "responses"\n'
+        f'base_url = "{server.url}"\nkey_env = "HERE_KEY"\n'
+    )
+    unknown = convo("inspect", ids[0])
+    assert (unknown.exit, unknown.out) == (5, "")
+    assert unknown.err == (
+        f"convo: no response {ids[0]!r}\n  try: convo inspect {ids[0]} --provider NAME, if a remote endpoint made it\n"
+    )
+    got = convo("inspect", ids[0], "--provider", "here")
+    assert (got.exit, got.err) == (0, "")
+    assert "here/gpt-5-mini" in got.out
+
+
+@pytest.mark.parametrize(
+    ("provider", "message"),
+    [
+        ("nobody", "no provider 'nobody'"),
+        ("scripted", "scripted keeps no state; what it answered is in the local store"),
+    ],
+)
+def test_a_provider_that_has_no_endpoint_is_refused(provider: str, message: str, convo: Convo) -> None:
+    got = convo("inspect", "resp_x", "--provider", provider)
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith(f"convo: {message}\n")
+
+
+def test_without_a_network_there_is_one_clear_error(
+    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unplugged(monkeypatch)
+    got = convo("inspect", "resp_x")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err.count("\n") == 2
+    assert "  try: check the network and the base URL" in got.err
+
+
+# -- mirrors --------------------------------------------------------------------------------------
+
+
+def mirror(home: Path, server: Loopback, ids: list[str], *said: str) -> None:
+    """A session whose record says that its chain lives at the server."""
+
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CHAIN, "monads", *said)
+        session = replace(chat.session, scope=Scope(server.url), handle=ids[-1], model="openai/gpt-5-mini")
+        await teller.store.commit(Change(session=session, expect=session.head))
+
+    held(home, story)
+
+
+def test_a_mirror_is_shown_without_asking_anybody(server: Loopback, convo: Convo, home: Path) -> None:
+    mirror(home, server, chain(server, "one", "two"), "one", "two")
+    got = convo("inspect", "monads")
+    assert (got.exit, got.err) == (0, "")
+    assert "@ resp_2" in got.out
+    assert server.requests == []
+
+
+def test_the_endpoint_is_asked_when_the_person_says_so_and_compared_with_the_mirror(
+    server: Loopback, convo: Convo, home: Path
+) -> None:
+    ids = chain(server, "one", "two")
+    mirror(home, server, ids, "one", "two")
+    got = convo("inspect", "monads", "--remote")
+    assert (got.exit, got.err) == (0, "")
+    assert got.out.splitlines()[0] == ids[1]
+    assert "  note      the local mirror says the same\n" in got.out
+
+
+def test_where_the_two_differ_is_said(server: Loopback, convo: Convo, home: Path) -> None:
+    ids = chain(server, "one", "two", "three")
+    mirror(home, server, ids, "one", "two")
+    out = convo("inspect", "monads", "--remote").out
+    assert "  note      the endpoint holds 2 items more than this record\n" in out
+
+
+def test_without_a_network_the_mirror_stands_in_and_says_so(
+    convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL")
+    (tmp_path / "elsewhere").mkdir()
+    with serving(tmp_path / "elsewhere") as gone:
+        mirror(home, gone, chain(gone, "one"), "one")
+    got = convo("inspect", "monads", "--remote")
+    assert got.exit == 0
+    assert got.err.endswith("; this is the local mirror\n")
+    assert got.err.count("\n") == 1
+    assert "@ resp_1" in got.out
+
+
+def test_a_variable_that_names_another_endpoint_than_the_record_is_refused(
+    server: Loopback, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mirror(home, server, chain(server, "one"), "one")
+    unplugged(monkeypatch)
+    got = convo("inspect", "monads", "--remote")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith(f"convo: session 'monads' is held by {server.url}, but OPENAI_BASE_URL says ")
+
+
+def test_a_local_owner_has_no_endpoint_to_ask(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        await teller.chat(Strategy.SESSION, "monads", "one")
+
+    held(home, story)
+    got = convo("inspect", "monads", "--remote")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == "convo: monads has no remote owner to ask\n  try: convo inspect monads\n"
+
+
+def test_a_mirrored_response_is_not_asked_for_at_another_endpoint(server: Loopback, convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CHAIN, "monads", "one")
+        session = replace(chat.session, scope=Scope("https://elsewhere.example/v1"), model="openai/gpt-5-mini")
+        await teller.store.commit(Change(session=session, expect=session.head))
+
+    held(home, story)
+    got = convo("inspect", "monads", "--remote", "--provider", "openai")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith(f"convo: resp_1 belongs to https://elsewhere.example/v1, not to {server.url}\n")
+    assert server.requests == []

@@ -1,0 +1,308 @@
+"""`convo sessions`, over a real store filled by the engine itself."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from convo.engine.lease import writing
+from convo.history import Scope, Strategy
+from convo.stores.contract import Change
+from tests.cli.held import DATABASE, Teller, held, talks
+from tests.cli.test_app import HEAVY, loaded
+from tests.greenwich import greenwich
+from tests.running import Convo, Launch
+
+__all__ = ["greenwich"]
+
+
+async def three(teller: Teller) -> None:
+    """Three conversations, of which the first was used last."""
+    monads = await teller.chat(Strategy.SESSION, "monads", "What is a monad?")
+    await teller.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
+    await teller.chat(Strategy.CONVERSATION, "café", "Où est le café?")
+    await teller.say(monads, "And in Haskell?")
+
+
+LISTED = """\
+session  owner         model          items  turns  used              first words
+monads   session       scripted/echo      4      2  2023-11-14 22:18  What is a monad?
+café     conversation  scripted/echo      2      1  2023-11-14 22:17  Où est le café?
+tea      chain         scripted/echo      4      2  2023-11-14 22:16  How do I make tea?
+"""
+
+
+@pytest.mark.parametrize("argv", [["sessions"], ["sessions", "list"]])
+def test_sessions_are_listed_last_used_first(argv: list[str], convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo(*argv)
+    assert (got.exit, got.out, got.err) == (0, LISTED, "")
+
+
+def test_a_list_can_be_cut_and_says_so(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("sessions", "-n", "1")
+    assert [line.split()[0] for line in got.out.splitlines()] == ["session", "monads"]
+    assert got.err == "there are more; -n 0 lists all\n"
+    assert convo("sessions", "-n", "0").out == LISTED
+    assert convo("sessions", "-n", "3").err == ""
+
+
+def test_a_list_for_programs(convo: Convo, home: Path) -> None:
+    held(home, three)
+    newest, *others = convo("sessions", "--json").json()
+    assert [one["name"] for one in others] == ["café", "tea"]
+    assert {**newest, "head": "", "mark": ""} == {
+        "id": "ses_1",
+        "name": "monads",
+        "strategy": "session",
+        "handle": None,
+        "endpoint": "embedded",
+        "model": "scripted/echo",
+        "head": "",
+        "mark": "",
+        "items": 4,
+        "unacknowledged": 0,
+        "turns": 2,
+        "response_id": "resp_5",
+        "instructions": None,
+        "created_at": 1_700_000_000.0,
+        "used_at": newest["used_at"],
+        "first_words": "What is a monad?",
+    }
+    assert newest["head"] == newest["mark"]
+
+
+@pytest.mark.parametrize("argv", [["sessions"], ["sessions", "list"], ["sessions", "search", "monad"]])
+def test_without_a_database_nothing_is_found_and_nothing_is_made(argv: list[str], convo: Convo, home: Path) -> None:
+    got = convo(*argv)
+    assert (got.exit, got.out) == (0, "")
+    assert got.err in ('no sessions yet; convo chat "hello" begins one\n', "nothing holds 'monad'\n")
+    assert convo(*argv, "--json").json() == []
+    assert not home.exists()
+
+
+@pytest.mark.parametrize(
+    "argv", [["show", "nope"], ["rename", "nope", "new"], ["rm", "nope", "--yes"], ["show", "resp_nope"]]
+)
+def test_an_unknown_session_exits_5(argv: list[str], convo: Convo, home: Path) -> None:
+    got = convo("sessions", *argv)
+    assert (got.exit, got.out) == (5, "")
+    assert (
+        got.err == f"convo: no {'response' if 'resp_nope' in argv else 'session'} {argv[1]!r}\n  try: convo sessions\n"
+    )
+    assert not home.exists()
+
+
+# -- show -----------------------------------------------------------------------------------------
+
+
+def test_a_record_says_who_owns_it_and_how_to_go_on(convo: Convo, home: Path) -> None:
+    held(home, three)
+    out = convo("sessions", "show", "tea").out
+    head = convo("sessions", "show", "tea", "--json").json()["head"]
+    assert out == (
+        "tea\n"
+        "  id        ses_2\n"
+        "  owner     the endpoint's Responses API (--chain)\n"
+        "  handle    resp_3\n"
+        "  endpoint  embedded\n"
+        "  model     scripted/echo\n"
+        f"  head      {head[:12]}, 4 items\n"
+        f"  mark      {head[:12]}, 4 items confirmed\n"
+        "  waiting   nothing is unacknowledged\n"
+        "  turns     2\n"
+        "  created   2023-11-14 22:14\n"
+        "  used      2023-11-14 22:16\n"
+        "  go on     convo chat --from tea\n"
+    )
+
+
+def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("sessions", "show", "ses_")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.splitlines()[:2] == ["convo: 'ses_' is ambiguous; it could be", "  ses_1  session  monads"]
+    assert got.err.endswith("  try: add more characters\n")
+
+
+# -- search ---------------------------------------------------------------------------------------
+
+
+def test_a_search_names_the_session_the_place_and_the_words_around(convo: Convo, home: Path) -> None:
+    held(home, three)
+    lines = convo("sessions", "search", "haskell").out.splitlines()
+    assert [line.split(maxsplit=3) for line in lines[1:]] == [
+        ["monads", "3/4", "user", "And in Haskell?"],
+        ["monads", "4/4", "assistant", "And in Haskell?"],
+    ]
+
+
+def test_a_search_takes_every_sign_for_itself(convo: Convo, home: Path) -> None:
+    held(home, three)
+    assert "café" in convo("sessions", "search", "CAFE").out
+    assert convo("sessions", "search", '"tea" OR *').out == ""
+
+
+def test_a_search_for_programs(convo: Convo, home: Path) -> None:
+    held(home, three)
+    hits = convo("sessions", "search", "milk", "--json").json()
+    assert [(hit["session"], hit["at"], hit["of"], hit["by"]) for hit in hits] == [
+        ("tea", 3, 4, "user"),
+        ("tea", 4, 4, "assistant"),
+    ]
+
+
+def test_a_search_finds_what_was_said_on_a_branch_that_was_left(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.SESSION, "monads", "first", "second zebra")
+        await chat.take_back()
+
+    held(home, story)
+    assert "3, on a branch" in convo("sessions", "search", "zebra").out
+
+
+# -- rename ---------------------------------------------------------------------------------------
+
+
+def test_a_new_name_is_a_handle_at_once_and_leaves_the_order_alone(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("sessions", "rename", "tea", "green tea")
+    assert (got.exit, got.out, got.err) == (0, "", "tea is now green tea\n")
+    assert convo("sessions", "show", "green tea").exit == 0
+    assert convo("sessions", "show", "tea").exit == 5
+    assert [one["name"] for one in convo("sessions", "--json").json()] == ["monads", "café", "green tea"]
+
+
+def test_a_taken_name_is_refused_in_one_sentence(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("sessions", "rename", "tea", "monads")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err == "convo: another session is called 'monads'\n  try: choose another name\n"
+    assert convo("sessions").out == LISTED
+
+
+@pytest.mark.parametrize(
+    "name", ["resp_1", "conv_1", "ses_9", "@last", "a/b", "./x", "x.json", "", " ", "-n", " a", "a\nb"]
+)
+def test_a_name_that_another_handle_could_be_is_refused(name: str, convo: Convo, home: Path) -> None:
+    held(home, talks("tea", Strategy.SESSION, "hi"))
+    got = convo("sessions", "rename", "tea", "--", name)
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith("convo: ")
+    assert got.err.endswith("\n  try: words with dashes: monads-in-haskell\n")
+    assert convo("sessions", "show", "tea").exit == 0
+
+
+# -- rm -------------------------------------------------------------------------------------------
+
+
+def test_removing_takes_the_record_its_responses_and_its_items(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("sessions", "rm", "tea", "--yes")
+    assert (got.exit, got.out, got.err) == (0, "", "removed tea: 2 responses and 4 items\n")
+    assert convo("sessions", "show", "tea").exit == 5
+    assert convo("inspect", "resp_3").exit == 5
+
+
+def test_what_another_session_shares_stays(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        await teller.chat(Strategy.CHAIN, "tea", "one", "two")
+        await teller.chat(Strategy.CHAIN, "more-tea", "three", handle="resp_1")
+
+    held(home, story)
+    assert convo("sessions", "rm", "tea", "--yes").err == "removed tea: 1 response and 2 items\n"
+    assert "@ resp_3" in convo("inspect", "more-tea").out
+
+
+@pytest.mark.parametrize("strategy", list(Strategy))
+def test_no_text_that_only_it_held_is_left_in_the_database(strategy: Strategy, convo: Convo, home: Path) -> None:
+    held(home, talks("secret", strategy, "xylophonic", "quixotical"))
+    before = (home / DATABASE).read_bytes()
+    assert b"xylophonic" in before
+    assert convo("sessions", "rm", "secret", "--yes").exit == 0
+    left = b"".join(file.read_bytes() for file in sorted((home / DATABASE).parent.glob("convo.db*")))
+    assert b"xylophonic" not in left
+    assert b"quixotical" not in left
+
+
+def test_a_replay_file_stays_and_is_named(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("mine", Strategy.REPLAY, "hi"))
+    got = convo("sessions", "rm", "mine", "--yes")
+    assert got.err == f"removed mine: 1 response and 2 items; the file {tmp_path / 'talk.json'} stays\n"
+    assert (tmp_path / "talk.json").exists()
+
+
+def test_a_remote_endpoints_own_copy_is_named(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CHAIN, "tea", "one")
+        there = replace(chat.session, scope=Scope("https://api.example.com/v1"))
+        await teller.store.commit(Change(session=there, expect=there.head))
+
+    held(home, story)
+    got = convo("sessions", "rm", "tea", "--yes")
+    assert got.err == "removed tea: 1 response and 2 items; https://api.example.com/v1 keeps its own copy of resp_1\n"
+
+
+def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("sessions", "rm", "tea", stdin="y\n")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == (
+        "convo: rm asks before it removes, and there is nobody to ask\n  try: --yes removes without asking\n"
+    )
+    assert convo("sessions").out == LISTED
+
+
+def test_several_are_looked_for_before_the_first_is_removed(convo: Convo, home: Path) -> None:
+    held(home, three)
+    assert convo("sessions", "rm", "tea", "nope", "--yes").exit == 5
+    assert convo("sessions").out == LISTED
+    assert convo("sessions", "rm", "tea", "monads", "ses_2", "--yes").err == (
+        "removed tea: 2 responses and 4 items\nremoved monads: 2 responses and 4 items\n"
+    )
+
+
+@pytest.mark.parametrize("argv", [["rm", "tea", "--yes"], ["rename", "tea", "milk"]])
+def test_a_session_that_is_open_elsewhere_is_left_alone(argv: list[str], launch: Launch, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.SESSION, "tea", "hi")
+        hold = await writing(teller.store, chat.session)
+        got = await asyncio.to_thread(launch, "sessions", *argv)
+        await hold.release()
+        assert (got.exit, got.out) == (1, "")
+        assert got.err.startswith("convo: 'tea' is open in another process (")
+        assert got.err.endswith("\n  try: leave that chat first\n")
+
+    held(home, story)
+
+
+# -- the store ------------------------------------------------------------------------------------
+
+
+def test_a_database_of_a_newer_convo_is_refused(convo: Convo, home: Path) -> None:
+    held(home, talks("tea", Strategy.SESSION, "hi"))
+    with closing(sqlite3.connect(home / DATABASE)) as database:
+        database.execute("PRAGMA user_version = 999")
+    got = convo("sessions")
+    assert (got.exit, got.out) == (1, "")
+    assert "has schema 999; this convo knows up to" in got.err
+    assert "try: upgrade convo-state" in got.err
+
+
+def test_a_file_that_is_no_database_is_refused(convo: Convo, home: Path) -> None:
+    (home / DATABASE).parent.mkdir(parents=True)
+    (home / DATABASE).write_text("this is not a database, and long enough to be read as one\n" * 100)
+    got = convo("sessions", "--json")
+    assert (got.exit, got.err) == (1, "")
+    assert got.json()["error"]["code"] == "store_unavailable"
+
+
+def test_listing_imports_nothing_heavy(home: Path) -> None:
+    held(home, three)
+    modules = loaded("sessions", "list")
+    assert not modules & HEAVY
+    assert "sqlite3" in modules
