@@ -70,7 +70,7 @@ class Shell(Group):
 def begin(
     ctx: typer.Context,
     config: Annotated[
-        Path | None, typer.Option("--config", metavar="FILE", help="Read this settings file as well.")
+        Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the user's own settings.")
     ] = None,
     completion: Annotated[
         str | None, typer.Option(metavar="SHELL", help="Print a script for bash, zsh, fish or powershell.")

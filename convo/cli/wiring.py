@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from convo.clock import SystemClock
-from convo.config import Choice, Record, Settings, Sources, bind, choose, resolve
+from convo.config import Choice, Record, Settings, Sources, choose, resolve
 from convo.endpoints.contract import Endpoint
 from convo.history import OWNERS, Session
 from convo.ids import random_id
@@ -50,9 +50,9 @@ def chosen(sources: Sources, session: Session | None, *, model: str | None = Non
     """
     record = record_of(session) if session else None
     settings = resolve(sources, record)
-    choice = choose(settings, model, where="/model") if model else choose(settings)
-    if session and record and OWNERS[session.strategy].remembers and session.handle:
-        choice = bind(settings, choice, record)
+    bound = record if session and OWNERS[session.strategy].remembers and session.handle else None
+    where = "/model" if model else "-m"
+    choice = choose(settings, model, where=where, record=bound)
     return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
 
 

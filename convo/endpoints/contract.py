@@ -82,4 +82,11 @@ class Endpoint(Protocol):
         """Exact input tokens of a request, or None where the endpoint cannot tell."""
         ...
 
+    async def warm(self, model: str) -> None:
+        """Do now what the first request for `model` would have to wait for; nothing is sent.
+
+        raises:  what that first request would raise
+        """
+        ...
+
     async def aclose(self) -> None: ...

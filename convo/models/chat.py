@@ -7,9 +7,11 @@ of OpenAI's own account; none of them is for another company's server, so the ke
 in and the rest is put aside.
 """
 
+import asyncio
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from convo.config.secret import Secret
@@ -56,6 +58,9 @@ class ChatModel:
                     yield event
         for event in chunks.end():
             yield event
+
+    async def warm(self, model: str) -> None:
+        await asyncio.to_thread(import_module, "openai")
 
     async def count(self, ask: Ask) -> int | None:
         """Chat completions has no way to ask for it."""

@@ -38,6 +38,13 @@ class Model(Protocol):
 
     def respond(self, ask: Ask) -> AsyncGenerator[Event, None]: ...
 
+    async def warm(self, model: str) -> None:
+        """Do now what the first ask of `model` would have to wait for; nothing is sent.
+
+        raises:  what that first ask would raise
+        """
+        ...
+
     async def count(self, ask: Ask) -> int | None:
         """Exact input tokens of `ask`, or None where the model cannot tell before it answers."""
         ...

@@ -42,7 +42,7 @@ def open_model(provider: Provider, *, key: Secret | None, models: Path, clock: C
 
 
 def open_local(models: Path, new_id: NewId) -> "LocalModel":
-    """The models of this machine, with a `start` of their own."""
+    """The models of this machine, to be warmed while the person types."""
     from convo.models.local.model import LocalModel
 
     return LocalModel(models, new_id)

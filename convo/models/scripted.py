@@ -114,6 +114,10 @@ class ScriptedModel:
         for event in _end(answer, reply, usage(_words(ask.input, ask.instructions), _words(answer.output))):
             yield event
 
+    async def warm(self, model: str) -> None:
+        """Nothing has to be ready. raises: Unreadable  there is no such script"""
+        self._script(Ask(model, ()))
+
     async def count(self, ask: Ask) -> int:
         return _words(ask.input, ask.instructions)
 

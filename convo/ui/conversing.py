@@ -5,7 +5,9 @@ asks it again. Ctrl-C stops an answer; at an empty prompt it says how to leave, 
 in a row leaves.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator
+from contextlib import suppress
 from typing import Protocol, TextIO
 
 from convo.engine.chat import Chat
@@ -15,6 +17,9 @@ from convo.ui.answer import Printer, safe
 from convo.ui.answering import watched
 from convo.ui.commands import obey
 from convo.ui.prompt import Reader
+
+AFTER_PROMPT_S = 0.05
+"""Seconds until the prompt stands; what takes long is loaded behind it."""
 
 
 class Look(Protocol):
@@ -54,6 +59,21 @@ class Conversing:
 
     async def run(self) -> int:
         """Talk until the person leaves; returns the exit code."""
+        warming = asyncio.create_task(self._warm())
+        try:
+            return await self._talk()
+        finally:
+            warming.cancel()
+            with suppress(asyncio.CancelledError):
+                await warming
+
+    async def _warm(self) -> None:
+        """Use the time until the first message; what goes wrong is told when it is asked."""
+        await asyncio.sleep(AFTER_PROMPT_S)
+        with suppress(ConvoError):
+            await self.chat.edges.endpoint.warm(self.chat.asking.wire_model)
+
+    async def _talk(self) -> int:
         warned = False
         while not self.leaving:
             try:

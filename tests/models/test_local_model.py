@@ -29,7 +29,7 @@ HELLO = user("Say hello.")
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def local() -> AsyncIterator[LocalModel]:
     model = LocalModel(NOWHERE, counting_ids())
-    await model.start(NAME)
+    await model.warm(NAME)
     yield model
     await model.aclose()
 
@@ -235,7 +235,7 @@ async def test_a_file_that_is_cut_off_is_refused_with_the_engines_reason(cut_off
     model = LocalModel(NOWHERE, counting_ids())
 
     with pytest.raises(Unreadable, match=r"cut\.gguf cannot be loaded: .*incomplete"):
-        await model.start(cut_off)
+        await model.warm(cut_off)
     await model.aclose()
 
 

@@ -53,7 +53,7 @@ async def local() -> AsyncIterator[LocalModel]:
 
 
 async def test_starting_early_is_starting_once(local: LocalModel) -> None:
-    await asyncio.gather(local.start(NAME), local.start(NAME))
+    await asyncio.gather(local.warm(NAME), local.warm(NAME))
     started = child_of(local)
 
     assert "Hello" in said(await ended(local, HELLO))
@@ -61,20 +61,20 @@ async def test_starting_early_is_starting_once(local: LocalModel) -> None:
 
 
 async def test_a_start_that_nobody_waits_for_any_more_goes_on(local: LocalModel) -> None:
-    starting = asyncio.create_task(local.start(NAME))
+    starting = asyncio.create_task(local.warm(NAME))
     await asyncio.sleep(0)
     started = child_of(local)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
 
-    await local.start(NAME)
+    await local.warm(NAME)
 
     assert child_of(local) is started
 
 
 async def test_a_model_that_is_let_go_while_it_loads_leaves_nothing(local: LocalModel) -> None:
-    starting = asyncio.create_task(local.start(NAME))
+    starting = asyncio.create_task(local.warm(NAME))
     await asyncio.sleep(0)
     child = child_of(local)
 
@@ -87,7 +87,7 @@ async def test_a_model_that_is_let_go_while_it_loads_leaves_nothing(local: Local
 
 
 async def test_the_socket_lies_in_a_folder_that_only_its_owner_enters(local: LocalModel) -> None:
-    await local.start(NAME)
+    await local.warm(NAME)
     child = child_of(local)
 
     assert child.folder is not None
@@ -99,7 +99,7 @@ async def test_the_socket_lies_in_a_folder_that_only_its_owner_enters(local: Loc
 
 
 async def test_ctrl_c_at_the_terminal_does_not_reach_the_engine(local: LocalModel) -> None:
-    await local.start(NAME)
+    await local.warm(NAME)
 
     assert os.getsid(child_of(local).process.pid) != os.getsid(0)
 
@@ -119,7 +119,7 @@ async def test_a_child_that_dies_in_an_answer_is_told_and_the_next_ask_starts_an
 
 
 async def test_a_child_that_died_between_two_asks_is_not_noticed(local: LocalModel) -> None:
-    await local.start(NAME)
+    await local.warm(NAME)
     died = child_of(local).process
     died.kill()
     await asyncio.to_thread(died.wait)
@@ -144,7 +144,7 @@ async def test_weights_that_are_not_here_start_nothing(local: LocalModel, monkey
     monkeypatch.setattr(sys, "path", [])
 
     with pytest.raises(ModelMissing, match=NAME):
-        await local.start(NAME)
+        await local.warm(NAME)
 
 
 async def test_on_loopback_the_engine_answers_only_with_its_key() -> None:

@@ -89,5 +89,9 @@ class Embedded:
     async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
         return await self._conversations.remove(conversation_id, item_id)
 
+    async def warm(self, model: str) -> None:
+        opened, name = self._edges.models(model)
+        await opened.warm(name)
+
     async def aclose(self) -> None:
         await self._edges.models.aclose()

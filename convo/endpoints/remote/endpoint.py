@@ -5,8 +5,10 @@ they do not know, so its resources are used for their paths and its transport, a
 read here.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from convo.endpoints.contract import Order, Page
@@ -125,6 +127,9 @@ class Remote:
             raise
         found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
         return found if isinstance(found, int) else None
+
+    async def warm(self, model: str) -> None:
+        await asyncio.to_thread(import_module, "openai")
 
     async def aclose(self) -> None:
         if self._client is not None:

@@ -61,11 +61,8 @@ class LocalModel:
         self._models, self._new_id, self._loopback = models, new_id, loopback
         self._engines: dict[Path, Engine] = {}
 
-    async def start(self, model: str) -> None:
-        """Load `model` now, so that the first ask need not wait.
-
-        raises:  ModelMissing, Unreadable, ModelFault  as its first ask would
-        """
+    async def warm(self, model: str) -> None:
+        """Load `model` now. raises: ModelMissing, Unreadable, ModelFault"""
         await self.engine(model).up()
 
     async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
