@@ -30,6 +30,7 @@ def terminal_reader(history: Path, words: list[str]) -> Reader:
     from prompt_toolkit.history import FileHistory, History, InMemoryHistory
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
     from prompt_toolkit.output import create_output
+    from prompt_toolkit.output.vt100 import Vt100_Output
 
     keys = KeyBindings()
 
@@ -48,12 +49,16 @@ def terminal_reader(history: Path, words: list[str]) -> Reader:
             return InMemoryHistory()
         return FileHistory(str(history))
 
+    output = create_output(stdout=sys.stderr)
+    if isinstance(output, Vt100_Output):
+        output.enable_cpr = False  # a terminal that does not say where its cursor is would be warned about
+
     session: PromptSession[str] = PromptSession(
         history=remembered(),
         key_bindings=keys,
         completer=WordCompleter(words, sentence=True),
         complete_while_typing=False,
-        output=create_output(stdout=sys.stderr),
+        output=output,
     )
 
     class Terminal:
