@@ -6,7 +6,7 @@ on none that was read before: one for each fork, however long the history.
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from convo.engine.finding import absolute, by_handle, find, the_conversation, the_link
 from convo.engine.replay_file import ReplayFile
@@ -70,25 +70,24 @@ async def mirror_at(store: Store, handle: str) -> Session | None:
 
 async def of_session(store: Store, session: Session) -> Known:
     """A session's record, its links and every fork of them."""
-    path, mark, notes = await READ[session.strategy](store, session)
+    held = await READ[session.strategy](store, session)
     made = await store.links(session.id)
     links = await _kin(store, made, [*filter(None, [session.link]), *(link.id for link in made)])
     others = await _others(store, session)
-    places = await _places(store, path, [*links, *others])
-    if others:
-        links = strung(_each([*links, *others]), places)
+    places = await _places(store, held.path, [*links, *others])
     return Known(
         handle=session.name or session.id,
         strategy=session.strategy,
         scope=session.scope,
-        path=path,
-        mark=mark,
-        links=links,
+        path=held.path,
+        mark=held.mark,
+        links=strung(_each([*links, *others]), places) if others else links,
         places=places,
         at=session.link,
         session=session,
-        names=await _names(store, links),
-        notes=notes,
+        names=await _names(store, [*links, *others]),
+        notes=held.notes,
+        lost=held.lost,
     )
 
 
@@ -96,18 +95,21 @@ async def of_link(store: Store, link_id: str) -> Known:
     """A response, and every response that it is kin to."""
     link = await the_link(store, link_id)
     links = await _kin(store, [link], [link_id])
-    path = await store.path(link.head)
-    places = await _places(store, path, links)
+    held = await _held(store, link.head, link.head)
+    places = await _places(store, held.path, links)
+    unheard = link.status not in ANSWERED and link.saw in places
     return Known(
         handle=link.id,
         strategy=link.strategy,
         scope=link.scope,
-        path=path,
-        mark=link.head if link.status in ANSWERED else places.start(link.saw, link.sent),
+        path=held.path,
+        mark=places.start(link.saw, link.sent) if unheard and not held.lost else held.mark,
         links=links,
         places=places,
         at=link.id,
         names=await _names(store, links),
+        notes=held.notes,
+        lost=held.lost,
     )
 
 
@@ -149,41 +151,54 @@ KINDS: dict[str, Callable[[Store, str], Awaitable[Known]]] = {
 # -- what a record holds, compared with its owner where that can be done here ----------------------
 
 
-Held = tuple[Path, Key, tuple[str, ...]]
-"""The path, the last node of it that is confirmed, and what a person should know of it."""
+@dataclass(frozen=True)
+class Held:
+    """What a record holds: the path, what of it is confirmed, what a person should know, what cannot be read."""
+
+    path: Path
+    mark: Key
+    notes: tuple[str, ...] = ()
+    lost: Key | None = None
+
+
+async def _held(store: Store, head: Key, mark: Key) -> Held:
+    try:
+        return Held(await store.path(head), mark)
+    except ItemDeleted as gone:
+        empty = Path(root(store.tenant))
+        return Held(empty, empty.head, (gone.message,), head)
 
 
 async def _as_recorded(store: Store, session: Session) -> Held:
-    return await store.path(session.head), session.mark, ()
+    return await _held(store, session.head, session.mark)
 
 
 async def _as_in_file(store: Store, session: Session) -> Held:
     """The file owns the conversation: when people edited it, what it says is what was said."""
-    path, mark, _ = await _as_recorded(store, session)
-    file = ReplayFile(session.handle or "")
+    held, file = await _as_recorded(store, session), ReplayFile(session.handle or "")
     if not file.exists():
-        return path, mark, (f"{file.place} is not there; this is what the record says was in it",)
+        return replace(held, notes=(f"{file.place} is not there; this is what the record says was in it",))
     try:
         items = file.read()
     except Unreadable as wrong:
-        return path, mark, (f"{wrong.message}; this is what the record says was in it",)
-    now = Path(path.root).grow(items)
-    if now.head in (session.written or path.root, path.head):
-        return path, mark, ()
-    differs = drift(path.items, items, "the file")
-    return now, now.head, (f"{differs}: it was edited",) if differs else ()
+        return replace(held, notes=(f"{wrong.message}; this is what the record says was in it",))
+    now = Path(held.path.root).grow(items)
+    if now.head in (session.written or held.path.root, held.path.head):
+        return held
+    differs = drift(held.path.items, items, "the file")
+    return Held(now, now.head, (f"{differs}: it was edited",) if differs else ())
 
 
 async def _as_in_conversation(store: Store, session: Session) -> Held:
-    path, mark, _ = await _as_recorded(store, session)
-    if session.scope != HERE or not session.handle:
-        return path, mark, ()
+    held = await _as_recorded(store, session)
+    if session.scope != HERE or not session.handle or held.lost:
+        return held
     conversation = await store.conversation(session.handle)
     if conversation is None:
-        return path, mark, (f"{session.handle} is gone; this is the record's own copy",)
+        return replace(held, notes=(f"{session.handle} is gone; this is the record's own copy",))
     theirs = await store.path(conversation.head)
-    differs = drift(path.upto(mark).items, theirs.items, "the conversation")
-    return path, mark, (differs,) if differs else ()
+    differs = drift(held.path.upto(held.mark).items, theirs.items, "the conversation")
+    return replace(held, notes=(differs,) if differs else ())
 
 
 READ: dict[Strategy, Callable[[Store, Session], Awaitable[Held]]] = {

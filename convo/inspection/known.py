@@ -17,7 +17,7 @@ class Known:
 
     handle:    what names it: a session's name, `resp_...`, `conv_...`, or a file
     scope:     the endpoint that its turns go to; None for a file that no record knows
-    path:      what the handle stands for, from the first item to its head
+    path:      what the handle stands for, from the first item to its head; empty when it lost an item
     mark:      the last node of `path` that the owner confirmed
     links:     the calls around it, forks included, oldest first
     places:    every node that those links and `path` pass through
@@ -26,6 +26,7 @@ class Known:
     names:     the names of the sessions that made the links, by id
     forks:     whether every fork is among the links; an endpoint cannot tell its responses' children
     notes:     what else a person should know, one sentence each
+    lost:      the head of a path that cannot be read because an item on it was deleted
     """
 
     handle: str
@@ -40,6 +41,12 @@ class Known:
     names: Mapping[str, str] = field(default_factory=dict)
     forks: bool = True
     notes: tuple[str, ...] = ()
+    lost: Key | None = None
+
+    @property
+    def head(self) -> Key:
+        """The last node of what the handle stands for."""
+        return self.lost or self.path.head
 
     @property
     def unacknowledged(self) -> tuple[Node, ...]:

@@ -26,7 +26,7 @@ def as_json(known: Known) -> dict[str, Json]:
         "handle": known.handle,
         "strategy": str(known.strategy),
         "endpoint": str(known.scope) if known.scope else None,
-        "head": known.path.head,
+        "head": known.head,
         "items": {key: place.item for key, place in places},
         "links": links,
     }

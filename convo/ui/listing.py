@@ -38,7 +38,7 @@ def listed(outlines: Sequence[Outline], medium: Medium) -> str:
         Column("session", [one.name for one in sessions], style="id"),
         Column("owner", [str(one.strategy) for one in sessions]),
         Column("model", [one.model for one in sessions], goes=0),
-        Column("items", [f"{one.items:,}" for one in outlines], right=True),
+        Column("items", ["-" if one.items is None else f"{one.items:,}" for one in outlines], right=True),
         Column("turns", [f"{one.turns:,}" for one in outlines], right=True, goes=1),
         Column("used", [when(one.used_at) for one in sessions]),
         Column("first words", [one.words for one in outlines]),
@@ -69,7 +69,7 @@ def when(at: float) -> str:
 
 
 def _facts(outline: Outline) -> list[Line]:
-    session, confirmed = outline.session, outline.items - len(outline.waiting)
+    session = outline.session
     said = [("system", session.instructions)] if session.instructions else []
     return [
         ("id", session.id),
@@ -78,11 +78,22 @@ def _facts(outline: Outline) -> list[Line]:
         ("endpoint", str(session.scope)),
         ("model", session.model),
         *said,
-        ("head", f"{session.head[:12]}, {counted(outline.items)}"),
-        ("mark", f"{session.mark[:12]}, {counted(confirmed)} confirmed"),
-        *waiting(outline.waiting),
+        *_where(outline),
         ("turns", f"{outline.turns:,}"),
         ("created", when(session.created_at)),
         ("used", when(session.used_at)),
         ("go on", f"convo chat --from {session.name}"),
+    ]
+
+
+def _where(outline: Outline) -> list[Line]:
+    """Head and mark, and what stands between them."""
+    head, mark = outline.session.head[:12], outline.session.mark[:12]
+    if outline.items is None:
+        return [("head", head), ("mark", mark), ("note", outline.words)]
+    confirmed = outline.items - len(outline.waiting)
+    return [
+        ("head", f"{head}, {counted(outline.items)}"),
+        ("mark", f"{mark}, {counted(confirmed)} confirmed"),
+        *waiting(outline.waiting),
     ]

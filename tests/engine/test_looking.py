@@ -1,0 +1,131 @@
+"""What the store knows of a handle, read from a memory store and from SQLite alike."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from convo.engine.looking import look
+from convo.engine.opening import fork
+from convo.engine.outline import outline
+from convo.errors import AmbiguousHandle, NotFound
+from convo.history import Key, Path, Scope, Strategy
+from convo.inspection import as_json, figures
+from convo.stores.contract import Change, Store
+from tests.engine.conftest import Bench, say
+
+THERE = Scope("https://api.example.com/v1")
+
+
+class Counted:
+    """Delegates to `store` and counts the paths that are read."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.paths = store, 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def path(self, head: Key) -> Path:
+        self.paths += 1
+        return await self.store.path(head)
+
+
+async def test_a_long_chain_is_read_once_and_each_fork_once_more(bench: Bench) -> None:
+    chat = await bench.open(Strategy.CHAIN, name="long")
+    for number in range(12):
+        await say(chat, f"turn {number}")
+    for _ in range(3):
+        async for _event in chat.again():
+            pass
+    counted = Counted(bench.store)
+    known = await look(counted, "long")
+    assert (len(known.links), len(known.path)) == (15, 24)
+    assert counted.paths == 1 + 3
+
+
+async def test_every_link_knows_what_it_saw_although_it_copied_nothing(bench: Bench) -> None:
+    chat = await bench.open(Strategy.SESSION, name="mine")
+    for number in range(4):
+        await say(chat, f"turn {number}")
+    known = await look(bench.store, "mine")
+    assert [(was.sent, was.saw) for was in (figures(link, known.places) for link in known.links)] == [
+        (1, 1),
+        (3, 3),
+        (5, 5),
+        (7, 7),
+    ]
+    assert list(as_json(known)["items"].values()) == list(known.path.items)
+
+
+async def test_forks_of_other_sessions_are_there_under_their_names(bench: Bench) -> None:
+    first = await bench.open(Strategy.CHAIN, name="first")
+    await say(first, "one")
+    second = await fork(first.session, first.asking, bench.edges)
+    await say(second, "two")
+    await say(first, "three")
+    known = await look(bench.store, "first")
+    assert [known.names[link.session or ""] for link in known.links] == ["first", "first-2", "first"]
+    assert known.at == first.session.link
+
+
+async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Bench) -> None:
+    chat = await bench.open(Strategy.CONVERSATION, name="mine")
+    await say(chat, "secret")
+    await say(chat, "second")
+    handle = chat.session.handle or ""
+    first = (await bench.endpoint.conversation_items(handle, order="asc")).items[0]
+    await bench.endpoint.delete_item(handle, first["id"])
+
+    known = await look(bench.store, "mine")
+    assert [link.id for link in known.links] == [link.id for link in await bench.store.links(chat.session.id)]
+    assert (len(known.path), known.head, known.unacknowledged) == (0, chat.session.head, ())
+    assert [note.partition(" was ")[2] for note in known.notes] == ["deleted; this history cannot be sent whole"]
+    assert as_json(known)["head"] == chat.session.head
+    assert as_json(known)["links"][0]["saw"] == {"through": known.links[0].saw}
+
+    listed = await outline(bench.store, chat.session)
+    assert (listed.items, listed.turns) == (None, 2)
+    assert len((await look(bench.store, handle)).path) == 3
+
+
+async def test_a_response_that_lost_an_item_is_still_shown(bench: Bench) -> None:
+    chat = await bench.open(Strategy.CHAIN, name="mine")
+    await say(chat, "secret")
+    await bench.store.commit(Change(erase=(chat.held.path.nodes[0].key,)))
+    known = await look(bench.store, chat.session.handle or "")
+    assert (known.at, len(known.path), known.head) == (chat.session.handle, 0, chat.session.head)
+
+
+async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(bench: Bench) -> None:
+    chat = await bench.open(Strategy.CHAIN, name="mirror")
+    await say(chat, "one")
+    there = replace(chat.session, strategy=Strategy.CONVERSATION, handle="conv_remote_1", scope=THERE)
+    await bench.store.commit(Change(session=there, expect=there.head))
+    known = await look(bench.store, "conv_remote")
+    assert (known.handle, known.strategy, known.scope, len(known.path)) == (
+        "conv_remote_1",
+        Strategy.CONVERSATION,
+        THERE,
+        2,
+    )
+
+
+async def test_a_beginning_that_two_mirrors_share_is_ambiguous(bench: Bench) -> None:
+    for number in (1, 2):
+        chat = await bench.open(Strategy.SESSION, name=f"mirror-{number}")
+        await say(chat, "one")
+        there = replace(chat.session, strategy=Strategy.CONVERSATION, handle=f"conv_remote_{number}", scope=THERE)
+        await bench.store.commit(Change(session=there, expect=there.head))
+    with pytest.raises(AmbiguousHandle) as refused:
+        await look(bench.store, "conv_remote")
+    assert {handle for handle, _ in refused.value.candidates} == {"conv_remote_1", "conv_remote_2"}
+
+
+@pytest.mark.parametrize(
+    ("handle", "kind"), [("nope", "session"), ("resp_nope", "response"), ("conv_nope", "conversation")]
+)
+async def test_what_nobody_knows_is_said_by_its_kind(handle: str, kind: str, bench: Bench) -> None:
+    with pytest.raises(NotFound) as unknown:
+        await look(bench.store, handle)
+    assert unknown.value.kind == kind
