@@ -59,7 +59,7 @@ CASES = [
     *(Case(f"convo {name} --help", ["convo", name, "--help"]) for name in COMMANDS),
     *(Case(f"completion of convo {name} --", ["convo", name, "=--"], 8, {"_CONVO_COMPLETE": "1"}) for name in COMMANDS),
     *(Case("convo sessions list", ["convo", "sessions", "list"], 8) for name in COMMANDS if name == "sessions"),
-    *(Case("first prompt", ["convo", "chat"], 18, until="> ") for name in COMMANDS if name == "chat"),
+    *(Case("first prompt", ["convo", "chat"], 18, until=">") for name in COMMANDS if name == "chat"),
 ]
 
 
