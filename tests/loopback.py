@@ -69,6 +69,9 @@ class Scripts:
         self.asks.append(ask)
         return self._model.respond(ask)
 
+    async def warm(self, model: str) -> None:
+        await self._model.warm(model)
+
     async def count(self, ask: Ask) -> int | None:
         return await self._model.count(ask)
 
