@@ -14,7 +14,7 @@ from convo.cli.shape import App, call_of
 from convo.cli.wiring import store_of
 from convo.config import load
 from convo.engine.finding import the_session
-from convo.engine.outline import Outline, outline
+from convo.engine.glance import Glance, glance, unacknowledged
 from convo.errors import Usage
 from convo.history import Session
 from convo.items import Json, kind, searchable
@@ -98,7 +98,7 @@ def rm(
 async def _list(config: Path | None, limit: int, as_json: bool) -> None:
     async with store_of(load(config)) as store:
         newest = await store.sessions(limit=limit + 1 if limit else None)
-        there = [await outline(store, session) for session in newest[: limit or None]]
+        there = [await glance(store, session) for session in newest[: limit or None]]
     if as_json:
         _print(json.dumps([as_record(one) for one in there]))
     elif there:
@@ -111,11 +111,12 @@ async def _list(config: Path | None, limit: int, as_json: bool) -> None:
 
 async def _show(config: Path | None, handle: str, as_json: bool) -> None:
     async with store_of(load(config)) as store:
-        one = await outline(store, await the_session(store, handle))
+        session = await the_session(store, handle)
+        one, said = await glance(store, session), await unacknowledged(store, session)
     if as_json:
         _print(json.dumps(as_record(one)))
     else:
-        _print(listing.record(one, medium_of(sys.stdout, os.environ)))
+        _print(listing.record(one, said, medium_of(sys.stdout, os.environ)))
 
 
 async def _search(config: Path | None, words: str, limit: int, as_json: bool) -> None:
@@ -183,7 +184,7 @@ async def placed(store: Store, hit: Hit, words: str) -> listing.Place:
     )
 
 
-def as_record(one: Outline) -> dict[str, Json]:
+def as_record(one: Glance) -> dict[str, Json]:
     """A session's record for a program."""
     session = one.session
     return {
@@ -196,7 +197,7 @@ def as_record(one: Outline) -> dict[str, Json]:
         "head": session.head,
         "mark": session.mark,
         "items": one.items,
-        "unacknowledged": len(one.waiting),
+        "unacknowledged": one.waiting,
         "turns": one.turns,
         "response_id": session.link,
         "instructions": session.instructions,

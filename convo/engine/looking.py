@@ -214,14 +214,11 @@ READ: dict[Strategy, Callable[[Store, Session], Awaitable[Held]]] = {
 
 async def _kin(store: Store, links: Iterable[Link], seeds: Iterable[str]) -> tuple[Link, ...]:
     """`links`, and all that are kin to one of the `seeds`."""
-    found = {link.id: link for link in links}
-    reached: set[str] = set()
+    found: dict[str, Link] = {}
     for seed in seeds:
-        if seed not in reached:
-            family = {link.id: link for link in await store.family(seed)}
-            found |= family
-            reached |= family.keys()
-    return tuple(_each(found.values()))
+        if seed not in found:
+            found |= {link.id: link for link in await store.family(seed)}
+    return tuple(_each([*found.values(), *links]))
 
 
 async def _others(store: Store, session: Session) -> list[Link]:

@@ -53,12 +53,12 @@ def _answer(link: Link, places: Places) -> str:
     if link.head not in places:
         return ""
     output = [places.item(key) for key in places.back(link.head, places.depth(link.head) - places.depth(link.saw))]
-    said = [item for item in output if item]
+    said = [item for item in output if item is not None]
     return _words(next(filter(is_assistant, said), said[0] if said else None))
 
 
 def _words(item: Item | None) -> str:
-    return first_words(item) if item else ""
+    return "" if item is None else first_words(item)
 
 
 def _error(link: Link) -> str:

@@ -69,6 +69,22 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """A session in figures, without its history.
+
+    items:    how many lead to its head
+    waiting:  how many of them stand behind its mark
+    turns:    how many of its links have an answer
+    first:    the first item; None where there is none, or where it was deleted
+    """
+
+    items: int
+    waiting: int
+    turns: int
+    first: Item | None
+
+
+@dataclass(frozen=True, slots=True)
 class Hit:
     """One item that a search found, and a session whose path passes through it."""
 
@@ -136,6 +152,10 @@ class Store(Protocol):
 
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
         """The sessions, last used first."""
+        ...
+
+    async def outline(self, session_id: str) -> Outline:
+        """A session in figures; no item is read but the first. raises: NotFound"""
         ...
 
     async def link(self, link_id: str) -> Link | None: ...

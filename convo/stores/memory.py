@@ -15,7 +15,7 @@ from convo.errors import Busy, ItemDeleted, NotFound
 from convo.history import Key, Link, Node, Path, Session, child, root
 from convo.items import Hash, first_words, hash_of
 from convo.stores import rules
-from convo.stores.contract import Change, Conversation, Found, Growth, Hit, Lease
+from convo.stores.contract import Change, Conversation, Found, Growth, Hit, Lease, Outline
 from convo.stores.terms import density, phrases, terms_of
 from convo.stores.verbatim import dumps, loads
 
@@ -240,6 +240,19 @@ class MemoryStore:
 
     def _by_use(self) -> list[Session]:
         return sorted(self._mine.sessions.values(), key=lambda session: session.used_at)[::-1]
+
+    async def outline(self, session_id: str) -> Outline:
+        session = self._mine.sessions.get(session_id)
+        if session is None:
+            raise NotFound("session", session_id)
+        back = list(self._mine.tree.walk(session.head))
+        first = back[-1][1].item if back else None
+        return Outline(
+            items=len(back),
+            waiting=next((at for at, (key, _) in enumerate(back) if key == session.mark), len(back)),
+            turns=sum(link.status in rules.ANSWERED for link in await self.links(session_id)),
+            first=loads(self._mine.tree.bodies[first].text) if first else None,
+        )
 
     async def link(self, link_id: str) -> Link | None:
         found = self._mine.links.get(link_id)

@@ -12,6 +12,9 @@ from convo.stores.verbatim import encodes
 Expected: TypeAlias = Key | AnyHead | None
 """Where a head must stand: there, anywhere, or nowhere yet."""
 
+ANSWERED = ("completed", "incomplete")
+"""How a link ended that has an answer."""
+
 
 def written(there: Link | None, new: Link) -> Link:
     """The link that stands after `new` was written over `there`.

@@ -4,8 +4,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from convo.engine.outline import Outline
+from convo.engine.glance import Glance
 from convo.history import OWNERS, Session
+from convo.items import Item
 from convo.ui.answer import safe
 from convo.ui.labelled import Line, counted, labelled, waiting
 from convo.ui.medium import Medium
@@ -31,25 +32,25 @@ class Place:
         return f"{self.at}/{self.of}" if self.of else f"{self.at}, on a branch"
 
 
-def listed(outlines: Sequence[Outline], medium: Medium) -> str:
+def listed(glances: Sequence[Glance], medium: Medium) -> str:
     """A line for each session."""
-    sessions = [one.session for one in outlines]
+    sessions = [one.session for one in glances]
     columns = [
         Column("session", [one.name for one in sessions], style="id"),
         Column("owner", [str(one.strategy) for one in sessions]),
         Column("model", [one.model for one in sessions], goes=0),
-        Column("items", ["-" if one.items is None else f"{one.items:,}" for one in outlines], right=True),
-        Column("turns", [f"{one.turns:,}" for one in outlines], right=True, goes=1),
+        Column("items", [f"{one.items:,}" for one in glances], right=True),
+        Column("turns", [f"{one.turns:,}" for one in glances], right=True, goes=1),
         Column("used", [when(one.used_at) for one in sessions]),
-        Column("first words", [one.words for one in outlines]),
+        Column("first words", [one.words for one in glances]),
     ]
     return medium.drawn("\n".join(lines(fitted(columns, medium), medium)))
 
 
-def record(outline: Outline, medium: Medium) -> str:
-    """Everything that a session's record says."""
-    name = medium.paint(safe(outline.session.name), "bold")
-    return medium.drawn("\n".join([name, *labelled(_facts(outline), medium)]))
+def record(glance: Glance, said: Sequence[Item], medium: Medium) -> str:
+    """Everything that a session's record says; `said` is what its owner has not confirmed."""
+    name = medium.paint(safe(glance.session.name), "bold")
+    return medium.drawn("\n".join([name, *labelled(_facts(glance, said), medium)]))
 
 
 def found(places: Sequence[Place], medium: Medium) -> str:
@@ -68,32 +69,21 @@ def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def _facts(outline: Outline) -> list[Line]:
-    session = outline.session
-    said = [("system", session.instructions)] if session.instructions else []
+def _facts(glance: Glance, said: Sequence[Item]) -> list[Line]:
+    session = glance.session
+    system = [("system", session.instructions)] if session.instructions else []
     return [
         ("id", session.id),
         ("owner", f"{OWNERS[session.strategy].words} (--{session.strategy})"),
         ("handle", session.handle or "none: its name is its handle"),
         ("endpoint", str(session.scope)),
         ("model", session.model),
-        *said,
-        *_where(outline),
-        ("turns", f"{outline.turns:,}"),
+        *system,
+        ("head", f"{session.head[:12]}, {counted(glance.items)}"),
+        ("mark", f"{session.mark[:12]}, {counted(glance.items - glance.waiting)} confirmed"),
+        *(waiting(said) if len(said) == glance.waiting else [("waiting", f"{counted(glance.waiting)} unacknowledged")]),
+        ("turns", f"{glance.turns:,}"),
         ("created", when(session.created_at)),
         ("used", when(session.used_at)),
         ("go on", f"convo chat --from {session.name}"),
-    ]
-
-
-def _where(outline: Outline) -> list[Line]:
-    """Head and mark, and what stands between them."""
-    head, mark = outline.session.head[:12], outline.session.mark[:12]
-    if outline.items is None:
-        return [("head", head), ("mark", mark), ("note", outline.words)]
-    confirmed = outline.items - len(outline.waiting)
-    return [
-        ("head", f"{head}, {counted(outline.items)}"),
-        ("mark", f"{mark}, {counted(confirmed)} confirmed"),
-        *waiting(outline.waiting),
     ]

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from convo.engine.glance import glance
 from convo.engine.looking import look
 from convo.engine.opening import fork
-from convo.engine.outline import outline
 from convo.errors import AmbiguousHandle, NotFound
 from convo.history import Key, Path, Scope, Strategy
 from convo.inspection import as_json, figures
@@ -61,8 +61,10 @@ async def test_every_link_knows_what_it_saw_although_it_copied_nothing(bench: Be
 async def test_forks_of_other_sessions_are_there_under_their_names(bench: Bench) -> None:
     first = await bench.open(Strategy.CHAIN, name="first")
     await say(first, "one")
+    bench.clock.move(1)
     second = await fork(first.session, first.asking, bench.edges)
     await say(second, "two")
+    bench.clock.move(1)
     await say(first, "three")
     known = await look(bench.store, "first")
     assert [known.names[link.session or ""] for link in known.links] == ["first", "first-2", "first"]
@@ -84,8 +86,8 @@ async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Be
     assert as_json(known)["head"] == chat.session.head
     assert as_json(known)["links"][0]["saw"] == {"through": known.links[0].saw}
 
-    listed = await outline(bench.store, chat.session)
-    assert (listed.items, listed.turns) == (None, 2)
+    listed = await glance(bench.store, chat.session)
+    assert (listed.items, listed.turns, listed.words) == (4, 2, "")
     assert len((await look(bench.store, handle)).path) == 3
 
 

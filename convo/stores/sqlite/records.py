@@ -7,12 +7,13 @@ kept, beside the node that it was given to.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from convo.errors import NotFound
 from convo.history import Key, Scope, Session, Strategy
 from convo.stores import rules
-from convo.stores.contract import Conversation
+from convo.stores.contract import Conversation, Outline
 from convo.stores.sqlite import links
 from convo.stores.sqlite.tenant import Row, Tenant, asked
-from convo.stores.sqlite.tree import node, own_id
+from convo.stores.sqlite.tree import item, node, own_id
 from convo.stores.verbatim import dumps, loads
 
 SESSIONS = """
@@ -44,6 +45,16 @@ FROM up LEFT JOIN items ON items.n = up.item
 """
 """The nodes from a head back to another one or to the root, both included, and what names each."""
 
+BACK = """
+WITH RECURSIVE up (n, parent) AS (
+    SELECT n, parent FROM nodes WHERE n = ?
+    UNION ALL
+    SELECT nodes.n, nodes.parent FROM up JOIN nodes ON nodes.n = up.parent
+)
+SELECT n FROM up
+"""
+"""The nodes from a head back to the root, without what stands in them."""
+
 NOWHERE = 0
 """No node has this number: a walk that would stop there goes on to the root."""
 
@@ -67,6 +78,24 @@ def numbered_session(t: Tenant, n: int) -> Session:
 def sessions(t: Tenant, limit: int | None) -> Sequence[Session]:
     newest_first = "WHERE sessions.tenant = ? ORDER BY sessions.used_at DESC, sessions.n DESC LIMIT ?"
     return [_session(row) for row in t.all(SESSIONS + newest_first, t.n, -1 if limit is None else limit)]
+
+
+def outline(t: Tenant, session_id: str) -> Outline:
+    """A session in figures. raises: NotFound"""
+    found = t.row(
+        "SELECT n, head, mark FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL", t.n, asked(session_id)
+    )
+    if found is None:
+        raise NotFound("session", session_id)
+    n, head, mark = found
+    *back, _ = [number for (number,) in t.all(BACK, head)]
+    answered = "SELECT count(*) FROM links WHERE session = ? AND status IN (?, ?)"
+    return Outline(
+        items=len(back),
+        waiting=back.index(mark) if mark in back else len(back),
+        turns=t.one(answered, n, *rules.ANSWERED),
+        first=item(t, back[-1]) if back else None,
+    )
 
 
 def _session(row: Row) -> Session:

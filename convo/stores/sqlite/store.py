@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from convo.history import Key, Link, Path, Session
-from convo.stores.contract import Change, Conversation, Found, Hit, Lease
+from convo.stores.contract import Change, Conversation, Found, Hit, Lease, Outline
 from convo.stores.sqlite import changing, leases, links, records, removing, searching, tree
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.tenant import Tenant
@@ -34,6 +34,9 @@ class SqliteStore:
 
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
         return await self._read(records.sessions, limit)
+
+    async def outline(self, session_id: str) -> Outline:
+        return await self._read(records.outline, session_id)
 
     async def link(self, link_id: str) -> Link | None:
         return await self._read(links.link, link_id)

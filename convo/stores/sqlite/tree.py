@@ -63,10 +63,16 @@ def _read(key: Key, body: str | None) -> Node:
     return Node(key, loads(body))
 
 
+def item(t: Tenant, n: int) -> Item | None:
+    """The item at a node; None where there is none."""
+    body = t.one("SELECT body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
+    return loads(body) if body else None
+
+
 def words(t: Tenant, n: int) -> str:
     """The first words of the item at a node; "" where there is none."""
-    body = t.one("SELECT body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
-    return first_words(loads(body)) if body else ""
+    found = item(t, n)
+    return "" if found is None else first_words(found)
 
 
 def grow(t: Tenant, growth: Growth) -> int:

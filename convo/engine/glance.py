@@ -1,0 +1,40 @@
+"""A session at a glance, for lists of them."""
+
+from dataclasses import dataclass
+
+from convo.errors import ItemDeleted
+from convo.history import Session
+from convo.items import Item, first_words
+from convo.stores.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a list says of a session.
+
+    items:    how many lead to its head
+    waiting:  how many of them its owner has not confirmed
+    turns:    how many answers it got
+    words:    the first words that were said in it
+    """
+
+    session: Session
+    items: int
+    waiting: int
+    turns: int
+    words: str
+
+
+async def glance(store: Store, session: Session) -> Glance:
+    """What a list says of `session`; its history is not read."""
+    seen = await store.outline(session.id)
+    return Glance(session, seen.items, seen.waiting, seen.turns, "" if seen.first is None else first_words(seen.first))
+
+
+async def unacknowledged(store: Store, session: Session) -> tuple[Item, ...]:
+    """What was said in `session` and not confirmed; nothing when its history lost an item."""
+    try:
+        path = await store.path(session.head)
+    except ItemDeleted:
+        return ()
+    return tuple(node.item for node in path.after(session.mark))

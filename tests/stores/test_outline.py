@@ -1,0 +1,62 @@
+"""A session in figures, on every store."""
+
+from dataclasses import replace
+
+import pytest
+
+from convo.errors import NotFound
+from convo.history import Path, root
+from convo.items import assistant, user
+from convo.stores.contract import Change, Growth, Outline, Store
+from tests.stores.chats import link, session
+
+ITEMS = (user("first"), assistant("second"), user("third"))
+PATH = Path(root("local")).grow(ITEMS)
+
+
+async def kept(store: Store, *statuses: str) -> None:
+    """A session of three items, of which one is confirmed, with a link for each status."""
+    links = tuple(
+        link(f"resp_{at}", PATH.nodes[0].key, session="ses_1", status=status) for at, status in enumerate(statuses)
+    )
+    record = session(head=PATH.head, mark=PATH.nodes[0].key)
+    await store.commit(Change((Growth(PATH.root, ITEMS),), links=links, session=record, expect=None))
+
+
+async def test_items_are_counted_to_the_head_and_behind_the_mark(store: Store) -> None:
+    await kept(store)
+    assert await store.outline("ses_1") == Outline(items=3, waiting=2, turns=0, first=ITEMS[0])
+
+
+async def test_only_links_with_an_answer_are_turns(store: Store) -> None:
+    await kept(store, "completed", "incomplete", "failed", "cancelled", "in_progress")
+    await store.commit(Change(links=(link("resp_other", PATH.head),)))
+    assert (await store.outline("ses_1")).turns == 2
+
+
+async def test_a_session_in_which_nothing_was_said_has_no_first_item(store: Store) -> None:
+    await store.commit(Change(session=session(), expect=None))
+    assert await store.outline("ses_1") == Outline(items=0, waiting=0, turns=0, first=None)
+
+
+async def test_a_deleted_item_still_counts(store: Store) -> None:
+    await kept(store)
+    await store.commit(Change(erase=(PATH.nodes[0].key,)))
+    assert await store.outline("ses_1") == Outline(items=3, waiting=2, turns=0, first=None)
+
+
+async def test_a_mark_at_the_root_leaves_everything_waiting(store: Store) -> None:
+    await kept(store)
+    record = replace(session(head=PATH.head), mark=PATH.root)
+    await store.commit(Change(session=record))
+    assert (await store.outline("ses_1")).waiting == 3
+
+
+async def test_a_session_that_is_not_there_is_not_found(store: Store) -> None:
+    await kept(store)
+    await store.remove_session("ses_1")
+    for unknown in ("ses_1", "ses_2", "\ud83d"):
+        with pytest.raises(NotFound):
+            await store.outline(unknown)
+    with pytest.raises(NotFound):
+        await store.of("another").outline("ses_1")
