@@ -138,8 +138,8 @@ def metadata(name: str, value: Json) -> None:
         string(longest=LONGEST_VALUE)(f"{name}.{key}", said)
 
 
-def only(known: Collection[str], given: Collection[str]) -> None:
-    """raises: Refused  names the first field that nobody knows"""
+def only(known: Collection[str], given: Collection[str], *, within: str = "") -> None:
+    """raises: Refused  names the first field that nobody knows, `within` in front"""
     unknown = sorted(set(given) - set(known))
     if unknown:
-        raise refusals.unknown_parameter(unknown[0])
+        raise refusals.unknown_parameter(within + unknown[0])

@@ -66,7 +66,7 @@ def _conversation_id(value: Json) -> str | None:
 
 def _stream_options(name: str, value: Json) -> None:
     object_(name, value)
-    only(("include_obfuscation",), value)
+    only(("include_obfuscation",), value, within=f"{name}.")
     if value.get("include_obfuscation"):
         raise refusals.not_honoured(f"{name}.include_obfuscation", "events are not padded here")
 

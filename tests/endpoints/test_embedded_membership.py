@@ -1,0 +1,66 @@
+"""A conversation is a list: whatever joins and leaves it, it holds what a list would hold."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from convo.clock import FixedClock
+from convo.endpoints.embedded import Embedded
+from convo.errors import NotFound
+from convo.ids import counting_ids
+from convo.items import Item, text
+from convo.stores.memory import MemoryStore
+from tests.endpoints.sides import user
+from tests.endpoints.test_embedded_turns import Slow
+
+STEPS = some.lists(
+    some.one_of(
+        some.tuples(some.just("add"), some.lists(some.sampled_from("ab"), min_size=1, max_size=4)),
+        some.tuples(some.just("delete"), some.integers(0, 9)),
+    ),
+    max_size=12,
+)
+
+
+@given(STEPS)
+@settings(max_examples=60, deadline=None)
+def test_a_conversation_holds_what_a_list_would_hold(steps: list[tuple[str, Any]]) -> None:
+    asyncio.run(_compared(steps))
+
+
+async def _compared(steps: list[tuple[str, Any]]) -> None:
+    store = MemoryStore()
+    endpoint = Embedded(store, Slow(), FixedClock(), counting_ids())
+    conversation = str((await endpoint.create_conversation())["id"])
+    expected: list[Item] = []
+    for step, value in steps:
+        if step == "add":
+            expected += (await endpoint.add_items(conversation, [user(words) for words in value])).items
+        elif expected:
+            gone = expected.pop(value % len(expected))
+            await endpoint.delete_item(conversation, gone["id"])
+    listed = (await endpoint.conversation_items(conversation, limit=100, order="asc")).items
+    assert listed == expected
+    assert len({item["id"] for item in listed}) == len(listed)
+
+
+async def test_a_deleted_item_takes_its_place_and_what_stood_behind_it_with_it() -> None:
+    store = MemoryStore()
+    endpoint = Embedded(store, Slow(), FixedClock(), counting_ids())
+    conversation = str((await endpoint.create_conversation([user("keep"), user("secret"), user("after")]))["id"])
+    before = await store.conversation(conversation)
+    assert before
+    places = (await store.path(before.head)).keys
+
+    await endpoint.delete_item(conversation, before.ids[1])
+
+    after = await store.conversation(conversation)
+    assert after
+    assert [text(item) for item in (await store.path(after.head)).items] == ["keep", "after"]
+    assert after.ids == (before.ids[0], before.ids[2])
+    for gone in places[1:]:
+        with pytest.raises(NotFound):
+            await store.path(gone)

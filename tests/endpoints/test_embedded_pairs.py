@@ -1,0 +1,86 @@
+"""Which histories a model may see, and in which form."""
+
+from typing import Any
+
+import pytest
+
+from convo.endpoints.embedded.pairs import check_pairs, for_the_model
+from convo.errors import Refused
+from convo.items.kinds import ANSWERED_BY
+from tests.endpoints.sides import user
+
+
+def call(kind: str = "function_call", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "call_id": "c1", **more}
+
+
+def output(kind: str = "function_call_output", **more: Any) -> dict[str, Any]:
+    return {"type": kind, "call_id": "c1", "output": "x", **more}
+
+
+@pytest.mark.parametrize(("asks", "answers"), sorted(ANSWERED_BY.items()))
+def test_a_pair_passes_and_half_of_one_is_refused_in_its_own_words(asks: str, answers: str) -> None:
+    check_pairs([call(asks), user("wait"), output(answers)])
+
+    with pytest.raises(Refused) as early:
+        check_pairs([call(asks), user("never mind")])
+    with pytest.raises(Refused) as orphan:
+        check_pairs([output(answers)])
+
+    assert early.value.message == f"No tool output found for {asks.replace('_', ' ')} c1"
+    assert orphan.value.message == f"No tool call found for {answers.replace('_', ' ')} with call_id c1"
+
+
+def test_an_output_before_its_call_answers_nothing() -> None:
+    with pytest.raises(Refused) as caught:
+        check_pairs([output(), call()])
+    assert caught.value.message == "No tool call found for function call output with call_id c1"
+
+
+def test_a_local_shell_names_its_call_by_its_own_id() -> None:
+    answered = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
+    check_pairs([call("local_shell_call"), answered])
+    with pytest.raises(Refused):
+        check_pairs([{**answered, "id": "c2"}])
+
+
+def test_calls_that_the_server_answers_itself_need_no_output() -> None:
+    check_pairs([{"type": "web_search_call", "id": "ws_1"}, {"type": "mcp_call", "id": "mcp_1"}])
+
+
+def test_half_a_call_needs_no_output_and_is_not_shown() -> None:
+    half = call(status="incomplete", arguments='{"ci')
+    check_pairs([half, user("go on")])
+    assert for_the_model([half, user("go on")]) == (user("go on"),)
+
+
+def test_half_a_call_that_was_answered_is_shown_with_its_output() -> None:
+    pair = (call(status="incomplete"), output())
+    check_pairs(pair)
+    assert for_the_model(pair) == pair
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        output(status="incomplete"),
+        {"type": "apply_patch_call_output", "call_id": "c1", "status": "failed", "output": "no such file"},
+        {"type": "image_generation_call", "id": "ig_1", "status": "failed", "result": None},
+        {"role": "user", "status": "incomplete", "content": [{"type": "input_image", "image_url": "data:,"}]},
+    ],
+)
+def test_what_only_failed_or_came_from_a_person_is_shown(kept: dict[str, Any]) -> None:
+    assert for_the_model([kept]) == (kept,)
+
+
+def test_a_partial_answer_is_shown_as_its_words() -> None:
+    partial = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "incomplete",
+        "content": [{"type": "output_text", "text": "Half an", "annotations": []}],
+    }
+    assert for_the_model([partial, {"type": "reasoning", "id": "rs_1", "summary": [], "status": "incomplete"}]) == (
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Half an"}]},
+    )

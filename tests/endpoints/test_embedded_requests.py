@@ -1,0 +1,227 @@
+"""Every field of a request, and what becomes of it."""
+
+import inspect
+from typing import Any, get_args
+
+import pytest
+from openai.resources.responses import Responses
+from openai.resources.responses.input_tokens import InputTokens
+from openai.types.responses import ResponseIncludable
+from openai.types.responses.response import Response as TypedResponse
+
+from convo.endpoints.embedded import requests
+from convo.endpoints.embedded.requests import FIELDS, FOR_THE_MODEL, read, read_count, read_items
+from convo.errors import Refused
+from tests.endpoints.sides import TOOL, told, user
+
+OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+"""Arguments of the package's methods that are not fields of the body."""
+
+
+def body(**fields: Any) -> dict[str, Any]:
+    return {"model": "gpt-5-mini", "input": "a", **fields}
+
+
+def refused(**fields: Any) -> Refused:
+    with pytest.raises(Refused) as caught:
+        read(body(**fields))
+    return caught.value
+
+
+SAMPLES: dict[str, Any] = {
+    "access_programs": {"cyber": "standard"},
+    "background": False,
+    "context_management": [],
+    "conversation": {"id": "conv_1"},
+    "frequency_penalty": 0.1,
+    "image": {"context_compression": "auto"},
+    "include": ["reasoning.encrypted_content"],
+    "input": [user("a")],
+    "instructions": "Be brief.",
+    "max_output_tokens": 16,
+    "max_tool_calls": 2,
+    "metadata": {"a": "b"},
+    "model": "gpt-5",
+    "moderation": {"model": "m"},
+    "parallel_tool_calls": False,
+    "presence_penalty": -0.1,
+    "previous_response_id": "resp_1",
+    "prompt": {"id": "pmpt_1"},
+    "prompt_cache_key": "k",
+    "prompt_cache_options": {"mode": "implicit"},
+    "prompt_cache_retention": "24h",
+    "reasoning": {"effort": "low"},
+    "safety_identifier": "s",
+    "service_tier": "auto",
+    "store": True,
+    "stream": True,
+    "stream_options": {"include_obfuscation": False},
+    "temperature": 1,
+    "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "tool_choice": {"type": "function", "name": "weather"},
+    "tools": [TOOL, {"type": "web_search"}],
+    "top_logprobs": 0,
+    "top_p": 0.5,
+    "truncation": "disabled",
+    "user": "u",
+}
+
+
+def test_every_field_that_the_package_sends_is_known() -> None:
+    sent = set(inspect.signature(Responses.create).parameters) - OF_THE_CALL
+    assert sent - set(FIELDS) == set()
+    assert sent - set(SAMPLES) == set()
+
+
+def test_every_field_of_the_package_that_counts_tokens_is_known() -> None:
+    sent = set(inspect.signature(InputTokens.count).parameters) - OF_THE_CALL
+    assert sent - requests.COUNTED <= {"personality"}
+
+
+def test_what_can_be_included_is_what_the_package_knows() -> None:
+    assert set(get_args(ResponseIncludable)) <= set(requests.INCLUDABLE)
+
+
+@pytest.mark.parametrize("name", sorted(SAMPLES))
+def test_every_field_is_honoured_handed_to_the_model_or_echoed(name: str) -> None:
+    value = SAMPLES[name]
+    request = read(body(**{name: value}))
+
+    if name in FOR_THE_MODEL:
+        assert request.for_the_model == {name: value}
+    elif name in requests.ECHOED:
+        assert request.parameters == {name: value}
+        assert name in TypedResponse.model_fields
+    else:
+        assert name in {"model", *requests.HONOURED}
+        assert request.parameters == {}
+
+
+@pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"model", "input"}))
+def test_null_asks_for_nothing(name: str) -> None:
+    assert read(body(**{name: None})) == read(body())
+
+
+WRONG: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"tempreature": 1}, "unknown_parameter", "tempreature", "Unknown parameter: 'tempreature'"),
+    ({"stop": "x"}, "unknown_parameter", "stop", "Unknown parameter: 'stop'"),
+    ({"model": None}, "missing_required_parameter", "model", "Missing required parameter: 'model'"),
+    (
+        {"temperature": "hot"},
+        "invalid_type",
+        "temperature",
+        "Invalid type for 'temperature': expected a decimal, but got a string instead",
+    ),
+    (
+        {"temperature": 3},
+        "decimal_above_max_value",
+        "temperature",
+        "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 3 instead",
+    ),
+    (
+        {"top_p": -0.5},
+        "decimal_below_min_value",
+        "top_p",
+        "Invalid 'top_p': decimal below minimum value. Expected a value >= 0, but got -0.5 instead",
+    ),
+    (
+        {"max_output_tokens": True},
+        "invalid_type",
+        "max_output_tokens",
+        "Invalid type for 'max_output_tokens': expected an integer, but got a boolean instead",
+    ),
+    (
+        {"max_output_tokens": 0},
+        "integer_below_min_value",
+        "max_output_tokens",
+        "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 1, but got 0 instead",
+    ),
+    (
+        {"truncation": "never"},
+        "invalid_value",
+        "truncation",
+        "Invalid value: 'never'. Supported values are: 'auto' and 'disabled'",
+    ),
+    ({"include": ["x"]}, "invalid_value", "include[0]", "Invalid value: 'x'. Supported values are: "),
+    ({"tools": [{"name": "f"}]}, "missing_required_parameter", "tools[0].type", "Missing required parameter: "),
+    ({"tools": [{"type": "function"}]}, "missing_required_parameter", "tools[0].name", "Missing required parameter: "),
+    ({"text": {"format": {}}}, "missing_required_parameter", "text.format.type", "Missing required parameter: "),
+    ({"background": True}, "unsupported_parameter", "background", "Unsupported parameter: 'background': "),
+    (
+        {"context_management": [{"type": "compaction"}]},
+        "unsupported_parameter",
+        "context_management",
+        "Unsupported parameter: 'context_management': ",
+    ),
+    (
+        {"stream_options": {"include_obfuscation": True}},
+        "unsupported_parameter",
+        "stream_options.include_obfuscation",
+        "Unsupported parameter: ",
+    ),
+    ({"stream_options": {"other": 1}}, "unknown_parameter", "stream_options.other", "Unknown parameter: "),
+    ({"conversation": {}}, "missing_required_parameter", "conversation.id", "Missing required parameter: "),
+    (
+        {"input": 7},
+        "invalid_type",
+        "input",
+        "Invalid type for 'input': expected one of an array of objects or string, but got an integer instead",
+    ),
+    ({"input": [7]}, "invalid_type", "input[0]", "Invalid type for 'input[0]': expected an object"),
+    ({"input": [{}]}, "missing_required_parameter", "input[0].type", "Missing required parameter: 'input[0].type'"),
+    ({"input": [{"role": "king", "content": ""}]}, "invalid_value", "input[0].role", "Invalid value: 'king'. "),
+    ({"input": [{"role": "user"}]}, "missing_required_parameter", "input[0].content", "Missing required parameter: "),
+    (
+        {"input": [user("a"), {"role": "user", "content": [{"text": "b"}]}]},
+        "missing_required_parameter",
+        "input[1].content[0].type",
+        "Missing required parameter: 'input[1].content[0].type'",
+    ),
+    (
+        {"input": [{"type": "function_call", "call_id": "c", "name": "f"}]},
+        "missing_required_parameter",
+        "input[0].arguments",
+        "Missing required parameter: ",
+    ),
+    (
+        {"input": [{"type": "function_call_output", "call_id": "c"}]},
+        "missing_required_parameter",
+        "input[0].output",
+        "Missing required parameter: 'input[0].output'",
+    ),
+    ({"input": None}, "missing_required_parameter", "input", 'One of "input" or "previous_response_id" or '),
+]
+
+
+@pytest.mark.parametrize(("fields", "code", "param", "words"), WRONG, ids=[str(one[2]) for one in WRONG])
+def test_what_cannot_be_is_refused_by_its_name(fields: dict[str, Any], code: str, param: str, words: str) -> None:
+    wrong = refused(**fields)
+    assert told(wrong) == (code, 400, param)
+    assert wrong.message.startswith(words)
+    assert not wrong.message.endswith(".")
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_number_that_is_none_is_outside_every_range(number: float) -> None:
+    assert refused(temperature=number).param == "temperature"
+
+
+def test_an_empty_output_and_empty_arguments_are_something() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
+    output = {"type": "function_call_output", "call_id": "c", "output": ""}
+    assert read(body(input=[call, output])).items == (call, output)
+
+
+def test_a_request_to_count_has_no_parameters_of_an_answer() -> None:
+    with pytest.raises(Refused) as caught:
+        read_count(body(temperature=1))
+    assert told(caught.value) == ("unknown_parameter", 400, "temperature")
+    with pytest.raises(Refused) as caught:
+        read_count(body(personality="friendly"))
+    assert told(caught.value) == ("unsupported_parameter", 400, "personality")
+
+
+def test_items_for_a_conversation_are_a_list() -> None:
+    with pytest.raises(Refused) as caught:
+        read_items("words")
+    assert told(caught.value) == ("invalid_type", 400, "items")

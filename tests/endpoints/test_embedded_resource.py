@@ -1,0 +1,126 @@
+"""The response resource: every field, whatever was asked."""
+
+from dataclasses import replace
+from typing import Any
+
+from openai.types.responses.response import Response as TypedResponse
+
+from convo.endpoints.embedded.resource import resource, storable
+from convo.history import Link, Strategy, root
+from tests.endpoints.sides import TOOL
+
+FIELDS = {
+    *("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model", "previous_response_id"),
+    *("instructions", "output", "error", "tools", "tool_choice", "truncation", "parallel_tool_calls", "text", "top_p"),
+    *(
+        "presence_penalty",
+        "frequency_penalty",
+        "top_logprobs",
+        "temperature",
+        "reasoning",
+        "usage",
+        "max_output_tokens",
+    ),
+    *("max_tool_calls", "store", "background", "service_tier", "metadata", "safety_identifier", "prompt_cache_key"),
+}
+"""ResponseResource of the Open Responses specification, 2026-04-24."""
+
+HERE = root("local")
+LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, seconds=2.5)
+
+
+def test_every_field_of_the_specification_is_there_when_nothing_was_asked() -> None:
+    shown = resource(LINK, ())
+    assert len(FIELDS) == 31
+    assert set(shown) - FIELDS == {"conversation"}
+    assert FIELDS - set(shown) == set()
+    assert (shown["created_at"], shown["completed_at"]) == (1_700_000_000, 1_700_000_003)
+    assert shown["text"] == {"format": {"type": "text"}}
+    assert shown["reasoning"] == {"effort": None, "summary": None}
+
+
+def test_every_field_is_one_that_the_package_reads() -> None:
+    assert set(resource(LINK, ())) - set(TypedResponse.model_fields) == {
+        "presence_penalty",
+        "frequency_penalty",
+        "store",
+    }
+
+
+def test_what_was_asked_is_shown() -> None:
+    asked: dict[str, Any] = {
+        "temperature": 0.2,
+        "tool_choice": "required",
+        "tools": [{"type": "function", "name": "f"}],
+        "reasoning": {"effort": "low"},
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": {}}, "verbosity": "low"},
+        "prompt": {"id": "pmpt_1"},
+        "metadata": {"a": "b"},
+    }
+    shown = resource(replace(LINK, parameters=asked), ())
+
+    assert shown["tools"] == [
+        {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None}
+    ]
+    assert shown["reasoning"] == {"effort": "low", "summary": None}
+    assert shown["text"]["format"] == {
+        "type": "json_schema",
+        "name": "n",
+        "schema": {},
+        "description": None,
+        "strict": None,
+    }
+    assert shown["text"]["verbosity"] == "low"
+    assert {name: shown[name] for name in ("temperature", "tool_choice", "prompt", "metadata")} == {
+        name: asked[name] for name in ("temperature", "tool_choice", "prompt", "metadata")
+    }
+
+
+def test_usage_has_both_details_whatever_a_model_reported() -> None:
+    shown = resource(replace(LINK, usage={"input_tokens": 5, "output_tokens": 2, "output_tokens_details": None}), ())
+    assert shown["usage"] == {
+        "input_tokens": 5,
+        "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+        "output_tokens": 2,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": 7,
+    }
+    reported = {
+        "input_tokens": 5,
+        "output_tokens": 2,
+        "total_tokens": 7,
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1, "audio_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 1},
+    }
+    assert resource(replace(LINK, usage=reported), ())["usage"] == reported
+
+
+def test_an_end_that_is_not_good_says_why_in_one_place() -> None:
+    why = {"code": "max_output_tokens", "message": "too long"}
+    cut = resource(replace(LINK, status="incomplete", error=why), ())
+    failed = resource(replace(LINK, status="failed", error=why), ())
+    stopped = resource(replace(LINK, status="cancelled", error=why), ())
+
+    assert (cut["error"], cut["incomplete_details"]) == (None, {"reason": "max_output_tokens"})
+    assert (failed["error"], failed["incomplete_details"]) == (why, None)
+    assert (stopped["error"], stopped["incomplete_details"]) == (None, None)
+    assert [one["completed_at"] for one in (cut, failed, stopped)] == [None] * 3
+
+
+def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
+    tool = {
+        "type": "shell",
+        "environment": {
+            "type": "container_auto",
+            "network_policy": {"type": "allowlist", "allowed_domains": ["a"], "domain_secrets": [{"value": "hunter2"}]},
+        },
+    }
+    parameters = {"tools": [tool, {"type": "mcp", "server_url": "https://[broken@", "headers": {}}, TOOL], "top_p": 1}
+
+    kept = storable(parameters)
+
+    assert "hunter2" not in str(kept)
+    assert kept["tools"][0]["environment"]["network_policy"] == {"type": "allowlist", "allowed_domains": ["a"]}
+    assert kept["tools"][1] == {"type": "mcp", "server_url": None}
+    assert kept["tools"][2] == TOOL
+    assert "hunter2" in str(parameters)

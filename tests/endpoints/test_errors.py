@@ -1,0 +1,148 @@
+"""An error as it travels, and back again."""
+
+import pytest
+
+from convo.endpoints.embedded import refusals
+from convo.endpoints.errors import error_event, error_object
+from convo.errors import (
+    ConvoError,
+    ItemDeleted,
+    KeyRefused,
+    NotFound,
+    Refused,
+    StoreUnavailable,
+    TryLater,
+    Unreachable,
+    Unsupported,
+)
+from convo.models.foreign import Asked, refusal
+
+REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
+    (
+        refusals.no_previous("resp_x"),
+        400,
+        {
+            "message": "Previous response with id 'resp_x' not found.",
+            "type": "invalid_request_error",
+            "param": "previous_response_id",
+            "code": "previous_response_not_found",
+        },
+    ),
+    (
+        refusals.locked(),
+        400,
+        {
+            "message": "Another process is currently operating on this conversation. Please retry in a few seconds.",
+            "type": "invalid_request_error",
+            "param": "conversation",
+            "code": "conversation_locked",
+        },
+    ),
+    (
+        refusals.no_output("function call", "call_X"),
+        400,
+        {
+            "message": "No tool output found for function call call_X.",
+            "type": "invalid_request_error",
+            "param": "input",
+            "code": None,
+        },
+    ),
+    (
+        refusals.no_call("function call output", "call_X"),
+        400,
+        {
+            "message": "No tool call found for function call output with call_id call_X.",
+            "type": "invalid_request_error",
+            "param": "input",
+            "code": None,
+        },
+    ),
+    (
+        refusals.both_owners(),
+        400,
+        {
+            "message": "Mutually exclusive parameters. Ensure you are only providing one of: "
+            "'previous_response_id' or 'conversation'.",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "mutually_exclusive_parameters",
+        },
+    ),
+    (
+        NotFound("response", "resp_x"),
+        404,
+        {
+            "message": "Response with id 'resp_x' not found.",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": None,
+        },
+    ),
+    (
+        NotFound("conversation", "conv_x"),
+        404,
+        {
+            "message": "Conversation with id 'conv_x' not found.",
+            "type": "invalid_request_error",
+            "param": None,
+            "code": None,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("fault", "status", "expected"), REAL, ids=[str(one[0])[:40] for one in REAL])
+def test_an_error_travels_in_the_real_words(fault: ConvoError, status: int, expected: dict[str, str | None]) -> None:
+    assert fault.status == status
+    assert error_object(fault) == expected
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (KeyRefused("Incorrect API key provided"), "authentication_error"),
+        (TryLater("Slow down", status=429), "rate_limit_error"),
+        (TryLater("Busy", status=503), "server_error"),
+        (StoreUnavailable("the database is away"), "server_error"),
+        (Unreachable("no connection"), "server_error"),
+        (ItemDeleted("abc"), "invalid_request_error"),
+        (Unsupported("m", "images", param="input"), "invalid_request_error"),
+    ],
+)
+def test_the_type_of_an_error_follows_from_what_it_is(fault: ConvoError, kind: str) -> None:
+    travelled = error_object(fault)
+    assert travelled["type"] == kind
+    assert travelled["message"].endswith(".")
+    assert travelled["param"] == getattr(fault, "param", None)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        refusals.no_previous("resp_x"),
+        refusals.locked(),
+        refusals.no_output("function call", "call_X"),
+        refusals.unknown_parameter("x"),
+        refusals.no_item("msg_x"),
+        Refused("The model is tired", code="tired", status=422, param="model"),
+        TryLater("Busy", status=503, code="overloaded"),
+        KeyRefused("nothing"),
+    ],
+    ids=lambda fault: str(fault)[:30],
+)
+def test_what_travelled_is_read_as_what_it_was(fault: Refused | TryLater) -> None:
+    again = refusal(fault.status, {"error": error_object(fault)}, Asked("openai"))
+
+    assert type(again) is type(fault)
+    assert (again.code, again.status, again.param) == (fault.code, fault.status, fault.param)
+    assert fault.message in again.message
+
+
+def test_an_error_event_can_be_read_both_ways() -> None:
+    event = error_event(refusals.no_previous("resp_x"), 7)
+    assert (event["type"], event["sequence_number"]) == ("error", 7)
+    assert {name: event[name] for name in ("code", "message", "param")} == {
+        name: event["error"][name] for name in ("code", "message", "param")
+    }
+    assert event["error"]["type"] == "invalid_request_error"

@@ -1,0 +1,91 @@
+"""Whether a stream is the answer that was asked for, event by event."""
+
+from typing import Any
+
+import pytest
+
+from convo.endpoints.remote.answer import checked, continues, error_in
+from convo.errors import Refused, StateIgnored, StreamBroken, TryLater
+from convo.models.foreign import Asked
+
+ASKED = Asked("openai", "http://127.0.0.1/v1")
+
+
+def created(**response: Any) -> dict[str, Any]:
+    return {"type": "response.created", "response": response}
+
+
+HONEST: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, created()),
+    ({}, {"type": "response.output_text.delta", "delta": "a"}),
+    ({"previous_response_id": None}, created(previous_response_id="resp_other")),
+    ({"previous_response_id": "resp_1"}, created(previous_response_id="resp_1")),
+    ({"conversation": "conv_1"}, created(conversation={"id": "conv_1"})),
+    ({"conversation": {"id": "conv_1"}}, created(conversation="conv_1")),
+]
+
+
+@pytest.mark.parametrize(("body", "event"), HONEST)
+def test_an_answer_that_says_where_it_goes_on_from_is_believed(body: dict[str, Any], event: dict[str, Any]) -> None:
+    assert continues(body, event)
+
+
+IGNORANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"previous_response_id": "resp_1"}, created()),
+    ({"previous_response_id": "resp_1"}, created(previous_response_id=None)),
+    ({"previous_response_id": "resp_1"}, created(previous_response_id="resp_2")),
+    ({"previous_response_id": "resp_1"}, {"type": "response.output_text.delta", "delta": "a"}),
+    ({"conversation": "conv_1"}, created(conversation=None)),
+    ({"conversation": "conv_1"}, created(conversation={"id": "conv_2"})),
+    ({"conversation": {"id": "conv_1"}}, created(previous_response_id="conv_1")),
+]
+
+
+@pytest.mark.parametrize(("body", "event"), IGNORANT)
+def test_an_answer_without_its_history_is_an_error(body: dict[str, Any], event: dict[str, Any]) -> None:
+    with pytest.raises(StateIgnored) as caught:
+        continues(body, event)
+    assert caught.value.message in {
+        "the endpoint answered without the history of resp_1",
+        "the endpoint answered without the history of conv_1",
+    }
+
+
+def test_a_keep_alive_says_nothing_yet() -> None:
+    assert not continues({"previous_response_id": "resp_1"}, {"type": "keepalive"})
+
+
+FORMS: list[dict[str, Any]] = [
+    {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None},
+    {"type": "error", "error": {"type": "x", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None}},
+    {"type": "error", "error": None, "code": "rate_limit_exceeded", "message": "Slow down."},
+    {"error": {"code": "rate_limit_exceeded", "message": "Slow down."}},
+]
+
+
+@pytest.mark.parametrize("event", FORMS)
+def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
+    early = error_in(checked(event, ASKED), ASKED, answering=False)
+    late = error_in(checked(event, ASKED), ASKED, answering=True)
+    assert isinstance(early, TryLater)
+    assert isinstance(late, StreamBroken)
+    assert (early.code, early.message, late.message) == ("rate_limit_exceeded", "Slow down", "Slow down")
+
+
+def test_an_error_event_before_the_answer_is_as_good_as_a_status() -> None:
+    event = {"type": "error", "error": {"type": "invalid_request_error", "message": "No.", "param": "input"}}
+    wrong = error_in(event, ASKED, answering=False)
+    assert isinstance(wrong, Refused)
+    assert (wrong.status, wrong.param) == (400, "input")
+
+
+@pytest.mark.parametrize("event", [[], "words", 7, None, True])
+def test_what_is_no_event_breaks_the_stream(event: Any) -> None:
+    with pytest.raises(StreamBroken):
+        checked(event, ASKED)
+
+
+def test_an_event_is_left_as_it_came() -> None:
+    event = {"type": "response.tea", "cups": 9007199254740993, "lid": None}
+    assert checked(event, ASKED) is event
+    assert error_in(event, ASKED, answering=False) is None
