@@ -1,0 +1,323 @@
+"""The remote endpoint against a real server on loopback: what travels, and what goes wrong on the way."""
+
+import asyncio
+import json
+import socket
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from convo.config.secret import Secret
+from convo.endpoints.remote import Account, Remote
+from convo.errors import (
+    ConvoError,
+    KeyRefused,
+    NotFound,
+    Refused,
+    StateIgnored,
+    StreamBroken,
+    TryLater,
+    Unreachable,
+)
+from convo.history import Scope
+from convo.items import Event
+from tests.endpoints.conftest import remote_at
+from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
+from tests.loopback import (
+    KEY,
+    WRONG_KEY,
+    Fault,
+    Loopback,
+    answers,
+    commit_then_cut,
+    cut_after,
+    cut_before_headers,
+    hold,
+    ignore_state,
+    limited,
+    locked,
+    raw,
+)
+
+
+def sse(*told: Any) -> bytes:
+    """Events as they stand on the wire; bytes as they are."""
+    return b"".join(one if isinstance(one, bytes) else f"data: {json.dumps(one)}\n\n".encode() for one in told)
+
+
+CREATED = {"type": "response.created", "response": {"id": "resp_1", "previous_response_id": None}}
+COMPLETED = {"type": "response.completed", "response": {"id": "resp_1", "status": "completed", "output": []}}
+
+
+# -- what travels ---------------------------------------------------------------------------------
+
+
+async def test_events_come_exactly_as_they_travelled(loopback: Loopback, remote: Remote) -> None:
+    strange = {
+        "type": "response.tea.poured",
+        "sequence_number": 1,
+        "cups": 9007199254740993,
+        "temperature": 1.0,
+        "lid": None,
+        "leaf": {"name": "green\ud800", "parts": [None, {"x": []}]},
+    }
+    silent = {"type": "keepalive"}
+    loopback.arm(raw(sse(CREATED, b": a comment\n\n", silent, strange, COMPLETED, b"data: [DONE]\n\n")))
+
+    got = await events(remote, "a")
+
+    assert got == [CREATED, silent, strange, COMPLETED]
+    assert json.dumps(got[2]) == json.dumps(strange)
+
+
+async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(loopback: Loopback, remote: Remote) -> None:
+    body = {
+        "model": "anything/at-all",
+        "input": [{"type": "tea_ceremony", "cups": 9007199254740993, "lid": None}],
+        "temperature": None,
+        "steep_s": 180,
+    }
+    loopback.arm(raw(sse(CREATED, COMPLETED)))
+
+    async with aclosing(remote.create(body)) as answer:
+        assert [event["type"] async for event in answer] == ["response.created", "response.completed"]
+
+    assert loopback.bodies == [{**body, "stream": True}]
+    assert "stream" not in body
+
+
+async def test_key_organisation_and_project_are_those_of_the_account(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
+        monkeypatch.setenv(name, "from-the-environment")
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: from-the-environment\nAuthorization: Bearer other")
+    plain = Remote(Account(provider="other", base_url=loopback.url, key=Secret(KEY)))
+    full = Remote(
+        Account(base_url=loopback.url, key=Secret(KEY), organisation="org_1", project="proj_1", ambient=False)
+    )
+
+    await ask(plain, "a")
+    await ask(full, "a")
+    await plain.aclose()
+    await full.aclose()
+
+    bare, named = (request.headers for request in loopback.requests)
+    assert "from-the-environment" not in str(bare)
+    assert (bare["authorization"], named["authorization"]) == (f"Bearer {KEY}", f"Bearer {KEY}")
+    assert (named["openai-organization"], named["openai-project"]) == ("org_1", "proj_1")
+
+
+async def test_headers_of_the_environment_count_for_openais_own_account(
+    loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: yes")
+    remote = Remote(Account(base_url=loopback.url, key=Secret(KEY), ambient=True))
+    await ask(remote, "a")
+    await remote.aclose()
+    assert loopback.requests[0].headers["x-mine"] == "yes"
+
+
+def test_the_scope_is_the_address_and_the_account() -> None:
+    account = Account(base_url="https://api.openai.com/v1/", organisation="org_1", project="proj_1")
+    assert Remote(account).scope == Scope("https://api.openai.com/v1", "org_1", "proj_1")
+
+
+@pytest.mark.parametrize(
+    ("account", "path", "shown"),
+    [
+        ({"api_version": "2025-04-01-preview", "key": Secret(KEY)}, "/openai/responses", ("api-key", KEY)),
+        (
+            {"api_version": "2025-04-01-preview", "token": Secret("t")},
+            "/openai/responses",
+            ("authorization", "Bearer t"),
+        ),
+        ({"key": Secret(KEY)}, "/openai/v1/responses", ("authorization", f"Bearer {KEY}")),
+    ],
+)
+async def test_an_azure_resource_is_asked_at_its_own_address(
+    loopback: Loopback, account: dict[str, Any], path: str, shown: tuple[str, str]
+) -> None:
+    loopback.arm(Fault(stream=sse(CREATED, COMPLETED), path=path))
+    remote = Remote(Account("azure", loopback.url.removesuffix("/v1"), azure=True, **account))
+    assert len(await events(remote, "a")) == 2
+    await remote.aclose()
+    assert loopback.requests[0].headers[shown[0]] == shown[1]
+    assert loopback.requests[0].query == ("api-version=2025-04-01-preview" if "api_version" in account else "")
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+async def test_an_endpoint_that_drops_the_history_is_an_error_before_anything_is_shown(
+    loopback: Loopback, remote: Remote
+) -> None:
+    first = await ask(remote, "a")
+    conversation = (await remote.create_conversation())["id"]
+    for state in ({"previous_response_id": first["id"]}, {"conversation": conversation}):
+        loopback.arm(ignore_state())
+        wrong = await refusal_before_any_event(remote, state)
+        assert isinstance(wrong, StateIgnored)
+        assert next(iter(state.values())) in wrong.message
+
+
+async def refusal_before_any_event(remote: Remote, body: dict[str, Any]) -> ConvoError:
+    got: list[Event] = []
+
+    async def read() -> None:
+        async with aclosing(remote.create({"model": MODEL, "input": "b", **body})) as answer:
+            async for event in answer:
+                got.append(event)  # noqa: PERF401 - what came before the error counts
+
+    with pytest.raises(ConvoError) as caught:
+        await read()
+    assert got == []
+    return caught.value
+
+
+async def test_a_locked_conversation_and_a_limit_come_with_what_the_server_says(
+    loopback: Loopback, remote: Remote
+) -> None:
+    loopback.arm(locked(), limited(retry_after_s=1.5))
+
+    busy, slow = await refusal(remote, "a"), await refusal(remote, "a")
+
+    assert isinstance(busy, TryLater)
+    assert isinstance(slow, TryLater)
+    assert told(busy) == ("conversation_locked", 400, "conversation")
+    assert (told(slow), slow.retry_after_s) == (("rate_limit_exceeded", 429, None), 1.5)
+    assert len(loopback.requests) == 2
+
+
+async def test_a_server_error_is_not_tried_again_by_the_package(loopback: Loopback, remote: Remote) -> None:
+    loopback.arm(answers(500, {"message": "Oops.", "type": "server_error"}, {"x-should-retry": "true"}))
+    assert isinstance(await refusal(remote, "a"), TryLater)
+    assert len(loopback.requests) == 1
+
+
+async def test_a_wrong_key_is_refused_and_never_quoted(loopback: Loopback) -> None:
+    remote = remote_at(loopback, WRONG_KEY)
+    words = f"Incorrect API key provided: {WRONG_KEY}."
+    loopback.arm(answers(401, {"message": words, "type": "invalid_request_error", "code": "invalid_api_key"}))
+    quoted, plain = await refusal(remote, "a"), await refusal(remote, "a")
+    await remote.aclose()
+    assert isinstance(quoted, KeyRefused)
+    assert isinstance(plain, KeyRefused)
+    assert WRONG_KEY not in f"{quoted} {plain}"
+
+
+async def test_without_a_key_nothing_is_sent(loopback: Loopback) -> None:
+    wrong = await refusal(Remote(Account(base_url=loopback.url)), "a")
+    assert (type(wrong), loopback.requests) == (KeyRefused, [])
+
+
+async def test_a_connection_that_breaks_before_an_answer_leaves_it_open_whether_it_was_heard(
+    loopback: Loopback, remote: Remote
+) -> None:
+    conversation = (await remote.create_conversation())["id"]
+    loopback.arm(cut_before_headers(), commit_then_cut())
+
+    unheard = await refusal(remote, "a", conversation=conversation)
+    before = texts(await remote.conversation_items(conversation))
+    heard = await refusal(remote, "b", conversation=conversation)
+
+    assert (type(unheard), type(heard)) == (Unreachable, Unreachable)
+    assert before == []
+    assert texts(await remote.conversation_items(conversation, order="asc")) == ["b", "b"]
+
+
+async def test_nobody_listening_is_unreachable_with_the_address() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    remote = Remote(Account(base_url=f"http://127.0.0.1:{port}/v1", key=Secret(KEY)))
+    wrong = await refusal(remote, "a")
+    await remote.aclose()
+    assert isinstance(wrong, Unreachable)
+    assert f"127.0.0.1:{port}" in wrong.message
+
+
+@pytest.mark.parametrize("after", [1, 2, 3, 5])
+async def test_an_answer_that_breaks_off_is_a_broken_stream(loopback: Loopback, remote: Remote, after: int) -> None:
+    loopback.replies({"text": "one two three four five six"}, chunk=4)
+    loopback.arm(cut_after(after))
+    got: list[Event] = []
+
+    async def read() -> None:
+        async with aclosing(remote.create({"model": MODEL, "input": "a"})) as answer:
+            async for event in answer:
+                got.append(event)  # noqa: PERF401 - what came before the error counts
+
+    with pytest.raises(StreamBroken):
+        await read()
+    assert [event["sequence_number"] for event in got] == list(range(len(got)))
+    assert len(got) <= after
+
+
+ODD_STREAMS = [
+    sse(CREATED),
+    sse(CREATED, b"data: [DONE]\n\n"),
+    sse(b"data: [DONE]\n\n"),
+    b"",
+    sse(CREATED, b"data: {half\n\n"),
+    sse(CREATED, ["no", "event"]),
+    sse(CREATED, {"type": "error", "code": "server_error", "message": "Oops.", "param": None}),
+    sse(CREATED, {"type": "error", "error": {"type": "server_error", "message": "Oops.", "code": None}}),
+    json.dumps({"object": "response", "output": []}).encode(),
+    b"<html>not what you think</html>",
+    b"\xff\xfe",
+]
+
+
+@pytest.mark.parametrize("stream", ODD_STREAMS, ids=range(len(ODD_STREAMS)))
+async def test_a_stream_without_its_end_is_broken(loopback: Loopback, remote: Remote, stream: bytes) -> None:
+    loopback.arm(raw(stream))
+    with pytest.raises(StreamBroken):
+        await events(remote, "a")
+
+
+async def test_what_comes_after_the_end_is_not_waited_for(loopback: Loopback, remote: Remote) -> None:
+    loopback.arm(raw(sse(CREATED, COMPLETED, {"type": "error", "message": "too late"})))
+    assert (await events(remote, "a"))[-1] == COMPLETED
+
+
+async def test_closing_the_answer_hangs_up(loopback: Loopback, remote: Remote) -> None:
+    loopback.arm(hold(after=3))
+    async with aclosing(remote.create({"model": MODEL, "input": "a"})) as answer:
+        first = await anext(answer)
+    assert await asyncio.to_thread(loopback.left.wait, 30)
+    assert (await remote.retrieve(first["response"]["id"]))["status"] == "cancelled"
+
+
+async def test_a_server_without_counting_says_none(loopback: Loopback, remote: Remote) -> None:
+    path = "/v1/responses/input_tokens"
+    for status in (404, 405):
+        loopback.arm(Fault(answer=(status, {"detail": "no such thing"}, {}), path=path))
+        assert await remote.count({"model": MODEL, "input": "a"}) is None
+    assert await remote.count({"model": MODEL, "input": "one two", "temperature": 0.5}) == 2
+    assert loopback.requests[-1].json == {"model": MODEL, "input": "one two"}
+    loopback.arm(Fault(answer=(400, {"error": {"message": "No.", "param": "input"}}, {}), path=path))
+    with pytest.raises(Refused):
+        await remote.count({"model": MODEL, "input": "a"})
+
+
+async def test_an_address_without_conversations_is_told_from_an_unknown_one(loopback: Loopback, remote: Remote) -> None:
+    path = "/v1/conversations/conv_1"
+    loopback.arm(
+        Fault(answer=(404, {"detail": "Not Found"}, {}), path=path, method="GET"),
+        Fault(answer=(404, "<html>nginx</html>", {}), path=path, method="GET"),
+        Fault(answer=(404, {"error": {"message": "No such conversation."}}, {}), path=path, method="GET"),
+    )
+    for _ in range(2):
+        with pytest.raises(Refused) as caught:
+            await remote.conversation("conv_1")
+        assert caught.value.status == 404
+    with pytest.raises(NotFound):
+        await remote.conversation("conv_1")
+
+
+async def test_items_come_back_as_they_were_given(loopback: Loopback, remote: Remote) -> None:
+    strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None}
+    conversation = (await remote.create_conversation([user("a"), strange]))["id"]
+    assert loopback.requests[0].json == {"items": [user("a"), strange]}
+    assert await remote.conversation_item(conversation, "tea_1") == strange
