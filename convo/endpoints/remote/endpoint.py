@@ -17,6 +17,7 @@ from convo.endpoints.remote.answer import ENDS, checked, continues, conversation
 from convo.errors import EndpointFault, NotFound, StreamBroken
 from convo.history import Scope
 from convo.items import Event, Item, Json, Response
+from convo.models.catalogue import names
 from convo.models.foreign import Asked, edge
 
 if TYPE_CHECKING:
@@ -127,6 +128,12 @@ class Remote:
             raise
         found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
         return found if isinstance(found, int) else None
+
+    async def models(self) -> Sequence[str]:
+        """Their names, as `convo.models.catalogue` asks for them."""
+        with edge(self._asked({})):
+            listed = await self._connected().get("/models", cast_to=object)
+        return names(listed, self._account.provider)
 
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, "openai")

@@ -1,0 +1,129 @@
+"""Which endpoint a provider has, and what is loaded for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.clock import SystemClock
+from convo.config import Settings
+from convo.endpoints.contract import Endpoint
+from convo.endpoints.open import ModelsByName, open_endpoint
+from convo.errors import KeyRefused, Refused
+from convo.history import HERE, Scope
+from convo.ids import random_id
+from convo.models.chat import ChatModel
+from convo.models.scripted import ScriptedModel
+from convo.stores.memory import MemoryStore
+from tests.config.given import settings
+from tests.endpoints.sides import ask, refusal, texts
+
+OTHERS = """
+[providers.groq]
+api = "chat"
+base_url = "https://groq.example/v1"
+key_env = "GROQ_API_KEY"
+
+[providers.gateway]
+api = "responses"
+base_url = "https://gateway.example/v1"
+key_env = "GATEWAY_API_KEY"
+organisation = "org_1"
+
+[providers.mine]
+api = "responses"
+base_url = "https://gateway.example/v1"
+key_env = "GATEWAY_API_KEY"
+owner = "convo"
+
+[aliases]
+quick = "scripted/echo"
+"""
+
+
+def opened(provider: str, given: Settings) -> Endpoint:
+    return open_endpoint(
+        given.providers[provider], settings=given, store=MemoryStore(), clock=SystemClock(), new_id=random_id
+    )
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> Settings:
+    for name in ("OPENAI_API_KEY", "GATEWAY_API_KEY", "GROQ_API_KEY", "AZURE_OPENAI_AD_TOKEN"):
+        monkeypatch.setenv(name, "sk-test")
+    return settings(user=OTHERS, environ={"AZURE_OPENAI_ENDPOINT": "https://me.openai.azure.com"})
+
+
+@pytest.mark.parametrize(
+    ("provider", "scope"),
+    [
+        ("openai", Scope("https://api.openai.com/v1")),
+        ("gateway", Scope("https://gateway.example/v1", "org_1")),
+        ("azure", Scope("https://me.openai.azure.com")),
+        ("mine", HERE),
+        ("groq", HERE),
+        ("ollama", HERE),
+        ("deepseek", HERE),
+        ("local", HERE),
+        ("scripted", HERE),
+    ],
+)
+def test_whoever_can_keep_the_state_does(given: Settings, provider: str, scope: Scope) -> None:
+    assert opened(provider, given).scope == scope
+
+
+def test_a_server_without_a_key_is_not_opened(monkeypatch: pytest.MonkeyPatch, given: Settings) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    with pytest.raises(KeyRefused) as caught:
+        opened("openai", given)
+    assert "OPENAI_API_KEY" in caught.value.hint
+
+
+async def test_the_embedded_endpoint_reaches_every_model_by_its_name(given: Settings) -> None:
+    endpoint = opened("groq", given)
+    first = await ask(endpoint, "hello", model="scripted/echo")
+    second = await ask(endpoint, "again", model="quick", previous_response_id=first["id"])
+    await endpoint.aclose()
+    assert texts(first["output"]) == ["hello"]
+    assert (texts(second["output"]), second["model"]) == (["again"], "quick")
+
+
+async def test_a_model_is_opened_once_and_under_its_providers_own_name(given: Settings) -> None:
+    models = ModelsByName(given, SystemClock(), random_id)
+    chat, name = models("groq/family/model:1b")
+    assert isinstance(chat, ChatModel)
+    assert name == "family/model:1b"
+    assert models("groq/other")[0] is chat
+    assert isinstance(models("quick")[0], ScriptedModel)
+    await models.aclose()
+
+
+@pytest.mark.parametrize("name", ["nobody/model", "groq", "groq/"])
+async def test_a_model_that_is_not_there_is_refused_in_the_real_words(given: Settings, name: str) -> None:
+    wrong = await refusal(opened("groq", given), "hi", model=name)
+    assert isinstance(wrong, Refused)
+    assert (wrong.code, wrong.status, wrong.param) == ("model_not_found", 400, "model")
+    assert wrong.message == f"The requested model '{name}' does not exist"
+
+
+LOADED: list[tuple[str, set[str]]] = [
+    (
+        "import convo.endpoints.open",
+        {"convo.endpoints.remote", "convo.endpoints.embedded", "openai", "httpx2", "pydantic"},
+    ),
+    ("import convo.endpoints.embedded", {"convo.endpoints.remote", "openai", "httpx2", "pydantic"}),
+    ("import convo.endpoints.remote", {"convo.endpoints.embedded", "openai", "httpx2", "pydantic"}),
+]
+
+
+@pytest.mark.parametrize(("program", "absent"), LOADED, ids=[program for program, _ in LOADED])
+def test_nothing_is_loaded_that_was_not_asked_for(program: str, absent: set[str], tmp_path: Path) -> None:
+    told: Any = subprocess.run(
+        [sys.executable, "-c", f"{program}; import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert set(told.stdout.split()) & absent == set()
