@@ -55,7 +55,7 @@ async def known_of(handles: Sequence[str], where: Where) -> list[Known]:
 async def shown(store: Store, handle: str) -> str:
     """The screen of what this store knows, for somebody who is chatting. raises: as `look`"""
     known = await (look_at_file if is_path(handle) else look)(store, handle)
-    return screen(known, replace(medium_of(sys.stderr, os.environ), colour=False))
+    return screen(known, medium_of(sys.stderr, os.environ)._replace(colour=False))
 
 
 class Search:

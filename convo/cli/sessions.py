@@ -1,4 +1,8 @@
-"""`convo sessions`: the conversations that this machine has a record of."""
+"""`convo sessions`: the conversations that this machine has a record of.
+
+The list is what people wait for most often, so this module imports what a list needs; the other
+commands import the rest themselves.
+"""
 
 import asyncio
 import json
@@ -13,11 +17,10 @@ import typer
 from convo.cli.shape import App, call_of
 from convo.cli.wiring import store_of
 from convo.config import load
-from convo.engine.finding import the_session
 from convo.engine.glance import Glance, glance, unacknowledged
 from convo.errors import Usage
 from convo.history import Session
-from convo.items import Json, kind, searchable
+from convo.items import Json
 from convo.stores.contract import Hit, Store
 from convo.ui import listing
 from convo.ui.answer import safe
@@ -110,6 +113,8 @@ async def _list(config: Path | None, limit: int, as_json: bool) -> None:
 
 
 async def _show(config: Path | None, handle: str, as_json: bool) -> None:
+    from convo.engine.finding import the_session
+
     async with store_of(load(config)) as store:
         session = await the_session(store, handle)
         one, said = await glance(store, session), await unacknowledged(store, session)
@@ -133,6 +138,7 @@ async def _search(config: Path | None, words: str, limit: int, as_json: bool) ->
 
 async def _rename(config: Path | None, handle: str, name: str) -> None:
     from convo.engine import keeping
+    from convo.engine.finding import the_session
 
     async with store_of(load(config)) as store:
         session = await the_session(store, handle)
@@ -142,6 +148,7 @@ async def _rename(config: Path | None, handle: str, name: str) -> None:
 
 async def _remove(config: Path | None, handles: Sequence[str], yes: bool) -> None:
     from convo.engine import keeping
+    from convo.engine.finding import the_session
 
     async with store_of(load(config)) as store:
         named = [await the_session(store, handle) for handle in handles]
@@ -171,7 +178,8 @@ def removed(gone: "Gone") -> str:
 
 async def placed(store: Store, hit: Hit, words: str) -> listing.Place:
     """Where on its session's path a search found something."""
-    from convo.inspection import snippet  # with all that it takes to read links, which a list does not need
+    from convo.inspection import snippet
+    from convo.items import kind, searchable
 
     path = await store.path(hit.session.head)
     here = path.passes(hit.key)

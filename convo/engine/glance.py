@@ -1,6 +1,6 @@
 """A session at a glance, for lists of them."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from convo.errors import ItemDeleted
 from convo.history import Session
@@ -8,8 +8,7 @@ from convo.items import Item, first_words
 from convo.stores.contract import Store
 
 
-@dataclass(frozen=True, slots=True)
-class Glance:
+class Glance(NamedTuple):
     """What a list says of a session.
 
     items:    how many lead to its head

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from convo.engine.glance import Glance
 from convo.history import OWNERS, Session
@@ -13,8 +13,7 @@ from convo.ui.medium import Medium
 from convo.ui.table import Column, fitted, lines
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Where a search found something.
 
     at:    the item's number on its path

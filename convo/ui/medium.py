@@ -8,8 +8,7 @@ one of these values and so can be tried without a terminal.
 import shutil
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "id": "33"}
 DRAWN = "│├┌─●○→…"
@@ -18,8 +17,7 @@ DRAWN = "│├┌─●○→…"
 PLAIN = str.maketrans({"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"})
 
 
-@dataclass(frozen=True, slots=True)
-class Medium:
+class Medium(NamedTuple):
     """Where text goes.
 
     width:   columns of the terminal; None for a pipe or a file, where nothing is cut

@@ -6,7 +6,7 @@ go; last the words are cut. A line never grows longer than the terminal is wide.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from convo.ui.answer import safe
 from convo.ui.medium import Medium, cut, padded, width
@@ -16,8 +16,7 @@ LEAST_WORDS = 12
 """Columns of the last cell below which other columns go first."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column; `cells` has a string for every line.
 
     right:  figures end at the same place
@@ -41,8 +40,7 @@ class Column:
         return max(map(width, (self.head, *self.cells)))
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
+class Table(NamedTuple):
     """Columns that fit; the last one takes what room is left.
 
     said:  (head, cell) of the columns that went because they say the same on every line
@@ -54,7 +52,7 @@ class Table:
 
 def fitted(columns: Sequence[Column], medium: Medium) -> Table:
     """`columns` without those that go because the medium is narrow. The last column stays."""
-    kept = [replace(column, cells=tuple(map(safe, column.cells))) for column in columns]
+    kept = [column._replace(cells=tuple(map(safe, column.cells))) for column in columns]
     said: list[tuple[str, str]] = []
     for column in sorted(kept, key=_leaving):
         if column.goes is None or not _too_wide(kept, medium):
