@@ -315,7 +315,7 @@ async def test_an_answer_that_breaks_off_ends_as_failed_and_cannot_be_continued(
 
     failed = got[-1]["response"]
     assert (got[-1]["type"], failed["status"]) == ("response.failed", "failed")
-    assert failed["error"] == {"code": "overloaded", "message": "Busy"}
+    assert failed["error"] == {"code": "server_error", "message": "Busy"}
     assert await endpoint.retrieve(failed["id"]) == failed
     wrong = await refusal(endpoint, "b", previous_response_id=failed["id"])
     assert wrong.message == f"Previous response with id '{failed['id']}' is failed and cannot be continued"

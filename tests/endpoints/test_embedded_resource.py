@@ -1,11 +1,12 @@
 """The response resource: every field, whatever was asked."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
+from openai.types.responses import ResponseError
 from openai.types.responses.response import Response as TypedResponse
 
-from convo.endpoints.embedded.resource import resource, storable
+from convo.endpoints.embedded.resource import FAILURES, resource, storable
 from convo.history import Link, Strategy, root
 from tests.endpoints.sides import TOOL
 
@@ -102,9 +103,17 @@ def test_an_end_that_is_not_good_says_why_in_one_place() -> None:
     stopped = resource(replace(LINK, status="cancelled", error=why), ())
 
     assert (cut["error"], cut["incomplete_details"]) == (None, {"reason": "max_output_tokens"})
-    assert (failed["error"], failed["incomplete_details"]) == (why, None)
+    assert (failed["error"], failed["incomplete_details"]) == ({"code": "server_error", "message": "too long"}, None)
     assert (stopped["error"], stopped["incomplete_details"]) == (None, None)
     assert [one["completed_at"] for one in (cut, failed, stopped)] == [None] * 3
+
+
+def test_a_response_fails_with_a_code_that_typed_clients_take() -> None:
+    known = get_args(ResponseError.model_fields["code"].annotation)
+    assert set(known) <= FAILURES
+    for code in known:
+        failed = resource(replace(LINK, status="failed", error={"code": code, "message": "no"}), ())
+        assert failed["error"] == {"code": code, "message": "no"}
 
 
 def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:

@@ -256,10 +256,11 @@ async def test_an_answer_that_breaks_off_is_kept_with_what_was_finished(store: S
 
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert got[-1]["type"] == "response.failed"
-    assert got[-1]["response"]["error"] == {"code": "stream_broken", "message": "the connection broke"}
+    assert got[-1]["response"]["error"] == {"code": "server_error", "message": "the connection broke"}
     link = await store.link("resp_1")
     assert link
     assert (link.status, link.head) == ("failed", link.saw)
+    assert link.error == {"code": "stream_broken", "message": "the connection broke"}
 
 
 async def test_a_full_disk_at_the_end_is_told_instead_of_a_last_event() -> None:
@@ -362,9 +363,12 @@ async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store)
         model.go_on.set()
         last = [event async for event in answer][-1]
 
-    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", Conflict.code)
+    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
     assert texts(await endpoint.conversation_items(conversation)) == ["meanwhile"]
-    assert (await endpoint.retrieve("resp_1"))["status"] == "failed"
+    link = await store.link("resp_1")
+    assert link
+    assert link.error
+    assert (link.status, link.error["code"]) == ("failed", Conflict.code)
 
 
 async def test_a_previous_response_deleted_in_mid_answer_loses_nothing(store: Store) -> None:

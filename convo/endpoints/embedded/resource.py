@@ -43,6 +43,17 @@ ONLY_IF_ASKED = (
 FORMAT_FIELDS: Mapping[str, Json] = {"name": None, "description": None, "schema": None, "strict": None}
 FUNCTION_FIELDS: Mapping[str, Json] = {"description": None, "parameters": None, "strict": None}
 
+FAILURES = frozenset(
+    {
+        *("server_error", "rate_limit_exceeded", "invalid_prompt", "data_residency_mismatch", "bio_policy"),
+        *("misalignment_policy_violation", "vector_store_timeout", "invalid_image", "invalid_image_format"),
+        *("invalid_base64_image", "invalid_image_url", "image_too_large", "image_too_small", "image_parse_error"),
+        *("image_content_policy_violation", "invalid_image_mode", "image_file_too_large", "empty_image_file"),
+        *("unsupported_image_media_type", "failed_to_download_image", "image_file_not_found"),
+    }
+)
+"""The codes with which a response may fail: typed clients take no others."""
+
 SECRET = frozenset({"authorization", "headers", "api_key", "access_token", "password", "domain_secrets"})
 """Fields of a tool that no store, log or answer may hold."""
 
@@ -113,7 +124,10 @@ def _without_login(url: Json) -> Json:
 
 
 def _error(link: Link) -> Json:
-    return dict(link.error) if link.error and link.status == "failed" else None
+    """Why it failed, under a code that clients know; the link keeps the code that it really was."""
+    if not link.error or link.status != "failed":
+        return None
+    return {**link.error, "code": link.error["code"] if link.error["code"] in FAILURES else "server_error"}
 
 
 def _incomplete_details(link: Link) -> Json:

@@ -1,0 +1,220 @@
+"""The openai package as somebody else's client: what it reads off our endpoint over HTTP."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from os import environ
+from typing import Any
+
+import openai
+import pytest
+from openai import OpenAI
+
+from tests.endpoints.sides import MODEL, TOOL, user
+from tests.loopback import KEY, Loopback
+
+
+@pytest.fixture
+def client(loopback: Loopback) -> Iterator[OpenAI]:
+    with OpenAI(base_url=loopback.url, api_key=KEY, max_retries=0, _strict_response_validation=True) as opened:
+        yield opened
+
+
+MESSAGE = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "After thinking.", "annotations": [], "logprobs": []}],
+}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "Hm."}]}
+CALLS = [
+    {"type": "function_call", "id": f"fc_{at}", "call_id": f"call_{at}", "name": "weather", "arguments": "{}",
+     "status": "completed"}
+    for at in (1, 2)
+]  # fmt: skip
+
+REPLIES: dict[str, dict[str, Any]] = {
+    "words": {"text": "Hello there, how are you?"},
+    "nothing": {"text": ""},
+    "a refusal": {"refusal": "I will not."},
+    "a call": {"call": {"name": "weather", "arguments": {"city": "Oslo"}}},
+    "words and a call": {"text": "Let me look.", "call": {"name": "weather"}},
+    "calls side by side": {"output": CALLS},
+    "a thought": {"output": [THOUGHT, MESSAGE]},
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES.values(), ids=REPLIES)
+def test_the_packages_own_accumulator_accepts_every_stream(
+    loopback: Loopback, client: OpenAI, reply: dict[str, Any]
+) -> None:
+    loopback.replies(reply, chunk=3)
+
+    with client.responses.stream(model=MODEL, input="hi", tools=[TOOL]) as stream:  # type: ignore[list-item]
+        numbers = [event.sequence_number for event in stream]
+        gathered = stream.get_final_response()
+
+    kept = client.responses.retrieve(gathered.id)
+    assert numbers == list(range(len(numbers)))
+    assert [item.to_dict() for item in kept.output] == unparsed([item.to_dict() for item in gathered.output])
+    assert (kept.output_text, kept.usage, kept.status) == (gathered.output_text, gathered.usage, "completed")
+
+
+def unparsed(value: Any) -> Any:
+    """`value` without what the accumulator adds for its own callers."""
+    if isinstance(value, dict):
+        return {key: unparsed(inner) for key, inner in value.items() if key not in ("parsed", "parsed_arguments")}
+    return [unparsed(inner) for inner in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(
+    ("reply", "asked", "end"),
+    [
+        ({"text": "one two three"}, {"max_output_tokens": 1}, "response.incomplete"),
+        ({"text": "one", "error": {"code": "overloaded", "message": "Busy"}}, {}, "response.failed"),
+    ],
+)
+def test_an_end_that_is_not_good_is_accepted_as_well(
+    loopback: Loopback, client: OpenAI, reply: dict[str, Any], asked: dict[str, Any], end: str
+) -> None:
+    loopback.replies(reply)
+    with client.responses.stream(model=MODEL, input="hi", **asked) as stream:
+        assert [event.type for event in stream][-1] == end
+
+
+def test_without_a_stream_the_whole_response_comes_at_once(client: OpenAI) -> None:
+    response = client.responses.create(model=MODEL, input="hello", metadata={"a": "b"}, temperature=0.25)
+    assert (response.output_text, response.metadata, response.temperature) == ("hello", {"a": "b"}, 0.25)
+    assert client.responses.retrieve(response.id) == response
+
+
+def test_the_three_turns_of_the_documentation(client: OpenAI) -> None:
+    """The history by hand, then on a chain, as OpenAI's own guide does both."""
+    history: list[Any] = [{"role": "user", "content": "tell me a joke"}]
+    first = client.responses.create(model=MODEL, input=history, store=False)
+    history += [{"role": el.role, "content": el.content} for el in first.output if el.type == "message"]
+    history.append({"role": "user", "content": "tell me another"})
+    again = client.responses.create(model=MODEL, input=history, store=False)
+    assert again.output_text == "tell me another"
+
+    kept = client.responses.create(model=MODEL, input="tell me a joke")
+    chained = client.responses.create(
+        model=MODEL, previous_response_id=kept.id, input=[{"role": "user", "content": "explain why this is funny."}]
+    )
+    assert chained.previous_response_id == kept.id
+
+
+def test_every_method_of_responses_that_stands_so_far(client: OpenAI) -> None:
+    first = client.responses.create(model=MODEL, input=[user(str(at)) for at in range(25)])  # type: ignore[misc]
+    listed = list(client.responses.input_items.list(first.id, limit=10))
+    assert len(listed) == 25
+    assert client.responses.input_tokens.count(model=MODEL, input="a b").input_tokens == 2
+    client.responses.delete(first.id)
+    with pytest.raises(openai.NotFoundError):
+        client.responses.retrieve(first.id)
+
+
+def test_every_method_of_conversations(client: OpenAI) -> None:
+    items: Any = [{"type": "message", "role": "user", "content": str(at)} for at in range(3)]
+    made = client.conversations.create(items=items, metadata={"a": "b"})
+    assert client.conversations.retrieve(made.id) == made
+    assert client.conversations.update(made.id, metadata={"c": "d"}).metadata == {"c": "d"}
+    added = client.conversations.items.create(made.id, items=items)
+    assert (len(added.data), added.first_id, added.last_id) == (3, added.data[0].id, added.data[2].id)
+    listed = list(client.conversations.items.list(made.id, limit=2, order="asc"))
+    assert len(listed) == 6
+    assert client.conversations.items.retrieve(str(listed[0].id), conversation_id=made.id) == listed[0]
+    assert client.conversations.items.delete(str(listed[0].id), conversation_id=made.id).id == made.id
+    assert len(list(client.conversations.items.list(made.id))) == 5
+    said = client.responses.create(model=MODEL, input="hi", conversation=made.id)
+    assert said.conversation
+    assert said.conversation.id == made.id
+    assert client.conversations.delete(made.id).deleted
+    with pytest.raises(openai.NotFoundError):
+        client.conversations.retrieve(made.id)
+
+
+def error(message: str, param: str | None, code: str | None) -> dict[str, Any]:
+    return {"error": {"message": message, "type": "invalid_request_error", "param": param, "code": code}}
+
+
+NO_PREVIOUS = error(
+    "Previous response with id 'resp_x' not found.", "previous_response_id", "previous_response_not_found"
+)
+CALL = {"type": "function_call", "call_id": "call_X", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "call_X", "output": "1"}
+
+REFUSED: list[tuple[dict[str, Any], int, dict[str, Any]]] = [
+    ({"previous_response_id": "resp_x"}, 400, NO_PREVIOUS),
+    ({"conversation": "conv_x"}, 404, error("Conversation with id 'conv_x' not found.", None, None)),
+    ({"input": [CALL]}, 400, error("No tool output found for function call call_X.", "input", None)),
+    (
+        {"input": [OUTPUT]},
+        400,
+        error("No tool call found for function call output with call_id call_X.", "input", None),
+    ),
+    (
+        {"previous_response_id": "resp_x", "conversation": "conv_x"},
+        400,
+        error(
+            "Mutually exclusive parameters. Ensure you are only providing one of: "
+            "'previous_response_id' or 'conversation'.",
+            None,
+            "mutually_exclusive_parameters",
+        ),
+    ),
+    ({"extra_body": {"stop": "x"}}, 400, error("Unknown parameter: 'stop'.", "stop", "unknown_parameter")),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("asked", "status", "expected"), REFUSED)
+def test_refusals_are_the_real_apis_to_the_letter(
+    client: OpenAI, asked: dict[str, Any], status: int, expected: dict[str, Any], stream: bool
+) -> None:
+    with pytest.raises(openai.APIStatusError) as caught:
+        client.responses.create(**{"model": MODEL, "input": "hi", "stream": stream, **asked})
+    assert caught.value.status_code == status
+    assert caught.value.response.json() == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/responses/resp_x", "Response with id 'resp_x' not found."),
+        ("/responses/resp_x/input_items", "Response with id 'resp_x' not found."),
+        ("/conversations/conv_x", "Conversation with id 'conv_x' not found."),
+        ("/conversations/conv_x/items", "Conversation with id 'conv_x' not found."),
+    ],
+)
+def test_what_nobody_knows_is_a_404_with_the_same_object(client: OpenAI, path: str, words: str) -> None:
+    with pytest.raises(openai.NotFoundError) as caught:
+        client.get(path, cast_to=object)
+    assert caught.value.response.json() == error(words, None, None)
+
+
+def test_another_key_sees_nothing(loopback: Loopback, client: OpenAI) -> None:
+    mine = client.responses.create(model=MODEL, input="secret")
+    with OpenAI(base_url=loopback.url, api_key="test-other-key", max_retries=0) as other:
+        with pytest.raises(openai.NotFoundError):
+            other.responses.retrieve(mine.id)
+        with pytest.raises(openai.BadRequestError) as caught:
+            other.responses.create(model=MODEL, input="a", previous_response_id=mine.id)
+    assert caught.value.code == "previous_response_not_found"
+
+
+PROGRAM = f"from openai import OpenAI; print(OpenAI().responses.create(model={MODEL!r}, input='hello').output_text)"
+
+
+def test_another_process_finds_the_server_by_the_environment(loopback: Loopback) -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env={**environ, **loopback.environ},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert told.stdout == "hello\n"
+    assert len(loopback.bodies) == 1
