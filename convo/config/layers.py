@@ -190,7 +190,7 @@ def _provider(name: str, settings: Iterable[Setting]) -> Provider:
 def _first_model(openai: Provider, environ: Mapping[str, str]) -> Setting:
     """The model where nobody chose one."""
     if secret_in(environ, openai.key_env):
-        return Setting(MODEL, OPENAI_MODEL, BUILT_IN)
+        return Setting(MODEL, OPENAI_MODEL, Origin(Layer.DEFAULT, f"{openai.key_env} is set"))
     return Setting(MODEL, BUILT_IN_MODEL, Origin(Layer.DEFAULT, "built in; no key found"))
 
 

@@ -9,7 +9,7 @@ in and the rest is put aside.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from convo.config.secret import Secret
 from convo.ids import NewId
 from convo.items import Event, Json
+from convo.models.catalogue import names
 from convo.models.chat_chunks import Chunks
 from convo.models.chat_request import limit_field, request
 from convo.models.contract import Ask
@@ -65,6 +66,9 @@ class ChatModel:
     async def count(self, ask: Ask) -> int | None:
         """Chat completions has no way to ask for it."""
         return None
+
+    async def models(self) -> Sequence[str]:
+        return names(await self.fetch("/models"), self._provider)
 
     async def aclose(self) -> None:
         if self._client is not None:

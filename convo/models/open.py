@@ -12,6 +12,7 @@ from convo.models.contract import Model
 
 if TYPE_CHECKING:
     from convo.models.local.model import LocalModel
+    from convo.models.local.weights import Told, Weights
 
 
 def open_model(provider: Provider, *, key: Secret | None, models: Path, clock: Clock, new_id: NewId) -> Model:
@@ -46,6 +47,27 @@ def open_local(models: Path, new_id: NewId) -> "LocalModel":
     from convo.models.local.model import LocalModel
 
     return LocalModel(models, new_id)
+
+
+def built_in() -> "Weights":
+    """The weights of the built-in model, wherever they are."""
+    from convo.models.local.weights import BUILT_IN
+
+    return BUILT_IN
+
+
+def built_in_file(models: Path) -> Path:
+    """Where they are. raises: ModelMissing"""
+    from convo.models.local import weights
+
+    return weights.built_in(models)
+
+
+def pull_built_in(models: Path, told: "Told") -> Path:
+    """Have them here. raises: ModelMissing, StoreFault"""
+    from convo.models.local import weights
+
+    return weights.pull(models, told=told)
 
 
 def usable(provider: Provider, key: Secret | None) -> Secret | None:

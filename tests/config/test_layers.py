@@ -135,7 +135,7 @@ def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:
 @pytest.mark.parametrize(
     ("environ", "model", "why"),
     [
-        ({"OPENAI_API_KEY": "sk-1"}, "openai/gpt-5-mini", "built in"),
+        ({"OPENAI_API_KEY": "sk-1"}, "openai/gpt-5-mini", "OPENAI_API_KEY is set"),
         ({"OPENAI_API_KEY": " "}, BUILT_IN_MODEL, "built in; no key found"),
         ({}, BUILT_IN_MODEL, "built in; no key found"),
     ],

