@@ -69,7 +69,7 @@ def test_what_was_asked_is_shown() -> None:
         "name": "n",
         "schema": {},
         "description": None,
-        "strict": None,
+        "strict": False,
     }
     assert shown["text"]["verbosity"] == "low"
     assert {name: shown[name] for name in ("temperature", "tool_choice", "prompt", "metadata")} == {

@@ -25,7 +25,7 @@ CONTINUES = ("completed", "incomplete")
 class Before:
     """The history that the endpoint puts before a request.
 
-    ids:  of each item on `path`
+    ids:  of each item on `path`; none where the request names no item
     """
 
     path: Path
@@ -52,7 +52,8 @@ async def before(request: Request, store: Store) -> Before:
     if link.status not in CONTINUES:
         raise refusals.not_answered(link.id, link.status)
     path = await store.path(link.head)
-    return Before(path, await ids_in(store, link, path), previous=link)
+    ids = await ids_in(store, link, path) if any("id" in item for item in request.items) else ()
+    return Before(path, ids, previous=link)
 
 
 def added(request: Request, before: Before) -> tuple[Item, ...]:

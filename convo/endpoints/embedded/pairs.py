@@ -5,45 +5,46 @@ is asked. What was cut off in mid-answer is not a call: nobody could answer it, 
 history and is not shown to the model again, unless somebody did answer it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from convo.endpoints.embedded import refusals
 from convo.items import Item, call_id, is_assistant, is_call, is_output, kind, plain
+from convo.items.kinds import ANSWERED_BY
+
+PAIRED = frozenset({*ANSWERED_BY, *ANSWERED_BY.values()})
 
 
 def check_pairs(items: Sequence[Item]) -> None:
     """raises: Refused  an output whose call does not stand before it, or a call without its output"""
-    open_calls: dict[str, str] = {}
+    calls: dict[str, Item] = {}
     answered: set[str] = set()
     for item in items:
         named = _call_id(item)
         if named is None:
             continue
         if is_call(item):
-            open_calls[named] = kind(item)
-        elif named not in open_calls:
+            calls[named] = item
+        elif named not in calls:
             raise refusals.no_call(_words(item), named)
         else:
             answered.add(named)
-    for item in items:
-        named = _call_id(item)
-        if is_call(item) and named is not None and named not in answered and not _cut_off(item):
-            raise refusals.no_output(_words(item), named)
+    for named, call in calls.items():
+        if named not in answered and not _cut_off(call):
+            raise refusals.no_output(_words(call), named)
 
 
 def for_the_model(items: Sequence[Item]) -> tuple[Item, ...]:
     """`items` without what was cut off: a partial answer becomes its words, half a call is left out."""
-    answered = {_call_id(item) for item in items if is_output(item)}
-    formed = (_whole(item, answered=_call_id(item) in answered) for item in items)
+    answered = {_call_id(item) for item in items if item.get("type") in PAIRED and is_output(item)}
+    formed = (_whole(item, answered) if _cut_off(item) else item for item in items)
     return tuple(item for item in formed if item is not None)
 
 
-def _whole(item: Item, *, answered: bool) -> Item | None:
+def _whole(item: Item, answered: Collection[str | None]) -> Item | None:
+    """What is left of an item that was cut off; what was answered is whole all the same."""
     if is_call(item):
-        return None if _cut_off(item) and not answered else item
-    if is_assistant(item) or kind(item) == "reasoning":
-        return plain(item)
-    return item
+        return item if _call_id(item) in answered else None
+    return plain(item) if is_assistant(item) or kind(item) == "reasoning" else item
 
 
 def _cut_off(item: Item) -> bool:
@@ -51,11 +52,13 @@ def _cut_off(item: Item) -> bool:
 
 
 def _call_id(item: Item) -> str | None:
-    """What ties a call and its output; a local shell's output has its call's in `id`."""
+    """What ties a call and its output, None for other kinds; a local shell's output has its call's in `id`."""
+    if item.get("type") not in PAIRED:
+        return None
     named = call_id(item)
-    if named is None and kind(item) == "local_shell_call_output":
-        return str(item["id"]) if isinstance(item.get("id"), str) else None
-    return named if is_call(item) or is_output(item) else None
+    if named is None and kind(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
+        return str(item["id"])
+    return named
 
 
 def _words(item: Item) -> str:

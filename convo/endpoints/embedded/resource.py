@@ -40,7 +40,7 @@ ONLY_IF_ASKED = (
 )
 """Fields that are not there when nobody asked for them."""
 
-FORMAT_FIELDS: Mapping[str, Json] = {"name": None, "description": None, "schema": None, "strict": None}
+FORMAT_FIELDS: Mapping[str, Json] = {"name": None, "description": None, "schema": None, "strict": False}
 FUNCTION_FIELDS: Mapping[str, Json] = {"description": None, "parameters": None, "strict": None}
 
 FAILURES = frozenset(
