@@ -1,20 +1,14 @@
-"""`convo inspect`: who owns a conversation, and what each of its requests sent, saw and cost."""
+"""`convo inspect`: who owns a conversation, and what each of its requests sent, saw and cost.
 
-import asyncio
-import json
-import os
-import sys
-from collections.abc import Callable
+The arguments alone; `convo.cli.known` finds out and `convo.cli.forms` prints.
+"""
+
 from typing import Annotated
 
 import typer
 
 from convo.cli.shape import App, call_of
 from convo.errors import Usage
-from convo.inspection import Known, as_json
-from convo.items import Json
-from convo.ui.inspecting import screen, transcript
-from convo.ui.medium import Medium, medium_of
 
 app = App()
 
@@ -42,7 +36,7 @@ def inspect(
     raw: Annotated[
         bool, typer.Option("--raw", help="The items as JSON, as they are stored.", rich_help_panel=SHOW)
     ] = False,
-    as_one: Annotated[
+    as_json: Annotated[
         bool, typer.Option("--json", help="Links and items as one JSON object a line.", rich_help_panel=SHOW)
     ] = False,
     remote: Annotated[
@@ -54,36 +48,19 @@ def inspect(
     ] = None,
 ) -> None:
     """Show who owns a conversation and what each request sent."""
+    form = the_one({"--items": items, "--raw": raw, "--json": as_json})
+    import asyncio
+
+    from convo.cli.forms import printed
     from convo.cli.known import Where, known_of
 
-    show = form({"--items": items, "--raw": raw, "--json": as_one})
     found = asyncio.run(known_of(handles, Where(call_of(ctx).config, provider, remote)))
-    medium = medium_of(sys.stdout, os.environ)
-    between = "" if show in ("--json", "--raw") else "\n"
-    sys.stdout.write(between.join(FORMS[show](known, medium) + "\n" for known in found))
+    printed(found, form)
 
 
-def form(asked: dict[str, bool]) -> str:
+def the_one(asked: dict[str, bool]) -> str:
     """The one form that was asked for; "" for the tree. raises: Usage  more than one was"""
     chosen = [flag for flag, on in asked.items() if on]
     if len(chosen) > 1:
         raise Usage(f"{' and '.join(chosen)} are two answers to one question", hint="use one of them")
     return chosen[0] if chosen else ""
-
-
-def _object(known: Known, medium: Medium) -> str:
-    return json.dumps(as_json(known))
-
-
-def _raw(known: Known, medium: Medium) -> str:
-    """A list with an item a line, as a replay file has it."""
-    stored: list[Json] = [dict(item) for item in known.path.items]
-    return "[\n" + ",\n".join(map(json.dumps, stored)) + "\n]" if stored else "[]"
-
-
-FORMS: dict[str, Callable[[Known, Medium], str]] = {
-    "": screen,
-    "--items": transcript,
-    "--raw": _raw,
-    "--json": _object,
-}

@@ -4,35 +4,69 @@ Everything is opened here and closed here, in the order in which it depends on o
 imported only when it is asked for.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, TypeVar
 
-from convo.clock import SystemClock
 from convo.config import Choice, Record, Settings, Sources, choose, resolve
-from convo.endpoints.contract import Endpoint
 from convo.history import OWNERS, Session
-from convo.ids import random_id
 from convo.stores.contract import Store
+
+if TYPE_CHECKING:
+    from convo.endpoints.contract import Endpoint
+
+Result = TypeVar("Result")
 
 
 @asynccontextmanager
-async def store_of(settings: Settings) -> AsyncIterator[Store]:
+async def store_of(settings: Settings, *, inline: bool = False) -> AsyncIterator[Store]:
     """The store that the settings name, open as long as the block runs; reading makes no database."""
     from convo.stores.open import open_store
 
     kept = settings.storage
     url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
-    store = open_store(url)
+    store = open_store(url, inline=inline)
     try:
         yield store
     finally:
         await store.aclose()
 
 
+def from_store(settings: Settings, read: Callable[[Store], Awaitable[Result]]) -> Result:
+    """What `read` finds in the store, for a command that has nothing else to do.
+
+    Stores in this process are read without an event loop: it would take longer than the reading.
+    """
+    inline = settings.storage.type != "postgres"
+
+    async def found() -> Result:
+        async with store_of(settings, inline=inline) as store:
+            return await read(store)
+
+    if inline:
+        return at_once(found())
+    import asyncio
+
+    return asyncio.run(found())
+
+
+def at_once(work: Coroutine[object, None, Result]) -> Result:
+    """Carry out what never waits. raises: what `work` raises; RuntimeError  it had to wait"""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        result: Result = done.value
+        return result
+    work.close()
+    raise RuntimeError("this had to wait for something, and no event loop runs")
+
+
 @asynccontextmanager
-async def endpoint_for(choice: Choice, settings: Settings, store: Store) -> AsyncIterator[Endpoint]:
+async def endpoint_for(choice: Choice, settings: Settings, store: Store) -> AsyncIterator["Endpoint"]:
     """The endpoint that the chosen model has, open as long as the block runs."""
+    from convo.clock import SystemClock
     from convo.endpoints.open import open_endpoint
+    from convo.ids import random_id
 
     endpoint = open_endpoint(choice.provider, settings=settings, store=store, clock=SystemClock(), new_id=random_id)
     try:

@@ -8,10 +8,11 @@ from convo.stores.contract import Store
 KNOWN = "memory, sqlite:PATH"
 
 
-def open_store(url: str, *, tenant: str = "local") -> Store:
+def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Store:
     """The store that `url` names, as `tenant` sees it. Nothing is made before something is written.
 
     url:     "memory", or "sqlite:" and a path; "~" is the home folder
+    inline:  let its coroutines end without ever waiting, so that no event loop is needed
     raises:  Usage  no store has this URL
     """
     scheme, _, place = url.partition(":")
@@ -23,5 +24,5 @@ def open_store(url: str, *, tenant: str = "local") -> Store:
         from convo.stores.sqlite import SqliteStore
         from convo.stores.sqlite.database import Database
 
-        return SqliteStore(Database(Path(place).expanduser()), tenant)
+        return SqliteStore(Database(Path(place).expanduser(), inline=inline), tenant)
     raise Usage(f"{scheme!r} is not a kind of store", hint=f"one of: {KNOWN}")

@@ -1,0 +1,190 @@
+"""What `convo sessions` does once its arguments are read.
+
+The list is what people wait for most often: nothing is imported here that it does not need.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import typer
+
+from convo.cli.wiring import from_store, store_of
+from convo.config import load
+from convo.engine.glance import Glance, glance, unacknowledged
+from convo.errors import Usage
+from convo.history import Session
+from convo.items import Item, Json
+from convo.stores.contract import Hit, Store
+from convo.ui import listing
+from convo.ui.answer import safe
+from convo.ui.labelled import counted
+from convo.ui.medium import medium_of
+
+if TYPE_CHECKING:
+    from convo.engine.keeping import Gone
+
+Config: TypeAlias = Path | None
+"""A settings file of the user's own."""
+
+ALL = 1_000_000
+
+
+def list_sessions(config: Config, limit: int, *, as_json: bool) -> None:
+    """Print the sessions, last used first; `limit` is how many at most, 0 for all."""
+
+    async def newest(store: Store) -> tuple[list[Glance], bool]:
+        found = await store.sessions(limit=limit + 1 if limit else None)
+        shown = [await glance(store, session) for session in found[: limit or None]]
+        return shown, len(found) > len(shown)
+
+    there, more = from_store(load(config), newest)
+    if as_json:
+        say(json.dumps([as_record(one) for one in there]))
+    elif there:
+        say(listing.listed(there, medium_of(sys.stdout, os.environ)))
+    else:
+        note('no sessions yet; convo chat "hello" begins one')
+    if more:
+        note("there are more; -n 0 lists all")
+
+
+def show_session(config: Config, handle: str, *, as_json: bool) -> None:
+    """Print what one record says. raises: NotFound, AmbiguousHandle"""
+    from convo.engine.finding import the_session
+
+    async def one(store: Store) -> tuple[Glance, Sequence[Item]]:
+        session = await the_session(store, handle)
+        return await glance(store, session), await unacknowledged(store, session)
+
+    seen, said = from_store(load(config), one)
+    if as_json:
+        say(json.dumps(as_record(seen)))
+    else:
+        say(listing.record(seen, said, medium_of(sys.stdout, os.environ)))
+
+
+def search_sessions(config: Config, words: str, limit: int, *, as_json: bool) -> None:
+    """Print where all of `words` were said."""
+
+    async def places(store: Store) -> list[tuple[Hit, listing.Place]]:
+        hits = await store.search(words, limit=limit or ALL)
+        return [(hit, await placed(store, hit, words)) for hit in hits]
+
+    found = from_store(load(config), places)
+    if as_json:
+        say(json.dumps([as_found(hit, place) for hit, place in found]))
+    elif found:
+        say(listing.found([place for _, place in found], medium_of(sys.stdout, os.environ)))
+    else:
+        note(f"nothing holds {words!r}")
+
+
+async def rename_session(config: Config, handle: str, name: str) -> None:
+    """Give a session another name. raises: NotFound, AmbiguousHandle; as `keeping.rename`"""
+    from convo.engine import keeping
+    from convo.engine.finding import the_session
+
+    async with store_of(load(config)) as store:
+        session = await the_session(store, handle)
+        await keeping.rename(store, session, name)
+    note(f"{session.name} is now {name}")
+
+
+async def remove_sessions(config: Config, handles: Sequence[str], *, yes: bool) -> None:
+    """Remove sessions; all are looked for before the first is removed.
+
+    yes:     do not ask
+    raises:  NotFound, AmbiguousHandle, Busy;  Exit  the person does not want it
+    """
+    from convo.engine import keeping
+    from convo.engine.finding import the_session
+
+    async with store_of(load(config)) as store:
+        named = [await the_session(store, handle) for handle in handles]
+        there = list({session.id: session for session in named}.values())
+        if not yes and not agreed(there):
+            note("nothing was removed")
+            raise typer.Exit(1)
+        for gone in await keeping.remove(store, there):
+            note(removed(gone))
+
+
+def agreed(sessions: Sequence[Session]) -> bool:
+    """Whether the person at the terminal wants them gone. raises: Usage  there is nobody to ask"""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Usage("rm asks before it removes, and there is nobody to ask", hint="--yes removes without asking")
+    names = ", ".join(session.name for session in sessions)
+    sys.stderr.write(safe(f"remove {names}? [y/N] "))
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def removed(gone: "Gone") -> str:
+    """What went, and what stays elsewhere, in a sentence."""
+    went = f"{counted(gone.links, 'response')} and {counted(gone.items)}"
+    return f"removed {gone.session.name}: {went}" + (f"; {gone.kept}" if gone.kept else "")
+
+
+async def placed(store: Store, hit: Hit, words: str) -> listing.Place:
+    """Where on its session's path a search found something."""
+    from convo.inspection import snippet
+    from convo.items import kind, searchable
+
+    path = await store.path(hit.session.head)
+    here = path.passes(hit.key)
+    return listing.Place(
+        session=hit.session,
+        at=path.place(hit.key) if here else len(await store.path(hit.key)),
+        of=len(path) if here else None,
+        who=str(hit.item.get("role") or kind(hit.item)),
+        snippet=snippet(searchable(hit.item), words),
+    )
+
+
+def as_record(one: Glance) -> dict[str, Json]:
+    """A session's record for a program."""
+    session = one.session
+    return {
+        "id": session.id,
+        "name": session.name,
+        "strategy": str(session.strategy),
+        "handle": session.handle,
+        "endpoint": str(session.scope),
+        "model": session.model,
+        "head": session.head,
+        "mark": session.mark,
+        "items": one.items,
+        "unacknowledged": one.waiting,
+        "turns": one.turns,
+        "response_id": session.link,
+        "instructions": session.instructions,
+        "created_at": session.created_at,
+        "used_at": session.used_at,
+        "first_words": one.words,
+    }
+
+
+def as_found(hit: Hit, place: listing.Place) -> dict[str, Json]:
+    """A place that a search found for a program; `of` is null on a branch that was left."""
+    return {
+        "session": hit.session.name,
+        "session_id": hit.session.id,
+        "key": hit.key,
+        "at": place.at,
+        "of": place.of,
+        "by": place.who,
+        "snippet": place.snippet,
+    }
+
+
+def say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+
+
+def note(words: str) -> None:
+    """Tell the person something that is not the answer."""
+    sys.stderr.write(safe(words) + "\n")
