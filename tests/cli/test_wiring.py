@@ -1,0 +1,46 @@
+"""What commands are opened with."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from convo.cli.wiring import at_once, from_store
+from convo.config import load
+from convo.errors import NotFound
+from convo.history import Session, Strategy
+from convo.stores.contract import Store
+from tests.cli.held import held, talks
+from tests.cli.test_app import loaded
+
+
+def test_a_store_is_read_without_an_event_loop(home: Path) -> None:
+    held(home, talks("tea", Strategy.SESSION, "hi"))
+
+    async def named(store: Store) -> Session | None:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return await store.session("tea")
+
+    found = from_store(load(), named)
+    assert found
+    assert found.name == "tea"
+
+
+def test_listing_sessions_imports_no_event_loop(home: Path) -> None:
+    held(home, talks("tea", Strategy.SESSION, "hi"))
+    assert "asyncio" not in loaded("sessions", "list")
+
+
+def test_what_the_reading_raises_comes_out(home: Path) -> None:
+    async def nothing(store: Store) -> None:
+        raise NotFound("session", "nope")
+
+    with pytest.raises(NotFound):
+        from_store(load(), nothing)
+    assert not home.exists()
+
+
+def test_what_has_to_wait_is_refused_where_no_loop_runs() -> None:
+    with pytest.raises(RuntimeError, match="had to wait"):
+        at_once(asyncio.sleep(0))
