@@ -16,6 +16,9 @@ from convo.strategies import Held, after_mark, send
 
 PAGE = 100
 
+ANSWERED = ("completed", "incomplete")
+"""How a response ended that a chain may go on from."""
+
 
 @dataclass(frozen=True, slots=True)
 class Tail:
@@ -44,7 +47,7 @@ async def _chain_here(held: Held, store: Store) -> Tail:
     asked = confirmed.grow(send(held).items)
     for at in range(len(asked), len(confirmed), -1):
         for link in await store.answers(asked.first(at).head):
-            if link.session is None and link.status == "completed" and link.previous_response_id == held.handle:
+            if link.session is None and link.status in ANSWERED and link.previous_response_id == held.handle:
                 path = await store.path(link.head)
                 return Tail(_items_after(path, held), (link,))
     return Tail()

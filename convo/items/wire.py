@@ -5,7 +5,7 @@ at nothing that the server kept, and it answers 400; so ids are left out of what
 A partial answer goes back as the plain words that the person saw.
 """
 
-from convo.items.kinds import kind
+from convo.items.kinds import is_output, kind
 from convo.items.shapes import Item, Json
 from convo.items.text import text
 
@@ -38,9 +38,10 @@ def plain(item: Item) -> Item | None:
     """`item` as it may be sent to a server that never confirmed it; None when nothing is left.
 
     A partial answer becomes its words. A partial call or half a thought says nothing that a
-    server would take, and is left out.
+    server would take, and is left out. What a client's tool gave out is whole, even where it
+    says that the tool failed.
     """
-    if item.get("status") in (None, "completed"):
+    if item.get("status") in (None, "completed") or is_output(item):
         return item
     if kind(item) == "message" and text(item):
         return assistant(text(item)) if item.get("role") == "assistant" else item
