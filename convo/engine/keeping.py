@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from convo.engine.lease import writing
 from convo.engine.naming import fit
 from convo.errors import Busy, ItemDeleted, NotFound
-from convo.history import HERE, OWNERS, Key, Session, Strategy
+from convo.history import HERE, OWNERS, Key, Link, Session, Strategy
 from convo.stores.contract import Change, Store
 
 
@@ -62,7 +62,7 @@ async def _remove(store: Store, session: Session) -> Gone:
     lost: set[Key] = set()
     for keys in paths:
         lost.update(keys[await _left(store, keys) :])
-    return Gone(session, len(gone), len(lost), kept(session))
+    return Gone(session, len(gone), len(lost), kept(session, links))
 
 
 async def _paths(store: Store, ends: Iterable[Key]) -> list[Sequence[Key]]:
@@ -106,13 +106,19 @@ async def _is_there(store: Store, key: Key) -> bool:
     return True
 
 
-def kept(session: Session) -> str:
-    """What removing a session leaves elsewhere, in words; "" where it leaves nothing."""
-    if session.strategy is Strategy.REPLAY:
-        return f"the file {session.handle} stays" if session.handle else ""
+def kept(session: Session, links: Sequence[Link]) -> str:
+    """What removing a session leaves elsewhere, in words; "" where it leaves nothing.
+
+    links:  those that it made
+    """
+    left = []
+    if session.strategy is Strategy.REPLAY and session.handle:
+        left.append(f"the file {session.handle} stays")
     if session.scope != HERE and OWNERS[session.strategy].remembers and session.handle:
-        return f"{session.scope} keeps its own copy of {session.handle}"
-    return ""
+        left.append(f"{session.scope} keeps its own copy of {session.handle}")
+    elif copies := [link for link in links if link.scope != HERE and link.stored and link.id.startswith("resp_")]:
+        left.append(f"{copies[-1].scope} keeps its own copy of {copies[-1].id} and those before it")
+    return "; ".join(left)
 
 
 @asynccontextmanager

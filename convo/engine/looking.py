@@ -118,6 +118,9 @@ async def of_conversation(store: Store, conversation_id: str) -> Known:
     conversation = await the_conversation(store, conversation_id)
     path = await store.path(conversation.head)
     through = await _through(store, conversation_id, path)
+    session = await by_handle(store, Strategy.CONVERSATION, conversation_id)
+    if session:  # it also knows the links to what was deleted since
+        through = _each([*through, *await store.links(session.id)])
     places = await _places(store, path, through)
     links = strung(through, places)
     return Known(

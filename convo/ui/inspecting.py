@@ -6,6 +6,7 @@ a terminal would obey is spelled out.
 
 import json
 from collections.abc import Iterator
+from shlex import quote
 
 from convo.history import OWNERS, Strategy
 from convo.inspection import Known
@@ -64,9 +65,9 @@ def _head(known: Known) -> str:
 def _go_on(known: Known) -> str:
     """The command that goes on from here, where there is one."""
     if known.session:
-        return f"convo chat --from {known.session.name}"
+        return f"convo chat --from {quote(known.session.name or known.session.id)}"
     if known.strategy is Strategy.REPLAY:
-        return f"convo chat --replay --from {known.handle}"
+        return f"convo chat --replay --from {quote(known.handle)}"
     if known.strategy is Strategy.CONVERSATION and not known.at:
         return f"convo chat --from {known.handle}"
     at = next((link for link in known.links if link.id == known.at), None)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from convo.engine.glance import Glance
@@ -84,5 +85,5 @@ def _facts(glance: Glance, said: Sequence[Item]) -> list[Line]:
         ("turns", f"{glance.turns:,}"),
         ("created", when(session.created_at)),
         ("used", when(session.used_at)),
-        ("go on", f"convo chat --from {session.name}"),
+        ("go on", f"convo chat --from {quote(session.name)}"),
     ]

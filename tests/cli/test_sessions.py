@@ -247,6 +247,19 @@ def test_a_remote_endpoints_own_copy_is_named(convo: Convo, home: Path) -> None:
     assert got.err == "removed tea: 1 response and 2 items; https://api.example.com/v1 keeps its own copy of resp_1\n"
 
 
+def test_copies_that_a_local_owner_left_at_an_endpoint_are_named(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.SESSION, "tea", "one")
+        assert chat.turn
+        assert chat.turn.link
+        stored = replace(chat.turn.link, id="resp_kept", scope=Scope("https://api.example.com/v1"), stored=True)
+        await teller.store.commit(Change(links=(stored,)))
+
+    held(home, story)
+    got = convo("sessions", "rm", "tea", "--yes")
+    assert got.err.endswith("; https://api.example.com/v1 keeps its own copy of resp_kept and those before it\n")
+
+
 def test_without_a_terminal_and_without_yes_nothing_is_removed(convo: Convo, home: Path) -> None:
     held(home, three)
     got = convo("sessions", "rm", "tea", stdin="y\n")

@@ -88,7 +88,8 @@ async def test_a_history_that_lost_an_item_is_still_shown_by_its_links(bench: Be
 
     listed = await glance(bench.store, chat.session)
     assert (listed.items, listed.turns, listed.words) == (4, 2, "")
-    assert len((await look(bench.store, handle)).path) == 3
+    theirs = await look(bench.store, handle)
+    assert (len(theirs.path), len(theirs.links)) == (3, 2)
 
 
 async def test_a_response_that_lost_an_item_is_still_shown(bench: Bench) -> None:

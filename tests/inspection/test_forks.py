@@ -1,5 +1,8 @@
 """In which order and how far to the right links are drawn."""
 
+from hypothesis import given
+from hypothesis import strategies as some
+
 from convo.inspection import children, rows
 from tests.inspection.built import Talk, chain
 
@@ -62,3 +65,22 @@ def test_a_link_whose_parent_is_gone_begins_a_line_of_its_own() -> None:
     talk.links.pop(0)
     assert drawn(talk, "resp_3") == ["resp_2", "resp_3"]
     assert [link.id for link in children(talk.links)[None]] == ["resp_2"]
+
+
+@given(some.lists(some.integers(0, 30), max_size=30), some.integers(0, 30))
+def test_any_tree_is_drawn_once_with_parents_first_and_no_deeper_than_it_forks(after: list[int], at: int) -> None:
+    """Link number n goes on from one of those before it, or from none."""
+    talk = Talk()
+    for number, before in enumerate(after):
+        parent = f"resp_{before % (number + 1) - 1}" if before % (number + 1) else None
+        talk.turn(f"resp_{number}", "hi", "ho", after=parent)
+    head = f"resp_{at % len(after)}" if after else None
+    found = list(rows(talk.links, head))
+    places = {row.link.id: place for place, row in enumerate(found)}
+    depths = {row.link.id: row.depth for row in found}
+    assert sorted(places) == sorted(link.id for link in talk.links)
+    for row in found:
+        parent = row.link.parent
+        assert parent is None or places[parent] < places[row.link.id]
+        assert row.depth == (depths[parent] if parent else 0) + row.begins
+    assert head is None or depths[head] == 0
