@@ -7,6 +7,7 @@ from pathlib import Path
 from convo.config import Provider, Settings
 from convo.config.names import named
 from convo.errors import BadSettings, ConvoError, KeyRefused, ModelMissing
+from convo.ui.answer import safe
 from convo.ui.labelled import Line, labelled
 from convo.ui.medium import Medium
 from convo.ui.table import Column, fitted, lines
@@ -43,7 +44,7 @@ class BuiltIn:
 def screen(settings: Settings, built_in: BuiltIn, entries: Sequence[Entry], medium: Medium) -> str:
     """All of it; behind the table a line for each model that a server named."""
     head = labelled([*_default(settings), ("built in", _where(built_in)), *_aliases(settings)], medium)
-    told = [f"{entry.provider.name}/{model}" for entry in entries for model in entry.models or ()]
+    told = [safe(f"{entry.provider.name}/{model}") for entry in entries for model in entry.models or ()]
     table = lines(fitted(_columns(entries), medium), medium)
     return medium.drawn("\n".join([*head, "", *table, *([""] if told else []), *told]))
 

@@ -1,0 +1,29 @@
+"""Which models are asked for their sealed reasoning: asking any other one is an error."""
+
+import pytest
+
+from convo.tokens import seals_reasoning
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *("gpt-5", "gpt-5-mini", "gpt-5.1", "gpt-5-2025-08-07", "gpt-5-codex", "codex-mini-latest"),
+        *("o1", "o1-2024-12-17", "o3", "o3-mini", "o4-mini"),
+    ],
+)
+def test_models_that_reason_are_asked_for_it(model: str) -> None:
+    assert seals_reasoning(model)
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-3.5-turbo", "gpt-5-chat-latest", "chatgpt-4o-latest", "llama3", ""],
+)
+def test_models_that_do_not_reason_are_not(model: str) -> None:
+    assert not seals_reasoning(model)
+
+
+@pytest.mark.parametrize("model", ["my-o3", "org/gpt-5", "ft:gpt-4o:acme::id"])
+def test_a_name_that_only_holds_such_a_name_is_not_taken_for_one(model: str) -> None:
+    assert not seals_reasoning(model)

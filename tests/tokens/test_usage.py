@@ -1,0 +1,68 @@
+"""What a call used, read from whatever an endpoint reported, and what that costs."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from convo.config import Price
+from convo.tokens import Usage
+
+WHOLE = {
+    "input_tokens": 1_000,
+    "input_tokens_details": {"cached_tokens": 400, "cache_write_tokens": 0},
+    "output_tokens": 200,
+    "output_tokens_details": {"reasoning_tokens": 150},
+    "total_tokens": 1_200,
+}
+
+
+def test_a_usage_object_is_read_with_its_details() -> None:
+    assert Usage.read(WHOLE) == Usage(input=1_000, cached=400, output=200, reasoning=150)
+
+
+@pytest.mark.parametrize("reported", [None, {}], ids=["null", "empty"])
+def test_nothing_reported_is_not_a_usage_of_nothing(reported: Any) -> None:
+    assert Usage.read(reported) is None
+
+
+@pytest.mark.parametrize(
+    ("reported", "found"),
+    [
+        ({"input_tokens": 7, "output_tokens": 3}, Usage(input=7, output=3)),
+        ({"input_tokens": 7, "input_tokens_details": None, "output_tokens": None}, Usage(input=7)),
+        ({"input_tokens": 7, "input_tokens_details": {"cached_tokens": None}}, Usage(input=7)),
+        ({"output_tokens": 3, "output_tokens_details": {}, "cost": 0.1}, Usage(output=3)),
+    ],
+    ids=["no details", "null details", "null in the details", "fields of its own"],
+)
+def test_what_an_endpoint_leaves_out_counts_as_nothing(reported: Any, found: Usage) -> None:
+    assert Usage.read(reported) == found
+
+
+def test_cached_tokens_cost_their_own_price_and_are_not_paid_twice() -> None:
+    price = Price(input=1.0, cached=0.1, output=10.0)
+    cost_usd = Usage(input=1_000_000, cached=400_000, output=200_000, reasoning=150_000).cost_usd(price)
+    assert cost_usd == pytest.approx(0.6 + 0.04 + 2.0)
+
+
+def test_without_a_price_the_cost_is_unknown_and_not_zero() -> None:
+    assert Usage(input=1).cost_usd(None) is None
+    assert Usage().cost_usd(Price(1.0, 1.0, 1.0)) == 0
+
+
+COUNT = some.integers(0, 10**9)
+AMOUNT = some.floats(0, 1_000)
+
+
+@given(COUNT, COUNT, COUNT, AMOUNT, AMOUNT)
+def test_caching_never_makes_a_call_dearer_than_its_input_price(
+    fresh: int, cached: int, output: int, usd: float, cheaper: float
+) -> None:
+    price = Price(input=usd, output=1.0, cached=min(usd, cheaper))
+    uncached = Usage(input=fresh + cached, output=output).cost_usd(price)
+    got = Usage(input=fresh + cached, cached=cached, output=output).cost_usd(price)
+    assert uncached is not None
+    assert got is not None
+    assert 0 <= got <= uncached * (1 + 1e-12)

@@ -1,0 +1,56 @@
+"""What can be used, laid out for a terminal and a pipe."""
+
+from pathlib import Path
+
+from convo.config import Provider
+from convo.errors import KeyRefused, ModelMissing, Unreachable
+from convo.ui.medium import Medium, width
+from convo.ui.models import BuiltIn, Entry, screen
+from tests.config.given import settings
+
+GROQ = Provider("groq", "chat", base_url="https://api.groq.example/openai/v1", key_env="GROQ_API_KEY")
+ENTRIES = [
+    Entry(GROQ, "not set", "GROQ_API_KEY", lacks=KeyRefused("groq needs a key")),
+    Entry(Provider("local", "local"), "none needed", None, lacks=ModelMissing("not here")),
+    Entry(Provider("ollama", "chat", base_url="http://127.0.0.1:11434/v1"), "none needed", None, models=["a:1b", "b"]),
+    Entry(Provider("vllm", "chat", base_url="http://gpu/v1"), "none needed", None, failed=Unreachable("it is off")),
+]
+MISSING = BuiltIn("local/tiny", 98_362_432, None)
+
+SCREEN = """\
+  default   local/smollm2-135m-instruct (built in; no key found)
+  built in  local/tiny, not installed; convo models pull fetches it (98 MB)
+
+provider  api    endpoint  set up      key                   base URL
+groq      chat   embedded  no key      GROQ_API_KEY not set  https://api.groq.example/openai/v1
+local     local  embedded  no weights  none needed           -
+ollama    chat   embedded  yes         none needed           http://127.0.0.1:11434/v1
+vllm      chat   embedded  yes         none needed           http://gpu/v1
+
+ollama/a:1b
+ollama/b"""
+
+
+def test_a_pipe_gets_every_column_and_every_name_that_a_server_gave() -> None:
+    assert screen(settings(), MISSING, ENTRIES, Medium()) == SCREEN
+
+
+def test_a_narrow_terminal_gets_no_line_that_is_longer_than_it_is_wide() -> None:
+    shown = screen(settings(), MISSING, ENTRIES, Medium(60)).splitlines()
+    assert all(width(line) <= 60 for line in shown)
+    assert "endpoint" not in "".join(shown)
+    assert shown[-2:] == ["ollama/a:1b", "ollama/b"]
+
+
+def test_a_list_for_which_nobody_was_asked_ends_with_the_table() -> None:
+    assert screen(settings(), MISSING, ENTRIES[:2], Medium()).endswith("none needed           -")
+
+
+def test_a_name_that_a_terminal_would_obey_is_spelled_out() -> None:
+    hostile = Entry(GROQ, "set", "GROQ_API_KEY", models=["\x1b[2Jgone"])
+    assert screen(settings(), MISSING, [hostile], Medium()).endswith("\n\ngroq/\\x1b[2Jgone")
+
+
+def test_weights_that_are_here_are_named_with_their_size() -> None:
+    here = BuiltIn("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
+    assert "  built in  local/tiny, /models/tiny.gguf (98 MB)\n" in screen(settings(), here, ENTRIES, Medium())
