@@ -174,6 +174,11 @@ class _Tenant:
             self.tree.empty(key)
         self.tree.sweep()
 
+    def tidy(self) -> None:
+        """Forget, after a removal, what nothing leads to any more."""
+        self.removed &= {link.session for link in self.links.values() if link.session}
+        self.tree.sweep()
+
     def chained(self) -> set[str]:
         """The links that sessions go on from, back to the first of each chain."""
         found: set[str] = set()
@@ -322,19 +327,19 @@ class MemoryStore:
         chained = mine.chained()
         for link in [one for one in mine.links.values() if one.session in mine.removed and one.id not in chained]:
             mine.tree.move(mine.links.pop(link.id), None)
-        mine.tree.sweep()
+        mine.tidy()
 
     async def remove_link(self, link_id: str) -> None:
         if link_id not in self._mine.links:
             raise NotFound("response", link_id)
         self._mine.tree.move(self._mine.links.pop(link_id), None)
-        self._mine.tree.sweep()
+        self._mine.tidy()
 
     async def remove_conversation(self, conversation_id: str) -> None:
         if conversation_id not in self._mine.conversations:
             raise NotFound("conversation", conversation_id)
         self._mine.tree.move(self._mine.conversations.pop(conversation_id), None)
-        self._mine.tree.sweep()
+        self._mine.tidy()
 
     async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
         rules.check_name(name)

@@ -18,10 +18,10 @@ class SqliteStore:
 
     def __init__(self, database: Database, tenant: str = "local") -> None:
         self.tenant = tenant
-        self._database = database
+        self.database = database
 
     def of(self, tenant: str) -> "SqliteStore":
-        return SqliteStore(self._database, tenant)
+        return SqliteStore(self.database, tenant)
 
     async def commit(self, change: Change) -> None:
         await self._write(changing.commit, change)
@@ -72,17 +72,17 @@ class SqliteStore:
         return await self._write(leases.take, name, holder, ttl_s, instead_of)
 
     async def release(self, lease: Lease) -> None:
-        await self._database.write(lambda db: leases.release(Tenant.known(db, self.tenant), lease), create=False)
+        await self.database.write(lambda db: leases.release(Tenant.known(db, self.tenant), lease), create=False)
 
     async def aclose(self) -> None:
-        await self._database.aclose()
+        await self.database.aclose()
 
     async def _read(self, job: Callable[Concatenate[Tenant, P], Result], *args: P.args, **named: P.kwargs) -> Result:
-        return await self._database.read(lambda db: job(Tenant.known(db, self.tenant), *args, **named))
+        return await self.database.read(lambda db: job(Tenant.known(db, self.tenant), *args, **named))
 
     async def _write(self, job: Callable[Concatenate[Tenant, P], Result], *args: P.args, **named: P.kwargs) -> Result:
-        return await self._database.write(lambda db: job(Tenant.made(db, self.tenant), *args, **named))
+        return await self.database.write(lambda db: job(Tenant.made(db, self.tenant), *args, **named))
 
     async def _remove(self, job: Callable[[Tenant, str], None], name: str) -> None:
-        await self._database.write(lambda db: job(Tenant.known(db, self.tenant), name), create=False)
-        await self._database.scrub()
+        await self.database.write(lambda db: job(Tenant.known(db, self.tenant), name), create=False)
+        await self.database.scrub()

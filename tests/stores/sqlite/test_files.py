@@ -1,0 +1,303 @@
+"""The file: when it is made, who may read it, and what is said when it cannot be used."""
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path as File
+
+import pytest
+
+from convo.errors import NotFound, StoreFault, StoreFull, StoreTooNew, StoreUnavailable
+from convo.history import Path, root
+from convo.items import user
+from convo.stores.contract import Change, Growth, Lease, Store
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.schema import MIGRATIONS, SCHEMA
+from tests.stores.chats import session
+
+TOP = root("local")
+PATH = Path(TOP).grow([user("hi")])
+SAY = Change((Growth(TOP, PATH.items),), session=session(head=PATH.head))
+
+READS: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "a list": lambda store: store.sessions(),
+    "a search": lambda store: store.search("hi"),
+    "a handle": lambda store: store.find("x"),
+}
+WRITES: dict[str, Callable[[Store], Awaitable[object]]] = {
+    "a change": lambda store: store.commit(SAY),
+    "a lease": lambda store: store.lease("chat", "me", 60),
+}
+CALLS = READS | WRITES
+
+
+@asynccontextmanager
+async def opened(file: File, busy_timeout_s: float = 5.0) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(Database(file, busy_timeout_s=busy_timeout_s))
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def mode(file: File) -> int:
+    return stat.S_IMODE(file.stat().st_mode)
+
+
+# -- when it is made ------------------------------------------------------------------------------
+
+
+async def test_nothing_is_made_before_something_is_written(sqlite: SqliteStore, file: File) -> None:
+    for found in (await sqlite.sessions(), await sqlite.find(""), await sqlite.search("hi"), await sqlite.links("x")):
+        assert list(found) == []
+    assert await sqlite.path(TOP) == Path(TOP)
+    with pytest.raises(NotFound):
+        await sqlite.path(PATH.head)
+    with pytest.raises(NotFound):
+        await sqlite.remove_session("ses_1")
+    await sqlite.release(Lease("chat", "me", 0.0))
+
+    assert not file.parent.exists()
+
+
+async def test_a_reader_sees_a_file_that_another_made_meanwhile(sqlite: SqliteStore, file: File) -> None:
+    assert await sqlite.session("one") is None
+    async with opened(file) as other:
+        await other.commit(SAY)
+
+    assert await sqlite.session("one") == SAY.session
+
+
+async def test_what_is_written_is_there_when_the_file_is_opened_again(file: File) -> None:
+    async with opened(file) as store:
+        await store.commit(SAY)
+    async with opened(file) as store:
+        assert await store.path(PATH.head) == PATH
+
+
+async def test_only_its_owner_can_read_it(file: File, sqlite: SqliteStore) -> None:
+    deep = file.parent / "a" / "b" / "convo.db"
+    old = os.umask(0)
+    try:
+        async with opened(deep) as store:
+            await store.commit(SAY)
+            files = sorted(deep.parent.iterdir())
+            assert [one.name for one in files] == ["convo.db", "convo.db-shm", "convo.db-wal"]
+            assert [mode(one) for one in (*files, *deep.parents[:3])] == [0o600] * 3 + [0o700] * 3
+    finally:
+        os.umask(old)
+
+
+def nothing(file: File) -> None:
+    file.parent.mkdir()
+    file.touch(mode=0o666)
+
+
+async def test_an_empty_file_is_taken_and_closed_to_others(file: File, sqlite: SqliteStore) -> None:
+    nothing(file)
+    await sqlite.commit(SAY)
+
+    assert mode(file) == 0o600
+
+
+async def test_a_commit_is_on_the_disk_when_it_returns(sqlite: SqliteStore, file: File) -> None:
+    """WAL with synchronous FULL is what SQLite calls durable; 2 is FULL."""
+    await sqlite.commit(SAY)
+    ask = ["journal_mode", "synchronous", "foreign_keys", "secure_delete"]
+    async with opened(file) as store:
+        found = await store.database.read(lambda db: [db.execute(f"PRAGMA {one}").fetchone()[0] for one in ask])
+
+    assert found == ["wal", 2, 1, 1]
+
+
+async def test_a_closed_store_says_so_and_closes_twice(file: File) -> None:
+    store = SqliteStore(Database(file))
+    await store.of("guest").aclose()
+    await store.aclose()
+
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.sessions()
+
+
+def test_the_last_migration_is_the_schema() -> None:
+    numbers = sorted(int(file.name[:4]) for file in MIGRATIONS.glob("*.sql"))
+
+    assert numbers == list(range(1, SCHEMA + 1))
+
+
+# -- what is not ours -----------------------------------------------------------------------------
+
+
+def ran(script: str, file: File) -> list[str]:
+    """What another process prints that runs `script` on `file`."""
+    return subprocess.run(
+        [sys.executable, "-c", script, str(file)], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.splitlines()
+
+
+def folder(file: File) -> None:
+    file.mkdir(parents=True)
+
+
+def words(file: File) -> None:
+    file.parent.mkdir()
+    file.write_text("Dear diary, today I was not a database. " * 100)
+
+
+def foreign(file: File) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE theirs (a)")
+
+
+def marked(file: File) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA application_id = 1")
+        db.execute("PRAGMA user_version = 1")
+
+
+def newer(file: File) -> None:
+    ran(MAKE, file)
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+        db.execute("ALTER TABLE items ADD COLUMN from_the_future TEXT")
+        db.execute("PRAGMA journal_mode = DELETE")
+
+
+def cut(file: File) -> None:
+    ran(MAKE, file)
+    os.truncate(file, 3 * 8192 + 1)
+
+
+MAKE = """
+import asyncio, sys
+from pathlib import Path
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.stores.chats import session
+from convo.stores.contract import Change
+
+async def main():
+    store = SqliteStore(Database(Path(sys.argv[1])))
+    await store.commit(Change(session=session()))
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
+    "a folder": (folder, StoreUnavailable, "is a folder, not a database"),
+    "a text": (words, StoreUnavailable, "is not a database"),
+    "another program's": (foreign, StoreUnavailable, "is another program's database"),
+    "an empty one of another program": (marked, StoreUnavailable, "is another program's database"),
+    "a newer convo's": (newer, StoreTooNew, f"has schema {SCHEMA + 1}; this convo knows up to {SCHEMA}"),
+    "half a file": (cut, StoreUnavailable, "is damaged"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+@pytest.mark.parametrize(("make", "error", "sentence"), UNUSABLE.values(), ids=UNUSABLE)
+async def test_what_is_not_ours_is_said_and_left_as_it_is(
+    file: File,
+    make: Callable[[File], None],
+    error: type[StoreFault],
+    sentence: str,
+    call: Callable[[Store], Awaitable[object]],
+) -> None:
+    make(file)
+    before = contents(file.parent)
+
+    async with opened(file) as store:
+        with pytest.raises(error) as told:
+            await call(store)
+
+    assert str(told.value) == f"{file} {sentence}"
+    assert contents(file.parent) == before
+
+
+def contents(folder: File) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir()) if file.is_file()}
+
+
+# -- what is in the way ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", WRITES.values(), ids=WRITES)
+async def test_a_writer_that_waits_too_long_is_told_who_holds_it_up(
+    file: File, sqlite: SqliteStore, call: Callable[[Store], Awaitable[object]]
+) -> None:
+    await sqlite.commit(SAY)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        async with opened(file, busy_timeout_s=0.05) as store:
+            assert await store.session("one") == SAY.session
+            with pytest.raises(StoreUnavailable, match="another process has been writing to it for too long"):
+                await call(store)
+        other.execute("ROLLBACK")
+
+    await call(sqlite)
+
+
+async def test_a_database_without_room_says_so_and_keeps_what_it_has(file: File, sqlite: SqliteStore) -> None:
+    await sqlite.commit(SAY)
+    pages = await sqlite.database.read(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
+    await sqlite.database.read(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
+    big = Path(TOP).grow([user("x" * 2**20)])
+
+    with pytest.raises(StoreFull) as told:
+        await sqlite.commit(Change((Growth(TOP, big.items),), session=session(head=big.head)))
+
+    assert str(told.value) == f"there is no room left for {file}"
+    assert await sqlite.path(PATH.head) == PATH
+    with pytest.raises(NotFound):
+        await sqlite.path(big.head)
+    await sqlite.commit(SAY)
+
+
+LIMITED = """
+import asyncio, resource, sys
+from pathlib import Path
+from convo.errors import ConvoError
+from convo.history import Path as History, root
+from convo.items import user
+from convo.stores.contract import Change, Growth
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.stores.chats import session
+
+async def main():
+    store = SqliteStore(Database(Path(sys.argv[1])))
+    await store.commit(Change(session=session()))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+    path = History(root("local"))
+    try:
+        for turn in range(1000):
+            grown = path.grow([user(f"{turn} " * 500)])
+            await store.commit(Change((Growth(path.head, grown.items[turn:]),), session=session(head=grown.head)))
+            path = grown
+            print(path.head, flush=True)
+    except ConvoError as wrong:
+        print(type(wrong).__name__, wrong, flush=True)
+    await store.aclose()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.needs("posix")
+async def test_a_limit_on_the_file_is_said_and_all_that_was_confirmed_is_kept(file: File) -> None:
+    *heads, told = ran(LIMITED, file)
+
+    assert told == f"StoreFull {file} could not be written: its disk, or a limit set on it, has no room left"
+    async with opened(file) as store:
+        assert await store.database.read(lambda db: db.execute("PRAGMA integrity_check").fetchall()) == [("ok",)]
+        record = await store.session("one")
+        assert record is not None
+        assert record.head == heads[-1]
+        await store.commit(SAY)

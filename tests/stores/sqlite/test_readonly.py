@@ -1,0 +1,104 @@
+"""A place where a user may read and not write. The superuser may always, so another user tries."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path as File
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from convo.stores.contract import Change
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.stores.chats import session
+
+NOBODY = 65534
+
+TRY = """
+import asyncio, os, sys
+from pathlib import Path
+from convo.errors import ConvoError
+from convo.stores.contract import Change
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.stores.chats import session
+
+async def main(store):
+    for call in (store.sessions(), store.commit(Change(session=session(name="new")))):
+        try:
+            print("done", len(await call or ()))
+        except ConvoError as wrong:
+            print(type(wrong).__name__, wrong)
+    await store.aclose()
+
+store = SqliteStore(Database(Path(sys.argv[1])))
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+asyncio.run(main(store))
+"""
+
+pytestmark = pytest.mark.needs("posix")
+
+
+@pytest.fixture
+def place() -> Iterator[File]:
+    """A folder that another user may reach and owns."""
+    with TemporaryDirectory() as name:
+        folder = File(name) / "store"
+        folder.mkdir()
+        hand_over(File(name), folder)
+        yield folder
+        folder.chmod(0o755)
+
+
+@pytest.fixture
+async def file(place: File) -> File:
+    """A store with one session, which that user owns too."""
+    made = place / "convo.db"
+    store = SqliteStore(Database(made))
+    await store.commit(Change(session=session()))
+    await store.aclose()
+    hand_over(made)
+    return made
+
+
+def hand_over(*places: File) -> None:
+    if os.getuid() == 0:
+        for one in places:
+            os.chown(one, NOBODY, NOBODY)
+
+
+def tried(file: File) -> list[str]:
+    """What a reader and then a writer are told, as somebody who is not the superuser."""
+    ran = subprocess.run([sys.executable, "-c", TRY, str(file)], stdout=subprocess.PIPE, text=True, check=True)
+    return ran.stdout.splitlines()
+
+
+def test_a_file_that_may_not_be_written_is_read_and_the_writer_is_told(file: File) -> None:
+    file.chmod(0o400)
+
+    assert tried(file) == ["done 1", f"StoreReadOnly {file} may be read and not written"]
+
+
+def test_a_folder_that_may_not_be_written_is_read_and_the_writer_is_told(file: File) -> None:
+    file.parent.chmod(0o500)
+
+    assert tried(file) == ["done 1", f"StoreReadOnly {file} may be read and not written"]
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_folder_that_takes_no_file_is_an_empty_store_and_the_writer_is_told(place: File) -> None:
+    place.chmod(0o500)
+    file, deeper = place / "convo.db", place / "deeper"
+
+    assert tried(file) == ["done 0", f"StoreReadOnly {file} may not be written"]
+    assert tried(deeper / "convo.db") == ["done 0", f"StoreReadOnly {deeper} may not be written"]
+
+
+def test_a_file_that_may_not_be_read_is_said(file: File) -> None:
+    file.chmod(0)
+
+    assert tried(file) == [f"StoreUnavailable {file} cannot be used: unable to open database file"] * 2

@@ -1,0 +1,232 @@
+"""Random programs of changes, run on memory and on SQLite side by side.
+
+Whatever is done, both answer the same to every question, a history that was read once reads the
+same for as long as anything stands on it, and the file holds each item once.
+"""
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Awaitable
+from dataclasses import replace
+from pathlib import Path as Folder
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from convo.errors import ConvoError
+from convo.history import Key, Path, Session, root
+from convo.items import Item, Json
+from convo.stores.contract import Change, Conversation, Growth, Store
+from convo.stores.memory import MemoryStore
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.items.arbitrary import ITEMS, JSON
+from tests.stores.chats import NOW, link, session
+
+TOP = root("local")
+EMPTY = Path(TOP)
+NAMES = ["one", "two", "three"]
+IDS = [f"resp_{n}" for n in range(6)]
+CONVERSATIONS = ["conv_a", "conv_b"]
+WORDS = ["yes", "no", "tree", "cafe", "yes tree", '"yes']
+Status = Literal["in_progress", "completed"]
+
+PLACE = st.integers(min_value=0, max_value=11)
+"""Which of the paths known so far; their number is taken modulo."""
+
+HISTORY = st.lists(ITEMS, min_size=1, max_size=3)
+
+
+class SideBySide(RuleBasedStateMachine):
+    """Every rule does one thing to both stores and compares what they say to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = TemporaryDirectory()
+        self.file = Folder(self.folder.name) / "convo.db"
+        self.loop = asyncio.new_event_loop()
+        self.memory: Store = MemoryStore()
+        self.sqlite: Store = SqliteStore(Database(self.file, synchronous="OFF"))
+        self.paths = [EMPTY]
+        self.moment = NOW
+
+    def teardown(self) -> None:
+        self.loop.run_until_complete(self.sqlite.aclose())
+        self.loop.close()
+        self.folder.cleanup()
+
+    # -- asking both ------------------------------------------------------------------------------
+
+    def both(self, question: str, *words: object, **options: object) -> Any:
+        """What both stores answer, which is one and the same."""
+        asked = (outcome(getattr(store, question)(*words, **options)) for store in (self.memory, self.sqlite))
+        ours, theirs = (self.loop.run_until_complete(answer) for answer in asked)
+        assert ours == theirs
+        return ours
+
+    def commit(self, change: Change) -> bool:
+        return self.both("commit", change) is None
+
+    def path(self, place: int) -> Path:
+        return self.paths[place % len(self.paths)]
+
+    def now(self) -> float:
+        self.moment += 1.5
+        return self.moment
+
+    def session(self, name: str) -> Session | None:
+        found: Session | None = self.loop.run_until_complete(self.memory.session(name))
+        return found
+
+    # -- what can be done -------------------------------------------------------------------------
+
+    @rule(name=st.sampled_from(NAMES), place=PLACE, items=HISTORY, fresh=st.booleans(), text=JSON)
+    def say(self, name: str, place: int, items: list[Item], fresh: bool, text: Json) -> None:
+        """A session goes on from some history, whether the store still has it or not."""
+        path = self.path(place).grow(items)
+        there = self.session(name)
+        record = there or session(id=f"ses_{name}", name=name)
+        record = replace(record, head=path.head, used_at=self.now(), instructions=json.dumps(text))
+        grow = (Growth(TOP, path.items),) if fresh else (Growth(self.path(place).head, tuple(items)),)
+        if self.commit(Change(grow, session=record, expect=there.head if there else None)):
+            self.paths.append(path)
+
+    @rule(
+        name=st.sampled_from(NAMES),
+        place=PLACE,
+        field=st.sampled_from(["head", "mark", "written"]),
+        id_=st.sampled_from([None, *IDS]),
+    )
+    def move(self, name: str, place: int, field: str, id_: str | None) -> None:
+        there = self.session(name)
+        if there:
+            moved = replace(there, **{field: self.path(place).head}, link=id_, used_at=self.now())  # type: ignore[arg-type]
+            self.commit(Change(session=moved, expect=there.head))
+
+    @rule(name=st.sampled_from(NAMES), other=st.sampled_from([*NAMES, "four"]), place=PLACE)
+    def rename_or_be_stale(self, name: str, other: str, place: int) -> None:
+        there = self.session(name)
+        if there:
+            self.commit(Change(session=replace(there, name=other), expect=self.path(place).head))
+
+    @rule(
+        id_=st.sampled_from(IDS),
+        saw=PLACE,
+        items=st.lists(ITEMS, max_size=2),
+        parent=st.sampled_from([None, *IDS]),
+        name=st.sampled_from([None, *NAMES]),
+        status=st.sampled_from(["in_progress", "completed"]),
+        value=JSON,
+    )
+    def call(
+        self, id_: str, saw: int, items: list[Item], parent: str | None, name: str | None, status: Status, value: Json
+    ) -> None:
+        before = self.path(saw)
+        after = before.grow(items)
+        made = replace(
+            link(id_, before.head, after.head, parent=parent, session=name and f"ses_{name}", created_at=self.now()),
+            status=status,
+            parameters={"value": value},
+            usage={"value": value},
+            previous_response_id=parent,
+        )
+        if self.commit(Change((Growth(before.head, tuple(items)),), (made,))):
+            self.paths.append(after)
+
+    @rule(id_=st.sampled_from(CONVERSATIONS), place=PLACE, items=st.lists(ITEMS, max_size=2), stale=st.booleans())
+    def converse(self, id_: str, place: int, items: list[Item], stale: bool) -> None:
+        there: Conversation | None = self.loop.run_until_complete(self.memory.conversation(id_))
+        path = self.path(place).grow(items)
+        expect = (None if stale else there.head) if there else (TOP if stale else None)
+        ids = tuple(str(node.item.get("id") or f"given_{node.key[:6]}") for node in path.nodes)
+        made = Conversation(id_, path.head, NOW, ids, {"at": str(self.now())})
+        change = Change((Growth(self.path(place).head, tuple(items)),), conversation=made, conversation_expect=expect)
+        if self.commit(change):
+            self.paths.append(path)
+
+    @rule(place=PLACE)
+    def erase(self, place: int) -> None:
+        self.commit(Change(erase=(self.path(place).head,)))
+
+    @rule(name=st.sampled_from(NAMES))
+    def remove_session(self, name: str) -> None:
+        there = self.session(name)
+        self.both("remove_session", there.id if there else "nobody")
+
+    @rule(id_=st.sampled_from(IDS))
+    def remove_link(self, id_: str) -> None:
+        self.both("remove_link", id_)
+
+    @rule(id_=st.sampled_from(CONVERSATIONS))
+    def remove_conversation(self, id_: str) -> None:
+        self.both("remove_conversation", id_)
+
+    @rule()
+    def close_and_open(self) -> None:
+        self.loop.run_until_complete(self.sqlite.aclose())
+        self.sqlite = SqliteStore(Database(self.file, synchronous="OFF"))
+
+    # -- what always holds ------------------------------------------------------------------------
+
+    @invariant()
+    def both_answer_the_same(self) -> None:
+        self.both("sessions")
+        self.both("find", "", limit=100)
+        for name in NAMES:
+            self.both("links", f"ses_{name}")
+        for id_ in IDS:
+            self.both("link", id_)
+            self.both("family", id_)
+        for id_ in CONVERSATIONS:
+            self.both("conversation", id_)
+        for words in WORDS:
+            ours, theirs = (self.loop.run_until_complete(hits(store, words)) for store in (self.memory, self.sqlite))
+            assert ours == theirs
+
+    @invariant()
+    def a_history_reads_as_it_was_made_or_not_at_all(self) -> None:
+        for path in self.paths:
+            read = self.both("path", path.head)
+            if isinstance(read, Path):
+                assert read == path
+            self.both("answers", path.head)
+
+    @invariant()
+    def the_file_is_sound_and_holds_each_item_once(self) -> None:
+        if not self.file.exists():
+            return
+        db = sqlite3.connect(self.file)
+        try:
+            assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+            bodies = [json.dumps(json.loads(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM items")]
+            assert len(set(bodies)) == len(bodies) == db.execute("SELECT count(*) FROM hashes").fetchone()[0]
+        finally:
+            db.close()
+
+
+async def outcome(asked: Awaitable[Any]) -> Any:
+    """What a store answers: a value, or its refusal."""
+    try:
+        answer = await asked
+    except ConvoError as refused:
+        return type(refused), str(refused)
+    return list(answer) if isinstance(answer, (list, tuple)) else answer
+
+
+async def hits(store: Store, words: str) -> set[tuple[str, Key, str]]:
+    """What a search finds; in which order is each store's own matter."""
+    return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search(words, limit=1000)}
+
+
+TestSideBySide = SideBySide.TestCase
+TestSideBySide.settings = settings(max_examples=25, stateful_step_count=20)
+
+
+@pytest.mark.full
+def test_both_answer_the_same_to_long_programs() -> None:
+    run_state_machine_as_test(SideBySide, settings=settings(max_examples=400, stateful_step_count=50))

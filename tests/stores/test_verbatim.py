@@ -1,0 +1,103 @@
+"""Items come back as they went in, on every store."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path as Folder
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from convo.history import Path, root
+from convo.items import Item, Json, digest, hash_of
+from convo.stores.contract import Change, Growth, Store
+from convo.stores.verbatim import dumps, loads
+from tests.items.arbitrary import ITEMS, JSON
+from tests.items.test_canonical import FOUR_FORMS
+from tests.stores.chats import session
+from tests.stores.conftest import STORES
+
+TOP = root("local")
+
+
+@asynccontextmanager
+async def opened(kind: str) -> AsyncIterator[Store]:
+    """A new store; a property needs one for each of its examples."""
+    with TemporaryDirectory() as folder:
+        store = STORES[kind](Folder(folder))
+        try:
+            yield store
+        finally:
+            await store.aclose()
+
+
+async def kept(store: Store, items: list[Item]) -> Path:
+    path = Path(TOP).grow(items)
+    await store.commit(Change((Growth(TOP, tuple(items)),), session=session(head=path.head)))
+    return await store.path(path.head)
+
+
+@given(JSON)
+def test_json_comes_back_with_its_keys_in_order_and_its_numbers_exact(value: Json) -> None:
+    text = dumps(value)
+
+    assert text.encode()
+    assert json.dumps(loads(text)) == json.dumps(value)
+
+
+@pytest.mark.parametrize("kind", STORES)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(items=st.lists(ITEMS, max_size=5))
+async def test_any_history_comes_back_as_it_went_in(kind: str, items: list[Item]) -> None:
+    async with opened(kind) as store:
+        read = await kept(store, items)
+
+    assert read.keys == Path(TOP).grow(items).keys
+    assert [hash_of(item) for item in read.items] == [hash_of(item) for item in items]
+
+
+async def test_the_order_of_keys_and_the_kind_of_numbers_survive(store: Store) -> None:
+    item = {
+        "z": 1,
+        "a": 1.0,
+        "m": {"y": True, "b": 2**64},
+        "type": "new_kind",
+        "f": -0.0,
+        "s": "\ud83d",
+        "u": "é\u2028",
+    }
+
+    read = await kept(store, [item])
+
+    assert json.dumps(read.items[0]) == json.dumps(item)
+
+
+async def test_deep_nesting_survives(store: Store) -> None:
+    item: Json = {"type": "deep"}
+    for _ in range(400):
+        item = {"in": [item]}
+
+    assert (await kept(store, [item])).items == (item,)
+
+
+async def test_an_item_of_a_megabyte_survives(store: Store) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64," + "A" * 2**20}
+    item = {"type": "message", "role": "user", "content": [image]}
+
+    assert (await kept(store, [item])).items == (item,)
+
+
+async def test_each_form_of_an_answer_is_kept_and_all_have_one_digest(store: Store) -> None:
+    read = await kept(store, list(FOUR_FORMS.values()))
+
+    assert list(read.items) == list(FOUR_FORMS.values())
+    assert len({digest(item) for item in read.items}) == 1
+
+
+async def test_what_a_reader_does_to_an_item_does_not_reach_the_store(store: Store) -> None:
+    read = await kept(store, [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]}])
+    read.items[0]["content"].clear()
+
+    assert (await store.path(read.head)).items[0]["content"] == [{"type": "input_text", "text": "hi"}]
