@@ -1,0 +1,168 @@
+"""What each owner is sent, over a conversation whose every turn is a process of its own.
+
+A first turn, a follow-up, a turn that fails and a message after it, streamed and collected: at a
+server that speaks Responses its recorded requests are compared with the design's table, whole; at
+convo's own endpoint, what reached the model behind it and what each link says was sent.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import OWNERS, Strategy
+from tests.loopback import Loopback, answers
+from tests.running import Convo, Got, Launch
+from tests.wire import answered, said, spoken, state
+
+REFUSED = {"message": "The server does not like this.", "type": "invalid_request_error", "param": None, "code": "odd"}
+SEALED = {"include": ["reasoning.encrypted_content"]}
+
+STREAMED = ((), (), (), ())
+COLLECTED = (("--no-stream",), ("--json",), ("--json",), ("--no-stream",))
+"""How each of the four turns is asked for."""
+
+
+@dataclass(frozen=True)
+class Talk:
+    """One conversation under test: each turn is the real command in a new process."""
+
+    launch: Launch
+    convo: Convo
+    strategy: Strategy
+    flags: tuple[tuple[str, ...], ...]
+
+    def begin(self, words: str, *more: str) -> Got:
+        return self.launch("chat", f"--{self.strategy}", "-n", "mine", "-s", "Be brief.", *more, *self.flags[0], words)
+
+    def go_on(self, turn: int, words: str) -> Got:
+        return self.launch("chat", "--from", "mine", *self.flags[turn], words)
+
+    def links(self) -> list[dict[str, Any]]:
+        links: list[dict[str, Any]] = self.convo("inspect", "mine", "--json").json()["links"]
+        return links
+
+    def heard(self, got: Got, turn: int) -> str:
+        """The words of the answer, as far as they were printed."""
+        answer: str = got.json()["output_text"] if "--json" in self.flags[turn] else got.out.removesuffix("\n")
+        return answer
+
+
+@pytest.fixture(autouse=True)
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def body(model: str, items: list[dict[str, Any]], where: dict[str, Any]) -> dict[str, Any]:
+    """A whole request as the table has it; the transport adds `stream` to every one."""
+    return {"model": model, "instructions": "Be brief.", "input": items, **where, "stream": True}
+
+
+def at_client(model: str, sealed: dict[str, Any]) -> list[dict[str, Any]]:
+    """The four requests of an owner that is the client: everything, every time, and nothing is to be kept."""
+    kept = {"store": False, **sealed}
+    one, two = said("one"), said("two")
+    return [
+        body(model, one, kept),
+        body(model, [*one, answered("one"), *two], kept),
+        body(model, [*one, answered("one"), *two, answered("two"), *said("three")], kept),
+        body(model, [*one, answered("one"), *two, answered("two"), *said("three", "four")], kept),
+    ]
+
+
+def in_conversation(model: str, conversation: str) -> list[dict[str, Any]]:
+    """What the conversation has not acknowledged, each time."""
+    where = {"conversation": conversation}
+    return [body(model, said(*words), where) for words in (["one"], ["two"], ["three"], ["three", "four"])]
+
+
+def on_chain(model: str, first: str, second: str) -> list[dict[str, Any]]:
+    """What the last response that was confirmed has not seen; a failed attempt moves nothing."""
+    turns = [({}, ["one"]), (first, ["two"]), (second, ["three"]), (second, ["three", "four"])]
+    return [body(model, said(*words), {"previous_response_id": before} if before else {}) for before, words in turns]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize(
+    ("model", "sealed", "flags"),
+    [("gpt-5-mini", SEALED, STREAMED), ("gpt-4o-mini", {}, COLLECTED)],
+    ids=["streamed-reasoning", "collected-plain"],
+)
+def test_a_server_is_sent_exactly_what_the_table_says(
+    server: Loopback,
+    launch: Launch,
+    convo: Convo,
+    strategy: Strategy,
+    model: str,
+    sealed: dict[str, Any],
+    flags: tuple[tuple[str, ...], ...],
+) -> None:
+    talk = Talk(launch, convo, strategy, flags)
+    turns = [talk.begin("one", "-m", model), talk.go_on(1, "two")]
+    server.arm(answers(400, REFUSED))
+    turns += [talk.go_on(2, "three"), talk.go_on(3, "four")]
+    assert [got.exit for got in turns] == [0, 0, 1, 0]
+    assert [talk.heard(turns[at], at) for at in (0, 1, 3)] == ["one", "two", "four"]
+    links = talk.links()
+    expected = {
+        Strategy.REPLAY: at_client(model, sealed),
+        Strategy.SESSION: at_client(model, sealed),
+        Strategy.CONVERSATION: in_conversation(model, links[0]["conversation_id"]),
+        Strategy.CHAIN: on_chain(model, links[0]["response_id"], links[1]["response_id"]),
+    }
+    assert server.bodies == expected[strategy]
+    assert [link["status"] for link in links] == ["completed", "completed", "failed", "completed"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_model_behind_our_own_endpoint_sees_the_whole_history_whoever_holds_it(
+    launch: Launch, convo: Convo, tmp_path: Path, strategy: Strategy
+) -> None:
+    replies = [{"text": "One."}, {"text": "Two."}, {"error": REFUSED | {"status": 400}}, {"text": "Four."}]
+    (tmp_path / "script.json").write_text(json.dumps({"replies": replies}))
+    talk = Talk(launch, convo, strategy, ((), ("--no-stream",), ("--json",), ("--json",)))
+
+    turns = [talk.begin("one", "-m", "scripted/script.json")]
+    turns += [talk.go_on(at, words) for at, words in ((1, "two"), (2, "three"), (3, "four"))]
+
+    assert [got.exit for got in turns] == [0, 0, 1, 0]
+    assert [talk.heard(turns[at], at) for at in (0, 1, 3)] == ["One.", "Two.", "Four."]
+    links = talk.links()
+    words_seen = [link["usage"] and link["usage"]["input_tokens"] for link in links]
+    assert words_seen == [len("Be brief.".split()) + words if words else None for words in (1, 3, None, 6)]
+    assert [len(link["sent"]) for link in links] == ([1, 1, 1, 2] if OWNERS[strategy].remembers else [1, 3, 5, 6])
+    before = [link["previous_response_id"] for link in links]
+    if strategy is Strategy.CHAIN:
+        assert before == [None, links[0]["response_id"], links[1]["response_id"], links[1]["response_id"]]
+    else:
+        assert before == [None] * 4
+    conversations = {link["conversation_id"] for link in links}
+    assert len(conversations) == 1
+    assert (conversations == {None}) == (strategy is not Strategy.CONVERSATION)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION])
+def test_a_copy_is_left_at_the_endpoint_when_it_is_asked_for(
+    server: Loopback, convo: Convo, strategy: Strategy
+) -> None:
+    got = convo("chat", f"--{strategy}", "--store", "one")
+    assert got.exit == 0
+    assert state(server.bodies[0]) == {"store": True}
+
+
+def test_a_replay_file_that_was_edited_between_two_processes_is_what_was_said(
+    server: Loopback, launch: Launch, tmp_path: Path
+) -> None:
+    place = tmp_path / "talk.json"
+    launch("chat", "--replay", "--from", "talk.json", "one")
+    place.write_text(place.read_text().replace('"one"', '"uno"'))
+
+    assert launch("chat", "--replay", "--from", "talk.json", "two").exit == 0
+
+    assert spoken(server.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
+    assert spoken(server.scripts.asks[1].input) == ["user: uno", "assistant: uno", "user: two"]
