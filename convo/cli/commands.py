@@ -5,12 +5,11 @@ The order is the order of the help. Only the command that was asked for is impor
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """Where a command stands: `module` has an `App` named `app`; `summary` is its first line."""
 
     module: str

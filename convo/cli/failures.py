@@ -12,9 +12,9 @@ import os
 import re
 import sys
 import traceback
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import NamedTuple
 
 from typer import Abort
 from typer._click import ClickException
@@ -28,8 +28,7 @@ UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 """Control characters, which would let an endpoint's message move the cursor; tab and newline are not among them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(NamedTuple):
     """One thing that went wrong.
 
     code:     for programs, stable

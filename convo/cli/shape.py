@@ -8,9 +8,8 @@ never asked: it would cost more time than the rest of the help.
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from typer._click import Context, HelpFormatter, Parameter
@@ -19,8 +18,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 Record = tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What was said before the command's name: `config` is a settings file of the user's own."""
 
     config: Path | None = None

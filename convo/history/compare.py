@@ -5,13 +5,12 @@ easy form, is still the same answer. Keys would call every such item another his
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from convo.items import Item, digest
 
 
-@dataclass(frozen=True, slots=True)
-class Difference:
+class Difference(NamedTuple):
     """The first place at which two histories differ; None where one of them has ended.
 
     at:  how many items they share before it

@@ -5,8 +5,8 @@ as a table: the words for people, the handle, and whether the owner is the clien
 history and sends all of it) or the endpoint (it holds the history and is sent what it lacks).
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Strategy(StrEnum):
@@ -18,8 +18,7 @@ class Strategy(StrEnum):
     CHAIN = "chain"
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(NamedTuple):
     """What one owner is.
 
     words:    who it is, for people
@@ -46,8 +45,7 @@ EMBEDDED = "embedded"
 """The URL of the endpoint that lives in this store."""
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(NamedTuple):
     """Where a handle means something: the same id elsewhere is another conversation.
 
     url:  the base URL, or "embedded" for convo's own endpoint over this store

@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from convo.errors import Conflict
 from convo.items import Hash, Item, hash_of
@@ -30,8 +30,7 @@ def child(parent: Key, item: Hash) -> Key:
     return Key(sha256(bytes.fromhex(parent) + item.encode()).hexdigest())
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(NamedTuple):
     """An item in its place."""
 
     key: Key

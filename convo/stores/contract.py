@@ -7,14 +7,13 @@ writes a history. So a kill at any instruction leaves the state before a change 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from convo.history import Key, Link, Path, Session
 from convo.items import Item
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
+class Growth(NamedTuple):
     """Items to stand behind a node, in order. What is there already is not written again."""
 
     after: Key
@@ -68,8 +67,7 @@ class Change:
     erase: tuple[Key, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Outline:
+class Outline(NamedTuple):
     """A session in figures, without its history.
 
     items:    how many lead to its head
@@ -84,8 +82,7 @@ class Outline:
     first: Item | None
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One item that a search found, and a session whose path passes through it."""
 
     session: Session
@@ -93,8 +90,7 @@ class Hit:
     item: Item
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """Something that a handle, or the beginning of one, names.
 
     kind:   "session", "response" or "conversation"
@@ -107,8 +103,7 @@ class Found:
     words: str
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(NamedTuple):
     """The right to write under a name, until `expires_at` on the store's own clock (seconds)."""
 
     name: str

@@ -11,20 +11,26 @@ the index anew.
 
 import re
 import unicodedata
+from functools import cache
 
 from convo.items import Item, searchable
 
 SIGNS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 EMOJI = "\u2600-\u27bf\U0001f000-\U0001faff"
-TERM = re.compile(f"[^\\W_{SIGNS}{EMOJI}]+|[{SIGNS}{EMOJI}]")
 VOICED = "\u3099\u309a"
 LONGEST = 64
 """Characters of a term that count; what is longer is a key or an encoded file, not a word."""
 
 
+@cache
+def _term() -> re.Pattern[str]:
+    """What is a term; compiled when first needed, because most commands neither write nor search."""
+    return re.compile(f"[^\\W_{SIGNS}{EMOJI}]+|[{SIGNS}{EMOJI}]")
+
+
 def terms(text: str) -> str:
     """The terms of `text`, parted by one space, in order."""
-    return " ".join(term[:LONGEST] for term in TERM.findall(_folded(text)))
+    return " ".join(term[:LONGEST] for term in _term().findall(_folded(text)))
 
 
 def terms_of(item: Item) -> str:

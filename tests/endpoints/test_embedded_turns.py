@@ -391,7 +391,7 @@ async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Sto
     path = Path(root(store.tenant)).grow([said_by_user("a")])
     ours = Link("resp_a", path.head, path.head, 1, MODEL, Strategy.CHAIN, "completed", 1.0)
     links = (
-        replace(ours, id="resp_elsewhere", scope=replace(HERE, url="https://api.openai.com/v1")),
+        replace(ours, id="resp_elsewhere", scope=HERE._replace(url="https://api.openai.com/v1")),
         replace(ours, id="try_a"),
         replace(ours, id="resp_unstored", stored=False),
     )
