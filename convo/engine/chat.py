@@ -5,7 +5,7 @@ conversation the file is read before a turn and written after it, and what peopl
 between is what was said.
 """
 
-from collections.abc import AsyncGenerator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
@@ -14,21 +14,27 @@ from convo.engine.naming import free_name, name_for
 from convo.engine.record import Record
 from convo.engine.replay_file import ReplayFile
 from convo.engine.turn import Asking, Turn
+from convo.errors import Conflict
 from convo.history import Path, Session, Strategy
 from convo.items import Event, Item, Json
 from convo.strategies import Held, retry, undo
+
+NAMES = 5
+"""Names that are tried for a new session, each of which another process may take first."""
 
 
 class Chat:
     """A session's conversation, opened for writing by one process.
 
     asking:  how the next turn asks; may be exchanged between turns
-    turn:    the last turn, with its link, response and notes
+    turn:    the last turn, with its link and response
+    noted:   told in words what a person should know while a turn is under way
     """
 
     def __init__(self, record: Record, asking: Asking, edges: Edges) -> None:
         self.asking, self.edges = asking, edges
         self.turn: Turn | None = None
+        self.noted: Callable[[str], None] = unheard
         self._record = record
         replayed = record.session.strategy is Strategy.REPLAY and record.session.handle
         self._file = ReplayFile(replayed) if replayed else None
@@ -48,10 +54,11 @@ class Chat:
         """
         held = self.reread()
         doubt = bool(held.unacknowledged)
-        if not self.session.name and items:
-            name = await free_name(self.edges.store, name_for(items[0]))
-            self._record.session = replace(self.session, name=name)
-        await self._move(replace(held, path=held.path.grow(items)))
+        grown = replace(held, path=held.path.grow(items))
+        if self.session.name or not items:
+            await self._move(grown)
+        else:
+            await self._begin(grown, name_for(items[0]))
         async with aclosing(self._ask(doubt)) as events:
             async for event in events:
                 yield event
@@ -91,7 +98,7 @@ class Chat:
         return self._record.held
 
     async def _ask(self, doubt: bool) -> AsyncGenerator[Event, None]:
-        self.turn = Turn(self._record, self.asking, self.edges, doubt=doubt)
+        self.turn = Turn(self._record, self.asking, self.edges, doubt=doubt, noted=self.noted)
         try:
             async with aclosing(self.turn.events()) as events:
                 async for event in events:
@@ -99,13 +106,29 @@ class Chat:
         finally:
             await self._write()
 
+    async def _begin(self, held: Held, wish: str) -> None:
+        """Store a new session under a free name; another process may take one while it is looked for."""
+        for left in reversed(range(NAMES)):
+            self._record.session = replace(self.session, name=await free_name(self.edges.store, wish))
+            try:
+                await self._move(held)
+                break
+            except Conflict:
+                if not left:
+                    raise
+
     async def _go_back(self, held: Held) -> None:
         if held.mark != self.held.mark:
             await self._record.forget_last()
         await self._move(held)
 
     async def _move(self, held: Held) -> None:
-        self._record.session = replace(self.session, model=self.asking.model, instructions=self.asking.instructions)
+        self._record.session = replace(
+            self.session,
+            model=self.asking.model,
+            instructions=self.asking.instructions,
+            scope=self.edges.endpoint.scope,
+        )
         await self._record.move(held)
 
     async def _write(self) -> None:
@@ -113,6 +136,10 @@ class Chat:
         if self._file and self.session.written != self.held.path.head:
             self._file.write(self.held.path.items)
             await self._record.update(replace(self.session, written=self.held.path.head))
+
+
+def unheard(words: str) -> None:
+    """Nobody asked to be told."""
 
 
 def edited(record: Record, items: Sequence[Item]) -> Held:

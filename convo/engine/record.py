@@ -4,7 +4,10 @@ Whoever decided hands in the state it should have; what has to be stored for it 
 difference to the state it had.
 """
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
+from typing import Any
 
 from convo.engine.edges import Edges
 from convo.errors import NotFound
@@ -17,11 +20,14 @@ class Record:
     """One session's record, opened for writing by one process."""
 
     def __init__(self, session: Session, path: Path, last: Link | None, edges: Edges, *, saved: bool) -> None:
-        """Open a record; `saved` says whether the store has it yet, `last` is its last confirmed link."""
+        """Open a record; `last` is its last confirmed link.
+
+        saved:  whether the store has it; a new one may begin with a history that the store has not
+        """
         self.session, self.last = session, last
         self.held = Held(session.strategy, path, session.mark, handle_of(session))
         self._store, self._clock = edges.store, edges.clock
-        self._saved, self._stored = saved, path
+        self._saved, self._stored = saved, path if saved else Path(path.root)
 
     async def move(self, held: Held, *links: Link, last: Link | None = None) -> None:
         """Store `held` and `links` as what is so from now on, all or nothing.
@@ -29,6 +35,9 @@ class Record:
         last:    the link that the owner confirmed with this move
         raises:  Conflict  another process moved the record;  StoreFault
         """
+        await whole(self._move(held, links, last))
+
+    async def _move(self, held: Held, links: tuple[Link, ...], last: Link | None) -> None:
         shared = self._stored.shared(held.path)
         new = held.path.items[shared:]
         grown = (Growth(held.path.first(shared).head, new),) if new else ()
@@ -49,13 +58,27 @@ class Record:
 
     async def update(self, session: Session) -> None:
         """Store other fields of the record; its head stays."""
-        await self._save(session, Change())
+        await whole(self._save(session, Change()))
 
     async def _save(self, session: Session, change: Change) -> None:
         session = replace(session, used_at=self._clock.now())
         expect = self.session.head if self._saved else None
         await self._store.commit(replace(change, session=session, expect=expect))
         self.session, self._saved = session, True
+
+
+async def whole(work: Coroutine[Any, Any, None]) -> None:
+    """Carry `work` out to its end, and be cancelled only then.
+
+    A store works in a thread that nobody stops: whoever let go of it in the middle would not know
+    what it has stored.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await task
+        raise
 
 
 def handle_of(session: Session) -> str | None:

@@ -9,7 +9,7 @@ after it. Streaming and collected use are the same loop: who wants the answer wh
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -69,15 +69,19 @@ class Turn:
 
     link:      how it ended, once it has
     response:  the owner's final response, when one came
-    notes:     what a person should know, in words
     """
 
-    def __init__(self, record: Record, asking: Asking, edges: Edges, *, doubt: bool) -> None:
-        """Prepare a turn; `doubt` says that the owner may have taken part of it already."""
+    def __init__(
+        self, record: Record, asking: Asking, edges: Edges, *, doubt: bool, noted: Callable[[str], None]
+    ) -> None:
+        """Prepare a turn.
+
+        doubt:  the owner may have taken part of it already
+        noted:  told at once, in words, what a person should know
+        """
         self.link: Link | None = None
         self.response: Response | None = None
-        self.notes: list[str] = []
-        self._record, self._asking, self._edges, self._doubt = record, asking, edges, doubt
+        self._record, self._asking, self._edges, self._doubt, self._noted = record, asking, edges, doubt, noted
         self._partial = Partial()
         self._asked: Held | None = None
         self._times = Times(edges.clock.now(), edges.clock.ticks())
@@ -103,7 +107,7 @@ class Turn:
 
     async def _answer(self) -> AsyncGenerator[Event, None]:
         strategy = self._record.held.strategy
-        opened = await call(self._open, strategy, self._edges.clock, doubt=self._doubting, noted=self.notes.append)
+        opened = await call(self._open, strategy, self._edges.clock, doubt=self._doubting, noted=self._noted)
         if opened is None:
             for event in adopted(self._record.held, self._record.last):
                 yield event
@@ -140,7 +144,7 @@ class Turn:
         if last and held.strategy is Strategy.CHAIN:
             held = replace(held, handle=last.id)
         await record.move(held, *links, last=last)
-        self.notes.append(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
+        self._noted(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
         return not held.unacknowledged
 
     def _doubting(self) -> None:
@@ -166,8 +170,10 @@ class Turn:
         held = confirm(self._asked, sent, response)
         saw = held.path.first(len(held.path) - len(response.get("output") or ()))
         link = self._as_link(response, saw.head, held.path.head)
-        await self._record.move(held, link, last=link)
-        self.link = link
+        try:
+            await self._record.move(held, link, last=link)
+        finally:  # stored, although Ctrl-C may have come meanwhile
+            self.link = link if self._record.last is link else None
 
     async def _cut_off(self, status: Status, error: Mapping[str, Json]) -> None:
         """Keep what came, unacknowledged, and a link that says why no more did."""
