@@ -18,9 +18,9 @@ NAMED_LIKE = "words with dashes: monads-in-haskell"
 
 
 def name_for(item: Item) -> str:
-    """A name for people: "what-is-a-monad"."""
-    words = re.findall(r"\w+", first_words(item, 200).lower())
-    return "-".join(words[:WORDS])[:LONGEST] or "chat"
+    """A name for people: "what-is-a-monad". No id and no file looks like it, whatever was said."""
+    words = re.findall(r"[^\W_]+", first_words(item, 200).lower())
+    return "-".join(words[:WORDS])[:LONGEST].rstrip("-") or "chat"
 
 
 def fit(name: str) -> str:

@@ -70,9 +70,10 @@ async def open_chat(wanted: Wanted, session: Session | None, asking: Asking, edg
     return Chat(Record(session, path, last, edges, saved=True), asking, edges)
 
 
-async def fork(source: Session, asking: Asking, edges: Edges) -> Chat:
+async def fork(source: Session, asking: Asking, edges: Edges, *, name: str = "") -> Chat:
     """A second session that begins where `source` stands; the source is not touched.
 
+    name:    "" takes the source's, with a number
     raises:  WrongOwner  a conversation has one head, at its endpoint
     """
     if source.strategy is Strategy.CONVERSATION:
@@ -84,7 +85,7 @@ async def fork(source: Session, asking: Asking, edges: Edges) -> Chat:
     session = replace(
         source,
         id=edges.new_id("ses"),
-        name=await free_name(edges.store, source.name),
+        name=name or await free_name(edges.store, source.name),
         head=path.head,
         created_at=edges.clock.now(),
         written=None,

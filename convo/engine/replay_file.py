@@ -38,7 +38,7 @@ class ReplayFile:
         """The items of the file. raises: Unreadable"""
         self._seen = self._stamp()
         try:
-            text = self.place.read_text(encoding="utf-8")
+            text = self.place.read_text(encoding="utf-8-sig")
         except FileNotFoundError:
             return []
         except IsADirectoryError as wrong:
@@ -53,7 +53,7 @@ class ReplayFile:
         raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
         """
         text = "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
-        target = self.place.resolve()
+        target = self._target()
         try:
             _replace(target, text)
         except OSError as wrong:
@@ -61,19 +61,38 @@ class ReplayFile:
         self._seen = self._stamp()
 
     def check(self) -> None:
-        """Make sure that the file could be written, before anything is sent. raises: as `write`"""
-        target = self.place.resolve()
+        """Make sure that the file could be written, before anything is sent. raises: as `write`; Unreadable"""
+        target = self._target()
         folder = target.parent
-        if not folder.is_dir():
+        if not os.path.isdir(folder):
             raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
-        if not os.access(folder, os.W_OK) or (target.exists() and not os.access(target, os.W_OK)):
+        try:
+            there = _is_there(target)
+        except OSError as wrong:
+            raise Unreadable(f"{target} cannot be reached: {_why(wrong)}") from wrong
+        if not os.access(folder, os.W_OK) or (there and not os.access(target, os.W_OK)):
             raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
+
+    def _target(self) -> Path:
+        """Where the file itself lies, past all links. raises: Unreadable  they lead in a circle"""
+        target = Path(os.path.realpath(self.place))
+        if target.is_symlink():
+            raise Unreadable(f"{self.place} is a link that leads in a circle")
+        return target
 
     def _stamp(self) -> tuple[int, int, int] | None:
         with suppress(OSError):
             found = self.place.stat()
             return found.st_mtime_ns, found.st_size, found.st_ino
         return None
+
+
+def _is_there(place: Path) -> bool:
+    try:
+        place.stat()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _items(place: Path, text: str) -> list[Item]:
@@ -92,7 +111,7 @@ def _items(place: Path, text: str) -> list[Item]:
 
 def _replace(target: Path, text: str) -> None:
     mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    handle, name = tempfile.mkstemp(prefix=".convo-", dir=target.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)
