@@ -61,7 +61,7 @@ HEAVY = {
     "anthropic": (),
     "httpx2": (),
     "openai": ("convo.endpoints.remote",),
-    "prompt_toolkit": (),
+    "prompt_toolkit": ("convo.ui.editor",),
     "psycopg": ("convo.stores.postgres",),
     "pydantic": (),
     "rich": (),

@@ -103,6 +103,7 @@ def shell(table: Table = COMMANDS) -> Shell:
 
 def run(argv: Sequence[str], table: Table = COMMANDS) -> int:
     """Run one command line to its end; never raises, returns the exit code."""
+    open_what_was_closed()
     spell_out_what_cannot_be_encoded()
     try:
         code = perform(argv, table)
@@ -136,6 +137,13 @@ def wants_json(argv: Sequence[str]) -> bool:
     """Whether errors are read by a program: `--json` or `--jsonl` stands before any `--`."""
     options = argv[: argv.index("--")] if "--" in argv else argv
     return "--json" in options or "--jsonl" in options
+
+
+def open_what_was_closed() -> None:
+    """Put nothing where a stream should be: else a file of ours gets its number, and what was meant for it."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
 
 
 def spell_out_what_cannot_be_encoded() -> None:

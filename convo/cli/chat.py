@@ -5,16 +5,26 @@ The flags become one frozen value each for who keeps the state, how to ask and w
 """
 
 import asyncio
+import io
+import re
 import sys
 from typing import Annotated
 
 import typer
 
 from convo.cli.shape import App, call_of
-from convo.errors import Usage
+from convo.errors import Unreadable, Usage
 from convo.history import Strategy
+from convo.items import Json
 
 app = App()
+
+HOTTEST = 2
+
+NO_CHARACTER = re.compile(r"[\udc80-\udcff]")
+"""What stands in a command line for bytes that are no characters."""
+
+AS_TEXT = "convert it, with iconv for instance, or attach it as a file"
 
 EXAMPLES = """
 Examples:
@@ -62,7 +72,7 @@ def chat(
     fork: Annotated[
         str | None, value("--fork", panel=WHO, metavar="HANDLE", help="A second session from where HANDLE stands.")
     ] = None,
-    name: Annotated[str, value("-n", "--name", panel=WHO, metavar="NAME", help="Name the new session.")] = "",
+    name: Annotated[str | None, value("-n", "--name", panel=WHO, metavar="NAME", help="Name the new session.")] = None,
     store: Annotated[bool, flag("--store", panel=WHO, help="Leave a copy at the endpoint as well.")] = False,
     model: Annotated[
         str | None, value("-m", "--model", panel=ASK, metavar="MODEL", help="Who answers: provider/model.")
@@ -88,15 +98,18 @@ def chat(
     no_stream: Annotated[bool, flag("--no-stream", panel=OUT, help="Print an answer when it is whole.")] = False,
 ) -> None:
     """Talk to a model, with the state held where you choose."""
-    from convo.cli.talking import Asked, Out, talk
+    from convo.cli.desk import Asked, Out
+    from convo.cli.talking import talk
+    from convo.ui.signals import orderly
 
+    if as_json and as_jsonl:
+        raise Usage("--json is one object and --jsonl a line for each event", hint="use one of them")
     owners = {
         Strategy.REPLAY: replay,
         Strategy.SESSION: session,
         Strategy.CONVERSATION: conversation,
         Strategy.CHAIN: chain,
     }
-    fields = {"temperature": temperature, "max_output_tokens": max_output_tokens}
     asked = Asked(
         strategies=tuple(strategy for strategy, chosen in owners.items() if chosen),
         handle=handle,
@@ -108,23 +121,48 @@ def chat(
         system=system,
         attach=tuple(attach or ()),
         schema=schema,
-        parameters={field: given for field, given in fields.items() if given is not None},
+        parameters=parameters(temperature, max_output_tokens),
         prompt=words(prompt or []),
         config=call_of(ctx).config,
     )
     out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl, live=not no_stream)
-    raise typer.Exit(asyncio.run(talk(asked, out)))
+    raise typer.Exit(asyncio.run(orderly(talk(asked, out))))
+
+
+def parameters(temperature: float | None, max_output_tokens: int | None) -> dict[str, Json]:
+    """The fields of every request that the flags give. raises: Usage  a figure that no model takes"""
+    if temperature is not None and not 0 <= temperature <= HOTTEST:
+        raise Usage(f"--temperature goes from 0 to {HOTTEST}", hint="convo chat --temperature 0.7")
+    if max_output_tokens is not None and max_output_tokens < 1:
+        raise Usage("--max-output-tokens is at least 1", hint="convo chat --max-output-tokens 1000")
+    fields = {"temperature": temperature, "max_output_tokens": max_output_tokens}
+    return {field: given for field, given in fields.items() if given is not None}
 
 
 def words(prompt: list[str]) -> str | None:
     """The one question of this command line, or None when a person is to be asked.
 
-    raises:  Usage  stdin is a terminal and - asks for what is piped in
+    raises:  Usage       stdin is a terminal and - asks for what is piped in
+             Unreadable  what was said or piped in is not text
     """
-    piped = not sys.stdin.isatty()
-    if "-" in prompt and not piped:
+    person = sys.stdin.isatty()
+    if "-" in prompt and person:
         raise Usage("- reads what is piped in, and nothing is", hint='convo chat "..."')
     if not prompt:
-        return sys.stdin.read() if piped else None
+        return None if person else piped_in()
     spoken = " ".join(word for word in prompt if word != "-")
-    return "\n\n".join(part for part in (spoken, sys.stdin.read() if "-" in prompt else "") if part)
+    if NO_CHARACTER.search(spoken):
+        raise Unreadable(f"the message is not text in {sys.getfilesystemencoding().upper()}", hint=AS_TEXT)
+    return "\n\n".join(part for part in (spoken, piped_in() if "-" in prompt else "") if part)
+
+
+def piped_in() -> str:
+    """All of stdin. raises: Unreadable  it is not text, or cannot be read"""
+    if isinstance(sys.stdin, io.TextIOWrapper):
+        sys.stdin.reconfigure(errors="strict")
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as wrong:
+        raise Unreadable(f"what is piped in is not text in {wrong.encoding.upper()}", hint=AS_TEXT) from wrong
+    except OSError as wrong:
+        raise Unreadable(f"stdin cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong

@@ -1,7 +1,8 @@
 """Prints an answer on stdout while it comes.
 
-Only the words of the answer go there. Reasoning, calls and refusals are announced on stderr, so
-that `convo chat ... > file` holds the answer and nothing else. Control characters in what a model
+Only the words of the answer go there, a refusal among them: it is what the model said. Calls are
+announced on stderr and reasoning is not, so that `convo chat ... > file` holds the answer and
+nothing else, the same text whether it came in pieces or whole. Control characters in what a model
 wrote are spelled out: a terminal would obey them.
 """
 
@@ -11,6 +12,12 @@ from typing import TextIO
 from convo.items import Event, Item, kind, text
 
 OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+SILENT = ("reasoning", "compaction")
+"""Kinds of items that are no words to anybody."""
+
+PIECES = ("response.output_text.delta", "response.refusal.delta")
+ENDS = ("response.completed", "response.incomplete")
 
 
 class Printer:
@@ -23,37 +30,52 @@ class Printer:
         self._out, self._err, self._live = out, err, live
         self._open_line = False
         self._shown: set[int] = set()
+        self._part: tuple[int, int] | None = None
 
     def take(self, event: Event) -> None:
-        match event["type"]:
-            case "response.output_text.delta" | "response.refusal.delta" if self._live:
-                self._shown.add(event["output_index"])
-                self._say(event["delta"])
-            case "response.output_item.done":
-                self._item(event["output_index"], event["item"])
+        kind_of_event = event["type"]
+        if kind_of_event in PIECES and self._live:
+            self._piece(event)
+        elif kind_of_event == "response.output_item.done":
+            self._item(event.get("output_index", 0), event["item"])
+        elif kind_of_event in ENDS and not self._shown:  # an endpoint that tells the whole alone
+            for at, item in enumerate(event["response"].get("output") or ()):
+                self._item(at, item)
 
     def end(self) -> None:
         """Finish the last line, whether the answer was whole or not."""
         if self._open_line:
             self._say("\n")
-            self._open_line = False
+
+    def _piece(self, event: Event) -> None:
+        part = event.get("output_index", 0), event.get("content_index", 0)
+        if event["delta"]:
+            if self._part and self._part != part and self._part[0] == part[0]:
+                self._say("\n")  # the next part of one message, set apart as `text` does it
+            self._shown.add(part[0])
+            self._part = part
+            self._say(event["delta"])
 
     def _item(self, at: int, item: Item) -> None:
         if kind(item) == "message":
             if at not in self._shown:
                 self._say(text(item))
             self.end()
-        elif kind(item) not in ("reasoning", "compaction"):
+        elif kind(item) not in SILENT:
             self.end()
-            self._err.write(
-                safe(f"[{kind(item)}] {item.get('name') or ''} {item.get('arguments') or ''}".rstrip()) + "\n"
-            )
+            self._err.write(safe(announced(item)) + "\n")
+        self._shown.add(at)
 
     def _say(self, words: str) -> None:
         if words:
             self._out.write(safe(words))
             self._out.flush()
             self._open_line = not words.endswith("\n")
+
+
+def announced(item: Item) -> str:
+    """One line about an item that is not made of words."""
+    return " ".join(str(part) for part in (f"[{kind(item)}]", item.get("name"), item.get("arguments")) if part)
 
 
 def safe(words: str) -> str:

@@ -1,16 +1,17 @@
 """Shows one answer and lets the person stop it.
 
 The answer runs in a task of its own and Ctrl-C cancels that task alone: the turn keeps what came
-as a partial, and whoever called goes on.
+as a partial, and whoever called goes on. While it is being kept, a second Ctrl-C changes nothing.
 """
 
 import asyncio
 import signal
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 from convo.errors import Interrupted
 from convo.items import Event
+from convo.ui.signals import on_signal
 
 
 async def watched(events: AsyncGenerator[Event, None], take: Callable[[Event], None]) -> None:
@@ -20,25 +21,21 @@ async def watched(events: AsyncGenerator[Event, None], take: Callable[[Event], N
              what the turn raises
     """
     task = asyncio.create_task(_run(events, take))
-    loop = asyncio.get_running_loop()
     stopped = False
 
     def stop() -> None:
         nonlocal stopped
-        stopped = True
-        task.cancel()
-
-    with suppress(NotImplementedError):  # no signals in this loop: Ctrl-C then ends the program
-        loop.add_signal_handler(signal.SIGINT, stop)
-    try:
-        await task
-    except asyncio.CancelledError:
         if not stopped:
-            raise
-        raise Interrupted("stopped; what came so far is kept") from None
-    finally:
-        with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGINT)
+            stopped = True
+            task.cancel()
+
+    with on_signal(signal.SIGINT, stop):
+        try:
+            await task
+        except asyncio.CancelledError:
+            if not stopped:
+                raise
+            raise Interrupted("stopped; what came so far is kept") from None
 
 
 async def _run(events: AsyncGenerator[Event, None], take: Callable[[Event], None]) -> None:

@@ -79,9 +79,10 @@ ALIASES = {"quit": "exit", "q": "exit", "?": "help", "rewind": "undo"}
 
 async def obey(talk: "Conversing", line: str) -> None:
     """Carry out one slash command. raises: Usage  there is no such command"""
-    name, _, words = line[1:].partition(" ")
-    name = ALIASES.get(name, name)
+    said, words = (*line[1:].split(maxsplit=1), "", "")[:2]
+    name = ALIASES.get(said.lower(), said.lower())
     if name not in COMMANDS:
         near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
-        raise Usage(f"no command '/{name}'; nothing was sent", hint=f"/{near[0]}" if near else "/help")
+        meant = f"/{near[0]}" if near else "/help"
+        raise Usage(f"no command '/{said}'; nothing was sent", hint=f"{meant}, or //{said} for a message")
     await COMMANDS[name].run(talk, words.strip())

@@ -2,21 +2,23 @@
 
 No error ends it. What was typed is in the store before it is sent, so after an error `/retry`
 asks it again. Ctrl-C stops an answer; at an empty prompt it says how to leave, and the second one
-in a row leaves.
+in a row leaves. One that comes a moment too late for an answer does not end the chat.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+import signal
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from typing import Protocol, TextIO
 
 from convo.engine.chat import Chat
 from convo.errors import ConvoError, Interrupted
-from convo.items import Event, user
+from convo.items import Event, Json, user
 from convo.ui.answer import Printer, safe
 from convo.ui.answering import watched
 from convo.ui.commands import obey
 from convo.ui.prompt import Reader
+from convo.ui.signals import on_signal
 
 AFTER_PROMPT_S = 0.05
 """Seconds until the prompt stands; what takes long is loaded behind it."""
@@ -50,19 +52,24 @@ class Conversing:
         *,
         out: TextIO,
         err: TextIO,
+        along: Sequence[Json] = (),
         live: bool = True,
         quiet: bool = False,
     ) -> None:
+        """Prepare the loop; `along` are content parts that go with the first message."""
         self.chat, self.look, self.leaving = chat, look, False
         self._reader, self._out, self._err = reader, out, err
-        self._live, self._quiet = live, quiet
+        self._along, self._live, self._quiet = tuple(along), live, quiet
+        chat.noted = self._note
 
     async def run(self) -> int:
         """Talk until the person leaves; returns the exit code."""
         warming = asyncio.create_task(self._warm())
         try:
-            return await self._talk()
+            with on_signal(signal.SIGINT, lambda: None):
+                return await self._talk()
         finally:
+            self._reader.close()
             warming.cancel()
             with suppress(asyncio.CancelledError):
                 await warming
@@ -77,10 +84,10 @@ class Conversing:
         warned = False
         while not self.leaving:
             try:
-                line = await self._reader.line()
+                line = await self._line()
             except EOFError:
                 return 0
-            except KeyboardInterrupt:
+            except Interrupted:
                 if warned:
                     return 130
                 self.say("Ctrl-C again or Ctrl-D leaves")
@@ -91,36 +98,72 @@ class Conversing:
                 await self._carry_out(line)
         return 0
 
+    async def _line(self) -> str:
+        """What the person types next. raises: as a reader; Ctrl-C counts before the prompt stands, too"""
+        reading = asyncio.ensure_future(self._reader.line())
+        early = False
+
+        def stop() -> None:
+            nonlocal early
+            early = reading.cancel()
+
+        with on_signal(signal.SIGINT, stop):
+            try:
+                return await reading
+            except asyncio.CancelledError:
+                if not early:
+                    raise
+                raise Interrupted("nothing was typed") from None
+
     async def answer(self, events: AsyncGenerator[Event, None]) -> None:
         """Show one answer and its receipt. raises: as the turn does; Interrupted"""
+        before = self.chat.turn
         printer = Printer(self._out, self._err, live=self._live)
         try:
             await watched(events, printer.take)
         finally:
             printer.end()
-            self._after()
+            if self.chat.turn is not before:
+                self._after()
 
     def say(self, words: str) -> None:
         """Tell the person something that is not the answer."""
         self._err.write(safe(words) + "\n")
         self._err.flush()
 
+    def _note(self, words: str) -> None:
+        if not self._quiet:
+            self.say(words)
+
     async def _carry_out(self, line: str) -> None:
         try:
-            if line.startswith("/") and not line.startswith("//"):
-                await obey(self, line)
+            if is_command(line):
+                await obey(self, line.strip())
             else:
-                await self.answer(self.chat.say([user(line.removeprefix("/") if line.startswith("//") else line)]))
+                await self._ask(message(line))
         except Interrupted as stopped:
             self.say(f"{stopped.message}; /retry asks again, /undo takes it back")
         except ConvoError as error:
             self.say(f"convo: {error.message}" + (f"\n  try: {error.hint}" if error.hint else ""))
 
+    async def _ask(self, words: str) -> None:
+        before, along = self.chat.held.path.head, self._along
+        try:
+            await self.answer(self.chat.say([user(words, *along)]))
+        finally:
+            if self.chat.held.path.head != before:
+                self._along = ()
+
     def _after(self) -> None:
-        turn = self.chat.turn
-        if turn is None:
-            return
-        for note in turn.notes:
-            self.say(note)
-        if turn.link and not self._quiet:
-            self.say(self.look.receipt(self.chat))
+        if self.chat.turn and self.chat.turn.link:
+            self._note(self.look.receipt(self.chat))
+
+
+def is_command(line: str) -> bool:
+    """Whether `line` is for the chat and not for the model, wherever its slash stands."""
+    return line.lstrip().startswith("/") and not line.lstrip().startswith("//")
+
+
+def message(line: str) -> str:
+    """What `line` says to the model: a message that begins with a slash is written with two."""
+    return line.lstrip().removeprefix("/") if line.lstrip().startswith("//") else line

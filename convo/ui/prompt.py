@@ -1,68 +1,91 @@
 """Reads what a person types, one message at a time.
 
-It draws on stderr, so that stdout stays the answer's. Ctrl-C throws a half-typed line away; at an
-empty prompt it is handed on, and the loop decides what it means.
+With an editor where the terminal can be drawn on, and with the terminal's own line editing where it
+cannot: TERM=dumb, or stderr in a file, where a drawing would only be in the way.
 """
 
+import asyncio
+import os
+import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-LONGEST_HISTORY = 10_000
+from convo.errors import Interrupted
+from convo.ui.signals import on_signal
+
+PROMPT = "> "
+
+NOT_DRAWN_ON = ("dumb", "unknown")
+"""What TERM says of a terminal that knows no cursor."""
 
 
 class Reader(Protocol):
-    """Something that messages come from."""
+    """Something that messages come from. Whoever made it closes it."""
 
     async def line(self) -> str:
-        """The next message. raises: EOFError at the end, KeyboardInterrupt on Ctrl-C when empty"""
+        """The next message; empty for nothing, or for a line that was thrown away.
+
+        raises:  EOFError     there will be no more
+                 Interrupted  Ctrl-C, and nothing was typed
+        """
         ...
 
+    def close(self) -> None: ...
 
-def terminal_reader(history: Path, words: list[str]) -> Reader:
+
+def terminal_reader(history: Path, words: Sequence[str]) -> Reader:
     """A reader at this terminal.
 
-    history:  the file that remembers what was typed; made 0600 when missing
-    words:    what Tab completes after a slash
+    history:  the file that remembers what was typed
+    words:    what Tab completes
     """
-    from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import WordCompleter
-    from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-    from prompt_toolkit.output import create_output
-    from prompt_toolkit.output.vt100 import Vt100_Output
+    if os.environ.get("TERM") in NOT_DRAWN_ON or not sys.stderr.isatty():
+        return Typewriter()
+    from convo.ui.editor import Editor
 
-    keys = KeyBindings()
+    return Editor(PROMPT, history, words)
 
-    @keys.add("c-c")
-    def stop(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.current_buffer.reset()
-        else:
-            event.app.exit(exception=KeyboardInterrupt)
 
-    def remembered() -> History:
-        try:
-            history.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            history.touch(mode=0o600, exist_ok=True)
-        except OSError:
-            return InMemoryHistory()
-        return FileHistory(str(history))
+class Typewriter:
+    """Reads with the line editing that the terminal itself has."""
 
-    output = create_output(stdout=sys.stderr)
-    if isinstance(output, Vt100_Output):
-        output.enable_cpr = False  # a terminal that does not say where its cursor is would be warned about
+    async def line(self) -> str:
+        return await typed(PROMPT)
 
-    session: PromptSession[str] = PromptSession(
-        history=remembered(),
-        key_bindings=keys,
-        completer=WordCompleter(words, sentence=True),
-        complete_while_typing=False,
-        output=output,
-    )
+    def close(self) -> None:
+        """Nothing was changed at the terminal."""
 
-    class Terminal:
-        async def line(self) -> str:
-            return await session.prompt_async("> ")
 
-    return Terminal()
+async def typed(question: str) -> str:
+    """The line that a person types to `question`. raises: EOFError; Interrupted  Ctrl-C"""
+    loop = asyncio.get_running_loop()
+    heard: asyncio.Future[bool] = loop.create_future()
+
+    def settle(there: bool) -> None:
+        if not heard.done():
+            heard.set_result(there)
+
+    on_screen(question)
+    loop.add_reader(sys.stdin.fileno(), settle, True)
+    try:
+        with on_signal(signal.SIGINT, lambda: settle(False)):
+            there = await heard
+    finally:
+        loop.remove_reader(sys.stdin.fileno())
+    line = sys.stdin.buffer.readline().decode(sys.stdin.encoding, "replace") if there else ""
+    if not line.endswith("\n"):
+        on_screen("\n")
+    if not there:
+        raise Interrupted("nothing was typed")
+    if not line:
+        raise EOFError
+    return line.removesuffix("\n")
+
+
+def on_screen(words: str) -> None:
+    """Show `words` where a person sees them; a file needs no prompts."""
+    if sys.stderr.isatty():
+        sys.stderr.write(words)
+        sys.stderr.flush()

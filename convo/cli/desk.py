@@ -1,0 +1,230 @@
+"""What a chat is opened with: the flags, the store, the model, the right to write.
+
+The order matters. Which endpoint a handle lives at stands in its record, so the record is found
+before the model is chosen; and nothing is sent or stored before this process may write.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from shlex import quote
+
+from convo.cli.wiring import chosen, endpoint_for
+from convo.clock import SystemClock
+from convo.config import Choice, Layer, Settings, Sources
+from convo.engine.chat import Chat
+from convo.engine.edges import Edges
+from convo.engine.finding import absolute, by_handle, the_session
+from convo.engine.lease import writing
+from convo.engine.naming import fit
+from convo.engine.opening import fork, open_chat, recorded
+from convo.engine.schema import text_format
+from convo.engine.turn import Asking
+from convo.errors import Busy, NotFound, Usage
+from convo.history import Link, Session, Strategy
+from convo.ids import random_id
+from convo.items import Json, user
+from convo.stores.contract import Store
+from convo.stores.rules import name_taken
+from convo.strategies import Wanted, kind_of, wanted
+from convo.tokens import seals_reasoning
+from convo.ui.answer import safe
+from convo.ui.receipt import receipt
+from convo.ui.status import next_request, status
+
+FORGETS = ("none", "memory")
+"""Kinds of stores that hold nothing once the command has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The flags of one `convo chat`; `prompt` is None when a person is to be asked."""
+
+    strategies: tuple[Strategy, ...] = ()
+    handle: str | None = None
+    last: bool = False
+    fork: str | None = None
+    name: str | None = None
+    store: bool = False
+    model: str | None = None
+    system: str | None = None
+    attach: tuple[str, ...] = ()
+    schema: str | None = None
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    prompt: str | None = None
+    config: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Out:
+    """What comes out, and in which form."""
+
+    quiet: bool = False
+    as_json: bool = False
+    as_jsonl: bool = False
+    live: bool = True
+
+    def note(self, words: str) -> None:
+        """Tell the person something that is not the answer."""
+        if not self.quiet:
+            sys.stderr.write(safe(words) + "\n")
+            sys.stderr.flush()
+
+
+class Desk:
+    """Opens the chat that the flags ask for, and answers what its loop asks."""
+
+    def __init__(self, sources: Sources, store: Store, open_things: AsyncExitStack, asked: Asked, out: Out) -> None:
+        self._sources, self._store, self._open_things = sources, store, open_things
+        self._asked, self._out = asked, out
+        self._settings: Settings | None = None
+
+    async def open(self) -> Chat:
+        """The conversation that the flags ask for, for writing. raises: as its parts do; Busy"""
+        asked, want = self._asked, self._wanted()
+        source = await self._to_fork()
+        session = source or (None if asked.fork else await recorded(self._store, want))
+        name = await self._name(None if source else session)
+        edges, asking = await self._reach(session)
+        if source:
+            chat = await fork(source, asking, edges, name=name)
+        else:
+            chat = await open_chat(want, session, asking, edges, name=name)
+        try:
+            await self._hold(chat)
+        except Busy as busy:
+            if not session or not await offered(busy, session):
+                raise
+            chat = await fork(session, asking, edges)
+            await self._hold(chat)
+        self._tell_new_file(chat.session)
+        return chat
+
+    async def switch(self, chat: Chat, model: str) -> None:
+        """Let another model answer from the next turn on. raises: WrongOwner, BadSettings"""
+        chat.edges, chat.asking = await self._reach(chat.session, model=model)
+
+    async def inspect(self, chat: Chat, handle: str) -> str:
+        from convo.cli.known import shown
+
+        return await shown(self._store, handle or chat.session.id)
+
+    def status(self, chat: Chat) -> str:
+        return status(chat.session, chat.reread(), chat.asking.model)
+
+    def next(self, chat: Chat, words: str) -> str:
+        return next_request(chat.reread(), chat.preview([user(words)] if words else []))
+
+    def receipt(self, chat: Chat) -> str:
+        """The line for the last turn, which has ended."""
+        link = ended(chat)
+        assert self._settings
+        assert link
+        return receipt(link, chat.session, self._settings.prices.get(chat.asking.model))
+
+    async def way_back(self, chat: Chat) -> str:
+        """The command that goes on with this chat later; "" when nothing is left of it."""
+        session, config = chat.session, self._asked.config
+        assert self._settings
+        kept = self._settings.storage.type not in FORGETS and await self._store.session(session.id)
+        handle = session.name if kept else session.handle
+        begin = f"convo --config {quote(str(config))}" if config else "convo"
+        return f"{begin} chat --from {quote(handle)}" if handle and chat.turn else ""
+
+    @property
+    def prompts(self) -> Path:
+        """The file that remembers what was typed."""
+        return self._sources.places.prompts
+
+    # -- which conversation -----------------------------------------------------------------------
+
+    def _wanted(self) -> Wanted:
+        asked = self._asked
+        if asked.fork and (asked.handle or asked.last or asked.strategies):
+            raise Usage("--fork names the session and keeps its owner", hint="convo chat --fork HANDLE")
+        if asked.fork and kind_of(asked.fork) is not Strategy.SESSION:
+            return wanted([], asked.fork)
+        return wanted(asked.strategies, asked.handle, last=asked.last)
+
+    async def _to_fork(self) -> Session | None:
+        """The session that --fork names; a response is gone on from by its id. raises: NotFound"""
+        handle = self._asked.fork
+        if not handle or kind_of(handle) in (Strategy.CHAIN, Strategy.CONVERSATION):
+            return None
+        if kind_of(handle) is Strategy.SESSION:
+            return await the_session(self._store, handle)
+        replayed = await by_handle(self._store, Strategy.REPLAY, absolute(handle))
+        if replayed is None:
+            raise NotFound("session at", handle, hint="copy the file, and go on with --replay --from COPY")
+        return replayed
+
+    async def _name(self, session: Session | None) -> str:
+        """The name for a new session, "" for one of its own making; `session` is gone on with.
+
+        raises:  Usage     it has a name, or this cannot be one
+                 Conflict  another session has it
+        """
+        wish = self._asked.name
+        if wish is None:
+            return ""
+        if session:
+            raise Usage(
+                f"-n names a new session, and this one is {session.name!r}",
+                hint=f"convo sessions rename {quote(session.name)} {quote(wish)}",
+            )
+        if await self._store.session(fit(wish)):
+            raise name_taken(wish)
+        return wish
+
+    def _tell_new_file(self, session: Session) -> None:
+        if session.strategy is Strategy.REPLAY and session.handle and not os.path.lexists(session.handle):
+            near = os.path.relpath(session.handle)
+            self._out.note(f"the conversation goes to {session.handle if near.startswith('..') else near}")
+
+    # -- who answers ------------------------------------------------------------------------------
+
+    async def _reach(self, session: Session | None, *, model: str | None = None) -> tuple[Edges, Asking]:
+        self._settings, choice = chosen(self._sources, session, model=model)
+        self._announce(choice)
+        endpoint = await self._open_things.enter_async_context(endpoint_for(choice, self._settings, self._store))
+        return Edges(self._store, endpoint, SystemClock(), random_id), self._asking(choice, session)
+
+    def _asking(self, choice: Choice, session: Session | None) -> Asking:
+        asked, remote = self._asked, choice.provider.endpoint == "remote"
+        form = {"text": text_format(asked.schema)} if asked.schema else {}
+        return Asking(
+            model=str(choice.name),
+            wire_model=choice.name.model if remote else str(choice.name),
+            instructions=session.instructions if session and asked.system is None else asked.system,
+            parameters={**asked.parameters, **form},
+            store=asked.store,
+            seal=remote and seals_reasoning(choice.name.model),
+        )
+
+    def _announce(self, choice: Choice) -> None:
+        if choice.origin.layer is Layer.DEFAULT and choice.provider.api == "local":
+            self._out.note("no key was found, so the built-in model answers: a small demo that forgets and errs")
+
+    async def _hold(self, chat: Chat) -> None:
+        hold = await writing(self._store, chat.session)
+        self._open_things.push_async_callback(hold.release)
+
+
+async def offered(busy: Busy, session: Session) -> bool:
+    """Whether the person at the terminal takes a fork of a session that somebody else holds."""
+    if session.strategy is Strategy.CONVERSATION or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    from convo.ui.prompt import typed
+
+    with suppress(EOFError):
+        answer = await typed(safe(f"{busy.message}; fork it and go on from where it stands? [y/N] "))
+        return answer.strip().lower() in ("y", "yes")
+    return False
+
+
+def ended(chat: Chat) -> Link | None:
+    """How the last turn ended; None when nothing was asked."""
+    return chat.turn.link if chat.turn else None

@@ -1,0 +1,64 @@
+"""What the keyboard and the system say to a command while it works.
+
+Ctrl-C means what whoever works at the moment says it means, and afterwards what it meant before.
+To be told to end (SIGTERM) or to lose the terminal (SIGHUP) cancels the whole work: what came so
+far is kept, what is open is closed, and the exit code is the one that shells show for the signal.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+
+SHELLS_ADD = 128
+
+
+@contextmanager
+def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
+    """Let a signal do `act` in the running loop, and nothing else.
+
+    One that whoever started this process ignores, as `nohup` does, stays ignored; and only the
+    main thread hears any.
+    """
+    loop = asyncio.get_running_loop()
+    before = signal.getsignal(number)
+    if before is signal.SIG_IGN:
+        yield
+        return
+    try:
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
+    except ValueError:  # not the main thread
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(number, before or signal.SIG_DFL)
+
+
+async def orderly(work: Coroutine[Any, Any, int]) -> int:
+    """Carry out `work`, and cancel it when this process is told to end.
+
+    returns:  its exit code, or 128 and the number of the signal
+    """
+    task = asyncio.ensure_future(work)
+    told: list[int] = []
+
+    def end(number: int) -> None:
+        if not told:
+            task.cancel()
+        told.append(number)
+
+    with ExitStack() as heard:
+        for number in ENDING:
+            heard.enter_context(on_signal(number, partial(end, number)))
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not told:
+                raise
+            return SHELLS_ADD + told[0]
