@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-import typer
+from typer import Exit
 
 from convo.cli.wiring import from_store, store_of
 from convo.config import load
@@ -21,7 +21,6 @@ from convo.items import Item, Json
 from convo.stores.contract import Hit, Store
 from convo.ui import listing
 from convo.ui.answer import safe
-from convo.ui.labelled import counted
 from convo.ui.medium import medium_of
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ async def remove_sessions(config: Config, handles: Sequence[str], *, yes: bool) 
         there = list({session.id: session for session in named}.values())
         if not yes and not agreed(there):
             note("nothing was removed")
-            raise typer.Exit(1)
+            raise Exit(1)
         for gone in await keeping.remove(store, there):
             note(removed(gone))
 
@@ -125,6 +124,8 @@ def agreed(sessions: Sequence[Session]) -> bool:
 
 def removed(gone: "Gone") -> str:
     """What went, and what stays elsewhere, in a sentence."""
+    from convo.ui.labelled import counted
+
     went = f"{counted(gone.links, 'response')} and {counted(gone.items)}"
     return f"removed {gone.session.name}: {went}" + (f"; {gone.kept}" if gone.kept else "")
 

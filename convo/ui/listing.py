@@ -1,15 +1,16 @@
-"""Sessions on a screen: the list of them, one record, and what a search found."""
+"""Sessions on a screen: the list of them, one record, and what a search found.
+
+The list is waited for most often: what only the others need is imported by them.
+"""
 
 import time
 from collections.abc import Sequence
-from shlex import quote
 from typing import NamedTuple
 
 from convo.engine.glance import Glance
 from convo.history import OWNERS, Session
 from convo.items import Item
 from convo.ui.answer import safe
-from convo.ui.labelled import Line, counted, labelled, waiting
 from convo.ui.medium import Medium
 from convo.ui.table import Column, fitted, lines
 
@@ -49,6 +50,8 @@ def listed(glances: Sequence[Glance], medium: Medium) -> str:
 
 def record(glance: Glance, said: Sequence[Item], medium: Medium) -> str:
     """Everything that a session's record says; `said` is what its owner has not confirmed."""
+    from convo.ui.labelled import labelled
+
     name = medium.paint(safe(glance.session.name), "bold")
     return medium.drawn("\n".join([name, *labelled(_facts(glance, said), medium)]))
 
@@ -69,7 +72,11 @@ def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def _facts(glance: Glance, said: Sequence[Item]) -> list[Line]:
+def _facts(glance: Glance, said: Sequence[Item]) -> list[tuple[str, str]]:
+    from shlex import quote
+
+    from convo.ui.labelled import counted, waiting
+
     session = glance.session
     system = [("system", session.instructions)] if session.instructions else []
     return [
