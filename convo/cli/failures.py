@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Iterator
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NamedTuple
@@ -130,4 +131,17 @@ def printable(text: str) -> str:
 def show_traceback(error: BaseException) -> None:
     """Print where `error` came from, for whoever set CONVO_DEBUG."""
     if os.environ.get("CONVO_DEBUG"):
-        traceback.print_exception(error, file=sys.stderr)
+        sys.stderr.writelines(traced(error))
+
+
+def traced(error: BaseException) -> Iterator[str]:
+    """The lines that `error` and what caused it passed through; the text of what others raised is left out."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause:
+        yield from traced(cause)
+        yield "\nwhich led to:\n\n"
+    frames = traceback.extract_tb(error.__traceback__)
+    yield "Traceback (most recent call last):\n"
+    yield from traceback.format_list(frames)
+    ours = isinstance(error, ConvoError) or (frames and Path(frames[-1].filename).is_relative_to(PACKAGE))
+    yield "".join(traceback.format_exception_only(error)) if ours else f"{type(error).__qualname__}\n"

@@ -90,11 +90,15 @@ def test_an_error_of_the_system_keeps_the_systems_words(convo: Convo) -> None:
     assert "sk-secret" not in got.err
 
 
-def test_debugging_shows_the_traceback_before_the_sentence(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debugging_shows_the_traceback_before_the_sentence_and_no_text_of_others(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("CONVO_DEBUG", "1")
     got = convo("stumble", "mistake", table=SAMPLES)
     assert got.err.startswith("Traceback (most recent call last):\n")
-    assert "KeyError: 'sk-secret'\nconvo: internal error: KeyError in " in got.err
+    assert "stumble.py" in got.err
+    assert "\nKeyError\nconvo: internal error: KeyError in " in got.err
+    assert "sk-secret" not in got.err
 
 
 def test_a_character_that_the_terminal_lacks_is_spelled_out() -> None:
