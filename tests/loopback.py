@@ -88,7 +88,7 @@ class Fault:
 
     answer:         (status, error object, headers) instead of an answer
     cut:            the connection breaks after this many events; -1: before the headers
-    commit:         the turn is carried out, and then the connection breaks without an answer
+    commit:         the turn is carried out, and then the connection breaks; with `cut`, after that many events
     ignores_state:  the fields that name a history are dropped, and 200 is answered
     holds:          after this many events nothing comes until `release`, or until the client leaves
     stream:         these bytes instead of events
@@ -109,12 +109,15 @@ def answers(status: int, error: Mapping[str, Any] | str, headers: Mapping[str, s
     return Fault(answer=(status, error if isinstance(error, str) else {"error": dict(error)}, headers or {}))
 
 
-def locked() -> Fault:
+def locked(headers: Mapping[str, str] | None = None) -> Fault:
     words = "Another process is currently operating on this conversation. Please retry in a few seconds."
-    return answers(
-        400,
-        {"message": words, "type": "invalid_request_error", "param": "conversation", "code": "conversation_locked"},
-    )
+    error = {"message": words, "type": "invalid_request_error", "param": "conversation", "code": "conversation_locked"}
+    return answers(400, error, headers)
+
+
+def overloaded(retry_after_s: float = 0.0) -> Fault:
+    error = {"message": "The server is overloaded.", "type": "server_error", "param": None, "code": "server_error"}
+    return answers(503, error, {"retry-after": str(retry_after_s)})
 
 
 def limited(retry_after_s: float = 0.0) -> Fault:
@@ -130,8 +133,9 @@ def cut_after(events: int) -> Fault:
     return Fault(cut=events)
 
 
-def commit_then_cut() -> Fault:
-    return Fault(commit=True)
+def commit_then_cut(after: int | None = None) -> Fault:
+    """Carry the turn out and never say so; `after`: so many events of it are told first."""
+    return Fault(commit=True, cut=after)
 
 
 def ignore_state() -> Fault:
@@ -268,7 +272,7 @@ class Loopback:
         async with aclosing(endpoint.create(body)) as events:
             try:
                 async for event in events:
-                    if fault.commit or not streaming:
+                    if not streaming or (fault.commit and sent >= (fault.cut or 0)):
                         final = event
                         continue
                     if not begun:
@@ -276,7 +280,7 @@ class Loopback:
                         begun = True
                     await _piece(send, _sse(event))
                     sent += 1
-                    if fault.cut is not None and sent >= fault.cut:
+                    if fault.cut is not None and sent >= fault.cut and not fault.commit:
                         raise Cut
                     if fault.holds is not None and sent >= fault.holds:
                         await self._hold()
