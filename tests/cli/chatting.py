@@ -1,0 +1,74 @@
+"""What tests of `convo chat` share: scripts to answer by, the form of a receipt, a look into the store."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from convo.history import Link, Session
+from convo.items import Item, kind, text
+from convo.stores.open import open_store
+from tests.cli.held import DATABASE
+
+ECHO = ("-m", "scripted/echo")
+
+RECEIPT = re.compile(
+    r"^(?:(?P<status>incomplete|failed|cancelled) · )?"
+    r"(?:(?P<input>[\d,]+) in(?: \((?P<cached>[\d,]+) cached\))? · (?P<output>[\d,]+) out · )?"
+    r"(?:(?P<cost>\$[\d.]+) · )?"
+    r"(?P<seconds>\d+\.\d) s · (?:(?P<id>resp_[0-9a-f]{32}) · )?(?P<owner>\w+ \S+)$"
+)
+
+
+def scripted(*replies: dict[str, Any], **more: Any) -> tuple[str, str]:
+    """The flags that let a new script answer, one file each; `more`: chunk, delay_s."""
+    folder = Path("scripts")
+    folder.mkdir(exist_ok=True)
+    place = folder / f"{len(list(folder.iterdir()))}.json"
+    place.write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
+    return "-m", f"scripted/{place.absolute()}"
+
+
+def receipts(err: str) -> list[dict[str, str | None]]:
+    """The receipts among the lines of stderr, by their parts."""
+    found = (RECEIPT.match(line) for line in err.splitlines())
+    return [match.groupdict() for match in found if match]
+
+
+def sessions(home: Path) -> list[Session]:
+    """The sessions in the store, last used first."""
+
+    async def read() -> list[Session]:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        try:
+            return list(await store.sessions())
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def kept(home: Path, name: str) -> tuple[list[Item], list[Link]]:
+    """The items on the path to a session's head, and the links that it made."""
+
+    async def read() -> tuple[list[Item], list[Link]]:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        try:
+            session = await store.session(name)
+            assert session
+            return list((await store.path(session.head)).items), list(await store.links(session.id))
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def said(home: Path, name: str) -> list[str]:
+    """What was said in a session: "user: hi"; a partial answer is marked."""
+    items, _ = kept(home, name)
+    return [f"{item.get('role', kind(item))}: {text(item)}" + ("…" if partial(item) else "") for item in items]
+
+
+def partial(item: Item) -> bool:
+    return item.get("status") == "incomplete"

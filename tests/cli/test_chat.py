@@ -1,0 +1,276 @@
+"""`convo chat` asks once: the answer on stdout, everything else on stderr, the end in the exit code."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.chatting import ECHO, receipts, said, scripted, sessions
+from tests.running import Convo
+
+TWO_PARTS = {
+    "output": [
+        {
+            "type": "message",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "one\n"}, {"type": "output_text", "text": "two"}],
+        }
+    ]
+}
+CALL = {"call": {"name": "weather", "arguments": {"city": "Oslo"}}}
+BREAKS_OFF = {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}}
+REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
+
+
+# -- what is printed where -------------------------------------------------------------------------
+
+
+def test_stdout_is_the_answer_and_stderr_one_receipt(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "hello", "there")
+    assert (got.exit, got.out) == (0, "hello there\n")
+    assert got.err.count("\n") == 1
+    assert receipts(got.err)[0]["owner"] == "session hello-there"
+
+
+def test_a_receipt_says_tokens_seconds_the_response_and_the_owner(convo: Convo) -> None:
+    receipt = receipts(convo("chat", *ECHO, "--chain", "hello there").err)[0]
+    assert (receipt["input"], receipt["output"], receipt["cost"]) == ("2", "2", None)
+    assert receipt["owner"] == f"chain {receipt['id']}"
+
+
+def test_a_receipt_says_the_cost_where_a_price_is_set(convo: Convo) -> None:
+    Path(".convo.toml").write_text('[prices."scripted/echo"]\ninput = 1000\noutput = 2000.0\n')
+    assert receipts(convo("chat", *ECHO, "hello there").err)[0]["cost"] == "$0.0060"
+
+
+def test_quiet_leaves_stderr_empty(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--replay", "-q", "hello")
+    assert (got.exit, got.out, got.err) == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize(
+    ("reply", "out"),
+    [
+        ({"text": "many words in several pieces"}, "many words in several pieces\n"),
+        ({"text": "its own line break\n"}, "its own line break\n"),
+        (TWO_PARTS, "one\n\ntwo\n"),
+        ({"refusal": "I will not."}, "I will not.\n"),
+        ({"text": "Let me see.", **CALL}, "Let me see.\n"),
+        (CALL, ""),
+    ],
+    ids=["pieces", "line-break", "two-parts", "refusal", "words-and-a-call", "call"],
+)
+def test_the_text_is_the_same_in_pieces_and_whole(reply: dict[str, Any], out: str, convo: Convo) -> None:
+    model = scripted(reply)
+    assert convo("chat", *model, "hi").out == convo("chat", *model, "--no-stream", "hi").out == out
+
+
+def test_a_call_is_announced_on_stderr(convo: Convo) -> None:
+    got = convo("chat", *scripted(CALL), "is it raining?")
+    assert got.err.splitlines()[0] == '[function_call] weather {"city": "Oslo"}'
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-stream"]])
+def test_control_characters_and_half_characters_of_an_answer_are_spelled_out(flags: list[str], convo: Convo) -> None:
+    hostile = scripted({"text": "clear \x1b[2J, ring \x07, \x9b31m, half \ud83d, tab\tand\nline"})
+    got = convo("chat", *hostile, *flags, "hi")
+    assert got.out == "clear \\x1b[2J, ring \\x07, \\x9b31m, half \\ud83d, tab\tand\nline\n"
+
+
+def test_control_characters_of_a_prompt_reach_neither_stdout_nor_the_name(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "red \x1b[31malert\r")
+    assert got.out == "red \\x1b[31malert\\x0d\n"
+    assert receipts(got.err)[0]["owner"] == "session red-31malert"
+
+
+def test_control_characters_of_a_call_are_spelled_out_on_stderr(convo: Convo) -> None:
+    got = convo("chat", *scripted({"call": {"name": "\x1b]0;title\x07", "arguments": "{}"}}), "hi")
+    assert got.err.splitlines()[0] == "[function_call] \\x1b]0;title\\x07 {}"
+
+
+# -- for programs ----------------------------------------------------------------------------------
+
+KEYS = (
+    *("response_id", "session", "strategy", "conversation_id", "model", "output_text"),
+    *("output", "usage", "status", "pending", "state_file"),
+)
+
+
+def test_json_is_one_object_with_these_keys(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--json", "hello there")
+    (line,) = got.out.splitlines()
+    turn = json.loads(line)
+    assert (got.exit, got.err) == (0, "")
+    assert tuple(turn) == KEYS
+    assert turn["response_id"].startswith("resp_")
+    assert turn["output"][0]["content"][0]["text"] == turn["output_text"] == "hello there"
+    assert turn["usage"]["input_tokens"] == 2
+    assert {name: turn[name] for name in ("session", "strategy", "model", "status", "pending")} == {
+        "session": "hello-there",
+        "strategy": "session",
+        "model": "scripted/echo",
+        "status": "completed",
+        "pending": [],
+    }
+
+
+def test_json_names_the_conversation_or_the_file_that_holds_the_state(convo: Convo, tmp_path: Path) -> None:
+    conversation = convo("chat", *ECHO, "--conversation", "--json", "hello").json()
+    replayed = convo("chat", *ECHO, "--replay", "--json", "hello").json()
+    chained = convo("chat", *ECHO, "--chain", "--json", "hello").json()
+    assert conversation["conversation_id"].startswith("conv_")
+    assert (conversation["state_file"], replayed["conversation_id"]) == (None, None)
+    assert replayed["state_file"] == str(tmp_path / "conversation.json")
+    assert (chained["conversation_id"], chained["state_file"]) == (None, None)
+
+
+def test_output_text_of_json_is_plain_and_its_control_characters_are_escaped(convo: Convo) -> None:
+    got = convo("chat", *scripted({"text": "a\x1b[1mb\x9b"}), "--json", "hi")
+    assert "\x1b" not in got.out
+    assert "\x9b" not in got.out
+    assert got.json()["output_text"] == "a\x1b[1mb\x9b"
+
+
+def test_jsonl_is_every_event_a_line_and_the_last_one_is_the_end(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--jsonl", "many words in several pieces")
+    events = [json.loads(line) for line in got.out.splitlines()]
+    assert [event["type"] for event in events[:2]] == ["response.created", "response.in_progress"]
+    assert events[-1]["type"] == "response.completed"
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+    assert (len(deltas), "".join(deltas)) == (2, "many words in several pieces")
+    assert len(receipts(got.err)) == 1
+
+
+def test_json_and_jsonl_exclude_each_other(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--json", "--jsonl", "hi")
+    assert (got.exit, got.json()["error"]["code"]) == (2, "usage")
+
+
+@pytest.mark.parametrize("flag", ["--json", "--jsonl"])
+def test_an_error_ends_json_as_an_object(flag: str, convo: Convo) -> None:
+    got = convo("chat", *scripted(REFUSES), flag, "hi")
+    assert got.exit == 1
+    assert json.loads(got.out.splitlines()[-1])["error"]["code"] == "odd"
+
+
+def test_an_unknown_handle_with_json_exits_5(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--from", "nope", "--json", "hi")
+    assert (got.exit, got.json()["error"]["code"]) == (5, "not_found")
+
+
+# -- turns that do not end well --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flags", [[], ["--no-stream"], ["--json"]])
+def test_an_answer_that_was_cut_off_at_its_limit_exits_1(flags: list[str], convo: Convo) -> None:
+    got = convo("chat", *ECHO, "--max-output-tokens", "2", *flags, "one two three")
+    assert got.exit == 1
+    if "--json" in flags:
+        turn = got.json()
+        assert (turn["status"], turn["output_text"]) == ("incomplete", "one two")
+    else:
+        assert got.out == "one two\n"
+        assert receipts(got.err)[0]["status"] == "incomplete"
+
+
+def test_what_came_before_an_answer_broke_off_is_printed_and_kept(convo: Convo, home: Path) -> None:
+    got = convo("chat", *scripted(BREAKS_OFF, {"text": "Whole."}), "hi")
+    assert (got.exit, got.out) == (1, "Half an ans\n")
+    receipt, *words = got.err.splitlines()
+    assert receipts(receipt)[0]["status"] == "failed"
+    assert words == ["convo: Busy", "  try: convo chat --from hi, and there: /retry asks again"]
+    assert said(home, "hi") == ["user: hi", "assistant: Half an ans…"]
+
+
+def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(convo: Convo, home: Path) -> None:
+    got = convo("chat", *scripted(REFUSES), "first")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err.splitlines()[-2:] == [
+        "convo: That is not taken",
+        "  try: convo chat --from first, and there: /status shows what would be sent",
+    ]
+
+    assert convo("chat", "--from", "first", *ECHO, "second").exit == 0
+    assert said(home, "first") == ["user: first", "user: second", "assistant: second"]
+
+
+def test_a_script_that_is_not_there_is_named(convo: Convo) -> None:
+    got = convo("chat", "-m", "scripted/nope.json", "hi")
+    assert got.exit == 2
+    assert "convo: nope.json cannot be read: No such file or directory\n" in got.err
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("nope/x", "-m: no provider 'nope' for 'nope/x'"),
+        ("scripted/", "-m: 'scripted/' names no model"),
+        ("", "-m must not be empty"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused_and_nothing_is_kept(
+    model: str, words: str, convo: Convo, home: Path
+) -> None:
+    got = convo("chat", "-m", model, "hi")
+    assert (got.exit, got.out) == (2, "")
+    assert words in got.err
+    assert not home.exists() or sessions(home) == []
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--temperature", "nan"),
+        ("--temperature", "2.1"),
+        ("--temperature", "-1"),
+        ("--temperature", "warm"),
+        ("--max-output-tokens", "0"),
+        ("--max-output-tokens", "many"),
+    ],
+    ids=" ".join,
+)
+def test_a_figure_that_no_model_takes_is_a_usage_error(flags: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("chat", *ECHO, *flags, "hi")
+    assert (got.exit, got.out) == (2, "")
+    assert flags[0] in got.err
+    assert not home.exists()
+
+
+# -- who answers when nobody was named -------------------------------------------------------------
+
+BUILT_IN = "no key was found, so the built-in model answers: a small demo that forgets and errs"
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> str:
+    """An image, which the built-in model refuses before it is started."""
+    place = tmp_path / "dot.png"
+    place.write_bytes(b"\x89PNG\r\n\x1a\n")
+    return str(place)
+
+
+def test_without_a_key_one_line_says_that_the_built_in_model_answers(image: str, convo: Convo) -> None:
+    got = convo("chat", "-a", image, "hi")
+    assert got.err.splitlines()[0] == BUILT_IN
+    assert got.err.count(BUILT_IN) == 1
+
+
+def test_the_line_is_left_out_where_somebody_chose_the_built_in_model(image: str, convo: Convo) -> None:
+    assert BUILT_IN not in convo("chat", "-m", "local", "-a", image, "-n", "mine", "hi").err
+    assert BUILT_IN not in convo("chat", "--from", "mine", "and?").err
+    Path(".convo.toml").write_text('model = "local/smollm2-135m-instruct"\n')
+    assert BUILT_IN not in convo("chat", "-a", image, "hi").err
+
+
+def test_the_line_is_left_out_where_nobody_wants_notes(image: str, convo: Convo) -> None:
+    assert BUILT_IN not in convo("chat", "-q", "-a", image, "hi").err
+
+
+@pytest.mark.needs("weights")
+def test_the_built_in_model_refuses_an_image_in_a_sentence(image: str, convo: Convo) -> None:
+    got = convo("chat", "-m", "local", "-q", "-a", image, "hi")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err.startswith("convo: local/")
+    assert "does not take images" in got.err

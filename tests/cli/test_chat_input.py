@@ -1,0 +1,225 @@
+"""What goes into `convo chat`: words, what is piped in, files, a schema, instructions."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
+from tests.loopback import Loopback
+from tests.running import Convo, Launch
+
+PNG = b"\x89PNG\r\n\x1a\n..."
+PDF = b"%PDF-1.7 ..."
+
+
+def launch_bytes(*argv: bytes | str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    """The real command, given bytes that need not be text."""
+    command = [sys.executable, "-m", "convo", *argv]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "stdin", "asked"),
+    [
+        (["why", "is", "it?"], "", "why is it?"),
+        (["why is it?"], "is not read without a dash", "why is it?"),
+        ([], "piped in\n", "piped in\n"),
+        (["-"], "piped in", "piped in"),
+        (["review this:", "-"], "a\nb\n", "review this:\n\na\nb\n"),
+        (["-", "that is it"], "a", "that is it\n\na"),
+        (["review this:", "-"], "", "review this:"),
+        (["--", "-x", "is what?"], "", "-x is what?"),
+    ],
+    ids=["words", "not-read", "pipe", "dash", "words-dash", "dash-words", "nothing-piped", "double-dash"],
+)
+def test_the_message_is_what_was_said_and_then_what_was_piped_in(
+    argv: list[str], stdin: str, asked: str, convo: Convo, home: Path
+) -> None:
+    got = convo("chat", *ECHO, "-n", "mine", *argv, stdin=stdin)
+    assert got.exit == 0
+    assert said(home, "mine")[0] == f"user: {asked}"
+
+
+@pytest.mark.parametrize(("argv", "stdin"), [([], ""), ([""], ""), (["  "], ""), (["-"], " \n"), ([], "\n")])
+def test_an_empty_message_is_a_usage_error(argv: list[str], stdin: str, convo: Convo, home: Path) -> None:
+    got = convo("chat", *ECHO, *argv, stdin=stdin)
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == 'convo: there is nothing to send: the message is empty\n  try: convo chat "..."\n'
+    assert not home.exists()
+
+
+def test_a_pipe_of_a_megabyte_is_sent_whole(launch: Launch, home: Path) -> None:
+    much = "lorem ipsum " * 90_000
+    got = launch("chat", *scripted({"text": "Long."}), "summarise:", "-", stdin=much)
+    assert (got.exit, got.out) == (0, "Long.\n")
+    assert receipts(got.err)[0]["input"] == "180,001"
+    items, _ = kept(home, "summarise-lorem-ipsum-lorem")
+    assert items[0]["content"][0]["text"] == "summarise:\n\n" + much
+
+
+@pytest.mark.parametrize("argv", [[], ["-"]])
+def test_bytes_that_are_no_text_are_refused(argv: list[str], home: Path) -> None:
+    done = launch_bytes("chat", *ECHO, *argv, stdin=b"caf\xe9")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == (
+        b"convo: what is piped in is not text in UTF-8\n"
+        b"  try: convert it, with iconv for instance, or attach it as a file\n"
+    )
+    assert not home.exists()
+
+
+@pytest.mark.needs("posix")
+def test_bytes_on_the_command_line_that_are_no_text_are_refused(home: Path) -> None:
+    done = launch_bytes("chat", *ECHO, b"caf\xe9")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"convo: the message is not text in UTF-8\n")
+    assert not home.exists()
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def content(body: Any) -> list[dict[str, Any]]:
+    """The parts of a request's last message."""
+    parts: list[dict[str, Any]] = body["input"][-1]["content"]
+    return parts
+
+
+def test_files_travel_with_the_message_in_the_order_of_the_flags(server: Loopback, convo: Convo) -> None:
+    for name, data in {"dot.png": PNG, "paper.pdf": PDF, "notes.md": b"# Notes\n"}.items():
+        Path(name).write_bytes(data)
+    got = convo("chat", "-a", "notes.md", "-a", "dot.png", "-a", "paper.pdf", "what is all this?")
+    assert got.exit == 0
+    assert content(server.bodies[0]) == [
+        {"type": "input_text", "text": "what is all this?"},
+        {"type": "input_text", "text": "notes.md:\n# Notes\n"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{encoded(PNG)}", "detail": "auto"},
+        {"type": "input_file", "filename": "paper.pdf", "file_data": f"data:application/pdf;base64,{encoded(PDF)}"},
+    ]
+
+
+def encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def test_a_file_alone_is_a_message(convo: Convo, home: Path) -> None:
+    Path("notes.md").write_text("# Notes")
+    assert convo("chat", *ECHO, "-n", "mine", "-a", "notes.md").out == "notes.md:\n# Notes\n"
+    assert len(said(home, "mine")) == 2
+
+
+@pytest.mark.parametrize(
+    ("place", "words"),
+    [
+        ("nope.txt", "nope.txt cannot be read: no such file or directory"),
+        ("~nobody-here/x.txt", "~nobody-here/x.txt cannot be read: no such file or directory"),
+        (".", ". is a folder"),
+        ("bytes", "bytes is neither text in UTF-8 nor an image nor a PDF"),
+    ],
+)
+def test_a_file_that_cannot_be_sent_is_refused_before_anything_is(
+    place: str, words: str, convo: Convo, home: Path
+) -> None:
+    Path("bytes").write_bytes(bytes(range(256)))
+    got = convo("chat", *ECHO, "-a", place, "look")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith(f"convo: {words}\n  try: ")
+    assert not home.exists()
+
+
+# -- a schema --------------------------------------------------------------------------------------
+
+
+def test_a_schema_asks_for_an_answer_of_its_form(server: Loopback, convo: Convo) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    Path("answer form.json").write_text(json.dumps(schema))
+    server.replies({"text": '{"n": 1}'})
+    got = convo("chat", "--schema", "answer form.json", "how many?")
+    assert (got.exit, got.out) == (0, '{"n": 1}\n')
+    assert server.bodies[0]["text"] == {
+        "format": {"type": "json_schema", "name": "answer_form", "schema": schema, "strict": False}
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (None, "schema.json cannot be read: no such file or directory"),
+        ('{"type": ', "schema.json is not JSON: "),
+        ('{"minimum": NaN}', "schema.json is not JSON: NaN is no JSON number"),
+        ("[1]", "schema.json is not a JSON schema: it is not an object"),
+    ],
+)
+def test_a_schema_that_is_none_is_refused_before_anything_is_sent(
+    text: str | None, words: str, convo: Convo, home: Path
+) -> None:
+    if text is not None:
+        Path("schema.json").write_text(text)
+    got = convo("chat", *ECHO, "--schema", "schema.json", "hi")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith(f"convo: {words}")
+    assert not home.exists() or sessions(home) == []
+
+
+# -- how to ask ------------------------------------------------------------------------------------
+
+
+def test_instructions_go_with_every_turn_of_a_session_and_can_be_changed(convo: Convo, home: Path) -> None:
+    convo("chat", *ECHO, "-n", "mine", "-s", "Be brief.", "one")
+    convo("chat", "--from", "mine", "two")
+    convo("chat", "--from", "mine", "-s", "Be long.", "three")
+    convo("chat", "--from", "mine", "-s", "", "four")
+    convo("chat", "--from", "mine", "five")
+    _, links = kept(home, "mine")
+    told = [link.parameters.get("instructions") for link in links]
+    assert told == ["Be brief.", "Be brief.", "Be long.", None, None]
+
+
+def test_temperature_and_limit_travel_with_the_request(server: Loopback, convo: Convo) -> None:
+    convo("chat", "--temperature", "0", "--max-output-tokens", "7", "hi")
+    assert (server.bodies[0]["temperature"], server.bodies[0]["max_output_tokens"]) == (0, 7)
+
+
+def test_nothing_is_sent_that_nobody_asked_for(server: Loopback, convo: Convo) -> None:
+    convo("chat", "-m", "openai/gpt-4o", "hi")
+    assert set(server.bodies[0]) == {"model", "input", "store", "stream"}
+
+
+def test_store_leaves_a_copy_at_the_endpoint(server: Loopback, convo: Convo) -> None:
+    convo("chat", "--store", "hi")
+    assert server.bodies[0]["store"] is True
+
+
+def test_a_prompt_given_as_words_does_not_wait_for_an_open_pipe() -> None:
+    """Nobody ever writes to the pipe, and nobody closes it."""
+    reading, writing = os.pipe()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "convo", "chat", *ECHO, "--json", "hi"],
+            stdin=reading,
+            capture_output=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        os.close(reading)
+        os.close(writing)
+    assert json.loads(done.stdout)["output_text"] == "hi"
+    assert b"\x1b" not in done.stdout + done.stderr
