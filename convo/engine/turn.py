@@ -9,19 +9,20 @@ after it. Streaming and collected use are the same loop: who wants the answer wh
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from convo.engine import adopting
 from convo.engine.calling import call
 from convo.engine.edges import Edges
-from convo.engine.owner_tail import owner_tail
+from convo.engine.owner_tail import Tail, owner_tail
 from convo.engine.partial import ENDS, Partial
 from convo.engine.record import Record
 from convo.errors import ConvoError, EndpointFault, StreamBroken
 from convo.history import Key, Link, Strategy
 from convo.history.link import Status
-from convo.items import Event, Item, Json, Response, is_user
+from convo.items import Event, Json, Response
 from convo.strategies import Held, Sent, body, confirm, interrupt, reconcile, send
 
 STOPPED = {"code": "interrupted", "message": "stopped before the answer was whole"}
@@ -57,7 +58,7 @@ class Asking:
 
 @dataclass(slots=True)
 class Times:
-    """When a turn began, in seconds since 1970 and in ticks, and when its first piece came."""
+    """When the request went out, in seconds since 1970 and in ticks, and when its answer's first piece came."""
 
     at: float
     began: float
@@ -109,7 +110,7 @@ class Turn:
         strategy = self._record.held.strategy
         opened = await call(self._open, strategy, self._edges.clock, doubt=self._doubting, noted=self._noted)
         if opened is None:
-            for event in adopted(self._record.held, self._record.last):
+            for event in adopting.events(self._record.held.path, self._record.last):
                 yield event
             return
         async with aclosing(opened.stream) as rest:
@@ -128,24 +129,44 @@ class Turn:
         elif self._doubt and await self._settled():
             return None
         self._asked = record.held
-        self._times.began = self._edges.clock.ticks()
+        self._times = Times(self._edges.clock.now(), self._edges.clock.ticks())
         return self._edges.endpoint.create(self._asking.body(self._asking.sent(record.held)))
 
     async def _settled(self) -> bool:
         """Take up what the owner did although nobody told us; whether nothing is left to ask."""
-        record, self._doubt = self._record, False
+        record = self._record
         tail = await owner_tail(record.held, self._edges.endpoint, self._edges.store)
+        self._doubt = False
         if not tail.items:
             return False
-        session = record.session
-        links = tuple(replace(link, session=session.id, parent=session.link) for link in tail.links)
+        held, links = reconcile(record.held, tail.items), self._claimed(record.held, tail)
         last = links[-1] if links else None
-        held = reconcile(record.held, tail.items)
         if last and held.strategy is Strategy.CHAIN:
             held = replace(held, handle=last.id)
         await record.move(held, *links, last=last)
         self._noted(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
-        return not held.unacknowledged
+        if held.unacknowledged:
+            return False
+        self._asked = None
+        return True
+
+    def _claimed(self, held: Held, tail: Tail) -> tuple[Link, ...]:
+        """The links of what the owner did, as this session's own."""
+        session = self._record.session
+        if tail.links:
+            parents = (session.link, *(link.id for link in tail.links[:-1]))
+            found = zip(tail.links, parents, strict=True)
+            return tuple(replace(link, session=session.id, parent=parent) for link, parent in found)
+        known = held.path.upto(held.mark)
+        link = adopting.unheard(
+            known.grow(tail.items),
+            len(known),
+            session,
+            link_id=self._edges.new_id("try"),
+            model=self._asking.model,
+            at=self._edges.clock.now(),
+        )
+        return (link,) if link else ()
 
     def _doubting(self) -> None:
         self._doubt = True
@@ -215,14 +236,3 @@ def failure_in(response: Response) -> EndpointFault:
     """The error of a response that failed."""
     error = response.get("error") or {}
     return EndpointFault(error.get("message") or "the model failed", code=error.get("code"), hint="/retry asks again")
-
-
-def adopted(held: Held, last: Link | None) -> Iterator[Event]:
-    """The events of an answer that the owner gave before and nobody heard."""
-    items = held.path.items
-    asked = max((at for at, item in enumerate(items, 1) if is_user(item)), default=0)
-    answer: list[Item] = list(items[asked:])
-    for at, item in enumerate(answer):
-        yield {"type": "response.output_item.done", "output_index": at, "item": item}
-    response = {"id": last.id if last else None, "status": "completed", "output": answer, "usage": last and last.usage}
-    yield {"type": "response.completed", "response": response}

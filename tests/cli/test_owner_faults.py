@@ -1,0 +1,212 @@
+"""A server that fails in the ways servers do, and what each owner is sent after it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import OWNERS, Strategy
+from tests.loopback import (
+    Fault,
+    Loopback,
+    answers,
+    commit_then_cut,
+    cut_after,
+    cut_before_headers,
+    ignore_state,
+    limited,
+    locked,
+    overloaded,
+    raw,
+)
+from tests.running import Convo, Launch
+from tests.wire import cut_off, said, spoken, state
+
+REMOTE = [Strategy.CONVERSATION, Strategy.CHAIN]
+LONG = "a message that is long enough to come in several pieces"
+KEY = "sk-visible-nowhere-0123456789"
+
+
+@pytest.fixture(autouse=True)
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def begin(convo: Convo, strategy: Strategy) -> str:
+    """A conversation with one turn; returns its handle."""
+    got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
+    handle: str = got.json()["conversation_id"] or got.json()["response_id"]
+    return handle
+
+
+def whole_or_new(strategy: Strategy, *new: str) -> list[str]:
+    return list(new) if OWNERS[strategy].remembers else ["user: one", "assistant: one", *new]
+
+
+def held(server: Loopback, conversation: str) -> list[str]:
+    """What the server's conversation holds."""
+    page = server.run(server.endpoint().conversation_items(conversation, limit=100, order="asc"))
+    return spoken(page.items)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("fault", [limited(0.01), overloaded(0.01)], ids=["429", "503"])
+def test_a_server_that_is_busy_is_asked_the_same_again(
+    server: Loopback, convo: Convo, strategy: Strategy, fault: Fault
+) -> None:
+    begin(convo, strategy)
+    server.arm(fault)
+    got = convo("chat", "-c", "two")
+    assert (got.exit, got.out) == (0, "two\n")
+    assert got.err.count("trying again") == 1
+    assert len(server.bodies) == 3
+    assert server.bodies[1] == server.bodies[2]
+    assert spoken(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two")
+
+
+def test_a_conversation_that_another_process_holds_is_asked_again(server: Loopback, convo: Convo) -> None:
+    conversation = begin(convo, Strategy.CONVERSATION)
+    server.arm(locked({"retry-after": "0"}), locked({"retry-after": "0"}))
+    assert convo("chat", "-c", "two").out == "two\n"
+    assert server.bodies[1] == server.bodies[2] == server.bodies[3]
+    assert held(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_connection_that_breaks_before_the_headers_is_made_again(
+    server: Loopback, convo: Convo, strategy: Strategy
+) -> None:
+    begin(convo, strategy)
+    server.arm(cut_before_headers())
+    assert convo("chat", "-c", "two").out == "two\n"
+    assert server.bodies[1] == server.bodies[2]
+    assert len(server.scripts.asks) == 2
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_after_a_stream_that_broke_the_partial_goes_along_as_plain_words(
+    server: Loopback, convo: Convo, strategy: Strategy
+) -> None:
+    begin(convo, strategy)
+    server.arm(cut_after(6))
+    broken = convo("chat", "-c", LONG)
+    partial = broken.out.rstrip("\n")
+    assert (broken.exit, len(server.bodies)) == (1, 2)
+    assert "the connection to openai broke before the answer ended" in broken.err
+    assert LONG.startswith(partial)
+    assert 0 < len(partial) < len(LONG)
+
+    assert convo("chat", "-c", "three").exit == 0
+
+    assert server.bodies[2]["input"][-3:] == [*said(LONG), cut_off(partial), *said("three")]
+    assert len(server.bodies[2]["input"]) == (3 if OWNERS[strategy].remembers else 5)
+    assert state(server.bodies[2]) == state(server.bodies[1])
+
+
+def test_an_answer_that_a_conversation_gave_and_nobody_heard_is_read_and_not_asked_for_twice(
+    server: Loopback, convo: Convo
+) -> None:
+    conversation = begin(convo, Strategy.CONVERSATION)
+    server.arm(commit_then_cut())
+    got = convo("chat", "-c", "--json", "two")
+    assert (got.exit, got.json()["output_text"], got.json()["status"]) == (0, "two", "completed")
+    assert (got.json()["response_id"], got.json()["usage"]) == (None, None)
+    assert "the endpoint had taken 2 items that nobody confirmed; they are kept" in got.err
+    assert len(server.bodies) == 2
+    assert held(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
+    unheard = convo("inspect", "mine", "--json").json()["links"][1]
+    assert (len(unheard["sent"]), len(unheard["saw"]), len(unheard["output"])) == (1, 3, 1)
+
+    assert convo("chat", "-c", "three").exit == 0
+    assert spoken(server.bodies[2]["input"]) == ["user: three"]
+
+
+def test_an_answer_that_a_conversation_finished_unheard_takes_the_partials_place(
+    server: Loopback, convo: Convo
+) -> None:
+    conversation = begin(convo, Strategy.CONVERSATION)
+    server.arm(commit_then_cut(after=6))
+    broken = convo("chat", "-c", LONG)
+    assert broken.exit == 1
+    assert broken.out.rstrip("\n") in LONG
+
+    assert convo("chat", "-c", "three").exit == 0
+
+    assert spoken(server.bodies[2]["input"]) == ["user: three"]
+    told = ["user: one", "assistant: one", f"user: {LONG}", f"assistant: {LONG}", "user: three", "assistant: three"]
+    assert held(server, conversation) == told
+    known = convo("inspect", "mine", "--json").json()
+    assert spoken([known["items"][key] for key in known["links"][-1]["saw"]]) == told[:-1]
+
+
+def test_on_a_chain_an_unheard_answer_is_only_a_fork(server: Loopback, convo: Convo) -> None:
+    first = begin(convo, Strategy.CHAIN)
+    server.arm(commit_then_cut())
+    assert convo("chat", "-c", "two").out == "two\n"
+    assert server.bodies[1] == server.bodies[2]
+    assert state(server.bodies[2]) == {"previous_response_id": first}
+    convo("chat", "-c", "three")
+    last = server.scripts.asks[-1].input
+    assert spoken(last) == ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
+
+
+@pytest.mark.parametrize("strategy", REMOTE)
+def test_an_answer_without_the_history_it_should_have_is_an_error_and_is_not_shown(
+    server: Loopback, convo: Convo, strategy: Strategy
+) -> None:
+    handle = begin(convo, strategy)
+    server.arm(ignore_state())
+    got = convo("chat", "-c", "two")
+    assert (got.exit, got.out, len(server.bodies)) == (1, "", 2)
+    assert f"convo: the endpoint answered without the history of {handle}\n  try: this endpoint keeps" in got.err
+
+    assert convo("chat", "-c", "--json", "three").exit == 0
+    assert spoken(server.bodies[2]["input"]) == ["user: two", "user: three"]
+    assert state(server.bodies[2]) == state(server.bodies[1])
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_stream_without_an_end_is_an_error_and_its_input_stays(
+    server: Loopback, convo: Convo, strategy: Strategy
+) -> None:
+    begin(convo, strategy)
+    server.arm(raw(b"data: [DONE]\n\n"))
+    got = convo("chat", "-c", "--json", "two")
+    assert (got.exit, got.json()["error"]["code"], len(server.bodies)) == (1, "stream_broken", 2)
+    assert convo("chat", "-c", "three").exit == 0
+    assert spoken(server.bodies[2]["input"]) == whole_or_new(strategy, "user: two", "user: three")
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_organisation_and_project_go_along_with_every_request(
+    server: Loopback, convo: Convo, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_ORG_ID", "org-1")
+    monkeypatch.setenv("OPENAI_PROJECT_ID", "proj-1")
+    begin(convo, strategy)
+    convo("chat", "-c", "two")
+    sent = {
+        (request.headers.get("openai-organization"), request.headers.get("openai-project"))
+        for request in server.requests
+    }
+    assert sent == {("org-1", "proj-1")}
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_the_key_is_shown_to_the_server_and_to_nobody_else(
+    server: Loopback, launch: Launch, strategy: Strategy, tmp_path: Path
+) -> None:
+    env = {"OPENAI_API_KEY": KEY, "CONVO_DEBUG": "1"}
+    quoting: dict[str, Any] = {"message": f"Incorrect API key provided: {KEY}.", "type": "x", "code": None}
+    got = [launch("chat", f"--{strategy}", "one", env=env)]
+    server.arm(answers(401, quoting), answers(400, quoting))
+    got += [launch("chat", "-c", "two", env=env), launch("chat", "-c", "--json", "three", env=env)]
+    assert [one.exit for one in got] == [0, 1, 1]
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert not [one for one in got if KEY in one.out + one.err]
+    files = [file for file in tmp_path.rglob("*") if file.is_file() and "loopback" not in file.parts]
+    assert any(file.name == "convo.db" for file in files)
+    assert not [file for file in files if KEY.encode() in file.read_bytes()]
