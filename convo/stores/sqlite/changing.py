@@ -6,7 +6,7 @@ What a record stood on before is collected last, when everything that the change
 
 from convo.stores import rules
 from convo.stores.contract import Change
-from convo.stores.sqlite import links, records, tree
+from convo.stores.sqlite import links, records, traces, tree
 from convo.stores.sqlite.tenant import Tenant
 
 
@@ -23,6 +23,8 @@ def commit(t: Tenant, change: Change) -> None:
     for key in change.erase:
         tree.erase(t, key)
     tree.collect(t, loose)
+    if change.erase:
+        traces.note(t.db)
 
 
 def _check(t: Tenant, change: Change) -> None:

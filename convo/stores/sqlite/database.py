@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from convo.errors import StoreUnavailable
-from convo.stores.sqlite import schema
+from convo.stores.sqlite import schema, traces
 from convo.stores.sqlite.faults import busy, translated
 
 if TYPE_CHECKING:
@@ -67,13 +67,6 @@ class Database:
         raises:  StoreFault, and what `job` raises
         """
         return await self._run(lambda: self._in_transaction(job, "BEGIN IMMEDIATE", create=create))
-
-    async def scrub(self) -> None:
-        """Move what was written into the file itself, so that no older page lies in the log.
-
-        While another process reads, this is left to whoever closes the file last.
-        """
-        await self._run(self._checkpoint)
 
     async def aclose(self) -> None:
         if not self._closed:
@@ -137,21 +130,13 @@ class Database:
                     raise
                 time.sleep(AGAIN_S)
 
-    def _checkpoint(self) -> None:
-        if self._db is None:
-            return
-        with translated(self.file):
-            self._db.execute("PRAGMA busy_timeout = 0")
-            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            self._db.execute(f"PRAGMA busy_timeout = {int(self._wait_s * 1000)}")
-
     def _close(self) -> None:
         self._closed = True
         if self._thread is not None:
             self._thread.shutdown(wait=False)
         if self._db is not None:
-            with translated(self.file):
-                self._db.close()
+            with translated(self.file), closing(self._db):
+                traces.clear(self._db)
 
 
 def _thread() -> "ThreadPoolExecutor":

@@ -1,13 +1,12 @@
 """Taking records out, and what only they held.
 
-The rows go in one transaction. What they said is then still in the pages of the search index that
-SQLite keeps for speed, so the index is rewritten; freed pages are zeroed as they are freed, and
-`Database.scrub` brings the log's copies home.
+All in one transaction; what is left of it in the file's bytes is the business of `traces`.
 """
 
 from collections.abc import Iterable
 
 from convo.errors import NotFound
+from convo.stores.sqlite import traces
 from convo.stores.sqlite.records import unname
 from convo.stores.sqlite.tenant import Tenant, asked
 from convo.stores.sqlite.tree import collect
@@ -88,8 +87,8 @@ def _forget(t: Tenant, link: int) -> None:
 
 
 def _tidy(t: Tenant, nodes: Iterable[int | None]) -> None:
-    """Take what nothing stands on any more, and every trace of its words."""
+    """Take what nothing stands on any more."""
     collect(t, [n for n in nodes if n is not None])
     for unused in (NAMES_OF_LINKS, NAMES_OF_SESSIONS, REPEATED):
         t.run(unused, t.n)
-    t.run("INSERT INTO words (words) VALUES ('optimize')")
+    traces.note(t.db)

@@ -85,4 +85,3 @@ class SqliteStore:
 
     async def _remove(self, job: Callable[[Tenant, str], None], name: str) -> None:
         await self.database.write(lambda db: job(Tenant.known(db, self.tenant), name), create=False)
-        await self.database.scrub()

@@ -134,3 +134,8 @@ CREATE TABLE leases (
 
 -- Row n holds the terms of item n, and only their places: the text stands in items alone.
 CREATE VIRTUAL TABLE words USING fts5 (terms, content = '', tokenize = 'ascii');
+
+-- A row, with any number, while something that was removed may have left traces in the file.
+CREATE TABLE traces (
+    n  INTEGER PRIMARY KEY
+) STRICT;

@@ -1,0 +1,102 @@
+"""Several processes write one file, and some of them die."""
+
+import random
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path as File
+
+import pytest
+
+from convo.history import Path
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.stores.sqlite.chatting import UNDO_EVERY, answered
+
+WRITERS, TURNS = 8, 12
+KILLS, MORE_KILLS = 20, 200
+pytestmark = pytest.mark.needs("posix")
+
+
+def chatting(file: File, name: str, turns: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.stores.sqlite.chatting", str(file), name, str(turns)]
+    root = File(__file__).parents[3]
+    return subprocess.Popen(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def sound(file: File) -> None:
+    """Make sure that the file is whole, and holds no item twice."""
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+        assert db.execute("PRAGMA foreign_key_check").fetchall() == []
+        db.execute("INSERT INTO words (words) VALUES ('integrity-check')")
+        (items, bodies), (hashes,) = (
+            db.execute("SELECT count(*), count(DISTINCT body) FROM items").fetchone(),
+            db.execute("SELECT count(*) FROM hashes").fetchone(),
+        )
+        assert items == bodies == hashes
+
+
+async def test_eight_processes_write_one_new_file_at_once_and_lose_nothing(file: File) -> None:
+    """They all find no file, make it together, and wait for each other at every commit."""
+    writers = [chatting(file, f"w{number}", TURNS) for number in range(WRITERS)]
+    said = [writer.communicate() for writer in writers]
+
+    assert [(writer.returncode, errors) for writer, (_, errors) in zip(writers, said, strict=True)] == [
+        (0, "")
+    ] * WRITERS
+    sound(file)
+    store = SqliteStore(Database(file))
+    for number, (lines, _) in enumerate(said):
+        record = await store.session(f"w{number}")
+        assert record is not None
+        assert record.head in lines.splitlines()[-1]
+        assert len(await store.path(record.head)) == 4 * TURNS - 2 * (TURNS // UNDO_EVERY)
+        assert len(await store.links(record.id)) == TURNS - TURNS // UNDO_EVERY
+    await store.aclose()
+
+
+async def kill_again_and_again(file: File, kills: int, dice: random.Random) -> None:
+    """Kill a chatting process at a random moment, look, and let another one go on."""
+    links: set[str] = set()
+    for _ in range(kills):
+        writer = chatting(file, "one", 0)
+        assert writer.stdout is not None
+        told = [writer.stdout.readline() for _ in range(dice.randrange(40))]
+        writer.kill()
+        rest, errors = writer.communicate()
+        assert errors == ""
+        lines = [line.split() for line in ("".join(told) + rest).splitlines(keepends=True) if line.endswith("\n")]
+        heads = [words[1] for words in lines if words[0] == "at"]
+        links |= {link for words in lines if words[0] == "at" for link in words[2:]}
+        links -= {words[1] for words in lines if words[0] == "without"}
+        await all_that_was_told_is_there(file, heads, links)
+
+
+async def all_that_was_told_is_there(file: File, heads: list[str], links: set[str]) -> None:
+    """The store opens, stands at the head told last or one commit further, and has every link."""
+    store = SqliteStore(Database(file))
+    record = await store.session("one")
+    if heads:
+        assert record is not None
+        path = await store.path(record.head)
+        assert heads[-1] in (record.head, *one_commit_before(path))
+    assert links <= {link.id for link in await store.links("ses_one")}
+    if record:
+        sound(file)
+    await store.aclose()
+
+
+def one_commit_before(path: Path) -> list[str]:
+    """Where a session may have stood before its last commit: two items shorter, or undone from there."""
+    return [path.first(len(path) - 2).head, answered(path).head]
+
+
+async def test_a_writer_that_is_killed_at_any_moment_loses_nothing_that_it_told(file: File) -> None:
+    await kill_again_and_again(file, KILLS, random.Random(1))
+
+
+@pytest.mark.full
+async def test_a_writer_that_is_killed_two_hundred_times_loses_nothing_that_it_told(file: File) -> None:
+    await kill_again_and_again(file, MORE_KILLS, random.Random(2))
