@@ -77,10 +77,6 @@ class Chat:
         await self._go_back(undo(self.reread(), self._record.last))
         await self._write()
 
-    async def rename(self, name: str) -> None:
-        """Give the session another name. raises: Conflict  the name is taken"""
-        await self._record.update(replace(self.session, name=name))
-
     def preview(self, items: Iterable[Item] = ()) -> dict[str, Json]:
         """The body of the next request if `items` were said now."""
         held = self.reread()
