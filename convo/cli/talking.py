@@ -97,7 +97,7 @@ async def ask_once(chat: Chat, said: Item, desk: Desk, out: Out) -> int:
 
 def at_the_prompt(hint: str, way_back: str) -> str:
     """A hint that names a slash command, for somebody who has no prompt to type it at."""
-    return f"{way_back}, and there: {hint}" if way_back else hint
+    return f"{way_back}, and there: {hint}" if way_back else "repeat the command"
 
 
 def printed_line(event: Event) -> None:

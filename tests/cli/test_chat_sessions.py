@@ -1,0 +1,289 @@
+"""Which conversation `convo chat` goes on with, and whom it belongs to."""
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
+from tests.cli.held import Teller, held, talks
+from tests.loopback import Loopback
+from tests.running import Convo, Launch
+
+
+def names(home: Path) -> list[str]:
+    return [session.name for session in sessions(home)]
+
+
+# -- names -----------------------------------------------------------------------------------------
+
+
+def test_a_session_is_named_after_its_first_words_and_numbered_when_the_name_is_taken(convo: Convo, home: Path) -> None:
+    for _ in range(3):
+        convo("chat", *ECHO, "What is a monad, please?")
+    assert names(home) == ["what-is-a-monad-3", "what-is-a-monad-2", "what-is-a-monad"]
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("resp_1 says what?", "resp-1-says-what"),
+        ("conv_1", "conv-1"),
+        ("@last -c --help", "last-c-help"),
+        ("ses_1/x.json", "ses-1-x-json"),
+        ("¿?!", "chat"),
+        ("Käse & Brot: 食べる", "käse-brot-食べる"),
+        ("x" * 99, "x" * 40),
+    ],
+)
+def test_a_name_made_of_words_is_a_handle_of_its_session(words: str, name: str, convo: Convo, home: Path) -> None:
+    convo("chat", *ECHO, "--", words)
+    assert names(home) == [name]
+    assert convo("chat", "--from", name, "and?").exit == 0
+    assert len(said(home, name)) == 4
+
+
+def test_a_name_that_was_chosen_is_the_handle(convo: Convo, home: Path) -> None:
+    got = convo("chat", *ECHO, "-n", "my own", "hello")
+    assert got.err.rstrip().endswith("· session my own")
+    assert names(home) == ["my own"]
+
+
+@pytest.mark.parametrize("name", ["resp_1", "conv_1", "@last", "a/b", "talk.json", "-x", "ses_1", "", " ", "a\x1bb"])
+def test_a_name_that_another_handle_could_have_is_refused(name: str, convo: Convo, home: Path) -> None:
+    got = convo("chat", *ECHO, f"--name={name}", "hello")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.endswith("try: words with dashes: monads-in-haskell\n")
+    assert not home.exists() or sessions(home) == []
+
+
+def test_a_name_that_is_taken_is_refused_before_anything_is_sent(convo: Convo, home: Path) -> None:
+    convo("chat", *ECHO, "-n", "mine", "one")
+    got = convo("chat", *ECHO, "-n", "mine", "two")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err == "convo: another session is called 'mine'\n  try: choose another name\n"
+    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert names(home) == ["mine"]
+
+
+@pytest.mark.parametrize("way", [["--from", "mine"], ["-c"]])
+def test_a_session_that_has_a_name_gets_no_other(way: list[str], convo: Convo, home: Path) -> None:
+    convo("chat", *ECHO, "-n", "mine", "one")
+    got = convo("chat", *way, "-n", "a b", "two")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.endswith("try: convo sessions rename mine 'a b'\n")
+    assert len(said(home, "mine")) == 2
+
+
+def test_sessions_that_begin_at_once_with_the_same_words_all_get_names(launch: Launch, home: Path) -> None:
+    with ThreadPoolExecutor(4) as threads:
+        ended = list(threads.map(lambda _: launch("chat", *ECHO, "hello").exit, range(4)))
+    assert ended == [0] * 4
+    assert sorted(names(home)) == ["hello", "hello-2", "hello-3", "hello-4"]
+
+
+# -- going on --------------------------------------------------------------------------------------
+
+
+def test_continue_picks_the_session_that_was_used_last_and_not_the_one_made_last(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        older = await teller.chat(Strategy.SESSION, "older", "one")
+        await teller.chat(Strategy.SESSION, "newer", "two")
+        await teller.say(older, "three")
+
+    held(home, story)
+    got = convo("chat", "-c", "four")
+    assert receipts(got.err)[0]["owner"] == "session older"
+    assert said(home, "older")[-2:] == ["user: four", "assistant: four"]
+
+
+def test_continue_without_any_session_exits_5(convo: Convo) -> None:
+    got = convo("chat", *ECHO, "-c", "hi")
+    assert (got.exit, got.out) == (5, "")
+    assert got.err == "convo: no session '@last'\n  try: convo chat \"hello\"\n"
+
+
+def test_the_record_says_who_answers_and_who_keeps_the_state(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CHAIN, "one"))
+    turn = convo("chat", "--from", "mine", "--json", "two").json()
+    assert (turn["strategy"], turn["model"], turn["session"]) == ("chain", "scripted/echo", "mine")
+
+
+def test_a_response_is_gone_on_from_by_its_id(convo: Convo, home: Path) -> None:
+    first = convo("chat", *ECHO, "--chain", "--json", "one").json()["response_id"]
+    convo("chat", "--from", first, "--json", "two")
+    assert len(said(home, "one")) == 4
+
+
+# -- owners ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--replay", "--chain"], "one owner a conversation: --chain and --replay exclude each other"),
+        (["--session", "--conversation"], "one owner a conversation: --conversation and --session exclude each other"),
+        (
+            ["--chain", "--from", "conv_1"],
+            "--chain takes resp_...; 'conv_1' belongs to the endpoint's Conversations API (--conversation)",
+        ),
+        (
+            ["--conversation", "--from", "talk.json"],
+            "--conversation takes conv_...; 'talk.json' belongs to the application: a JSON file (--replay)",
+        ),
+        (["-c", "--from", "mine"], "-c goes on with the session used last; --from names another"),
+        (["--fork", "mine", "-c"], "--fork names the session and keeps its owner"),
+        (
+            ["--chain", "--from", "mine"],
+            "'mine' is owned by the local store (--session), not by the endpoint's Responses API",
+        ),
+        (
+            ["--conversation", "-c"],
+            "'mine' is owned by the local store (--session), not by the endpoint's Conversations API",
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_flags_that_contradict_each_other_or_the_record_name_the_owner(
+    flags: list[str], words: str, convo: Convo, home: Path
+) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    got = convo("chat", *ECHO, *flags, "two")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith(f"convo: {words}\n  try: ")
+    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert names(home) == ["mine"]
+
+
+def test_a_model_of_another_endpoint_is_refused_where_an_endpoint_owns_the_state(
+    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "test-key")
+    held(home, talks("mine", Strategy.CHAIN, "one"))
+    got = convo("chat", "--from", "mine", "-m", "openai/gpt-5", "two")
+    assert (got.exit, got.out) == (2, "")
+    assert "convo convert mine" in got.err
+    assert len(said(home, "mine")) == 2
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+def test_a_replay_without_a_file_makes_one_and_says_so_once(convo: Convo, tmp_path: Path) -> None:
+    first = convo("chat", *ECHO, "--replay", "-n", "mine", "one")
+    second = convo("chat", "--from", "mine", "two")
+    assert (first.out, second.out) == ("one\n", "two\n")
+    assert first.err.splitlines()[0] == "the conversation goes to conversation.json"
+    assert "goes to" not in second.err
+    assert receipts(second.err)[0]["owner"] == f"replay {tmp_path / 'conversation.json'}"
+    spoken = json.loads((tmp_path / "conversation.json").read_text())
+    assert [item["role"] for item in spoken] == ["user", "assistant", "user", "assistant"]
+
+
+def test_a_second_replay_takes_the_next_free_file(convo: Convo, tmp_path: Path) -> None:
+    convo("chat", *ECHO, "--replay", "one")
+    got = convo("chat", *ECHO, "--replay", "two")
+    assert got.err.splitlines()[0] == "the conversation goes to conversation-2.json"
+    assert "one" in (tmp_path / "conversation.json").read_text()
+
+
+def test_a_replay_file_that_is_there_is_gone_on_with_and_not_announced(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "knock"}]')
+    got = convo("chat", *ECHO, "--from", "talk.json", "me")
+    assert (got.exit, got.out) == (0, "me\n")
+    assert len(got.err.splitlines()) == 1
+    assert len(json.loads((tmp_path / "talk.json").read_text())) == 3
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('[{"role": "user"', "is not JSON: "),
+        ('{"role": "user"}', "holds no list of items"),
+        ('["hi"]', "holds no list of items"),
+        (b"\xff[]", "cannot be read: it is not UTF-8"),
+        (None, "is a folder, not a replay file"),
+    ],
+)
+def test_a_replay_file_that_cannot_be_one_is_refused_and_left_as_it_is(
+    content: str | bytes | None, words: str, convo: Convo, tmp_path: Path, home: Path
+) -> None:
+    place = tmp_path / "talk.json"
+    if content is None:
+        place.mkdir()
+    else:
+        place.write_bytes(content.encode() if isinstance(content, str) else content)
+    got = convo("chat", *ECHO, "--replay", "--from", "talk.json", "hi")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.splitlines()[-2].startswith(f"convo: {place} {words}")
+    assert content is None or place.read_bytes() == (content.encode() if isinstance(content, str) else content)
+    assert sessions(home) == []
+
+
+# -- forks -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.REPLAY])
+def test_a_fork_is_a_second_session_from_the_same_place(strategy: Strategy, convo: Convo, home: Path) -> None:
+    held(home, talks("mine", strategy, "one"))
+    got = convo("chat", "--fork", "mine", "two")
+    assert (got.exit, got.out) == (0, "two\n")
+    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert said(home, "mine-2") == ["user: one", "assistant: one", "user: two", "assistant: two"]
+
+
+def test_a_fork_can_be_named(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    assert convo("chat", "--fork", "mine", "-n", "other", "two").exit == 0
+    assert names(home) == ["other", "mine"]
+    assert convo("chat", "--fork", "mine", "-n", "other", "three").exit == 1
+
+
+def test_a_fork_of_a_replay_file_has_a_file_of_its_own(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("mine", Strategy.REPLAY, "one"))
+    got = convo("chat", "--fork", "./talk.json", "two")
+    assert got.exit == 0
+    assert got.err.splitlines()[0] == "the conversation goes to talk-2.json"
+    assert len(json.loads((tmp_path / "talk.json").read_text())) == 2
+    assert len(json.loads((tmp_path / "talk-2.json").read_text())) == 4
+
+
+def test_a_file_that_no_session_has_is_forked_by_a_copy(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "talk.json").write_text("[]")
+    got = convo("chat", *ECHO, "--fork", "./talk.json", "two")
+    assert (got.exit, got.out) == (5, "")
+    assert got.err.endswith("try: copy the file, and go on with --replay --from COPY\n")
+    assert (tmp_path / "talk.json").read_text() == "[]"
+
+
+def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CONVERSATION, "one"))
+    got = convo("chat", "--fork", "mine", "two")
+    assert (got.exit, got.out) == (2, "")
+    assert "cannot have a second head" in got.err
+
+
+# -- what is left of it ----------------------------------------------------------------------------
+
+
+def test_a_session_at_another_endpoint_says_so(
+    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch, loopback: Loopback
+) -> None:
+    """A client's own history goes to any model, and each link says which endpoint answered."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    convo("chat", *ECHO, "-n", "mine", "one")
+    convo("chat", "--from", "mine", "-m", "openai/gpt-5", "two")
+    _, links = kept(home, "mine")
+    assert [link.scope.url for link in links] == ["embedded", loopback.url]
+    assert sessions(home)[0].scope.url == loopback.url
+
+
+def test_without_a_store_nothing_is_left(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_STORE", "none")
+    got = convo("chat", *scripted({"text": "Half", "error": {"message": "Busy"}}), "hi")
+    assert (got.exit, got.out) == (1, "Half\n")
+    assert got.err.endswith("try: repeat the command\n")
+    assert not home.exists()

@@ -1,0 +1,193 @@
+"""`convo chat` is stopped: by Ctrl-C, by the system, by a reader that went away.
+
+Each time what came so far is kept, unacknowledged, and the next turn goes on from it. The process
+is real and is stopped once it has shown a first piece; the script would go on for half a minute.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import ECHO, receipts, said, scripted
+from tests.loopback import Loopback, answers, hold
+from tests.running import Convo, Launch
+
+pytestmark = pytest.mark.needs("posix")
+
+LONG = {"text": "one two three four five six seven eight nine ten " * 10}
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`start("chat", ...)` begins the real command, `shell` around it; none outlives the test."""
+    with ExitStack() as started:
+
+        def begin(*argv: str, shell: str = 'exec "$@"') -> "subprocess.Popen[str]":
+            process = subprocess.Popen(
+                ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+            )
+            started.enter_context(process)
+            started.callback(process.kill)
+            return process
+
+        yield begin
+
+
+def first_piece(process: "subprocess.Popen[str]") -> str:
+    """Wait for the beginning of the answer."""
+    assert process.stdout
+    return process.stdout.read(4)
+
+
+def slowly() -> tuple[str, str]:
+    return scripted(LONG, chunk=4, delay_s=0.25)
+
+
+@pytest.mark.parametrize("signals", [1, 2])
+def test_ctrl_c_keeps_what_came_and_the_next_turn_goes_on(signals: int, start: Start, convo: Convo) -> None:
+    process = start("chat", *slowly(), "-n", "mine", "count")
+    begun = first_piece(process)
+    for _ in range(signals):
+        process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    printed = begun + out.removesuffix("\n")
+
+    assert process.returncode == 130
+    assert LONG["text"].startswith(printed)
+    assert err.splitlines()[0] == "stopped; what came so far is kept"
+    assert receipts(err)[0]["status"] == "cancelled"
+
+    after = convo("chat", "--from", "mine", *ECHO, "go on")
+    assert after.exit == 0
+    assert receipts(after.err)[0]["input"] == str(len(f"count {printed} go on".split()))
+
+
+def test_the_partial_answer_is_kept_as_it_was_printed(start: Start, home: Path) -> None:
+    process = start("chat", *slowly(), "-n", "mine", "count")
+    begun = first_piece(process)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert said(home, "mine") == ["user: count", f"assistant: {begun}{out.removesuffix(chr(10))}…"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_being_told_to_end_keeps_as_much_as_ctrl_c(number: int, code: int, start: Start, home: Path) -> None:
+    process = start("chat", *slowly(), "--replay", "-q", "-n", "mine", "count")
+    begun = first_piece(process)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    printed = begun + out.removesuffix("\n")
+    assert (process.returncode, err) == (code, "")
+    assert said(home, "mine") == ["user: count", f"assistant: {printed}…"]
+    with open("conversation.json") as file:
+        assert [item["role"] for item in json.load(file)] == ["user", "assistant"]
+
+
+def test_a_session_whose_process_was_stopped_is_free_at_once(start: Start, launch: Launch) -> None:
+    process = start("chat", *slowly(), "-n", "mine", "count")
+    first_piece(process)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert launch("chat", "--from", "mine", *ECHO, "go on").exit == 0
+
+
+def test_a_reader_that_went_away_stops_the_answer(start: Start, home: Path) -> None:
+    process = start("chat", *slowly(), "-n", "mine", "count")
+    begun = first_piece(process)
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 141
+    _, partial = said(home, "mine")
+    assert partial.startswith(f"assistant: {begun}")
+    assert partial.endswith("…")
+
+
+def test_what_ignores_interrupts_goes_on_ignoring_them(start: Start) -> None:
+    """As `nohup` and the background jobs of a script do."""
+    process = start(
+        "chat",
+        *scripted({"text": "one two three"}, chunk=4, delay_s=0.1),
+        "-q",
+        "count",
+        shell="""trap '' INT; exec "$@" """,
+    )
+    begun = first_piece(process)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert (process.returncode, begun + out) == (0, "one two three\n")
+
+
+def test_ctrl_c_with_json_tells_the_partial_turn(
+    start: Start, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    loopback.replies(LONG)
+    loopback.arm(hold(after=6))
+    process = start("chat", "--json", "count")
+    loopback.held.wait(60)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    turn = json.loads(out)
+    assert (process.returncode, turn["status"]) == (130, "cancelled")
+    assert LONG["text"].startswith(turn["output_text"])
+    assert turn["session"] == "count"
+
+
+def test_ctrl_c_with_jsonl_ends_in_an_object_that_says_so(start: Start) -> None:
+    process = start("chat", *slowly(), "--jsonl", "count")
+    assert process.stdout
+    while "delta" not in json.loads(process.stdout.readline()):
+        pass
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert json.loads(out.splitlines()[-1])["error"]["code"] == "interrupted"
+
+
+def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(
+    start: Start, loopback: Loopback, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    """The wait is told before it begins, so that nobody wonders."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    loopback.arm(answers(503, {"message": "Overloaded."}, {"retry-after": "60"}))
+    process = start("chat", "-n", "mine", "count")
+    assert process.stderr
+    assert process.stderr.readline() == "Overloaded; trying again: the endpoint keeps nothing\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, "")
+    assert receipts(err)[0]["status"] == "cancelled"
+    assert said(home, "mine") == ["user: count"]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_reason_to_fail(closed: str, start: Start, home: Path) -> None:
+    process = start("chat", *ECHO, "-n", "mine", "hello", shell=f'exec "$@" {closed}')
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert out == ("" if " >" in f" {closed}" else "hello\n")
+    assert len(receipts(err)) == (0 if "2>" in closed else 1)
+    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+
+
+def test_without_a_prompt_a_closed_stdin_is_an_empty_message(start: Start) -> None:
+    process = start("chat", *ECHO, shell='exec "$@" <&-')
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert err.startswith("convo: there is nothing to send")
