@@ -20,7 +20,7 @@ from convo.engine.edges import Edges
 from convo.engine.finding import absolute, by_handle, the_session
 from convo.engine.lease import writing
 from convo.engine.naming import fit
-from convo.engine.opening import fork, open_chat, recorded
+from convo.engine.opening import fork, one_list, open_chat, recorded
 from convo.engine.schema import text_format
 from convo.engine.turn import Asking
 from convo.errors import Busy, NotFound, Usage
@@ -145,6 +145,8 @@ class Desk:
         asked = self._asked
         if asked.fork and (asked.handle or asked.last or asked.strategies):
             raise Usage("--fork names the session and keeps its owner", hint="convo chat --fork HANDLE")
+        if asked.fork and kind_of(asked.fork) is Strategy.CONVERSATION:
+            raise one_list(asked.fork)
         if asked.fork and kind_of(asked.fork) is not Strategy.SESSION:
             return wanted([], asked.fork)
         return wanted(asked.strategies, asked.handle, last=asked.last)

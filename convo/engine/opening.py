@@ -10,6 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from itertools import chain, count
+from shlex import quote
 
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
@@ -77,10 +78,7 @@ async def fork(source: Session, asking: Asking, edges: Edges, *, name: str = "")
     raises:  WrongOwner  a conversation has one head, at its endpoint
     """
     if source.strategy is Strategy.CONVERSATION:
-        raise WrongOwner(
-            f"{source.handle} is one list at its endpoint and cannot have a second head",
-            hint="convo convert, to carry its history to another owner",
-        )
+        raise one_list(source.handle or source.name)
     path = (await edges.store.path(source.head)).upto(source.mark)
     session = replace(
         source,
@@ -93,6 +91,14 @@ async def fork(source: Session, asking: Asking, edges: Edges, *, name: str = "")
     )
     record = Record(session, path, await last_link(edges.store, source), edges, saved=False)
     return Chat(record, asking, edges)
+
+
+def one_list(conversation: str) -> WrongOwner:
+    """Why a conversation is not forked."""
+    return WrongOwner(
+        f"{conversation} is one list at its endpoint and cannot have a second head",
+        hint="convo convert, to carry its history to another owner",
+    )
 
 
 async def _begin(wanted: Wanted, asking: Asking, edges: Edges, name: str) -> tuple[Session, Path, Link | None]:
@@ -137,7 +143,18 @@ async def _at_response(handle: str | None, edges: Edges) -> Start:
         raise WrongOwner(
             f"{handle} belongs to {link.scope}, not to {edges.endpoint.scope}", hint="-m with a model of that endpoint"
         )
+    if not link.stored:
+        raise await _not_kept(link, edges.store)
     return handle, await edges.store.path(link.head), link
+
+
+async def _not_kept(link: Link, store: Store) -> WrongOwner:
+    """Why a response of a client's own history is not gone on from, and which session has that history."""
+    session = await store.session(link.session) if link.session else None
+    return WrongOwner(
+        f"{link.id} was sent with store=false, so its endpoint cannot go on from it",
+        hint=f"convo chat --fork {quote(session.name)}" if session else "convo sessions",
+    )
 
 
 async def _at_conversation(handle: str | None, edges: Edges) -> Start:

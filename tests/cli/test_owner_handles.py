@@ -1,0 +1,224 @@
+"""Going on from a handle: one that somebody else made, an older one, one that lives elsewhere."""
+
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from tests.loopback import Loopback, serving
+from tests.running import Convo, Launch
+from tests.wire import said, spoken, state
+
+ELSEWHERE = "http://127.0.0.1:9/v1"
+
+
+@pytest.fixture(autouse=True)
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def ask(server: Loopback, words: str, **where: str) -> str:
+    """Ask the server for a response as some other client would; returns its id."""
+
+    async def asked() -> str:
+        events = server.endpoint().create({"model": "gpt-5-mini", "input": words, **where})
+        return str([event async for event in events][-1]["response"]["id"])
+
+    return server.run(asked())
+
+
+def chain(server: Loopback, *words: str) -> list[str]:
+    ids: list[str] = []
+    for one in words:
+        ids.append(ask(server, one, **({"previous_response_id": ids[-1]} if ids else {})))
+    return ids
+
+
+def conversation(server: Loopback, *words: str) -> str:
+    made = str(server.run(server.endpoint().create_conversation())["id"])
+    for one in words:
+        ask(server, one, conversation=made)
+    return made
+
+
+def begin(convo: Convo, strategy: Strategy) -> str:
+    """A conversation with one turn; returns its handle."""
+    got = convo("chat", f"--{strategy}", "-n", "mine", "--json", "one")
+    handle: str = got.json()["conversation_id"] or got.json()["response_id"]
+    return handle
+
+
+def mirrored(convo: Convo, handle: str) -> list[str]:
+    """What the store says was said up to the head of `handle`."""
+    known = convo("inspect", handle, "--json").json()
+    last = known["links"][-1]
+    return spoken([known["items"][key] for key in [*last["saw"], *last["output"]]])
+
+
+def test_a_response_that_the_store_does_not_know_is_gone_on_from_and_its_history_mirrored(
+    server: Loopback, launch: Launch, convo: Convo
+) -> None:
+    ids = chain(server, "one", "two")
+    first = launch("chat", "--chain", "--from", ids[1], "-n", "mine", "three")
+    second = launch("chat", "-c", "four")
+    assert [first.out, second.out] == ["three\n", "four\n"]
+    three = convo("inspect", "mine", "--json").json()["links"][0]["response_id"]
+    assert [body["input"] for body in server.bodies] == [said("three"), said("four")]
+    assert [state(body) for body in server.bodies] == [
+        {"previous_response_id": ids[1]},
+        {"previous_response_id": three},
+    ]
+    told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert mirrored(convo, "mine") == [*told, "user: four", "assistant: four"]
+    assert spoken(server.scripts.asks[-1].input) == [*told, "user: four"]
+
+
+def test_a_conversation_that_the_store_does_not_know_is_gone_on_with_and_its_history_mirrored(
+    server: Loopback, launch: Launch, convo: Convo
+) -> None:
+    made = conversation(server, "one", "two")
+    first = launch("chat", "--conversation", "--from", made, "-n", "mine", "three")
+    second = launch("chat", "--from", made, "four")
+    assert [first.out, second.out] == ["three\n", "four\n"]
+    assert [body["input"] for body in server.bodies] == [said("three"), said("four")]
+    assert [state(body) for body in server.bodies] == [{"conversation": made}] * 2
+    told = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three", "assistant: three"]
+    assert mirrored(convo, "mine") == [*told, "user: four", "assistant: four"]
+    read = [request.path for request in server.requests if request.method == "GET"]
+    assert read == [f"/v1/conversations/{made}", f"/v1/conversations/{made}/items"]
+
+
+@pytest.mark.parametrize("flags", [["--chain", "--from"], ["--from"], ["--fork"]])
+def test_going_on_from_an_older_response_makes_a_branch(server: Loopback, convo: Convo, flags: list[str]) -> None:
+    first = begin(convo, Strategy.CHAIN)
+    convo("chat", "-c", "two")
+    got = convo("chat", *flags, first, "other")
+    assert (got.exit, got.out) == (0, "other\n")
+    assert server.bodies[-1]["input"] == said("other")
+    assert state(server.bodies[-1]) == {"previous_response_id": first}
+    assert mirrored(convo, "@last") == ["user: one", "assistant: one", "user: other", "assistant: other"]
+    convo("chat", "--from", "mine", "three")
+    assert spoken(server.scripts.asks[-1].input) == [
+        *("user: one", "assistant: one", "user: two", "assistant: two", "user: three")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [(["--chain", "--from", "resp_nope"], "response"), (["--conversation", "--from", "conv_nope"], "conversation")],
+)
+def test_a_handle_that_nobody_knows_changes_nothing(convo: Convo, flags: list[str], kind: str, home: Path) -> None:
+    got = convo("chat", *flags, "hello")
+    assert (got.exit, got.out, got.err) == (5, "", f"convo: no {kind} {flags[-1]!r}\n  try: convo sessions\n")
+    assert not home.exists()
+
+
+def test_a_handle_of_one_endpoint_is_not_taken_to_another(
+    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    older = begin(convo, Strategy.CHAIN)
+    convo("chat", "-c", "two")
+    (tmp_path / "other").mkdir()
+    with serving(tmp_path / "other") as other:
+        monkeypatch.setenv("OPENAI_BASE_URL", other.url)
+        branch = convo("chat", "--chain", "--from", older, "three")
+        record = convo("chat", "-c", "three")
+        assert other.requests == []
+    assert (branch.exit, record.exit) == (2, 2)
+    assert f"{older} belongs to {server.url}, not to {other.url}\n" in branch.err
+    assert record.err == (
+        f"convo: session 'mine' is held by {server.url}, but OPENAI_BASE_URL says {other.url} for openai/gpt-5-mini\n"
+        "  try: leave it out, or convo convert mine\n"
+    )
+    assert len(server.bodies) == 2
+
+
+@pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
+@pytest.mark.parametrize("variable", ["OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID"])
+def test_an_environment_that_contradicts_the_record_is_refused(
+    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch, strategy: Strategy, variable: str
+) -> None:
+    begin(convo, strategy)
+    there = ELSEWHERE if variable.endswith("URL") else f"{server.url} (other)"
+    monkeypatch.setenv(variable, ELSEWHERE if variable.endswith("URL") else "other")
+    got = convo("chat", "-c", "two")
+    assert got.exit == 2
+    assert got.err.startswith(f"convo: session 'mine' is held by {server.url}, but {variable} says {there} for ")
+    assert got.err.count("\n") == 2
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
+def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_holds_the_history(
+    server: Loopback, convo: Convo, strategy: Strategy
+) -> None:
+    begin(convo, strategy)
+    got = convo("chat", "-c", "-m", "scripted/echo", "two")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == (
+        f"convo: session 'mine' is held by {server.url}, but -m says convo's own endpoint for scripted/echo\n"
+        "  try: leave it out, or convo convert mine\n"
+    )
+    assert mirrored(convo, "mine") == ["user: one", "assistant: one"]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY])
+def test_a_model_at_another_endpoint_may_answer_when_the_client_holds_the_history(
+    server: Loopback, convo: Convo, strategy: Strategy
+) -> None:
+    begin(convo, strategy)
+    there = convo("chat", "-c", "-m", "scripted/echo", "--json", "two")
+    assert (there.exit, there.json()["output_text"], there.json()["usage"]["input_tokens"]) == (0, "two", 3)
+    back = convo("chat", "-c", "-m", "gpt-5-mini", "three")
+    assert back.exit == 0
+    assert spoken(server.bodies[1]["input"]) == [
+        *("user: one", "assistant: one", "user: two", "assistant: two", "user: three")
+    ]
+
+
+def test_another_model_at_the_same_endpoint_may_answer_whoever_holds_the_history(
+    server: Loopback, convo: Convo
+) -> None:
+    first = begin(convo, Strategy.CHAIN)
+    assert convo("chat", "-c", "-m", "gpt-4o-mini", "two").exit == 0
+    assert server.bodies[1]["model"] == "gpt-4o-mini"
+    assert state(server.bodies[1]) == {"previous_response_id": first}
+
+
+@pytest.mark.parametrize("model", ["gpt-5-mini", "scripted/echo"])
+def test_a_response_that_was_not_to_be_kept_cannot_be_gone_on_from(server: Loopback, convo: Convo, model: str) -> None:
+    response = convo("chat", "-m", model, "-n", "mine", "--json", "one").json()["response_id"]
+    asked = len(server.requests)
+    got = convo("chat", "--chain", "--from", response, "-m", model, "two")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == (
+        f"convo: {response} was sent with store=false, so its endpoint cannot go on from it\n"
+        "  try: convo chat --fork mine\n"
+    )
+    assert len(server.requests) == asked
+
+
+def test_a_conversation_is_one_list_and_is_not_forked(server: Loopback, convo: Convo) -> None:
+    made = begin(convo, Strategy.CONVERSATION)
+    for handle in (made, "mine"):
+        got = convo("chat", "--fork", handle, "two")
+        assert (got.exit, got.out) == (2, "")
+        assert got.err == (
+            f"convo: {made} is one list at its endpoint and cannot have a second head\n"
+            "  try: convo convert, to carry its history to another owner\n"
+        )
+    assert len(server.bodies) == 1
+
+
+def test_two_owners_or_a_handle_of_another_one_are_told_whose_it_is(convo: Convo, home: Path) -> None:
+    both = convo("chat", "--chain", "--conversation", "--from", "conv_1", "hello")
+    wrong = convo("chat", "--chain", "--from", "conv_1", "hello")
+    whose = "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
+    step = "  try: --conversation --from HANDLE\n"
+    excluded = "one owner a conversation: --chain and --conversation exclude each other"
+    assert (both.exit, both.err) == (2, f"convo: {excluded}; {whose}\n{step}")
+    assert (wrong.exit, wrong.err) == (2, f"convo: --chain takes resp_...; {whose}\n{step}")
+    assert not home.exists()
