@@ -100,6 +100,7 @@ class Desk:
                 raise
             chat = await fork(session, asking, edges)
             await self._hold(chat)
+        await chat.catch_up()
         self._tell_new_file(chat.session)
         return chat
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from convo.engine.edges import Edges
 from convo.engine.naming import free_name, name_for
-from convo.engine.record import Record
+from convo.engine.record import Record, reopened
 from convo.engine.replay_file import ReplayFile
 from convo.engine.turn import Asking, Turn
 from convo.errors import Conflict
@@ -38,6 +38,7 @@ class Chat:
         self._record = record
         replayed = record.session.strategy is Strategy.REPLAY and record.session.handle
         self._file = ReplayFile(replayed) if replayed else None
+        self._read = record.held.path
 
     @property
     def session(self) -> Session:
@@ -46,6 +47,12 @@ class Chat:
     @property
     def held(self) -> Held:
         return self._record.held
+
+    async def catch_up(self) -> None:
+        """Read the record again: until this process might write, another one may have gone on with it."""
+        now = await self.edges.store.session(self.session.id)
+        if now and now != self.session:
+            self._record = await reopened(now, self.edges)
 
     async def say(self, items: Sequence[Item]) -> AsyncGenerator[Event, None]:
         """Add `items` to the conversation and ask; yields the events of the answer.
@@ -91,6 +98,7 @@ class Chat:
             self._file.check()
             if self._file.changed():
                 self._record.held = edited(self._record, self._file.read())
+        self._read = self._record.held.path
         return self._record.held
 
     async def _ask(self, doubt: bool) -> AsyncGenerator[Event, None]:
@@ -129,9 +137,13 @@ class Chat:
 
     async def _write(self) -> None:
         """Write the replay file, and remember that it was written."""
-        if self._file and self.session.written != self.held.path.head:
-            self._file.write(self.held.path.items)
-            await self._record.update(replace(self.session, written=self.held.path.head))
+        if not self._file or self.session.written == self.held.path.head or not await self._record.is_ours():
+            return
+        if self._file.changed():
+            await self._move(merged(self.held, self._read, self._file.read()))
+            self.noted(f"{self._file.place} was changed while the answer came; both are kept")
+        self._file.write(self.held.path.items)
+        await self._record.update(replace(self.session, written=self.held.path.head))
 
 
 def unheard(words: str) -> None:
@@ -149,3 +161,11 @@ def edited(record: Record, items: Sequence[Item]) -> Held:
     if path.head in (record.session.written or path.root, held.path.head):
         return held
     return replace(held, path=path, mark=path.head)
+
+
+def merged(held: Held, read: Path, items: Sequence[Item]) -> Held:
+    """What is held once `items` stand in the replay file where `read` stood when the turn began."""
+    said = held.path.items[held.path.shared(read) :]
+    path = Path(held.path.root).grow(items).grow(said)
+    confirmed = len(path) - min(len(held.unacknowledged), len(said))
+    return replace(held, path=path, mark=path.first(confirmed).head)

@@ -1,5 +1,6 @@
 """One writer a session: the second process is told who the first is, and offered a fork."""
 
+import os
 from shlex import quote
 
 from convo.errors import Busy
@@ -12,16 +13,28 @@ TTL_S = 30.0
 
 
 async def writing(store: Store, session: Session) -> Hold:
-    """The right to write this session, to be released. raises: Busy  another process has it"""
-    title = session.name or session.id
+    """The right to write this session, and its replay file, to be released. raises: Busy  another process has it"""
     try:
-        return await Hold.take(store, f"session {session.id}", this_process(), TTL_S)
+        return await Hold.take(store, _what(session), this_process(), TTL_S)
     except Busy as busy:
-        raise Busy(title, spoken(busy.holder), hint=_instead(session)) from busy
+        raise Busy(_title(session), spoken(busy.holder), hint=_instead(session)) from busy
+
+
+def _what(session: Session) -> str:
+    """Two sessions that know the same file take turns at it, by whichever name they know it."""
+    if session.strategy is Strategy.REPLAY and session.handle:
+        return f"file {os.path.realpath(session.handle)}"
+    return f"session {session.id}"
+
+
+def _title(session: Session) -> str:
+    if session.strategy is Strategy.REPLAY and session.handle:
+        return session.handle
+    return session.name or session.id
 
 
 def _instead(session: Session) -> str:
     """A conversation has one head, at its endpoint, and cannot be forked."""
     if session.strategy is Strategy.CONVERSATION:
         return "leave that chat first"
-    return f"convo chat --fork {quote(session.name or session.id)}"
+    return f"convo chat --fork {quote(_title(session))}"

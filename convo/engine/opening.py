@@ -17,7 +17,7 @@ from convo.engine.edges import Edges
 from convo.engine.finding import absolute, by_handle, find, last_used, the_conversation
 from convo.engine.naming import free_name
 from convo.engine.paging import PAGE, every
-from convo.engine.record import Record, last_link
+from convo.engine.record import Record, last_link, reopened
 from convo.engine.turn import Asking
 from convo.errors import NotFound, WrongOwner
 from convo.history import HERE, OWNERS, Link, Path, Session, Strategy, root
@@ -67,8 +67,7 @@ async def open_chat(wanted: Wanted, session: Session | None, asking: Asking, edg
     if session is None:
         session, path, last = await _begin(wanted, asking, edges, name)
         return Chat(Record(session, path, last, edges, saved=False), asking, edges)
-    path, last = await edges.store.path(session.head), await last_link(edges.store, session)
-    return Chat(Record(session, path, last, edges, saved=True), asking, edges)
+    return Chat(await reopened(session, edges), asking, edges)
 
 
 async def fork(source: Session, asking: Asking, edges: Edges, *, name: str = "") -> Chat:

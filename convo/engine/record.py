@@ -56,6 +56,11 @@ class Record:
         """Go back to the link before the last one; the next `move` stores it."""
         self.last = await self._store.link(self.last.parent) if self.last and self.last.parent else None
 
+    async def is_ours(self) -> bool:
+        """Whether the store has the record as this process left it."""
+        now = await self._store.session(self.session.id)
+        return now is not None and now.head == self.session.head
+
     async def update(self, session: Session) -> None:
         """Store other fields of the record; its head stays."""
         await whole(self._save(session, Change()))
@@ -79,6 +84,12 @@ async def whole(work: Coroutine[Any, Any, None]) -> None:
     except asyncio.CancelledError:
         await task
         raise
+
+
+async def reopened(session: Session, edges: Edges) -> Record:
+    """The record of a session that the store has. raises: NotFound, ItemDeleted"""
+    path, last = await edges.store.path(session.head), await last_link(edges.store, session)
+    return Record(session, path, last, edges, saved=True)
 
 
 def handle_of(session: Session) -> str | None:

@@ -7,6 +7,7 @@ place, so that a reader sees the old list or the new one and a kill leaves one o
 import errno
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -38,11 +39,9 @@ class ReplayFile:
         """The items of the file. raises: Unreadable"""
         self._seen = self._stamp()
         try:
+            if not _is_there(self.place):
+                return []
             text = self.place.read_text(encoding="utf-8-sig")
-        except FileNotFoundError:
-            return []
-        except IsADirectoryError as wrong:
-            raise Unreadable(f"{self.place} is a folder, not a replay file") from wrong
         except (OSError, UnicodeDecodeError) as wrong:
             raise Unreadable(f"{self.place} cannot be read: {_why(wrong)}") from wrong
         return _items(self.place, text) if text.strip() else []
@@ -88,10 +87,15 @@ class ReplayFile:
 
 
 def _is_there(place: Path) -> bool:
+    """Whether there is a file. raises: OSError; Unreadable  there is something that no list can be kept in"""
     try:
-        place.stat()
+        mode = place.stat().st_mode
     except FileNotFoundError:
         return False
+    if stat.S_ISDIR(mode):
+        raise Unreadable(f"{place} is a folder, not a replay file")
+    if not stat.S_ISREG(mode):
+        raise Unreadable(f"{place} is a pipe or a device, not a replay file")
     return True
 
 
