@@ -23,12 +23,13 @@ ENDS = ("response.completed", "response.incomplete")
 class Printer:
     """Takes the events of one answer and prints its words.
 
-    live:   print every piece when it comes; else each item when it is whole
+    live:       print every piece when it comes; else each item when it is whole
+    open_line:  whether what was printed last does not end its line
     """
 
     def __init__(self, out: TextIO, err: TextIO, *, live: bool) -> None:
         self._out, self._err, self._live = out, err, live
-        self._open_line = False
+        self.open_line = False
         self._shown: set[int] = set()
         self._part: tuple[int, int] | None = None
 
@@ -44,7 +45,7 @@ class Printer:
 
     def end(self) -> None:
         """Finish the last line, whether the answer was whole or not."""
-        if self._open_line:
+        if self.open_line:
             self._say("\n")
 
     def _piece(self, event: Event) -> None:
@@ -70,7 +71,7 @@ class Printer:
         if words:
             self._out.write(safe(words))
             self._out.flush()
-            self._open_line = not words.endswith("\n")
+            self.open_line = not words.endswith("\n")
 
 
 def announced(item: Item) -> str:

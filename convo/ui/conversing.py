@@ -121,6 +121,10 @@ class Conversing:
         printer = Printer(self._out, self._err, live=self._live)
         try:
             await watched(events, printer.take)
+        except Interrupted:
+            if not printer.open_line:
+                self.say("")  # the terminal has shown ^C
+            raise
         finally:
             printer.end()
             if self.chat.turn is not before:
