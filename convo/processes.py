@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 def this_process() -> str:
-    """This process for others to look up: host, pid and when it began, with colons between."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_began(os.getpid())}"
+    """This process for others to look up: machine, pid and when it began, with colons between."""
+    return f"{_machine()}:{os.getpid()}:{_began(os.getpid())}"
 
 
 def is_dead(holder: str) -> bool:
@@ -19,8 +19,8 @@ def is_dead(holder: str) -> bool:
 
     holder:  as `this_process` names one, with or without more behind it
     """
-    host, pid, began = _parts(holder)
-    if host != socket.gethostname() or not pid.isdigit():
+    machine, pid, began = _parts(holder)
+    if machine not in (_machine(), socket.gethostname()) or not pid.isdigit():
         return False
     try:
         os.kill(int(pid), 0)
@@ -33,19 +33,32 @@ def is_dead(holder: str) -> bool:
 
 def spoken(holder: str) -> str:
     """`holder` in words."""
-    host, pid, _ = _parts(holder)
-    return f"process {pid} on {host}" if pid else holder
+    machine, pid, _ = _parts(holder)
+    return f"process {pid} on {machine.partition('@')[0]}" if pid else holder
+
+
+def _machine() -> str:
+    """The host and its table of processes: a container may share the name, and counts from 1."""
+    try:
+        table = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}@{''.join(filter(str.isdigit, table))}"
 
 
 def _parts(holder: str) -> tuple[str, str, str]:
-    host, pid, began, *_ = [*holder.split(":"), "", ""]
-    return host, pid, began
+    machine, pid, began, *_ = [*holder.split(":"), "", ""]
+    return machine, pid, began
 
 
 def _began(pid: int) -> str:
-    """When a process began, in the kernel's ticks, where that can be read; "" elsewhere."""
+    """When a process began, in the kernel's ticks; "" where that cannot be read, and once it has ended.
+
+    One that has ended stays in the table until its parent asks how.
+    """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    return stat.rpartition(")")[2].split()[19]
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state in ("Z", "X") else fields[18]
