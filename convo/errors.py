@@ -236,6 +236,10 @@ class TryLater(EndpointFault):
     code, status, hint = "try_later", 503, "wait a moment, then /retry"
 
 
+NO_CONNECTION = "no_connection"
+"""The code of an `Unreachable` that never got as far as sending anything."""
+
+
 class Unreachable(EndpointFault):
     """No connection, or it broke before the endpoint answered."""
 

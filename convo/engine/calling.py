@@ -22,6 +22,7 @@ BACKOFF = wait_exponential_jitter(initial=1, max=8, jitter=0.25)
 """Seconds before the next try: 1, 2, 4, with a little jitter, unless the endpoint names its own."""
 
 LONGEST_WAIT_S = 60.0
+"""Whoever is told to wait longer is told so, instead of being kept waiting or asking too early."""
 
 
 @dataclass
@@ -47,7 +48,7 @@ async def call(
     """
 
     def again(failure: BaseException) -> bool:
-        if not isinstance(failure, ConvoError):
+        if not isinstance(failure, ConvoError) or (named_wait_s(failure) or 0.0) > LONGEST_WAIT_S:
             return False
         return may_resend(strategy, failure, answering=False).resend is not Resend.NO
 
@@ -87,7 +88,10 @@ async def _first_piece(open_stream: Open) -> Opened | None:
 
 
 def _wait(state: RetryCallState) -> float:
-    failure = state.outcome.exception() if state.outcome else None
-    if isinstance(failure, EndpointFault) and failure.retry_after_s is not None:
-        return min(failure.retry_after_s, LONGEST_WAIT_S)
-    return BACKOFF(state)
+    named = named_wait_s(state.outcome.exception() if state.outcome else None)
+    return BACKOFF(state) if named is None else named
+
+
+def named_wait_s(failure: BaseException | None) -> float | None:
+    """How long the endpoint asks to be left alone, where it does."""
+    return failure.retry_after_s if isinstance(failure, EndpointFault) else None

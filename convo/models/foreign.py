@@ -20,7 +20,16 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from convo.config.secret import Secret
-from convo.errors import ConvoError, EndpointFault, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
+from convo.errors import (
+    NO_CONNECTION,
+    ConvoError,
+    EndpointFault,
+    KeyRefused,
+    Refused,
+    StreamBroken,
+    TryLater,
+    Unreachable,
+)
 from convo.items import Json
 
 LONGEST_MESSAGE = 600
@@ -196,9 +205,12 @@ def _unconnected(wrong: BaseException, asked: Asked, *, answering: bool) -> Endp
     if isinstance(wrong, httpx2.TimeoutException):
         return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
     if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
-        return Unreachable(f"{asked.place!r} is not the address of a server", hint="check the provider's base_url")
+        return Unreachable(
+            f"{asked.place!r} is not the address of a server", code=NO_CONNECTION, hint="check the provider's base_url"
+        )
     if isinstance(wrong, httpx2.ConnectError):
-        return Unreachable(f"cannot reach {asked.provider} at {asked.place}{_because(asked.clean(str(wrong)))}")
+        words = asked.clean(str(wrong))
+        return Unreachable(f"cannot reach {asked.provider} at {asked.place}{_because(words)}", code=NO_CONNECTION)
     return Unreachable(f"the connection to {asked.provider} at {asked.place} broke before it answered")
 
 

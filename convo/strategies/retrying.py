@@ -9,7 +9,7 @@ has been shown, nothing is sent again without the person.
 from dataclasses import dataclass
 from enum import Enum
 
-from convo.errors import ConvoError, TryLater, Unreachable
+from convo.errors import NO_CONNECTION, ConvoError, TryLater, Unreachable
 from convo.history import Strategy
 
 
@@ -36,6 +36,8 @@ def may_resend(strategy: Strategy, failure: ConvoError, *, answering: bool) -> V
         return Verdict(Resend.NO, "the answer had begun")
     if not isinstance(failure, TryLater | Unreachable):
         return Verdict(Resend.NO, "the same request would be refused again")
+    if failure.code == NO_CONNECTION:
+        return Verdict(Resend.NO, "there is nobody to send it to")
     if failure.code == "conversation_locked" or failure.status == 429:
         return Verdict(Resend.YES, "refused before anything was done")
     return AFTER_DOUBT[strategy]

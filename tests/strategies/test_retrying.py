@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.errors import ConvoError, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
+from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
 from convo.history import Strategy
 from convo.strategies import Resend, may_resend
 
@@ -10,7 +10,12 @@ LOCKED = TryLater("locked", code="conversation_locked", status=400)
 BUSY = TryLater("slow down", status=429)
 DOWN = TryLater("server error", status=503)
 CUT = Unreachable("connection reset")
-FINAL: list[ConvoError] = [Refused("no"), KeyRefused("no key"), StreamBroken("cut")]
+FINAL: list[ConvoError] = [
+    Refused("no"),
+    KeyRefused("no key"),
+    StreamBroken("cut"),
+    Unreachable("no such host", code=NO_CONNECTION),
+]
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -1,0 +1,151 @@
+"""When a request goes out again, and after how long, on a clock that only sleeping moves."""
+
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, field
+
+import pytest
+
+from convo.clock import FixedClock
+from convo.engine.calling import LONGEST_WAIT_S, TRIES, Opened, call
+from convo.errors import NO_CONNECTION, ConvoError, Refused, StreamBroken, TryLater, Unreachable
+from convo.history import Strategy
+from convo.items import Event
+
+CREATED: Event = {"type": "response.created"}
+PIECE: Event = {"type": "response.output_item.added"}
+MORE: Event = {"type": "response.output_text.delta"}
+
+DOWN = TryLater("The server is overloaded", status=503)
+LIMITED = TryLater("Rate limit reached", status=429)
+LOCKED = TryLater("Another process is at it", code="conversation_locked", status=400)
+CUT = Unreachable("the connection broke")
+
+
+@dataclass
+class Line:
+    """One attempt after the other, as told: an error before the first event, or the events, or None."""
+
+    attempts: list[ConvoError | list[Event | ConvoError] | None]
+    clock: FixedClock = field(default_factory=FixedClock)
+    notes: list[str] = field(default_factory=list)
+    doubts: int = 0
+    tries: int = 0
+    closed: int = 0
+
+    async def call(self, strategy: Strategy = Strategy.SESSION) -> Opened | None:
+        return await call(self.open, strategy, self.clock, doubt=self.doubt, noted=self.notes.append)
+
+    async def open(self) -> AsyncGenerator[Event, None] | None:
+        self.tries += 1
+        attempt = self.attempts.pop(0)
+        if isinstance(attempt, ConvoError):
+            raise attempt
+        return None if attempt is None else self.stream(attempt)
+
+    async def stream(self, events: list[Event | ConvoError]) -> AsyncGenerator[Event, None]:
+        try:
+            for event in events:
+                if isinstance(event, ConvoError):
+                    raise event
+                yield event
+        finally:
+            self.closed += 1
+
+    def doubt(self) -> None:
+        self.doubts += 1
+
+
+async def test_an_answer_is_handed_on_with_its_first_piece() -> None:
+    line = Line([[CREATED, PIECE, MORE]])
+    opened = await line.call()
+    assert opened
+    assert opened.events == [CREATED, PIECE]
+    assert [event async for event in opened.stream] == [MORE]
+    assert (line.tries, line.clock.slept, line.notes) == (1, [], [])
+
+
+async def test_waits_grow_from_one_second_with_a_little_jitter() -> None:
+    line = Line([DOWN, DOWN, DOWN, [PIECE]])
+    assert await line.call()
+    assert [int(waited) for waited in line.clock.slept] == [1, 2, 4]
+    assert all(waited % 1 <= 0.25 for waited in line.clock.slept)
+    assert line.notes == ["The server is overloaded; trying again: the endpoint keeps nothing"] * 3
+
+
+async def test_four_tries_are_all_and_the_last_failure_is_told() -> None:
+    last = TryLater("still overloaded", status=503)
+    line = Line([DOWN, DOWN, DOWN, last, [PIECE]])
+    with pytest.raises(TryLater, match="still overloaded"):
+        await line.call()
+    assert (line.tries, len(line.clock.slept)) == (TRIES, TRIES - 1)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 20.0, LONGEST_WAIT_S])
+async def test_the_wait_that_the_endpoint_names_is_kept_exactly(seconds: float) -> None:
+    line = Line([TryLater("Rate limit reached", status=429, retry_after_s=seconds), [PIECE]])
+    assert await line.call()
+    assert line.clock.slept == [seconds]
+
+
+async def test_who_is_told_to_wait_for_long_is_told_so_and_does_not_ask_too_early() -> None:
+    line = Line([TryLater("Come back tomorrow", status=429, retry_after_s=86_400.0), [PIECE]])
+    with pytest.raises(TryLater, match="Come back tomorrow"):
+        await line.call()
+    assert (line.tries, line.clock.slept) == (1, [])
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", [LIMITED, LOCKED])
+async def test_what_was_refused_before_anything_was_done_leaves_no_doubt(
+    strategy: Strategy, failure: ConvoError
+) -> None:
+    line = Line([failure, [PIECE]])
+    assert await line.call(strategy)
+    assert line.doubts == 0
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("failure", [DOWN, CUT])
+async def test_only_a_conversation_is_read_before_a_resend_in_doubt(strategy: Strategy, failure: ConvoError) -> None:
+    line = Line([failure, failure, [PIECE]])
+    assert await line.call(strategy)
+    assert line.doubts == (2 if strategy is Strategy.CONVERSATION else 0)
+
+
+async def test_an_owner_that_has_answered_already_is_not_asked() -> None:
+    line = Line([CUT, None])
+    assert await line.call(Strategy.CONVERSATION) is None
+    assert (line.tries, line.doubts) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    "failure", [Refused("no"), StreamBroken("cut"), Unreachable("no such host", code=NO_CONNECTION)]
+)
+async def test_a_final_failure_is_told_at_once(failure: ConvoError) -> None:
+    line = Line([failure, [PIECE]])
+    with pytest.raises(type(failure)):
+        await line.call()
+    assert (line.tries, line.clock.slept, line.notes) == (1, [], [])
+
+
+@pytest.mark.parametrize("events", [[], [CREATED]])
+async def test_a_stream_that_ends_before_an_answer_is_an_error(events: list[Event | ConvoError]) -> None:
+    line = Line([events, [PIECE]])
+    with pytest.raises(StreamBroken, match="ended before an answer began"):
+        await line.call()
+    assert line.tries == 1
+
+
+async def test_a_stream_that_fails_before_its_first_piece_is_closed_and_opened_again() -> None:
+    line = Line([[CREATED, DOWN], [CREATED, PIECE]])
+    assert await line.call()
+    assert (line.tries, line.closed) == (2, 1)
+
+
+async def test_what_fails_behind_the_first_piece_is_for_the_reader() -> None:
+    line = Line([[PIECE, DOWN], [PIECE]])
+    opened = await line.call()
+    assert opened
+    with pytest.raises(TryLater):
+        [event async for event in opened.stream]
+    assert line.tries == 1
