@@ -77,12 +77,18 @@ COMMANDS = {
 ALIASES = {"quit": "exit", "q": "exit", "?": "help", "rewind": "undo"}
 
 
-async def obey(talk: "Conversing", line: str) -> None:
-    """Carry out one slash command. raises: Usage  there is no such command"""
+def understood(line: str) -> tuple[str, str]:
+    """The name of the command in `line`, and the words after it. raises: Usage  there is no such command"""
     said, words = (*line[1:].split(maxsplit=1), "", "")[:2]
     name = ALIASES.get(said.lower(), said.lower())
     if name not in COMMANDS:
         near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
         meant = f"/{near[0]}" if near else "/help"
         raise Usage(f"no command '/{said}'; nothing was sent", hint=f"{meant}, or //{said} for a message")
-    await COMMANDS[name].run(talk, words.strip())
+    return name, words.strip()
+
+
+async def obey(talk: "Conversing", line: str) -> None:
+    """Carry out one slash command. raises: as `understood`; what the command raises"""
+    name, words = understood(line)
+    await COMMANDS[name].run(talk, words)

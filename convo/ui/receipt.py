@@ -4,6 +4,8 @@ from convo.config import Price
 from convo.history import Link, Session, Strategy
 from convo.tokens import Usage
 
+LEAST_USD = 0.0001
+
 
 def receipt(link: Link, session: Session, price: Price | None = None) -> str:
     """The line for a turn that ended, however it ended."""
@@ -23,9 +25,16 @@ def owner(session: Session) -> str:
 def _used(used: Usage, price: Price | None) -> list[str]:
     cached = f" ({used.cached:,} cached)" if used.cached else ""
     thought = f" ({used.reasoning:,} reasoning)" if used.reasoning else ""
-    cost = used.cost_usd(price)
-    spent = [] if cost is None else [f"${cost:.4f}" if cost < 1 else f"${cost:.2f}"]
-    return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}", *spent]
+    return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}", *_spent(used.cost_usd(price))]
+
+
+def _spent(cost_usd: float | None) -> list[str]:
+    """A cost that is known, and never as nothing when it is something."""
+    if cost_usd is None:
+        return []
+    if 0 < cost_usd < LEAST_USD:
+        return [f"<${LEAST_USD}"]
+    return [f"${cost_usd:,.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"]
 
 
 def _time(link: Link) -> list[str]:

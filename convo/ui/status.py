@@ -27,5 +27,6 @@ def status(session: Session, held: Held, model: str) -> str:
 def next_request(held: Held, body: Mapping[str, Json]) -> str:
     """The lines of /next: what the owner puts before it, set apart, then the body as it travels."""
     kept = held.path.place(held.mark) if held.remembers else 0
-    before = f"the owner puts {kept} items of {held.handle} before it" if kept else "nothing stands before it"
+    items = "1 item" if kept == 1 else f"{kept} items"
+    before = f"the owner puts {items} of {held.handle} before it" if kept else "nothing stands before it"
     return f"{before}\nPOST /responses\n{json.dumps(body, indent=2, ensure_ascii=False)}"

@@ -1,0 +1,100 @@
+"""What of an answer is printed, and where."""
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from convo.items import Event
+from convo.ui.answer import Printer, safe
+
+
+def printed(events: Sequence[Event], *, live: bool = True) -> tuple[str, str]:
+    """stdout and stderr after all `events`."""
+    out, err = io.StringIO(), io.StringIO()
+    printer = Printer(out, err, live=live)
+    for event in events:
+        printer.take(event)
+    printer.end()
+    return out.getvalue(), err.getvalue()
+
+
+def delta(words: str, item: int = 0, part: int = 0, kind: str = "output_text") -> Event:
+    return {"type": f"response.{kind}.delta", "output_index": item, "content_index": part, "delta": words}
+
+
+def done(at: int, item: dict[str, Any]) -> Event:
+    return {"type": "response.output_item.done", "output_index": at, "item": item}
+
+
+def message(*parts: str) -> dict[str, Any]:
+    return {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": words} for words in parts],
+    }
+
+
+def completed(*output: dict[str, Any]) -> Event:
+    return {"type": "response.completed", "response": {"output": list(output)}}
+
+
+def test_pieces_are_printed_when_they_come() -> None:
+    out, err = io.StringIO(), io.StringIO()
+    printer = Printer(out, err, live=True)
+    seen = []
+    for piece in ("On", "ce ", "upon"):
+        printer.take(delta(piece))
+        seen.append(out.getvalue())
+    assert seen == ["On", "Once ", "Once upon"]
+
+
+def test_without_streaming_nothing_is_printed_before_an_item_is_whole() -> None:
+    assert printed([delta("On"), delta("ce")], live=False) == ("", "")
+    assert printed([delta("On"), delta("ce"), done(0, message("Once"))], live=False) == ("Once\n", "")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_an_item_is_printed_once_however_often_it_is_told(live: bool) -> None:
+    events = [delta("Once"), done(0, message("Once")), completed(message("Once"))]
+    assert printed(events, live=live) == ("Once\n", "")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_an_endpoint_that_tells_the_whole_alone_is_heard(live: bool) -> None:
+    assert printed([completed(message("Once"))], live=live) == ("Once\n", "")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_parts_of_a_message_stand_on_lines_of_their_own(live: bool) -> None:
+    events = [delta("a", part=0), delta("", part=1), delta("b", part=2), done(0, message("a", "", "b"))]
+    assert printed(events, live=live) == ("a\nb\n", "")
+
+
+@pytest.mark.parametrize("live", [True, False])
+def test_messages_and_calls_each_have_their_lines(live: bool) -> None:
+    call = {"type": "function_call", "name": "weather", "arguments": "{}"}
+    events = [
+        delta("Let me see."),
+        done(0, message("Let me see.")),
+        done(1, {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Hm."}]}),
+        done(2, call),
+        done(3, {"type": "web_search_call", "status": "completed"}),
+        delta("Rain.", item=4),
+        done(4, message("Rain.")),
+    ]
+    assert printed(events, live=live) == ("Let me see.\nRain.\n", "[function_call] weather {}\n[web_search_call]\n")
+
+
+def test_an_answer_that_is_cut_off_ends_its_line() -> None:
+    assert printed([delta("Half an ans")]) == ("Half an ans\n", "")
+    assert printed([delta("whole line\n")]) == ("whole line\n", "")
+    assert printed([]) == ("", "")
+
+
+def test_every_control_character_but_tab_and_line_break_is_spelled_out() -> None:
+    controls = [chr(number) for number in (*range(0x20), *range(0x7F, 0xA0))]
+    assert [sign for sign in controls if safe(sign) == sign] == ["\t", "\n"]
+    assert (safe("\x1b"), safe("\x9b"), safe("\r")) == ("\\x1b", "\\x9b", "\\x0d")
+    assert safe("Käse 食べる 🧀") == "Käse 食べる 🧀"

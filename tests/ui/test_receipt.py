@@ -1,0 +1,84 @@
+"""The receipt: one line a turn."""
+
+from dataclasses import replace
+
+import pytest
+
+from convo.config import Price
+from convo.history import Link, Session, Strategy, root
+from convo.history.link import Status
+from convo.items import Json
+from convo.ui.receipt import owner, receipt
+
+NOWHERE = root("local")
+LINK = Link(
+    id="resp_1",
+    saw=NOWHERE,
+    head=NOWHERE,
+    sent=1,
+    model="openai/gpt-5",
+    strategy=Strategy.SESSION,
+    status="completed",
+    created_at=0.0,
+    seconds=1.25,
+)
+SESSION = Session("ses_1", "mine", Strategy.SESSION, "openai/gpt-5", NOWHERE, NOWHERE, 0.0, 0.0)
+
+
+def used(into: int, out: int, *, cached: int = 0, reasoning: int = 0, written: bool = True) -> dict[str, Json]:
+    """A usage object; `written`: with the details that an endpoint may leave out."""
+    details = {
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+    }
+    return {"input_tokens": into, "output_tokens": out, **(details if written else {})}
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert receipt(replace(LINK, id="try_1", seconds=None), SESSION) == "session mine"
+
+
+def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:
+    link = replace(LINK, usage=used(12_345, 67, cached=12_288, reasoning=64))
+    assert receipt(link, SESSION) == "12,345 in (12,288 cached) · 67 out (64 reasoning) · 1.2 s · resp_1 · session mine"
+    link = replace(LINK, usage=used(3, 4, written=False))
+    assert receipt(link, SESSION) == "3 in · 4 out · 1.2 s · resp_1 · session mine"
+
+
+@pytest.mark.parametrize(
+    ("price", "cost"),
+    [
+        (Price(input=1.0, output=2.0, cached=0.5), "$0.0009"),
+        (Price(input=1000.0, output=2000.0, cached=500.0), "$0.9000"),
+        (Price(input=10_000.0, output=20_000.0, cached=5_000.0), "$9.00"),
+        (Price(input=0.001, output=0.002, cached=0.001), "<$0.0001"),
+        (Price(input=0.0, output=0.0, cached=0.0), "$0.0000"),
+    ],
+)
+def test_a_cost_is_never_shown_as_nothing_when_it_is_something(price: Price, cost: str) -> None:
+    link = replace(LINK, usage=used(600, 200, cached=200))
+    assert f" out · {cost} · 1.2 s" in receipt(link, SESSION, price)
+
+
+def test_without_usage_no_cost_is_guessed() -> None:
+    assert "$" not in receipt(LINK, SESSION, Price(input=1.0, output=1.0, cached=1.0))
+
+
+@pytest.mark.parametrize("status", ["incomplete", "failed", "cancelled"])
+def test_an_end_that_is_not_whole_comes_first(status: Status) -> None:
+    link = replace(LINK, status=status)
+    assert receipt(link, SESSION).startswith(f"{status} · ")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "handle", "words"),
+    [
+        (Strategy.SESSION, None, "session mine"),
+        (Strategy.REPLAY, "/tmp/talk.json", "replay /tmp/talk.json"),
+        (Strategy.CHAIN, "resp_1", "chain resp_1"),
+        (Strategy.CHAIN, None, "chain mine"),
+        (Strategy.CONVERSATION, "conv_1", "conversation conv_1"),
+    ],
+)
+def test_the_owner_is_named_with_the_handle_to_come_back_by(strategy: Strategy, handle: str | None, words: str) -> None:
+    assert owner(replace(SESSION, strategy=strategy, handle=handle)) == words
