@@ -26,7 +26,7 @@ class Conversation:
 
     head:  the last node of its items
     ids:   the id of each item on the path to `head`, oldest first: the item's own where it
-           has one, else the one that this conversation gave it
+           has one, else the one that this conversation gave it. It stays while the item does
     """
 
     id: str
@@ -45,9 +45,10 @@ ANY: Final = AnyHead()
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One transaction.
+    """One transaction. What nothing stands on after it is collected in it.
 
-    grow:          items, each behind a node that the store has or that an earlier growth makes
+    grow:          items, each behind a node that the store has or that an earlier growth makes; kept if a
+                   link, session or conversation stands on the last of them, or behind it
     links:         written, or replaced while the one that is there is in progress; of one that is
                    final, `session`, `parent` and `first_token_s` are filled in where they are empty
     session:       the record as it stands afterwards
@@ -130,9 +131,10 @@ class Store(Protocol):
     async def commit(self, change: Change) -> None:
         """Make `change` true.
 
-        raises:  Conflict    a head is not where the change expects it, or a name is taken
-                 NotFound    a growth stands behind a node that is not there
-                 StoreFault  nothing was changed
+        raises:  Conflict      a head is not where the change expects it, or a name is taken
+                 NotFound      a growth, a record or an erasure names a node that is not there
+                 InputFault    an item or a name cannot be written, or an item of a conversation has no id
+                 StoreFault    nothing was changed
         """
         ...
 
@@ -143,7 +145,9 @@ class Store(Protocol):
         """
         ...
 
-    async def session(self, name_or_id: str) -> Session | None: ...
+    async def session(self, name_or_id: str) -> Session | None:
+        """The session with this id, or else with this name."""
+        ...
 
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
         """The sessions, last used first."""
@@ -166,22 +170,28 @@ class Store(Protocol):
     async def family(self, link_id: str) -> Sequence[Link]:
         """The whole tree of links around one, oldest first; empty when there is no such link.
 
-        Forks count, whichever session made them.
+        Forks count, whichever session made them, and so do the children of a parent that is not here.
         """
         ...
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
 
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
-        """What begins with `prefix`: session names and ids, links, conversations."""
+        """What begins with `prefix`: sessions by name and id, then links, then conversations, newest first."""
         ...
 
     async def search(self, words: str, *, limit: int = 20) -> Sequence[Hit]:
-        """Items that hold all of `words`, best first; quotes and operators are only characters."""
+        """Items that hold all of `words`, best first; quotes and operators are only characters.
+
+        There is one hit for an item and a session that reaches it, by its record or by its links.
+        """
         ...
 
     async def remove_session(self, session_id: str) -> None:
         """Take a session, its links and all that only it held. What others share stays.
+
+        A link stays while the chain of another session goes on from it. Nothing of what went is
+        left in any file once the last process has closed it.
 
         raises:  NotFound
         """

@@ -141,6 +141,8 @@ class _Tenant:
                 raise rules.no_place(key)
         if change.conversation:
             rules.check_ids(change.conversation, self.tree.length(change.conversation.head, grown))
+            for item_id in change.conversation.ids:
+                rules.check_name(item_id)
         return grown, [_fresh(link) for link in change.links]
 
     def _check_heads(self, change: Change) -> None:

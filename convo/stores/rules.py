@@ -62,7 +62,7 @@ def names(change: Change) -> Iterator[str]:
     if change.session:
         yield from (change.session.id, change.session.name, change.session.link or "")
     if change.conversation:
-        yield from (change.conversation.id, *change.conversation.ids)
+        yield change.conversation.id
 
 
 def check_names(change: Change) -> None:

@@ -209,6 +209,7 @@ def _make(t: Tenant, new: Conversation, head: int) -> int:
 def _name(t: Tenant, conversation: int, nodes: Iterable[Row], ids: Iterable[str]) -> None:
     """Keep the ids that the items at `nodes` do not have themselves."""
     for (n, _, erased, body), item_id in zip(nodes, ids, strict=True):
+        rules.check_name(item_id)
         if item_id != (own_id(loads(body)) if body else erased):
             t.run(
                 "INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",

@@ -5,8 +5,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from asyncio import CancelledError, create_task, gather, sleep
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
+from dataclasses import replace
 from pathlib import Path as File
 
 import pytest
@@ -17,7 +19,7 @@ from convo.items import user
 from convo.stores.contract import Change, Growth, Lease, Store
 from convo.stores.sqlite import SqliteStore
 from convo.stores.sqlite.database import Database
-from convo.stores.sqlite.schema import MIGRATIONS, SCHEMA
+from convo.stores.sqlite.schema import MIGRATIONS, OURS, SCHEMA
 from tests.stores.chats import session
 
 TOP = root("local")
@@ -128,6 +130,36 @@ def test_the_last_migration_is_the_schema() -> None:
     numbers = sorted(int(file.name[:4]) for file in MIGRATIONS.glob("*.sql"))
 
     assert numbers == list(range(1, SCHEMA + 1))
+
+
+async def test_a_migration_that_fails_half_way_leaves_the_file_as_it_was(file: File) -> None:
+    nothing(file)
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"PRAGMA application_id = {OURS}")
+        db.execute("CREATE TABLE leases (in_the_way)")
+    async with opened(file) as store:
+        with pytest.raises(StoreUnavailable, match="table leases already exists"):
+            await store.commit(SAY)
+
+    with closing(sqlite3.connect(file)) as db:
+        assert db.execute("SELECT name FROM sqlite_schema").fetchall() == [("leases",)]
+        assert db.execute("PRAGMA user_version").fetchone() == (0,)
+
+
+async def test_a_change_whose_caller_has_left_is_made_whole_or_not_at_all(sqlite: SqliteStore) -> None:
+    await sqlite.sessions()
+    leaving = [create_task(sqlite.commit(replace(SAY, expect=None))) for _ in range(5)]
+    await sleep(0)
+    for task in leaving:
+        task.cancel()
+    ended = await gather(*leaving, return_exceptions=True)
+
+    assert {type(one) for one in ended} == {CancelledError}
+    record = await sqlite.session("one")
+    if record:
+        assert await sqlite.path(record.head) == PATH
+    await sqlite.commit(SAY)
+    assert await sqlite.session("one") == SAY.session
 
 
 # -- what is not ours -----------------------------------------------------------------------------

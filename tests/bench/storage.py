@@ -1,0 +1,127 @@
+"""What a long chat costs to keep, under each owner, beside a full copy for every response.
+
+    python -m tests.bench.storage [TURNS ...]
+
+Each chat is of turns of 1 KB and 1 KB, stored as the engine stores it, with the embedded endpoint
+under conversation and chain. An append is one durable commit (synchronous FULL), the median of the
+last hundred turns. A read is the whole path, from a connection that was just opened. The floor is
+one table with a row for each response that holds all that the model saw and said; it is run up to
+1,000 turns.
+"""
+
+import asyncio
+import json
+import resource
+import sqlite3
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path as File
+from tempfile import TemporaryDirectory
+
+from convo.history import Strategy
+from convo.items import Item
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.stores.chats import json_bytes, long_chat
+from tests.stores.sqlite.measuring import stored
+
+LAST = 100
+FLOOR = "full copy"
+LONGEST_COPY = 1000
+"""Turns beyond which the floor is left out: 5,000 of them would write 29 GB."""
+
+HEAD = "owner         turns   new KB   file KB  x new  index   B/turn  append us  read ms    MB"
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One line of the table; bytes, except where the name says another unit."""
+
+    owner: str
+    turns: int
+    new: int
+    file: int
+    histories: int
+    append_us: float
+    read_ms: float
+    peak_mb: float
+
+    def __str__(self) -> str:
+        return (
+            f"{self.owner:<13}{self.turns:>6}{self.new / 1e3:>9,.0f}{self.file / 1e3:>10,.0f}"
+            f"{self.histories / self.new:>7.2f}{(self.file - self.histories) / self.new:>7.2f}"
+            f"{self.histories / self.turns:>9,.0f}{self.append_us:>11,.0f}{self.read_ms:>9.1f}{self.peak_mb:>6.0f}"
+        )
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that `work` took."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+async def kept(strategy: Strategy, turns: int, file: File) -> Cost:
+    """A chat in the store."""
+    store = SqliteStore(Database(file))
+    new, seconds = 0, []
+    for turn in long_chat(strategy, turns):
+        new += json_bytes(turn.new)
+        for change in turn.changes:
+            began = time.perf_counter()
+            await store.commit(change)
+            seconds.append(time.perf_counter() - began)
+    await store.aclose()
+    again = SqliteStore(Database(file))
+    record = await again.session("one")
+    assert record is not None
+    began = time.perf_counter()
+    assert len(await again.path(record.head)) == 2 * turns
+    read_s = time.perf_counter() - began
+    await again.aclose()
+    last = statistics.median(seconds[-LAST * len(turn.changes) :])
+    size = stored(file)
+    return Cost(strategy, turns, new, size.file, size.histories, last * 1e6, read_s * 1e3, peak_mb())
+
+
+def copied(turns: int, file: File) -> Cost:
+    """The same chat in one table, a full copy for every response."""
+    new, seconds, history = 0, [], list[Item]()
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; CREATE TABLE responses (id, body)")
+        for number, turn in enumerate(long_chat(Strategy.CHAIN, turns)):
+            new += json_bytes(turn.new)
+            history += turn.new
+            row = (number, json.dumps(history))
+            seconds.append(timed(lambda row=row: db.execute("INSERT INTO responses VALUES (?, ?)", row)))  # type: ignore[misc]
+        read = "SELECT body FROM responses ORDER BY rowid DESC LIMIT 1"
+        read_s = timed(lambda: json.loads(db.execute(read).fetchone()[0]))
+    size = file.stat().st_size
+    return Cost(FLOOR, turns, new, size, size, statistics.median(seconds[-LAST:]) * 1e6, read_s * 1e3, peak_mb())
+
+
+def measure(owner: str, turns: int) -> Cost:
+    with TemporaryDirectory() as folder:
+        file = File(folder) / "convo.db"
+        return copied(turns, file) if owner == FLOOR else asyncio.run(kept(Strategy(owner), turns, file))
+
+
+def main(*lengths: int) -> None:
+    print(HEAD)
+    for turns in lengths:
+        for owner in (*Strategy, *([FLOOR] if turns <= LONGEST_COPY else [])):
+            with get_context("spawn").Pool(1) as process:  # a process for each, so that its memory is its own
+                print(process.apply(measure, (str(owner), turns)), flush=True)
+
+
+if __name__ == "__main__":
+    main(*(int(length) for length in sys.argv[1:] or ("1000", "5000")))

@@ -1,0 +1,25 @@
+"""What a file costs: its bytes beside the items that are new in it."""
+
+import sqlite3
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path as File
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Bytes of a database: all of the file, and all but the search index."""
+
+    file: int
+    histories: int
+
+
+def stored(file: File) -> Stored:
+    """Measure a closed database. Its index is emptied for it, and the pages that this frees are the index's."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        size = file.stat().st_size
+        page, pages = (int(db.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_size", "page_count"))
+        assert size == page * pages
+        db.execute("INSERT INTO words (words) VALUES ('delete-all')")
+        free = int(db.execute("PRAGMA freelist_count").fetchone()[0])
+    return Stored(size, size - page * free)

@@ -1,0 +1,113 @@
+"""A right to write that renews itself, and passes on when its holder is dead."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from convo.errors import Busy, StoreUnavailable
+from convo.processes import this_process
+from convo.stores.contract import Lease, Store
+from convo.stores.leasing import Hold
+
+ALIVE = this_process()
+SHORT_S = 0.03
+"""A lease so short that it is renewed at once."""
+
+
+def gone(who: str = "") -> str:
+    """A holder of this machine that is dead, with `who` behind it."""
+    machine = ALIVE.partition(":")[0]
+    return f"{machine}:4194305:1" + (f":{who}" if who else "")
+
+
+class Counted:
+    """Delegates to `store`; renewing fails with `fails` first, and `enough` is set by the request number `count`."""
+
+    def __init__(self, store: Store, count: int, fails: list[Exception] | None = None) -> None:
+        self.store, self.count, self.fails = store, count, fails or []
+        self.asked, self.enough = 0, asyncio.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
+        self.asked += 1
+        if self.asked == self.count:
+            self.enough.set()
+        if self.asked > 1 and self.fails:
+            raise self.fails.pop()
+        return await self.store.lease(name, holder, ttl_s, instead_of=instead_of)
+
+
+@pytest.fixture
+async def held(store: Store) -> AsyncIterator[Hold]:
+    hold = await Hold.take(store, "chat", f"{ALIVE}:me", 60)
+    yield hold
+    await hold.release()
+
+
+async def test_a_living_holder_keeps_others_out_and_lets_them_in_when_it_is_done(store: Store, held: Hold) -> None:
+    with pytest.raises(Busy):
+        await Hold.take(store, "chat", f"{ALIVE}:you", 60)
+    await held.release()
+    await (await Hold.take(store, "chat", f"{ALIVE}:you", 60)).release()
+
+
+async def test_a_right_is_renewed_as_long_as_it_is_held(store: Store) -> None:
+    counted = Counted(store, 4)
+    hold = await Hold.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
+    await counted.enough.wait()
+    with pytest.raises(Busy):
+        await store.lease("chat", "you", 60)
+    await hold.release()
+
+
+@pytest.mark.parametrize("failure", [StoreUnavailable("locked for too long"), Busy("chat", "you")])
+async def test_a_renewal_that_fails_is_tried_again(store: Store, failure: Exception) -> None:
+    counted = Counted(store, 4, [failure])
+    hold = await Hold.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
+    await counted.enough.wait()
+    assert counted.fails == []
+    await hold.release()
+
+
+async def test_what_a_dead_process_of_this_machine_held_is_taken_over_at_once(store: Store) -> None:
+    await store.lease("chat", gone("it"), 3600)
+    hold = await Hold.take(store, "chat", f"{ALIVE}:me", 60)
+    with pytest.raises(Busy):
+        await store.lease("chat", "you", 60)
+    await hold.release()
+
+
+async def test_of_two_that_see_the_same_dead_process_one_takes_over(store: Store) -> None:
+    await store.lease("chat", gone(), 3600)
+    got = await asyncio.gather(
+        *(Hold.take(store, "chat", f"{ALIVE}:{number}", 60) for number in range(4)), return_exceptions=True
+    )
+    holds = [one for one in got if isinstance(one, Hold)]
+    assert len(holds) == 1
+    assert all(isinstance(one, Busy) for one in got if one is not holds[0])
+    await holds[0].release()
+
+
+async def test_a_holder_on_another_machine_may_be_alive(store: Store) -> None:
+    await store.lease("chat", "elsewhere@1:4194305:1", 3600)
+    with pytest.raises(Busy, match="elsewhere@1:4194305:1"):
+        await Hold.take(store, "chat", ALIVE, 60)
+
+
+async def test_a_right_that_passed_on_is_not_given_back_by_the_one_who_lost_it(store: Store) -> None:
+    hold = await Hold.take(store, "chat", gone("late"), 3600)
+    new = await Hold.take(store, "chat", f"{ALIVE}:me", 60)
+    await hold.release()
+    with pytest.raises(Busy):
+        await store.lease("chat", "you", 60)
+    await new.release()
+
+
+async def test_giving_back_to_a_store_that_is_gone_is_silent(store: Store) -> None:
+    hold = await Hold.take(store, "chat", ALIVE, 60)
+    await store.aclose()
+    await hold.release()

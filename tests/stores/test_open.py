@@ -1,0 +1,67 @@
+"""Which store a URL names, and what naming it costs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path as File
+
+import pytest
+
+from convo.errors import Usage
+from convo.stores.contract import Change
+from convo.stores.memory import MemoryStore
+from convo.stores.open import open_store
+from convo.stores.sqlite import SqliteStore
+from tests.stores.chats import session
+
+
+def test_memory_is_a_store_of_its_own_each_time() -> None:
+    store = open_store("memory", tenant="guest")
+
+    assert isinstance(store, MemoryStore)
+    assert store.tenant == "guest"
+
+
+async def test_a_sqlite_url_names_a_file(home: File) -> None:
+    url = f"sqlite:{home}/deep/convo.db"
+    store = open_store(url, tenant="guest")
+    assert isinstance(store, SqliteStore)
+    await store.commit(Change(session=session("guest")))
+    await store.aclose()
+
+    again = open_store(url, tenant="guest")
+    assert await again.session("one") == session("guest")
+    await again.aclose()
+
+
+async def test_a_tilde_is_the_home_folder(home: File, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    store = open_store("sqlite:~/convo.db")
+    await store.commit(Change(session=session()))
+    await store.aclose()
+
+    assert os.listdir(home) == ["convo.db"]
+
+
+@pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:x", "postgresql://host/db", "nonsense:x", "/a/path"])
+def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> None:
+    with pytest.raises(Usage) as told:
+        open_store(url)
+
+    assert told.value.hint == "one of: memory, sqlite:PATH"
+
+
+@pytest.mark.parametrize(
+    ("url", "others"), [("memory", ["sqlite3", "convo.stores.sqlite"]), ("sqlite:x", ["convo.stores.memory"])]
+)
+def test_a_store_is_imported_only_when_it_is_asked_for(url: str, others: list[str]) -> None:
+    script = f"""
+import sys
+from convo.stores.open import open_store
+early = [name for name in ("sqlite3", "convo.stores.memory", "convo.stores.sqlite") if name in sys.modules]
+open_store({url!r}, inline=True)
+print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if name in sys.modules])
+"""
+    ran = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+
+    assert ran.stdout == "[] []\n"
