@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,7 @@ class Bench:
         self.edges = Edges(self.store, self.endpoint, self.clock, counting_ids())
 
     @property
-    def bodies(self) -> list[dict[str, object]]:
+    def bodies(self) -> list[dict[str, Any]]:
         return self.endpoint.bodies
 
     async def open(self, strategy: Strategy | None = None, handle: str | None = None, *, name: str = "") -> Chat:

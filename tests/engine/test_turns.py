@@ -13,9 +13,10 @@ import pytest
 from convo.engine.chat import Chat
 from convo.errors import ConvoError, Refused, TryLater, Unreachable
 from convo.history import Strategy
-from convo.items import Item, assistant, digest, user
+from convo.items import assistant, digest, text, user
 from tests.engine.conftest import Bench, say
 from tests.engine.recorded import Fault
+from tests.wire import spoken, state
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 REFUSED = Refused("the model is not here", code="model_not_found", status=404)
@@ -25,21 +26,6 @@ CUT = Unreachable("connection reset")
 
 class Killed(BaseException):
     """The process is gone: nothing that would run after it runs."""
-
-
-def words(item: Item) -> str:
-    parts = item["content"]
-    return parts if isinstance(parts, str) else "".join(part["text"] for part in parts)
-
-
-def spoken(body: dict[str, object]) -> list[str]:
-    """The request's input as "role: words"."""
-    items: list[Item] = body["input"]  # type: ignore[assignment]
-    return [f"{item['role']}: {words(item)}" for item in items]
-
-
-def state(body: dict[str, object]) -> dict[str, object]:
-    return {key: body[key] for key in ("previous_response_id", "conversation", "store") if key in body}
 
 
 def expected_state(chat: Chat) -> dict[str, object]:
@@ -70,7 +56,7 @@ async def test_a_first_turn_sends_the_message_alone(bench: Bench, strategy: Stra
     chat = await bench.open(strategy)
 
     assert await say(chat, "hi there") == "hi there"
-    assert spoken(bench.bodies[0]) == ["user: hi there"]
+    assert spoken(bench.bodies[0]["input"]) == ["user: hi there"]
     assert "previous_response_id" not in bench.bodies[0]
     assert bench.bodies[0].get("conversation") == (chat.session.handle if strategy is Strategy.CONVERSATION else None)
 
@@ -83,7 +69,7 @@ async def test_a_follow_up_sends_the_whole_path_or_what_is_new(bench: Bench, str
 
     await say(chat, "two")
 
-    assert spoken(bench.bodies[1]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
+    assert spoken(bench.bodies[1]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
     assert state(bench.bodies[1]) == state_before
 
 
@@ -96,7 +82,7 @@ async def test_another_process_sends_what_the_first_would_have_sent(bench: Bench
     state_before = expected_state(again)
     await say(again, "two")
 
-    assert spoken(bench.bodies[1]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
+    assert spoken(bench.bodies[1]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: two"])
     assert state(bench.bodies[1]) == state_before
 
 
@@ -127,7 +113,7 @@ async def test_after_a_failed_turn_the_next_message_goes_together_with_the_old_o
 
     await say(await bench.open(None, "mine"), "three")
 
-    assert spoken(bench.bodies[2]) == whole_or_new(
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
         strategy, ["user: one", "assistant: one"], ["user: two", "user: three"]
     )
 
@@ -141,19 +127,19 @@ async def test_after_an_interruption_the_partial_goes_along_as_plain_words(
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
     kept = chat.held.path.items[-1]
-    partial = words(kept)
+    partial = text(kept)
 
     await say(await bench.open(None, "mine") if elsewhere else chat, "three")
 
     assert kept["status"] == "incomplete"
     assert "two and a good deal more than that".startswith(partial)
     assert 0 < len(partial) < len("two and a good deal more than that")
-    assert spoken(bench.bodies[2]) == whole_or_new(
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
         strategy,
         ["user: one", "assistant: one"],
         ["user: two and a good deal more than that", f"assistant: {partial}", "user: three"],
     )
-    assert all("id" not in item and "status" not in item for item in bench.bodies[2]["input"][-2:])  # type: ignore[index]
+    assert all("id" not in item and "status" not in item for item in bench.bodies[2]["input"][-2:])
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -176,7 +162,7 @@ async def test_undo_after_an_interruption_drops_input_and_partial(bench: Bench, 
     await chat.take_back()
     await say(chat, "three")
 
-    assert spoken(bench.bodies[2]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
 
 
 @pytest.mark.parametrize("strategy", [*CLIENTS, Strategy.CHAIN])
@@ -189,7 +175,7 @@ async def test_undo_of_a_confirmed_turn_goes_on_from_the_one_before(bench: Bench
     await chat.take_back()
     await say(chat, "three")
 
-    assert spoken(bench.bodies[2]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(strategy, ["user: one", "assistant: one"], ["user: three"])
     assert state(bench.bodies[2]) == state_before
 
 
@@ -218,7 +204,7 @@ async def test_an_answer_that_got_lost_is_not_asked_for_twice_at_an_owner_that_k
 
     lost_and_found = strategy is Strategy.CONVERSATION
     assert len(bench.bodies) == (2 if lost_and_found else 3)
-    assert [words(item) for item in chat.held.path.items] == ["one", "one", "two", "two"]
+    assert [text(item) for item in chat.held.path.items] == ["one", "one", "two", "two"]
     assert not chat.held.unacknowledged
 
 
@@ -236,8 +222,8 @@ async def test_a_process_that_died_before_it_heard_the_answer_leaves_it_to_the_n
     await say(again, "three")
 
     answered = [] if strategy in CLIENTS else ["two"]
-    assert [words(item) for item in again.held.path.items] == ["one", "one", "two", *answered, "three", "three"]
-    assert spoken(bench.bodies[2]) == whole_or_new(
+    assert [text(item) for item in again.held.path.items] == ["one", "one", "two", *answered, "three", "three"]
+    assert spoken(bench.bodies[2]["input"]) == whole_or_new(
         strategy, ["user: one", "assistant: one", "user: two"], ["user: three"]
     )
 
@@ -267,7 +253,7 @@ async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(ben
                 async for _ in chat.say([user(message)]):
                     pass
 
-    assert [spoken(body) for body in bench.bodies[:2]] == [spoken(body) for body in bench.bodies[2:]]
+    assert [spoken(body["input"]) for body in bench.bodies[:2]] == [spoken(body["input"]) for body in bench.bodies[2:]]
     assert [digest(item) for item in collected.held.path.items] == [digest(item) for item in streamed.held.path.items]
 
 
@@ -279,7 +265,7 @@ async def test_a_replay_file_that_was_edited_between_turns_is_what_was_said(benc
 
     await say(chat, "two")
 
-    assert spoken(bench.bodies[1]) == ["user: uno", "assistant: uno", "user: two"]
+    assert spoken(bench.bodies[1]["input"]) == ["user: uno", "assistant: uno", "user: two"]
 
 
 async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(bench: Bench, tmp_path: Path) -> None:

@@ -1,0 +1,88 @@
+"""One writer a session and a file: who comes second is told who was first, and what to do."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from convo.engine.lease import writing
+from convo.errors import Busy
+from convo.history import Key, Session, Strategy, root
+from convo.processes import this_process
+from convo.stores.contract import Store
+
+START: Key = root("local")
+
+
+def session(strategy: Strategy = Strategy.SESSION, handle: str | None = None, name: str = "mine") -> Session:
+    return Session(
+        id=f"ses_{name}", name=name, strategy=strategy, model="scripted/echo", head=START, mark=START,
+        created_at=0, used_at=0, handle=handle,
+    )  # fmt: skip
+
+
+async def refused(store: Store, second: Session) -> Busy:
+    with pytest.raises(Busy) as caught:
+        await writing(store, second)
+    return caught.value
+
+
+@pytest.fixture
+async def elsewhere(store: Store, tmp_path: Path) -> Store:
+    """A store on which another machine's process, which may be alive, holds three things."""
+    for name in ("session ses_mine", "session ses_two words", f"file {tmp_path}/talk.json"):
+        await store.lease(name, "desk@1:42:17", 3600)
+    return store
+
+
+async def test_the_second_is_told_who_is_first_and_offered_a_fork(elsewhere: Store) -> None:
+    busy = await refused(elsewhere, session())
+    assert busy.message == "'mine' is open in another process (process 42 on desk)"
+    assert (busy.hint, busy.exit) == ("convo chat --fork mine", 1)
+
+
+async def test_a_name_with_a_space_is_quoted_in_the_offer(elsewhere: Store) -> None:
+    assert (await refused(elsewhere, session(name="two words"))).hint == "convo chat --fork 'two words'"
+
+
+async def test_a_chain_is_offered_a_fork_and_a_conversation_is_not(elsewhere: Store) -> None:
+    assert (await refused(elsewhere, session(Strategy.CHAIN, "resp_1"))).hint == "convo chat --fork mine"
+    assert (await refused(elsewhere, session(Strategy.CONVERSATION, "conv_1"))).hint == "leave that chat first"
+
+
+async def test_a_replay_file_has_one_writer_whichever_session_knows_it(elsewhere: Store, tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to("talk.json")
+    for place in (tmp_path / "talk.json", tmp_path / "link.json"):
+        busy = await refused(elsewhere, session(Strategy.REPLAY, str(place), name="another"))
+        assert busy.message == f"{str(place)!r} is open in another process (process 42 on desk)"
+        assert busy.hint == f"convo chat --fork {place}"
+
+
+async def test_two_files_and_two_sessions_do_not_meet(store: Store) -> None:
+    holds = [
+        await writing(store, one)
+        for one in (
+            session(),
+            session(name="other"),
+            session(Strategy.REPLAY, "/tmp/a.json"),
+            session(Strategy.REPLAY, "/tmp/b.json"),
+        )
+    ]
+    for hold in holds:
+        await hold.release()
+
+
+async def test_what_is_given_back_can_be_taken_again(store: Store) -> None:
+    for _ in range(2):
+        await (await writing(store, session())).release()
+
+
+async def test_a_killed_writer_of_this_machine_is_followed_at_once(store: Store) -> None:
+    machine = this_process().partition(":")[0]
+    await store.lease("session ses_mine", f"{machine}:4194305:1", 3600)
+    await (await writing(store, session())).release()
+
+
+async def test_a_renamed_session_is_the_same_to_its_writers(elsewhere: Store) -> None:
+    renamed = replace(session(), name="renamed")
+    assert (await refused(elsewhere, renamed)).hint == "convo chat --fork renamed"
