@@ -42,7 +42,7 @@ def attached(place: str) -> dict[str, Json]:
 
 def _read(path: Path) -> bytes:
     """All of a file, a pipe's too, and never more than fits."""
-    if path.is_dir():
+    if os.path.isdir(path):
         raise Unreadable(f"{path} is a folder", hint="attach a file in it")
     try:
         with path.open("rb") as file:

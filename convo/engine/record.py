@@ -79,11 +79,15 @@ async def whole(work: Coroutine[Any, Any, None]) -> None:
     what it has stored.
     """
     task = asyncio.ensure_future(work)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        await task
-        raise
+    stopped: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as cancelled:
+            stopped = cancelled
+    task.result()
+    if stopped:
+        raise stopped
 
 
 async def reopened(session: Session, edges: Edges) -> Record:

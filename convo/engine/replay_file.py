@@ -75,7 +75,7 @@ class ReplayFile:
     def _target(self) -> Path:
         """Where the file itself lies, past all links. raises: Unreadable  they lead in a circle"""
         target = Path(os.path.realpath(self.place))
-        if target.is_symlink():
+        if os.path.islink(target):
             raise Unreadable(f"{self.place} is a link that leads in a circle")
         return target
 
@@ -114,7 +114,7 @@ def _items(place: Path, text: str) -> list[Item]:
 
 
 def _replace(target: Path, text: str) -> None:
-    mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+    mode = target.stat().st_mode & 0o777 if os.path.exists(target) else 0o600
     handle, name = tempfile.mkstemp(prefix=".convo-", dir=target.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:

@@ -18,7 +18,7 @@ from convo.engine.calling import call
 from convo.engine.edges import Edges
 from convo.engine.owner_tail import Tail, owner_tail
 from convo.engine.partial import ENDS, Partial
-from convo.engine.record import Record
+from convo.engine.record import Record, whole
 from convo.errors import ConvoError, EndpointFault, StreamBroken
 from convo.history import Key, Link, Strategy
 from convo.history.link import Status
@@ -98,7 +98,7 @@ class Turn:
                     await self._take(event)
                     yield event
         except (asyncio.CancelledError, GeneratorExit):
-            await asyncio.shield(self._cut_off("cancelled", STOPPED))
+            await whole(self._cut_off("cancelled", STOPPED))
             raise
         except ConvoError as failure:
             await self._cut_off("failed", {"code": failure.code, "message": failure.message})
@@ -227,9 +227,15 @@ class Turn:
             first_token_s=None if times.first is None else times.first - times.began,
             parameters={name: value for name, value in fields.items() if name not in NOT_PARAMETERS},
             usage=response.get("usage"),
-            error=response.get("error"),
+            error=response.get("error") or cut_short(response),
             stored=bool(fields.get("store", True)),
         )
+
+
+def cut_short(response: Response) -> Mapping[str, Json] | None:
+    """Why an answer is incomplete, as its link keeps it."""
+    reason = (response.get("incomplete_details") or {}).get("reason")
+    return {"code": reason, "message": "the answer was cut short"} if reason else None
 
 
 def failure_in(response: Response) -> EndpointFault:

@@ -1,0 +1,81 @@
+"""Names of sessions, and that no other handle looks like one."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.engine.naming import LONGEST, fit, free_name, name_for
+from convo.errors import Usage
+from convo.history import Session, Strategy, root
+from convo.items import user
+from convo.stores.contract import Change, Store
+
+ODD = st.text(st.characters() | st.sampled_from("_@-./\\" + string.whitespace) | st.sampled_from("\ud83d\udcff"))
+
+
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        ("What is a monad, and why?", "what-is-a-monad"),
+        ("resp_1", "resp-1"),
+        ("  \n", "message"),
+        ("Grüße an alle", "grüße-an-alle"),
+        ("a" * 30 + " " + "b" * 9 + " c", "a" * 30 + "-" + "b" * 9),
+    ],
+)
+def test_a_session_is_named_after_its_first_words(words: str, name: str) -> None:
+    assert name_for(user(words)) == name
+
+
+@given(ODD)
+def test_whatever_was_said_the_name_is_one(words: str) -> None:
+    name = name_for(user(words))
+    assert fit(name) == name
+    assert len(name) <= LONGEST
+
+
+def test_an_image_alone_has_a_name_too() -> None:
+    assert name_for(user("", {"type": "input_image", "image_url": "data:"})) == "message"
+
+
+@pytest.mark.parametrize("name", ["mine", "my chat", "2", "Ünïcode", "a.b", "resp", "last", "json"])
+def test_a_name_that_nothing_else_is_called_is_fit(name: str) -> None:
+    assert fit(name) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("", "at least one letter"),
+        (" \t", "at least one letter"),
+        (" a", "begins or ends with a space"),
+        ("a\nb", "cannot be printed"),
+        ("a\x1b[2J", "cannot be printed"),
+        ("half \ud83d", "cannot be printed"),
+        ("@last", "looks like an option, an id or a file"),
+        ("-c", "looks like an option, an id or a file"),
+        ("ses_1", "looks like an option, an id or a file"),
+        ("resp_1", "looks like an option, an id or a file"),
+        ("conv_1", "looks like an option, an id or a file"),
+        ("try_1", "looks like an option, an id or a file"),
+        ("talk.json", "looks like an option, an id or a file"),
+        ("a/b", "looks like an option, an id or a file"),
+    ],
+)
+def test_a_name_that_could_be_another_handle_is_not(name: str, why: str) -> None:
+    with pytest.raises(Usage, match=why):
+        fit(name)
+
+
+async def test_a_name_that_is_taken_gets_the_next_free_number(store: Store) -> None:
+    for number, name in enumerate(["chat", "chat-2", "chat-4", "other-7"]):
+        head = root(store.tenant)
+        session = Session(f"ses_{number}", name, Strategy.SESSION, "scripted/echo", head, head, 0.0, 0.0)
+        await store.commit(Change(session=session, expect=None))
+
+    assert await free_name(store, "new") == "new"
+    assert await free_name(store, "chat") == "chat-3"
+    assert await free_name(store, "chat-2") == "chat-3"
+    assert await free_name(store, "other-7") == "other-2"

@@ -1,0 +1,126 @@
+"""A schema file, and when the API may be told to keep to it strictly."""
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.engine.schema import strict, text_format
+from convo.errors import Unreadable
+
+CLOSED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+
+
+def formatted(folder: Path, schema: Any, name: str = "schema.json") -> dict[str, Any]:
+    place = folder / name
+    place.write_text(schema if isinstance(schema, str) else json.dumps(schema))
+    form: dict[str, Any] = text_format(str(place))["format"]
+    return form
+
+
+def test_a_schema_travels_as_it_stands_in_the_file(tmp_path: Path) -> None:
+    assert formatted(tmp_path, CLOSED) == {"type": "json_schema", "name": "schema", "schema": CLOSED, "strict": True}
+
+
+@pytest.mark.parametrize(
+    ("title", "file", "name"),
+    [
+        ("Weather report", "x.json", "Weather_report"),
+        (None, "größe 1.json", "gr__e_1"),
+        (7, "x.json", "7"),
+        ("", "x.json", "x"),
+        ("t" * 99, "x.json", "t" * 64),
+    ],
+)
+def test_its_name_is_one_that_the_api_takes(title: Any, file: str, name: str, tmp_path: Path) -> None:
+    schema = CLOSED if title is None else {**CLOSED, "title": title}
+    assert formatted(tmp_path, schema, file)["name"] == name
+
+
+def closed(**properties: Any) -> dict[str, Any]:
+    return {**CLOSED, "properties": properties, "required": [*properties]}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        CLOSED,
+        closed(list={"type": "array", "items": CLOSED}),
+        closed(one={"anyOf": [CLOSED, {"type": "null"}]}),
+        {**closed(ref={"$ref": "#/$defs/n"}), "$defs": {"n": CLOSED}},
+        closed(**{"not": {"type": "string"}, "properties": {"type": "string"}, "type": {"type": "string"}}),
+        closed(word={"enum": [{"type": "object"}], "default": {"properties": {}}}),
+        {**CLOSED, "required": ["n"], "properties": {"n": True}},
+        {**CLOSED, "type": ["object", "null"]},
+    ],
+)
+def test_a_schema_that_closes_and_requires_everything_is_strict(schema: dict[str, Any], tmp_path: Path) -> None:
+    assert formatted(tmp_path, schema)["strict"]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "array", "items": CLOSED},
+        {**CLOSED, "additionalProperties": True},
+        {**CLOSED, "required": []},
+        {**CLOSED, "required": ["n", "m"]},
+        {"type": "object"},
+        {"properties": {}},
+        closed(open={"type": ["object", "null"]}),
+        closed(list={"type": "array", "items": {"type": "object"}}),
+        closed(one={"anyOf": [{"type": "object"}]}),
+        {**CLOSED, "$defs": {"n": {"type": "object"}}},
+        {**CLOSED, "allOf": [CLOSED]},
+        closed(no={"not": {"type": "string"}}),
+        {**CLOSED, "if": {}, "then": {}},
+        {"type": "object", "properties": [{}], "required": [{}]},
+        {"type": "object", "properties": 5, "required": None, "additionalProperties": False},
+        {**CLOSED, "required": [{}]},
+    ],
+)
+def test_every_other_schema_is_not(schema: dict[str, Any], tmp_path: Path) -> None:
+    assert not formatted(tmp_path, schema)["strict"]
+
+
+def test_strictness_is_a_matter_of_objects_alone() -> None:
+    assert strict({"type": "string"})
+    assert strict(True)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "is not JSON"),
+        ('{"type"', "is not JSON"),
+        ('{"minimum": -Infinity}', "-Infinity is no JSON number"),
+        ("[]", "is not a JSON schema: it is not an object"),
+        ("true", "is not a JSON schema: it is not an object"),
+        ('{"items": ' * 50_000 + "1" + "}" * 50_000, "is nested too deeply"),
+    ],
+    ids=["empty", "half", "infinite", "list", "boolean", "deep"],
+)
+def test_a_file_that_is_no_schema_is_refused(text: str, why: str, tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match=why):
+        formatted(tmp_path, text)
+
+
+@pytest.mark.parametrize("depth", [100, 400, 700, 950])
+def test_however_deep_it_goes_a_schema_is_taken_or_refused(depth: int, tmp_path: Path) -> None:
+    with suppress(Unreadable):
+        assert not formatted(tmp_path, '{"items": ' * depth + "{}" + "}" * depth)["strict"]
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b'{"a": "\xe9"}')
+    for place, why in (("nope", "no such file"), (".", "is a directory"), ("bytes", "it is not UTF-8")):
+        with pytest.raises(Unreadable, match=why):
+            text_format(str(tmp_path / place))
+
+
+def test_a_mark_of_the_byte_order_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    (tmp_path / "schema.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(CLOSED).encode())
+    assert text_format(str(tmp_path / "schema.json"))["format"]["schema"] == CLOSED
