@@ -13,7 +13,6 @@ from convo.items import text, user
 from convo.stores.contract import Change, Store
 from tests.engine.conftest import Bench, say
 
-
 PRESSES = 3
 
 
