@@ -13,8 +13,8 @@ from convo.history import Key, Link, Scope, Strategy
 from convo.items import Json
 from convo.stores import rules
 from convo.stores.sqlite.moulds import cast, mould
-from convo.stores.sqlite.tenant import Row, Tenant, asked, blob
-from convo.stores.sqlite.tree import node
+from convo.stores.sqlite.tenant import Row, Tenant, asked
+from convo.stores.sqlite.tree import node, seek
 from convo.stores.verbatim import dumps, loads
 
 LINKS = """
@@ -62,7 +62,8 @@ def of_session(t: Tenant, session_id: str) -> Sequence[Link]:
 
 
 def answers(t: Tenant, saw: Key) -> Sequence[Link]:
-    return _oldest_first(t, "WHERE saw.tenant = ? AND saw.key = ?", t.n, blob(saw))
+    found = seek(t, saw)
+    return _oldest_first(t, "WHERE links.saw = ?", found[0]) if found else []
 
 
 def family(t: Tenant, link_id: str) -> Sequence[Link]:

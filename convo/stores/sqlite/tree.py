@@ -12,15 +12,15 @@ from convo.history import Key, Node, Path, child
 from convo.items import Hash, Item, first_words, hash_of
 from convo.stores import rules
 from convo.stores.contract import Growth
-from convo.stores.sqlite.tenant import Tenant, blob
+from convo.stores.sqlite.tenant import Row, Tenant, blob
 from convo.stores.terms import terms_of
 from convo.stores.verbatim import dumps, loads
 
-NODE = "SELECT n FROM nodes WHERE tenant = ? AND key = ?"
+NODE = "SELECT n, item FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND key = ?"
 
 PATH = """
 WITH RECURSIVE up (n, parent, item, key) AS (
-    SELECT n, parent, item, key FROM nodes WHERE tenant = ? AND key = ?
+    SELECT n, parent, item, key FROM nodes WHERE n = ?
     UNION ALL
     SELECT nodes.n, nodes.parent, nodes.item, nodes.key FROM up JOIN nodes ON nodes.n = up.parent
 )
@@ -41,19 +41,24 @@ FROM nodes WHERE n = ?
 
 def node(t: Tenant, key: Key) -> int:
     """The number of the node at `key`. raises: NotFound"""
-    found: int | None = t.one(NODE, t.n, blob(key))
+    found = seek(t, key)
     if found is None:
         raise rules.no_place(key)
-    return found
+    n: int = found[0]
+    return n
+
+
+def seek(t: Tenant, key: Key) -> Row | None:
+    """The number of the node at `key` and that of its item; None when there is no such node."""
+    raw = blob(key)
+    return t.row(NODE, t.n, raw[:16], raw)
 
 
 def path(t: Tenant, head: Key) -> Path:
     """The path to `head`. raises: NotFound, ItemDeleted"""
     if head == t.root:
         return Path(t.root)
-    rows = t.all(PATH, t.n, blob(head))
-    if not rows:
-        raise rules.no_place(head)
+    rows = t.all(PATH, node(t, head))
     return Path(t.root, tuple(_read(Key(key.hex()), body) for key, body in rows[-2::-1]))
 
 
@@ -81,7 +86,7 @@ def grow(t: Tenant, growth: Growth) -> int:
     for item in growth.items:
         hashed = hash_of(item)
         key = child(key, hashed)
-        found = t.row("SELECT n, item FROM nodes WHERE tenant = ? AND key = ?", t.n, blob(key))
+        found = seek(t, key)
         if found is None:
             at = t.add(
                 "INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)",
