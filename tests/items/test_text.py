@@ -1,86 +1,47 @@
-"""What a person reads in an item, and which items belong together."""
+"""What a person reads in an item, and what a search finds it by."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from convo.items import (
-    Item,
-    assistant,
-    call_id,
-    first_words,
-    is_assistant,
-    is_call,
-    is_output,
-    is_user,
-    kind,
-    searchable,
-    text,
-    user,
-)
+from convo.items import Item, assistant, first_words, searchable, text, user
+from tests.items.arbitrary import ITEMS
 
-CALL: Item = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Oslo"}'}
-OUTPUT: Item = {"type": "function_call_output", "call_id": "c1", "output": "rain"}
+CALL = {"type": "function_call", "call_id": "c", "name": "look_up", "arguments": '{"city": "Paris"}'}
+READ: dict[str, tuple[Item, str]] = {
+    "words in the easy form": ({"role": "user", "content": "hi"}, "hi"),
+    "words in parts": (user("hi", {"type": "input_text", "text": "there"}), "hi\nthere"),
+    "an image beside words": (user("look", {"type": "input_image", "image_url": "data:..."}), "look"),
+    "a refusal": ({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, "no"),
+    "a summary of thoughts": ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}, "hm"),
+    "a tool's output": ({"type": "function_call_output", "call_id": "c", "output": "rain"}, "rain"),
+    "a call": (CALL, ""),
+    "content that is no content": ({"role": "user", "content": {"text": 7}}, ""),
+}
 
 
-@pytest.mark.parametrize(
-    ("item", "words"),
-    [
-        (user("hi"), "hi"),
-        ({"role": "user", "content": "easy"}, "easy"),
-        ({"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}, "no"),
-        (
-            {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]},
-            "a\nb",
-        ),
-        ({"type": "reasoning", "summary": [{"type": "summary_text", "text": "thinking"}]}, "thinking"),
-        (OUTPUT, "rain"),
-        ({"type": "function_call_output", "output": [{"type": "input_text", "text": "sun"}]}, "sun"),
-        ({"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}, ""),
-        ({"type": "something_new", "content": {"odd": 1}}, ""),
-    ],
-)
-def test_the_words_of_an_item_in_every_form(item: Item, words: str) -> None:
+@pytest.mark.parametrize(("item", "words"), READ.values(), ids=READ)
+def test_the_words_of_an_item_are_read_in_whatever_form_it_is(item: Item, words: str) -> None:
     assert text(item) == words
 
 
-def test_a_call_is_found_by_its_name_and_arguments() -> None:
-    assert searchable(CALL) == 'weather\n{"city": "Oslo"}'
+def test_a_call_is_searched_by_its_name_and_arguments() -> None:
+    assert searchable(CALL) == 'look_up\n{"city": "Paris"}'
 
 
-@pytest.mark.parametrize(
-    ("item", "line"),
-    [
-        (user("one\n two   three"), "one two three"),
-        (user("a" * 70), "a" * 59 + "…"),
-        (CALL, "[function_call] weather"),
-        ({"type": "compaction"}, "[compaction]"),
-    ],
-)
-def test_first_words_are_one_line_of_at_most_sixty(item: Item, line: str) -> None:
-    assert first_words(item) == line
+def test_an_item_without_words_is_introduced_by_its_kind_and_name() -> None:
+    assert first_words(CALL) == "[function_call] look_up"
+    assert first_words({}) == "[unknown]"
 
 
-def test_a_call_and_its_output_share_an_id() -> None:
-    assert (is_call(CALL), is_output(CALL), call_id(CALL)) == (True, False, "c1")
-    assert (is_call(OUTPUT), is_output(OUTPUT), call_id(OUTPUT)) == (False, True, "c1")
-    assert call_id({"type": "function_call", "call_id": 7}) is None
+@given(ITEMS, st.integers(min_value=1, max_value=80))
+def test_first_words_are_one_short_line_for_any_item(item: Item, width: int) -> None:
+    line = first_words(item, width)
+
+    assert 0 < len(line) <= width
+    assert line == " ".join(line.split())
 
 
-@pytest.mark.parametrize(
-    ("item", "what"),
-    [
-        ({"role": "user", "content": ""}, "message"),
-        ({"type": "message", "role": "user"}, "message"),
-        (CALL, "function_call"),
-        ({"type": "brand_new"}, "brand_new"),
-        ({}, "unknown"),
-    ],
-)
-def test_the_kind_of_an_item(item: Item, what: str) -> None:
-    assert kind(item) == what
-
-
-def test_messages_know_who_speaks() -> None:
-    assert is_user({"role": "user", "content": "easy"})
-    assert is_assistant(assistant("x"))
-    assert not is_user(assistant("x"))
-    assert not is_user({"type": "compaction", "role": "user"})
+@given(st.text())
+def test_words_that_a_person_typed_are_read_back_as_they_are(words: str) -> None:
+    assert text(user(words)) == text(assistant(words)) == words

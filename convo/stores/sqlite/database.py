@@ -104,7 +104,6 @@ class Database:
         make_private(self.file)
         db = sqlite3.connect(_uri(self.file), uri=True, timeout=self._wait_s, isolation_level=None)
         try:
-            schema.check(db, self.file)
             self._patiently(lambda: self._prepare(db))
         except BaseException:
             db.close()
@@ -112,6 +111,7 @@ class Database:
         return db
 
     def _prepare(self, db: sqlite3.Connection) -> None:
+        schema.check(db, self.file)
         db.execute(f"PRAGMA page_size = {PAGE}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {self._synchronous}")

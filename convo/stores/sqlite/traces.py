@@ -21,7 +21,7 @@ def clear(db: sqlite3.Connection) -> None:
 
     While another process writes, or without the room for it, the note stays for the next one.
     """
-    with suppress(sqlite3.OperationalError):
+    with suppress(sqlite3.Error):
         notes = db.execute("SELECT n FROM traces").fetchall()
         if notes:
             db.execute("INSERT INTO words (words) VALUES ('optimize')")
