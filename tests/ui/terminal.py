@@ -19,7 +19,7 @@ DRAWN = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 PROMPT = {"xterm": r">\x08\x1b\[2C", "dumb": r"(?:^|\n)> $"}
 """The prompt as it is drawn, by TERM."""
 
-TIMEOUT_S = 60
+TIMEOUT_S = 30
 
 
 class Person:
