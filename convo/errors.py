@@ -221,7 +221,7 @@ class EndpointFault(ConvoError):
 class Refused(EndpointFault):
     """A final refusal: the same request would be refused again."""
 
-    code, status, hint = "invalid_request_error", 400, "/status shows what would be sent"
+    code, status, hint = "invalid_request_error", 400, "/next shows what would be sent"
 
 
 class KeyRefused(EndpointFault):

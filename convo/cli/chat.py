@@ -5,9 +5,13 @@ The flags become one frozen value each for who keeps the state, how to ask and w
 """
 
 import asyncio
+import fcntl
 import io
+import os
 import re
+import stat
 import sys
+import termios
 from typing import Annotated
 
 import typer
@@ -126,6 +130,8 @@ def chat(
         config=call_of(ctx).config,
     )
     out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl, live=not no_stream)
+    if prompt and "-" not in prompt and is_piped_in():
+        out.note("what is piped in was not read: add - where it belongs")
     raise typer.Exit(asyncio.run(orderly(talk(asked, out))))
 
 
@@ -154,6 +160,15 @@ def words(prompt: list[str]) -> str | None:
     if NO_CHARACTER.search(spoken):
         raise Unreadable(f"the message is not text in {sys.getfilesystemencoding().upper()}", hint=AS_TEXT)
     return "\n\n".join(part for part in (spoken, piped_in() if "-" in prompt else "") if part)
+
+
+def is_piped_in() -> bool:
+    """Whether something waits in a pipe at stdin."""
+    try:
+        waiting = fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, bytes(4))
+        return stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode) and any(waiting)
+    except (OSError, ValueError):
+        return False
 
 
 def piped_in() -> str:

@@ -87,6 +87,8 @@ class Desk:
         asked, want = self._asked, self._wanted()
         source = await self._to_fork()
         session = source or (None if asked.fork else await recorded(self._store, want))
+        if want.strategy is Strategy.REPLAY and want.handle and not (session or asked.strategies):
+            there(want.handle)
         name = await self._name(None if source else session)
         edges, asking = await self._reach(session)
         if source:
@@ -101,6 +103,7 @@ class Desk:
             chat = await fork(session, asking, edges)
             await self._hold(chat)
         await chat.catch_up()
+        chat.reread()
         self._tell_new_file(chat.session)
         return chat
 
@@ -117,7 +120,7 @@ class Desk:
         return status(chat.session, chat.reread(), chat.asking.model)
 
     def next(self, chat: Chat, words: str) -> str:
-        return next_request(chat.reread(), chat.preview([user(words)] if words else []))
+        return next_request(chat.reread(), chat.preview([user(words)] if words else []), chat.edges.endpoint.scope.url)
 
     def receipt(self, chat: Chat) -> str:
         """The line for the last turn, which has ended."""
@@ -132,7 +135,7 @@ class Desk:
         assert self._settings
         kept = self._settings.storage.type not in FORGETS and await self._store.session(session.id)
         handle = session.name if kept else session.handle
-        begin = f"convo --config {quote(str(config))}" if config else "convo"
+        begin = f"{called()} --config {quote(str(config))}" if config else called()
         return f"{begin} chat --from {quote(handle)}" if handle and chat.turn else ""
 
     @property
@@ -226,6 +229,17 @@ async def offered(busy: Busy, session: Session) -> bool:
         answer = await typed(safe(f"{busy.message}; fork it and go on from where it stands? [y/N] "))
         return answer.strip().lower() in ("y", "yes")
     return False
+
+
+def there(file: str) -> None:
+    """Make sure of a file that only its name says is one. raises: NotFound"""
+    if not os.path.lexists(absolute(file)):
+        raise NotFound("file", file, hint=f"convo chat --replay --from {quote(file)}, to begin one there")
+
+
+def called() -> str:
+    """How this command was called, so that what is said of coming back can be pasted."""
+    return "uv run convo" if "UV_RUN_RECURSION_DEPTH" in os.environ else "convo"
 
 
 def ended(chat: Chat) -> Link | None:

@@ -131,7 +131,7 @@ def printable(text: str) -> str:
 def show_traceback(error: BaseException) -> None:
     """Print where `error` came from, for whoever set CONVO_DEBUG."""
     if os.environ.get("CONVO_DEBUG"):
-        sys.stderr.writelines(traced(error))
+        sys.stderr.writelines(map(printable, traced(error)))
 
 
 def traced(error: BaseException) -> Iterator[str]:

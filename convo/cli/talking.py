@@ -12,7 +12,7 @@ from convo.config import Flags, read, resolve
 from convo.engine.attaching import attached
 from convo.engine.chat import Chat
 from convo.errors import ConvoError, Interrupted, Usage
-from convo.history import Link, Strategy
+from convo.history import OWNERS, Link, Strategy
 from convo.items import Event, Item, Json, kind, text, user
 from convo.ui.answer import Printer
 from convo.ui.answering import watched
@@ -20,7 +20,7 @@ from convo.ui.answering import watched
 EXITS = {"completed": 0, "cancelled": 130}
 """Exit codes by how the turn ended; every other end is a failure."""
 
-SLASHED = re.compile(r"(?<!\S)/(retry|status|undo)\b")
+SLASHED = re.compile(r"(?<!\S)/(next|retry|status|undo)\b")
 """Commands that are typed at the prompt of a chat, where a hint names one."""
 
 
@@ -58,6 +58,7 @@ async def converse(chat: Chat, along: Sequence[Json], desk: Desk, out: Out) -> i
     from convo.ui.conversing import Conversing
     from convo.ui.prompt import terminal_reader
 
+    out.note(f"{chat.asking.model}, held by {OWNERS[chat.session.strategy].words}; /help lists what else can be typed")
     reader = terminal_reader(desk.prompts, [f"/{name}" for name in COMMANDS])
     talking = Conversing(
         chat, reader, desk, out=sys.stdout, err=sys.stderr, along=along, live=out.live, quiet=out.quiet
@@ -75,7 +76,8 @@ async def ask_once(chat: Chat, said: Item, desk: Desk, out: Out) -> int:
     chat.noted = out.note
     take = printed_line if out.as_jsonl else ignored if out.as_json else printer.take
     try:
-        await watched(chat.say([said]), take)
+        await chat.edges.endpoint.warm(chat.asking.wire_model)  # no such model: nothing is stored
+        await watched(chat.say([said], keep=False), take)
     except Interrupted as stopped:
         if out.as_jsonl or not ended(chat):
             raise

@@ -90,7 +90,7 @@ def _user_file(config: Path | None, environ: Mapping[str, str], places: Places, 
     named = environ.get("CONVO_CONFIG")
     if config is None and not named:
         return _file(Origin(Layer.USER, places.settings.name, places.settings.parent))
-    path = folder / (config or Path(named or "")).expanduser()
+    path = folder / os.path.expanduser(config or named or "")
     file = _file(Origin(Layer.USER, path.name, path.parent))
     if file is None:
         said = "CONVO_CONFIG" if config is None else "--config"

@@ -18,6 +18,10 @@ from convo.items import Event
 from convo.strategies import Resend, may_resend
 
 TRIES = 4
+
+LONGEST_BEGINNING = 1_000
+"""Events before the first piece of an answer; more say nothing that fewer would not."""
+
 BACKOFF = wait_exponential_jitter(initial=1, max=8, jitter=0.25)
 """Seconds before the next try: 1, 2, 4, with a little jitter, unless the endpoint names its own."""
 
@@ -79,7 +83,9 @@ async def _first_piece(open_stream: Open) -> Opened | None:
     try:
         async for event in stream:
             events.append(event)
-            if event["type"] not in BEGINS:
+            if len(events) > LONGEST_BEGINNING:
+                raise StreamBroken("the endpoint says again and again that it begins")
+            if event.get("type") not in BEGINS:
                 return Opened(events, stream)
     except BaseException:
         await stream.aclose()

@@ -6,18 +6,18 @@ between is what was said.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 
 from convo.engine.edges import Edges
 from convo.engine.naming import free_name, name_for
-from convo.engine.record import Record, reopened
+from convo.engine.record import Before, Record, reopened
 from convo.engine.replay_file import ReplayFile
 from convo.engine.turn import Asking, Turn
-from convo.errors import Conflict
-from convo.history import Path, Session, Strategy
+from convo.errors import Conflict, ConvoError
+from convo.history import Link, Path, Session, Strategy
 from convo.items import Event, Item, Json
-from convo.strategies import Held, retry, undo
+from convo.strategies import Held, never_asked, retry, undo
 
 NAMES = 5
 """Names that are tried for a new session, each of which another process may take first."""
@@ -54,19 +54,21 @@ class Chat:
         if now and now != self.session:
             self._record = await reopened(now, self.edges)
 
-    async def say(self, items: Sequence[Item]) -> AsyncGenerator[Event, None]:
+    async def say(self, items: Sequence[Item], *, keep: bool = True) -> AsyncGenerator[Event, None]:
         """Add `items` to the conversation and ask; yields the events of the answer.
 
+        keep:    keep them also when nobody could be asked; else everything is as before then
         raises:  what the endpoint or the store answered; the input stays, unacknowledged
         """
         held = self.reread()
+        before = None if keep else self._record.before()
         doubt = bool(held.unacknowledged)
         grown = replace(held, path=held.path.grow(items))
         if self.session.name or not items:
             await self._move(grown)
         else:
             await self._begin(grown, name_for(items[0]))
-        async with aclosing(self._ask(doubt)) as events:
+        async with aclosing(self._ask(doubt, before)) as events:
             async for event in events:
                 yield event
 
@@ -97,18 +99,34 @@ class Chat:
         if self._file:
             self._file.check()
             if self._file.changed():
-                self._record.held = edited(self._record, self._file.read())
+                self._record.held = edited(self._record, self._file.said())
         self._read = self._record.held.path
         return self._record.held
 
-    async def _ask(self, doubt: bool) -> AsyncGenerator[Event, None]:
-        self.turn = Turn(self._record, self.asking, self.edges, doubt=doubt, noted=self.noted)
+    async def _ask(self, doubt: bool, before: Before | None = None) -> AsyncGenerator[Event, None]:
+        turn = self.turn = Turn(self._record, self.asking, self.edges, doubt=doubt, noted=self.noted)
+        withdrawn = False
         try:
-            async with aclosing(self.turn.events()) as events:
+            async with aclosing(turn.events()) as events:
                 async for event in events:
                     yield event
+        except ConvoError as failure:
+            if before and turn.tries < 2 and never_asked(failure):
+                await self._withdraw(before, turn.link)
+                withdrawn = True
+            raise
         finally:
-            await self._write()
+            if not withdrawn:
+                await self._write()
+
+    async def _withdraw(self, before: Before, attempt: Link | None) -> None:
+        """Let everything be as it was before something was said for which nobody could be asked."""
+        made = self.held.handle if self.session.strategy is Strategy.CONVERSATION and not before.held.handle else None
+        await self._record.withdraw(before, attempt)
+        self.turn = None
+        if made:
+            with suppress(ConvoError):
+                await self.edges.endpoint.delete_conversation(made)
 
     async def _begin(self, held: Held, wish: str) -> None:
         """Store a new session under a free name; another process may take one while it is looked for."""
@@ -140,7 +158,7 @@ class Chat:
         if not self._file or self.session.written == self.held.path.head or not await self._record.is_ours():
             return
         if self._file.changed():
-            await self._move(merged(self.held, self._read, self._file.read()))
+            await self._move(merged(self.held, self._read, self._file.said()))
             self.noted(f"{self._file.place} was changed while the answer came; both are kept")
         self._file.write(self.held.path.items)
         await self._record.update(replace(self.session, written=self.held.path.head))

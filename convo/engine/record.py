@@ -6,7 +6,7 @@ difference to the state it had.
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from convo.engine.edges import Edges
@@ -41,16 +41,34 @@ class Record:
         shared = self._stored.shared(held.path)
         new = held.path.items[shared:]
         grown = (Growth(held.path.first(shared).head, new),) if new else ()
-        self.last = last or self.last
+        last = last or self.last
         session = replace(
             self.session,
             head=held.path.head,
             mark=held.mark,
             handle=self.session.handle if held.strategy is Strategy.REPLAY else held.handle,
-            link=self.last.id if self.last else None,
+            link=last.id if last else None,
         )
         await self._save(session, Change(grow=grown, links=links))
-        self.held, self._stored = held, held.path
+        self.held, self.last, self._stored = held, last, held.path
+
+    def before(self) -> "Before":
+        """How it is now, to be handed to `withdraw`."""
+        return Before(self.session, self.held, self.last, self._saved, self._stored)
+
+    async def withdraw(self, before: "Before", attempt: Link | None) -> None:
+        """Put the record back to how it was before `attempt`, which asked nobody; the store forgets it."""
+        await whole(self._withdraw(before, attempt))
+
+    async def _withdraw(self, before: "Before", attempt: Link | None) -> None:
+        if not before.saved:
+            await self._store.remove_session(self.session.id)
+        else:
+            await self._store.commit(Change(session=before.session, expect=self.session.head))
+            if attempt:
+                await self._store.remove_link(attempt.id)
+        self.session, self.held, self.last = before.session, before.held, before.last
+        self._saved, self._stored = before.saved, before.stored
 
     async def forget_last(self) -> None:
         """Go back to the link before the last one; the next `move` stores it."""
@@ -70,6 +88,17 @@ class Record:
         expect = self.session.head if self._saved else None
         await self._store.commit(replace(change, session=session, expect=expect))
         self.session, self._saved = session, True
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """A record at one moment; `stored` is what of its path the store had."""
+
+    session: Session
+    held: Held
+    last: Link | None
+    saved: bool
+    stored: Path
 
 
 async def whole(work: Coroutine[Any, Any, None]) -> None:

@@ -14,17 +14,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
-from convo.items import Item, Json
+from convo.items import Item, Json, kind
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The error numbers of a full disk, a used up quota, a file size limit."""
+
+LOOKS_LIKE = 'a replay file looks like [{"role": "user", "content": "hi"}]'
 
 
 class ReplayFile:
     """One replay file; a missing one is an empty conversation."""
 
     def __init__(self, place: str | Path) -> None:
-        self.place = Path(place).expanduser().absolute()
+        self.place = Path(os.path.abspath(os.path.expanduser(place)))
         self._seen: tuple[int, int, int] | None = None
 
     def exists(self) -> bool:
@@ -45,6 +47,15 @@ class ReplayFile:
         except (OSError, UnicodeDecodeError) as wrong:
             raise Unreadable(f"{self.place} cannot be read: {_why(wrong)}") from wrong
         return _items(self.place, text) if text.strip() else []
+
+    def said(self) -> list[Item]:
+        """The items of the file, as somebody would go on from them. raises: Unreadable  one is none, or no message"""
+        items = self.read()
+        for number, item in enumerate(items, 1):
+            fault = _lack(item)
+            if fault:
+                raise Unreadable(f"{self.place}: item {number} {fault}", hint=LOOKS_LIKE)
+        return items
 
     def write(self, items: Sequence[Item]) -> None:
         """Put `items` in the file's place, atomically; a new file is 0600.
@@ -107,10 +118,19 @@ def _items(place: Path, text: str) -> list[Item]:
             f"{place} is not JSON: {wrong}", hint="it may be half written; mend it, or name another file"
         ) from wrong
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise Unreadable(
-            f"{place} holds no list of items", hint='a replay file looks like [{"role": "user", "content": "hi"}]'
-        )
+        raise Unreadable(f"{place} holds no list of items", hint=LOOKS_LIKE)
     return found
+
+
+def _lack(item: Item) -> str | None:
+    """What keeps an item from being one that a server could take; of other kinds than messages little is known."""
+    if kind(item) == "unknown":
+        return "has neither a type nor a role"
+    if kind(item) == "message" and not isinstance(item.get("role"), str):
+        return "is a message without a role"
+    if kind(item) == "message" and not isinstance(item.get("content"), str | list):
+        return "is a message without content"
+    return None
 
 
 def _replace(target: Path, text: str) -> None:

@@ -19,6 +19,7 @@ from convo.engine.edges import Edges
 from convo.engine.owner_tail import Tail, owner_tail
 from convo.engine.partial import ENDS, Partial
 from convo.engine.record import Record, whole
+from convo.engine.wellformed import wellformed
 from convo.errors import ConvoError, EndpointFault, StreamBroken
 from convo.history import Key, Link, Strategy
 from convo.history.link import Status
@@ -70,6 +71,7 @@ class Turn:
 
     link:      how it ended, once it has
     response:  the owner's final response, when one came
+    tries:     how many requests went out
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class Turn:
         """
         self.link: Link | None = None
         self.response: Response | None = None
+        self.tries = 0
         self._record, self._asking, self._edges, self._doubt, self._noted = record, asking, edges, doubt, noted
         self._partial = Partial()
         self._asked: Held | None = None
@@ -129,6 +132,7 @@ class Turn:
         elif self._doubt and await self._settled():
             return None
         self._asked = record.held
+        self.tries += 1
         self._times = Times(self._edges.clock.now(), self._edges.clock.ticks())
         return self._edges.endpoint.create(self._asking.body(self._asking.sent(record.held)))
 
@@ -174,13 +178,15 @@ class Turn:
     # -- ending -------------------------------------------------------------------------------
 
     async def _take(self, event: Event) -> None:
-        self._partial.take(event)
+        self._partial.take(wellformed(event))
         if self._partial.began and self._times.first is None:
             self._times.first = self._edges.clock.ticks()
         if event["type"] in ENDS:
             await self._end(event["response"])
 
     async def _end(self, response: Response) -> None:
+        if not response.get("output"):  # it was told piece by piece, and left out at the end
+            response = {**response, "output": self._partial.output}
         self.response = response
         if self._asked is None:
             self.link = self._record.last

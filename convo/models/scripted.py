@@ -17,6 +17,7 @@ a server's; behind a `text` it breaks the answer off.
 """
 
 import json
+import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
@@ -54,7 +55,7 @@ def read_script(path: Path) -> Script:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except OSError as wrong:
         raise Unreadable(f"{path} cannot be read: {wrong.strerror}") from wrong
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:
         raise Unreadable(f"{path} is not JSON: {wrong}") from wrong
     fault = _fault(raw)
     if fault is not None:
@@ -129,7 +130,7 @@ class ScriptedModel:
             said = next((text(item) for item in reversed(ask.input) if is_user(item)), "")
             return Script([{"text": said}])
         if ask.model not in self._scripts:
-            self._scripts[ask.model] = read_script(Path(ask.model).expanduser())
+            self._scripts[ask.model] = read_script(Path(os.path.expanduser(ask.model)))
         return self._scripts[ask.model]
 
     def _events(self, answer: Answer, reply: Mapping[str, Json], size: int) -> Iterator[Event]:

@@ -1,5 +1,6 @@
 """Chooses a store by its URL, and imports no other."""
 
+import os
 from pathlib import Path
 
 from convo.errors import Usage
@@ -24,5 +25,5 @@ def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Stor
         from convo.stores.sqlite import SqliteStore
         from convo.stores.sqlite.database import Database
 
-        return SqliteStore(Database(Path(place).expanduser(), inline=inline), tenant)
+        return SqliteStore(Database(Path(os.path.expanduser(place)), inline=inline), tenant)
     raise Usage(f"{scheme!r} is not a kind of store", hint=f"one of: {KNOWN}")

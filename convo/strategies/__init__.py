@@ -10,7 +10,7 @@ from convo.strategies.branching import retry, undo
 from convo.strategies.handles import Wanted, kind_of, wanted
 from convo.strategies.held import Held, Sent
 from convo.strategies.reconciling import after_mark, reconcile
-from convo.strategies.retrying import Resend, Verdict, may_resend
+from convo.strategies.retrying import Resend, Verdict, may_resend, never_asked
 from convo.strategies.sending import body, confirm, interrupt, send
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "interrupt",
     "kind_of",
     "may_resend",
+    "never_asked",
     "reconcile",
     "retry",
     "send",

@@ -9,7 +9,7 @@ has been shown, nothing is sent again without the person.
 from dataclasses import dataclass
 from enum import Enum
 
-from convo.errors import NO_CONNECTION, ConvoError, TryLater, Unreachable
+from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, ModelFault, TryLater, Unreachable, Unreadable
 from convo.history import Strategy
 
 
@@ -50,3 +50,11 @@ AFTER_DOUBT = {
     Strategy.CONVERSATION: Verdict(Resend.READ_FIRST, "the endpoint may have taken it"),
 }
 """By owner: what to do when the request may or may not have been carried out."""
+
+
+UNASKED = (NO_CONNECTION, "model_not_found")
+
+
+def never_asked(failure: ConvoError) -> bool:
+    """Whether nobody was asked: there is no connection, no right to ask, no such model, or one that cannot."""
+    return failure.code in UNASKED or isinstance(failure, KeyRefused | ModelFault | Unreadable)

@@ -42,3 +42,4 @@ async def _run(events: AsyncGenerator[Event, None], take: Callable[[Event], None
     async with aclosing(events) as answer:
         async for event in answer:
             take(event)
+            await asyncio.sleep(0)  # an answer that never waits must not keep Ctrl-C from being heard

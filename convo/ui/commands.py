@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from convo.errors import Usage
+from convo.items import first_words, is_user
 
 if TYPE_CHECKING:
     from convo.ui.conversing import Conversing
@@ -59,8 +60,12 @@ async def retry(talk: "Conversing", _: str) -> None:
 
 
 async def undo(talk: "Conversing", _: str) -> None:
+    before = talk.chat.reread().path
     await talk.chat.take_back()
-    talk.say("the last turn is taken back; /retry and new messages go on from before it")
+    left = talk.chat.held.path
+    gone = next((node.item for node in before.nodes[before.shared(left) :] if is_user(node.item)), None)
+    what = f'"{first_words(gone)}"' if gone else "the last turn"
+    talk.say(f"took back {what}; the next message goes on from {len(left)} items")
 
 
 COMMANDS = {

@@ -10,7 +10,8 @@ LEAST_USD = 0.0001
 def receipt(link: Link, session: Session, price: Price | None = None) -> str:
     """The line for a turn that ended, however it ended."""
     used = Usage.read(link.usage)
-    ended = [] if link.status == "completed" else [link.status]
+    why = f" ({link.error['code']})" if link.status == "incomplete" and link.error else ""
+    ended = [] if link.status == "completed" else [link.status + why]
     parts = [*ended, *(_used(used, price) if used else []), *_time(link), _id(link), owner(session)]
     return " · ".join(part for part in parts if part)
 

@@ -14,7 +14,7 @@ from tests.cli.held import DATABASE
 ECHO = ("-m", "scripted/echo")
 
 RECEIPT = re.compile(
-    r"^(?:(?P<status>incomplete|failed|cancelled) · )?"
+    r"^(?:(?P<status>incomplete|failed|cancelled)(?: \((?P<why>\w+)\))? · )?"
     r"(?:(?P<input>[\d,]+) in(?: \((?P<cached>[\d,]+) cached\))? · (?P<output>[\d,]+) out · )?"
     r"(?:(?P<cost>\$[\d.]+) · )?"
     r"(?P<seconds>\d+\.\d) s · (?:(?P<id>resp_[0-9a-f]{32}) · )?(?P<owner>\w+ \S+)$"

@@ -172,7 +172,8 @@ def test_an_answer_that_was_cut_off_at_its_limit_exits_1(flags: list[str], convo
         assert (turn["status"], turn["output_text"]) == ("incomplete", "one two")
     else:
         assert got.out == "one two\n"
-        assert receipts(got.err)[0]["status"] == "incomplete"
+        (line,) = receipts(got.err)
+        assert (line["status"], line["why"]) == ("incomplete", "max_output_tokens")
 
 
 def test_what_came_before_an_answer_broke_off_is_printed_and_kept(convo: Convo, home: Path) -> None:
@@ -189,7 +190,7 @@ def test_after_a_refusal_the_message_is_kept_and_the_next_turn_sends_it_too(conv
     assert (got.exit, got.out) == (1, "")
     assert got.err.splitlines()[-2:] == [
         "convo: That is not taken",
-        "  try: convo chat --from first, and there: /status shows what would be sent",
+        "  try: convo chat --from first, and there: /next shows what would be sent",
     ]
 
     assert convo("chat", "--from", "first", *ECHO, "second").exit == 0

@@ -55,7 +55,14 @@ def test_what_is_unacknowledged_is_counted() -> None:
 def test_what_the_owner_puts_before_the_request_is_set_apart(strategy: Strategy, mark: int, before: str) -> None:
     held = Held(strategy, ASKED, ASKED.first(mark).head, "resp_1" if mark else None)
     body = {"model": "m", "input": [user("größer")]}
-    first, second, *rest = next_request(held, body).split("\n")
-    assert (first, second) == (before, "POST /responses")
-    assert json.loads("\n".join(rest)) == body
+    first, second, *rest = next_request(held, body, "https://api.example/v1").split("\n")
+    assert (first, second) == (before, "POST https://api.example/v1/responses")
+    assert json.loads("\n".join(rest)) == {**body, "stream": True}
     assert "größer" in "".join(rest)
+
+
+def test_a_request_to_our_own_endpoint_does_not_travel() -> None:
+    held = Held(Strategy.SESSION, ASKED, ASKED.head)
+    _, where, *rest = next_request(held, {"model": "m"}, "embedded").split("\n")
+    assert where == "to convo's own endpoint, in this process"
+    assert json.loads("\n".join(rest)) == {"model": "m"}

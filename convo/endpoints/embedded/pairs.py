@@ -53,7 +53,7 @@ def _cut_off(item: Item) -> bool:
 
 def _call_id(item: Item) -> str | None:
     """What ties a call and its output, None for other kinds; a local shell's output has its call's in `id`."""
-    if item.get("type") not in PAIRED:
+    if kind(item) not in PAIRED:
         return None
     named = call_id(item)
     if named is None and kind(item) == "local_shell_call_output" and isinstance(item.get("id"), str):

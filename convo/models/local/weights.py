@@ -72,7 +72,7 @@ def locate(model: str, models: Path) -> tuple[str, Path]:
         return BUILT_IN.name, built_in(models)
     if "/" not in model and not model.endswith(".gguf"):
         raise ModelMissing(f"no local model {model!r}", hint="local is the built-in model, local/PATH.gguf a file")
-    path = Path(model).expanduser().absolute()
+    path = Path(os.path.abspath(os.path.expanduser(model)))
     check(path)
     return path.stem, path
 
