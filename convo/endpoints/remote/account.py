@@ -53,11 +53,12 @@ def connect(account: Account, http: "AsyncClient | None" = None) -> "AsyncOpenAI
     http:    a transport to use instead of the package's own
     raises:  KeyRefused  there is no key
     """
-    from openai import AsyncAzureOpenAI, AsyncOpenAI
+    from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAsyncHttpxClient
 
     secret = account.token or account.key
     if secret is None:
         raise KeyRefused(f"{account.provider} needs a key")
+    http = http or DefaultAsyncHttpxClient(follow_redirects=False)  # a conversation goes where it was sent
     client: AsyncOpenAI
     if account.azure and account.api_version:
         client = AsyncAzureOpenAI(

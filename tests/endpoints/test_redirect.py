@@ -1,0 +1,53 @@
+"""A conversation, and the headers that go along, reach the server that was named and no other."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from threading import Thread
+
+import pytest
+
+from convo.config import Secret
+from convo.endpoints.remote import Account, Remote
+from convo.errors import EndpointFault
+from convo.items import user
+
+
+@contextmanager
+def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
+    """A server that sends everybody `elsewhere`; its URL, and the paths that it was asked for."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            self.send_response(307 if elsewhere else 200)
+            if elsewhere:
+                self.send_header("Location", f"{elsewhere}/responses")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002  the base class's own word
+            """Tests print nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = Thread(target=http.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{http.server_port}/v1", asked
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+async def test_a_server_that_points_elsewhere_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway-Key: planted")
+    with server() as (elsewhere, reached), server(elsewhere) as (named, asked):
+        endpoint = Remote(Account(base_url=named, key=Secret("sk-planted")))
+        with pytest.raises(EndpointFault):
+            [event async for event in endpoint.create({"model": "m", "input": [user("hi")]})]
+        await endpoint.aclose()
+
+    assert asked == ["/v1/responses"]
+    assert reached == []
