@@ -117,11 +117,12 @@ class ChatModel:
 
 def _client(base_url: str, secret: Secret, http: "AsyncClient | None") -> "AsyncOpenAI":
     """The package's client, without retries of its own and without what the environment says of OpenAI's account."""
-    from openai import AsyncOpenAI, Omit
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
 
     key = secret.reveal()
     ambient = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
     headers: dict[str, Any] = {**dict.fromkeys(ambient, Omit()), "Authorization": f"Bearer {key}"}
+    http = http or DefaultAsyncHttpxClient(follow_redirects=False)
     client = AsyncOpenAI(api_key=key, base_url=base_url, max_retries=0, http_client=http, default_headers=headers)
     client.organization = client.project = client.admin_api_key = None
     return client
