@@ -1,0 +1,265 @@
+"""Two processes at one conversation: the second is told, a fork is offered, and nothing interleaves.
+
+The first process stands in the middle of an answer: a server holds it there until it is released,
+or a script would go on for minutes. No clock decides who was first.
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.chatting import ECHO, said, scripted, sessions
+from tests.loopback import Loopback, hold
+from tests.running import Convo, Got, Launch
+
+pytestmark = pytest.mark.needs("posix")
+
+LONG = {"text": "one two three four five six seven eight nine ten " * 10}
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`start("chat", ...)` begins the real command, which is killed when the test is over."""
+    with ExitStack() as started:
+
+        def begin(*argv: str) -> "subprocess.Popen[str]":
+            process = subprocess.Popen(
+                [sys.executable, "-m", "convo", *argv],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                encoding="utf-8",
+            )
+            started.enter_context(process)
+            started.callback(process.kill)
+            return process
+
+        yield begin
+
+
+def in_the_middle(process: "subprocess.Popen[str]") -> None:
+    """Wait for the beginning of the answer."""
+    assert process.stdout
+    assert process.stdout.read(1)
+
+
+def slowly() -> tuple[str, str]:
+    return scripted({"text": "Hello."}, LONG, {"text": "Fine."}, chunk=4, delay_s=0.5)
+
+
+@pytest.fixture
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
+    named = ["--from", "talk.json"] if strategy is Strategy.REPLAY else []
+    assert convo("chat", f"--{strategy}", *named, "-n", "mine", *flags, "hi").exit == 0
+
+
+# -- somebody is there -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_the_second_is_told_who_is_there_and_what_to_do_and_the_first_goes_on(
+    strategy: Strategy, server: Loopback, start: Start, launch: Launch, convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    begin(convo, strategy)
+    server.arm(hold(6))
+    first = start("chat", "--from", "mine", "a message that is long enough to come in several pieces")
+    in_the_middle(first)
+    asked = len(server.bodies)
+
+    second = launch("chat", "--from", "mine", "me too")
+
+    named = str(tmp_path / "talk.json") if strategy is Strategy.REPLAY else "mine"
+    step = "leave that chat first" if strategy is Strategy.CONVERSATION else f"convo chat --fork {named}"
+    assert (second.exit, second.out) == (1, "")
+    told, hint = second.err.splitlines()
+    assert told.startswith(f"convo: {named!r} is open in another process (process {first.pid} on ")
+    assert hint == f"  try: {step}"
+    as_json = convo("chat", "--from", "mine", "--json", "me too").json()["error"]
+    assert (as_json["code"], as_json["hint"]) == ("busy", step)
+    assert len(server.bodies) == asked
+
+    server.release()
+    out, _ = first.communicate()
+    assert (first.returncode, out[-23:]) == (0, "come in several pieces\n")
+    assert [line.split(":")[0] for line in said(home, "mine")] == ["user", "assistant"] * 2
+    assert convo("chat", "--from", "mine", "now me").exit == 0
+
+
+@pytest.mark.parametrize("strategy", [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN])
+def test_a_fork_of_what_is_open_elsewhere_goes_on_from_what_was_confirmed(
+    strategy: Strategy, start: Start, launch: Launch, convo: Convo, home: Path
+) -> None:
+    begin(convo, strategy, *slowly())
+    in_the_middle(start("chat", "--from", "mine", "go on"))
+
+    fork = launch("chat", "--fork", "mine", *ECHO, "another way")
+
+    assert (fork.exit, fork.out) == (0, "another way\n")
+    told = ["user: hi", "assistant: Hello."]
+    assert said(home, "mine-2") == [*told, "user: another way", "assistant: another way"]
+    assert said(home, "mine") == [*told, "user: go on"]
+
+
+@pytest.mark.parametrize("command", [["rm", "mine", "--yes"], ["rename", "mine", "yours"]])
+def test_a_session_that_is_open_elsewhere_is_neither_removed_nor_renamed(
+    command: list[str], start: Start, launch: Launch, convo: Convo, home: Path
+) -> None:
+    begin(convo, Strategy.SESSION, *slowly())
+    first = start("chat", "--from", "mine", "go on")
+    in_the_middle(first)
+
+    got = launch("sessions", *command)
+
+    assert (got.exit, got.out) == (1, "")
+    told, hint = got.err.splitlines()
+    assert told.startswith(f"convo: 'mine' is open in another process (process {first.pid} on ")
+    assert hint == "  try: leave that chat first"
+    assert [session.name for session in sessions(home)] == ["mine"]
+
+
+def test_a_replay_file_has_one_writer_by_whichever_name_it_is_known(
+    start: Start, launch: Launch, convo: Convo, tmp_path: Path, home: Path
+) -> None:
+    begin(convo, Strategy.REPLAY, *slowly())
+    (tmp_path / "link.json").symlink_to("talk.json")
+    before = (tmp_path / "talk.json").read_bytes()
+    in_the_middle(start("chat", "--from", "mine", "go on"))
+
+    got = launch("chat", "--replay", "--from", "link.json", *ECHO, "me too")
+
+    assert got.exit == 1
+    assert f"{str(tmp_path / 'link.json')!r} is open in another process" in got.err
+    assert (tmp_path / "talk.json").read_bytes() == before
+    assert len(sessions(home)) == 1
+
+
+# -- nobody knows of the other ---------------------------------------------------------------------
+
+
+def test_a_file_that_was_written_from_another_home_meanwhile_keeps_both(
+    server: Loopback, start: Start, launch: Launch, tmp_path: Path
+) -> None:
+    launch("chat", "--replay", "--from", "talk.json", "hi")
+    server.arm(hold(6))
+    first = start("chat", "--replay", "--from", "talk.json", "a message that comes in more than one piece")
+    in_the_middle(first)
+
+    env = {"CONVO_HOME": str(tmp_path / "elsewhere")}
+    second = launch("chat", "--replay", "--from", "talk.json", *ECHO, "me too", env=env)
+    server.release()
+    _, err = first.communicate()
+
+    assert (second.exit, first.returncode) == (0, 0)
+    assert "was changed while the answer came; both are kept" in err
+    kept = json.loads((tmp_path / "talk.json").read_text())
+    assert [item["content"][0]["text"] for item in kept] == [
+        *("hi", "hi", "me too", "me too"),
+        *("a message that comes in more than one piece", "a message that comes in more than one piece"),
+    ]
+
+
+def test_a_conversation_that_is_held_from_another_home_is_waited_for(
+    server: Loopback, start: Start, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin(convo, Strategy.CONVERSATION)
+    conversation = str(server.bodies[0]["conversation"])
+    server.arm(hold(6))
+    first = start("chat", "--from", "mine", "a message that comes in more than one piece")
+    in_the_middle(first)
+
+    monkeypatch.setenv("CONVO_HOME", str(tmp_path / "elsewhere"))
+    second = start("chat", "--conversation", "--from", conversation, "me too")
+    assert second.stderr
+    waiting = second.stderr.readline()
+    server.release()
+    out, _ = second.communicate()
+    first.communicate()
+
+    assert "Another process is currently operating on this conversation" in waiting
+    assert (first.returncode, second.returncode, out) == (0, 0, "me too\n")
+    held = server.run(server.endpoint().conversation_items(conversation, limit=100, order="asc")).items
+    assert [item["role"] for item in held] == ["user", "assistant"] * 3
+
+
+def test_one_response_can_be_gone_on_from_by_two_at_once(
+    server: Loopback, start: Start, launch: Launch, convo: Convo, home: Path
+) -> None:
+    begin(convo, Strategy.CHAIN)
+    response = convo("inspect", "mine", "--json").json()["links"][0]["response_id"]
+    convo("chat", "--from", "mine", "two")
+    server.arm(hold(6))
+    first = start("chat", "--chain", "--from", response, "-n", "one-way", "a message that comes in more than one piece")
+    in_the_middle(first)
+    second = launch("chat", "--fork", response, "-n", "another-way", "me too")
+    server.release()
+    first.communicate()
+
+    assert (first.returncode, second.exit) == (0, 0)
+    assert [body["previous_response_id"] for body in server.bodies[2:]] == [response] * 2
+    assert said(home, "another-way") == ["user: hi", "assistant: hi", "user: me too", "assistant: me too"]
+    assert len(said(home, "one-way")) == 4
+
+
+# -- many at once ----------------------------------------------------------------------------------
+
+
+MANY = 6
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_of_many_at_once_each_has_a_whole_turn_or_is_told(
+    strategy: Strategy, launch: Launch, convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    begin(convo, strategy, *scripted({"text": "Answered word by word."}, chunk=2, delay_s=0.01))
+
+    def ask(number: int) -> Got:
+        return launch("chat", "--from", "mine", f"message {number}")
+
+    with ThreadPoolExecutor(MANY) as crowd:
+        got = list(crowd.map(ask, range(MANY)))
+
+    answered = {f"user: message {number}" for number in range(MANY) if got[number].exit == 0}
+    told = [one for one in got if one.exit]
+    assert answered
+    assert all((one.exit, one.out) == (1, "") and "is open in another process" in one.err for one in told)
+    lines = said(home, "mine")
+    assert lines[::2] == ["user: hi", *(line for line in lines[2::2] if line in answered)]
+    assert lines[1::2] == ["assistant: Answered word by word."] * (1 + len(answered))
+    assert set(lines[2::2]) == answered
+    if strategy is Strategy.REPLAY:
+        assert len(json.loads((tmp_path / "talk.json").read_text())) == len(lines)
+
+
+# -- the first one is killed -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_a_killed_process_is_followed_at_once_and_its_question_is_not_lost(
+    strategy: Strategy, start: Start, launch: Launch, convo: Convo, home: Path
+) -> None:
+    begin(convo, strategy, *slowly())
+    first = start("chat", "--from", "mine", "go on")
+    in_the_middle(first)
+    first.kill()
+
+    got = launch("chat", "--from", "mine", "and now?")
+
+    assert (got.exit, got.out) == (0, "Fine.\n")
+    assert said(home, "mine") == ["user: hi", "assistant: Hello.", "user: go on", "user: and now?", "assistant: Fine."]
+    assert launch("sessions", "rm", "mine", "--yes").exit == 0
