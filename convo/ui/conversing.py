@@ -60,13 +60,15 @@ class Conversing:
         self.chat, self.look, self.leaving = chat, look, False
         self._reader, self._out, self._err = reader, out, err
         self._along, self._live, self._quiet = tuple(along), live, quiet
+        self._reading: asyncio.Future[str] | None = None
+        self._pressed = False
         chat.noted = self._note
 
     async def run(self) -> int:
         """Talk until the person leaves; returns the exit code."""
         warming = asyncio.create_task(self._warm())
         try:
-            with on_signal(signal.SIGINT, lambda: None):
+            with on_signal(signal.SIGINT, self._press):
                 return await self._talk()
         finally:
             self._reader.close()
@@ -100,20 +102,23 @@ class Conversing:
 
     async def _line(self) -> str:
         """What the person types next. raises: as a reader; Ctrl-C counts before the prompt stands, too"""
-        reading = asyncio.ensure_future(self._reader.line())
-        early = False
+        try:
+            if self._pressed:
+                raise Interrupted("nothing was typed")
+            self._reading = asyncio.ensure_future(self._reader.line())
+            return await self._reading
+        except asyncio.CancelledError:
+            if not self._pressed:
+                raise
+            raise Interrupted("nothing was typed") from None
+        finally:
+            self._reading, self._pressed = None, False
 
-        def stop() -> None:
-            nonlocal early
-            early = reading.cancel()
-
-        with on_signal(signal.SIGINT, stop):
-            try:
-                return await reading
-            except asyncio.CancelledError:
-                if not early:
-                    raise
-                raise Interrupted("nothing was typed") from None
+    def _press(self) -> None:
+        """Ctrl-C where no answer and no prompt takes it: the prompt that comes does."""
+        self._pressed = True
+        if self._reading:
+            self._reading.cancel()
 
     async def answer(self, events: AsyncGenerator[Event, None]) -> None:
         """Show one answer and its receipt. raises: as the turn does; Interrupted"""

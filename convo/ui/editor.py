@@ -74,6 +74,7 @@ def keys() -> KeyBindings:
     bindings = KeyBindings()
 
     @bindings.add("c-c")
+    @bindings.add("<sigint>")
     def stop(event: KeyPressEvent) -> None:
         if event.current_buffer.text:
             event.app.exit(result="")

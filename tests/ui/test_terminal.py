@@ -283,6 +283,15 @@ def test_two_quick_ctrl_c_leave_as_well() -> None:
         assert person.ends() == 130
 
 
+def test_an_interrupt_from_elsewhere_is_a_ctrl_c() -> None:
+    with at_terminal("chat", *ECHO) as person:
+        person.is_asked()
+        person.child.kill(signal.SIGINT)
+        assert "Ctrl-C again or Ctrl-D leaves\n" in person.is_asked()
+        person.child.kill(signal.SIGINT)
+        assert person.ends() == 130
+
+
 def test_a_message_between_them_makes_the_second_ctrl_c_a_first() -> None:
     with at_terminal("chat", *ECHO) as person:
         person.is_asked()
