@@ -10,7 +10,7 @@ from tests.running import Convo, Launch, in_a_process, in_process
 
 pytest_plugins = ("pytester", "tests.loopback", "tests.needs")
 
-LEAKS = ("OPENAI_", "CONVO_", "ANTHROPIC_", "AZURE_", "DEEPSEEK_", "OLLAMA_", "_CONVO_")
+LEAKS = ("OPENAI_", "CONVO_", "ANTHROPIC_", "AZURE_", "DEEPSEEK_", "OLLAMA_", "UV_", "_CONVO_")
 """Variables that begin like this would let the developer's own settings into a test."""
 
 TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE")

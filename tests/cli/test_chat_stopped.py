@@ -25,6 +25,11 @@ LONG = {"text": "one two three four five six seven eight nine ten " * 10}
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
+def hears_a_hangup() -> None:
+    """Whatever runs the tests may ignore it, and would hand that down."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 @pytest.fixture
 def start() -> Iterator[Start]:
     """`start("chat", ...)` begins the real command, `shell` around it; none outlives the test."""
@@ -37,6 +42,7 @@ def start() -> Iterator[Start]:
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 encoding="utf-8",
+                preexec_fn=hears_a_hangup,
             )
             started.enter_context(process)
             started.callback(process.kill)

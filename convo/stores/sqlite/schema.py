@@ -8,6 +8,7 @@ whoever comes second finds them done.
 
 import sqlite3
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from convo.errors import StoreTooNew, StoreUnavailable
@@ -60,6 +61,7 @@ def _number(db: sqlite3.Connection, pragma: str) -> int:
     return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
 
 
+@cache
 def _script(number: int) -> str:
     (file,) = MIGRATIONS.glob(f"{number:04}_*.sql")
     return file.read_text(encoding="utf-8")

@@ -17,12 +17,13 @@ from tests.stores.chats import session
 NOBODY = 65534
 
 TRY = """
-import asyncio, os, sys
+import asyncio, os, sqlite3, sys
 from pathlib import Path
 from convo.errors import ConvoError
 from convo.stores.contract import Change
 from convo.stores.sqlite import SqliteStore
 from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.schema import migrate
 from tests.stores.chats import session
 
 async def main(store):
@@ -33,6 +34,7 @@ async def main(store):
             print(type(wrong).__name__, wrong)
     await store.aclose()
 
+migrate(sqlite3.connect(":memory:", isolation_level=None))    # the package itself may lie where nobody can read
 store = SqliteStore(Database(Path(sys.argv[1])))
 if os.getuid() == 0:
     os.setgid(65534)
