@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from tests.cli.chatting import scripted
+
 DRAWN = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 """What moves, colours or clears, and what was drawn to be moved over: no text."""
 
@@ -20,6 +22,13 @@ PROMPT = {"xterm": r">\x08\x1b\[2C", "dumb": r"(?:^|\n)> $"}
 """The prompt as it is drawn, by TERM."""
 
 TIMEOUT_S = 30
+
+LONG = {"text": "one two three four five six seven eight nine ten " * 10}
+
+
+def slowly(*after: dict[str, Any]) -> tuple[str, str]:
+    """The flags of a first answer that takes half a minute, and of others `after` it."""
+    return scripted(LONG, *after, chunk=4, delay_s=0.25)
 
 
 class Person:
