@@ -34,6 +34,8 @@ def main() -> None:
         server = serve(wanted)
         print(json.dumps(server["address"]), file=say, flush=True)
         sys.stdin.buffer.read()
+    except BrokenPipeError:
+        pass  # whoever started it ended while it loaded
     finally:
         if wanted["folder"]:
             shutil.rmtree(wanted["folder"], ignore_errors=True)
