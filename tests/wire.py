@@ -1,6 +1,6 @@
 """What a request on the wire says: in full, or as short words that a test can list."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from convo.items import Item, text, user
@@ -24,7 +24,7 @@ def cut_off(words: str) -> dict[str, Any]:
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
 
 
-def spoken(items: Sequence[Item]) -> list[str]:
+def spoken(items: Iterable[Item]) -> list[str]:
     """Messages as "role: words"."""
     return [f"{item['role']}: {text(item)}" for item in items]
 

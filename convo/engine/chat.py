@@ -14,7 +14,7 @@ from convo.engine.naming import free_name, name_for
 from convo.engine.record import Before, Record, reopened
 from convo.engine.replay_file import ReplayFile
 from convo.engine.turn import Asking, Turn
-from convo.errors import Conflict, ConvoError
+from convo.errors import Conflict, ConvoError, NotCanonical, Unreadable
 from convo.history import Link, Path, Session, Strategy
 from convo.items import Event, Item, Json
 from convo.strategies import Held, never_asked, retry, undo
@@ -99,9 +99,15 @@ class Chat:
         if self._file:
             self._file.check()
             if self._file.changed():
-                self._record.held = edited(self._record, self._file.said())
+                self._record.held = self._edited(self._file)
         self._read = self._record.held.path
         return self._record.held
+
+    def _edited(self, file: ReplayFile) -> Held:
+        try:
+            return edited(self._record, file.said())
+        except NotCanonical as wrong:
+            raise Unreadable(f"{file.place}: {wrong.message}") from wrong
 
     async def _ask(self, doubt: bool, before: Before | None = None) -> AsyncGenerator[Event, None]:
         turn = self.turn = Turn(self._record, self.asking, self.edges, doubt=doubt, noted=self.noted)

@@ -1,0 +1,316 @@
+"""Bad input: one clear sentence, one next step, the right exit code, and nothing changed."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from tests.cli.trying import Row, World, check, world
+from tests.running import Convo, Launch
+
+__all__ = ["world"]
+
+LOOKS_LIKE = 'a replay file looks like [{"role": "user", "content": "hi"}]'
+
+
+def file(name: str, content: str | bytes) -> Callable[[World], object]:
+    return lambda world: world.file(name, content)
+
+
+def replayed(content: str | bytes) -> Callable[[World], object]:
+    return file("bad.json", content)
+
+
+def newer(world: World) -> None:
+    with closing(sqlite3.connect(world.database)) as db:
+        db.execute("PRAGMA user_version = 999")
+
+
+def of_another_program(world: World) -> None:
+    with closing(sqlite3.connect(world.folder / "other.db")) as db:
+        db.execute("CREATE TABLE others (one)")
+        db.commit()
+    os.replace(world.folder / "other.db", world.database)
+
+
+def a_folder_for_a_database(world: World) -> None:
+    world.database.unlink()
+    world.database.mkdir()
+
+
+ECHO = "-m scripted/echo"
+
+HANDLES = [
+    Row("an unknown session", f"chat {ECHO} --from nope hi", 5, "not_found", "no session 'nope'", "convo sessions"),
+    Row(
+        "an unknown response",
+        f"chat {ECHO} --chain --from resp_nope hi",
+        5,
+        "not_found",
+        "no response 'resp_nope'",
+        "convo sessions",
+    ),
+    Row(
+        "an unknown conversation",
+        f"chat {ECHO} --conversation --from conv_nope hi",
+        5,
+        "not_found",
+        "no conversation 'conv_nope'",
+        "convo sessions",
+    ),
+    Row(
+        "an unknown source of a fork",
+        f"chat {ECHO} --fork nope hi",
+        5,
+        "not_found",
+        "no session 'nope'",
+        "convo sessions",
+    ),
+    Row("an unknown handle of inspect", "inspect nope", 5, "not_found", "no session 'nope'", "convo sessions"),
+    Row(
+        "an unknown session to show",
+        "sessions show nope",
+        5,
+        "not_found",
+        "no session 'nope'",
+        "convo sessions",
+    ),
+]
+
+REPLAY = f"chat {ECHO} --replay --from bad.json hi"
+FILES = [
+    Row(
+        "half a replay file",
+        REPLAY,
+        2,
+        "unreadable",
+        "*/bad.json is not JSON: Unterminated string *",
+        "it may be half written; mend it, or name another file",
+        replayed('[{"role": "user", "con'),
+    ),
+    Row(
+        "an object for a replay file",
+        REPLAY,
+        2,
+        "unreadable",
+        "*/bad.json holds no list of items",
+        LOOKS_LIKE,
+        replayed('{"role": "user"}'),
+    ),
+    Row(
+        "numbers for items",
+        REPLAY,
+        2,
+        "unreadable",
+        "*/bad.json holds no list of items",
+        LOOKS_LIKE,
+        replayed("[1, 2]"),
+    ),
+    Row(
+        "an object that is no item",
+        REPLAY,
+        2,
+        "unreadable",
+        "*/bad.json: item 2 has neither a type nor a role",
+        LOOKS_LIKE,
+        replayed('[{"role": "user", "content": "hi"}, {"text": "hi"}]'),
+    ),
+    Row(
+        "a message without content",
+        REPLAY,
+        2,
+        "unreadable",
+        "*/bad.json: item 1 is a message without content",
+        LOOKS_LIKE,
+        replayed('[{"role": "user"}]'),
+    ),
+    Row(
+        "a number that is none",
+        REPLAY,
+        2,
+        "unreadable",
+        "*/bad.json: an item has no exact JSON form: *",
+        "look at the file, or name another one",
+        replayed('[{"type": "x", "n": NaN}]'),
+    ),
+    Row(
+        "bytes that are no text",
+        REPLAY,
+        2,
+        "unreadable",
+        "*/bad.json cannot be read: it is not UTF-8",
+        "look at the file, or name another one",
+        replayed(b"\xff\xfe"),
+    ),
+    Row(
+        "a folder for a replay file",
+        f"chat {ECHO} --replay --from . hi",
+        2,
+        "unreadable",
+        "* is a folder, not a replay file",
+        "look at the file, or name another one",
+    ),
+    Row(
+        "a device for a replay file",
+        f"chat {ECHO} --replay --from /dev/null hi",
+        2,
+        "unreadable",
+        "/dev/null is a pipe or a device, not a replay file",
+        "look at the file, or name another one",
+    ),
+    Row(
+        "a folder that is not there",
+        f"chat {ECHO} --replay --from no/such/talk.json hi",
+        2,
+        "unreadable",
+        "*/no/such is not a folder, so talk.json cannot be written there",
+        "look at the file, or name another one",
+    ),
+    Row(
+        "a folder to inspect",
+        "inspect ./",
+        2,
+        "unreadable",
+        "* is a folder, not a replay file",
+        "look at the file, or name another one",
+    ),
+    Row("a folder to attach", f"chat {ECHO} -a . hi", 2, "unreadable", ". is a folder", "attach a file in it"),
+    Row(
+        "a schema that is none",
+        f"chat {ECHO} --schema bad.json hi",
+        2,
+        "unreadable",
+        "bad.json is not JSON: *",
+        "look at the file, or name another one",
+        replayed("{"),
+    ),
+]
+
+STORES = [
+    Row(
+        "a database from a newer version",
+        "sessions",
+        1,
+        "store_too_new",
+        "*/convo.db has schema 999; this convo knows up to *",
+        "upgrade convo-state, or set CONVO_HOME to another folder",
+        newer,
+    ),
+    Row(
+        "a chat on a newer database",
+        f"chat {ECHO} hi",
+        1,
+        "store_too_new",
+        "*/convo.db has schema 999; this convo knows up to *",
+        "upgrade convo-state, or set CONVO_HOME to another folder",
+        newer,
+    ),
+    Row(
+        "a file that is no database",
+        f"chat {ECHO} hi",
+        1,
+        "store_unavailable",
+        "*/convo.db is not a database",
+        "convo --help names CONVO_HOME, where the store is",
+        lambda world: world.database.write_bytes(b"not a database " * 100),
+    ),
+    Row(
+        "another program's database",
+        f"chat {ECHO} hi",
+        1,
+        "store_unavailable",
+        "*/convo.db is another program's database",
+        "set CONVO_HOME to another folder",
+        of_another_program,
+    ),
+    Row(
+        "a folder for a database",
+        f"chat {ECHO} hi",
+        1,
+        "store_unavailable",
+        "*/convo.db is a folder, not a database",
+        "convo --help names CONVO_HOME, where the store is",
+        a_folder_for_a_database,
+    ),
+]
+
+SETTINGS = [
+    Row(
+        "settings that are no TOML",
+        "chat hi",
+        2,
+        "bad_settings",
+        "*/.convo.toml, line 1: is not TOML: *",
+        "mend the value where it is set",
+        file(".convo.toml", "model = \n"),
+    ),
+    Row(
+        "a setting that is not known",
+        "chat hi",
+        2,
+        "bad_settings",
+        "*/.convo.toml: no setting 'modle'; did you mean 'model'?",
+        "mend the value where it is set",
+        file(".convo.toml", "modle = 'x'\n"),
+    ),
+    Row(
+        "a settings file that is not there",
+        "--config nope.toml chat hi",
+        2,
+        "bad_settings",
+        "*/nope.toml: there is no such settings file",
+        "name another one with --config",
+    ),
+    Row(
+        "a base URL that is none",
+        "chat hi",
+        2,
+        "bad_settings",
+        "OPENAI_BASE_URL must be a URL: http:// or https://, a host, and a path if there is one",
+        "mend the value where it is set",
+        lambda world: world.set(OPENAI_BASE_URL="nonsense"),
+    ),
+    Row(
+        "a provider that is not known",
+        "chat -m nope/x hi",
+        2,
+        "bad_settings",
+        "-m: no provider 'nope' for 'nope/x'; *",
+        "choose one of them, or describe it under [providers.nope]",
+    ),
+    Row(
+        "weights that are not there",
+        "chat -m local/./none.gguf hi",
+        2,
+        "unreadable",
+        "*/none.gguf cannot be read: No such file or directory",
+        "look at the file, or name another one",
+    ),
+    Row(
+        "a local model that is not there",
+        "chat -m local/none hi",
+        1,
+        "model_missing",
+        "no local model 'none'",
+        "local is the built-in model, local/PATH.gguf a file",
+    ),
+]
+
+TABLE = [*HANDLES, *FILES, *STORES, *SETTINGS]
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_bad_input_is_told_in_two_lines_and_changes_nothing(
+    row: Row, world: World, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(row, world, launch, convo, monkeypatch)
+
+
+def test_what_was_there_goes_on_afterwards(world: World, convo: Convo) -> None:
+    """The table's own ground: both sessions can be gone on with, so nothing in it was broken before."""
+    for name in ("mine", "file"):
+        assert convo("chat", "--from", name, *ECHO.split(), "and now?").out == "and now?\n"
+    assert len(json.loads((world.folder / "talk.json").read_text())) == 4

@@ -1,0 +1,165 @@
+"""A disk without room, and places that may not be written: two lines, and what was there is there."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from tests.cli.chatting import ECHO, said
+from tests.cli.disks import Disk, limited, nearly_full, ran
+from tests.config.rights import NOBODY
+from tests.running import Got, Launch
+from tests.wire import spoken
+
+pytestmark = pytest.mark.needs("posix")
+
+FULL = "could not be written: its disk, or a limit set on it, has no room left"
+FREE = "  try: free some space, then repeat; what was confirmed before is kept"
+
+
+def two_lines(got: Got) -> list[str]:
+    assert (got.exit, got.out) == (1, "")
+    lines = got.err.splitlines()
+    assert len(lines) == 2, got.err
+    return lines
+
+
+def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nearly_full(tmp_path / "disk") as disk:
+        monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
+        assert disk.launch("chat", *ECHO, "-n", "mine", "one").exit == 0
+        disk.fill()
+
+        for argv in (("chat", "--from", "mine", "two"), ("chat", *ECHO, "new")):
+            words, step = two_lines(disk.launch(*argv))
+            assert words == f"convo: {tmp_path}/disk/home/data/convo.db {FULL}"
+            assert step == FREE
+
+        disk.free()
+        assert [session["name"] for session in disk.launch("sessions", "--json").json()] == ["mine"]
+        assert heads(disk) == ["user: one", "assistant: one"]
+        assert disk.launch("chat", "--from", "mine", "three").out == "three\n"
+        assert heads(disk) == ["user: one", "assistant: one", "user: three", "assistant: three"]
+
+
+def heads(disk: Disk) -> list[str]:
+    """What was said in the session on this disk, all of it confirmed."""
+    known = disk.launch("inspect", "mine", "--json").json()
+    assert known["links"][-1]["status"] == "completed"
+    return spoken(known["items"].values())
+
+
+def test_a_replay_file_without_room_stays_as_it_was_and_the_answer_is_kept(tmp_path: Path, home: Path) -> None:
+    with nearly_full(tmp_path / "disk") as disk:
+        place = str(tmp_path / "disk" / "talk.json")
+        assert disk.launch("chat", *ECHO, "--replay", "--from", place, "-n", "mine", "one").exit == 0
+        file = disk.inside / "talk.json"
+        before, long = file.read_bytes(), "two " * 500
+        disk.fill()
+        got = disk.launch("chat", "--from", "mine", long)
+        if got.out:  # the store lies elsewhere and has room
+            assert (got.exit, got.out) == (1, f"{long}\n")
+            assert got.err.splitlines()[-2:] == [f"convo: no room to write {place}", FREE]
+        else:  # the limit is one on every file
+            assert FULL in two_lines(got)[0]
+        assert file.read_bytes() == before
+        assert [place.name for place in disk.inside.iterdir() if place.name.startswith(".")] == []
+
+        disk.free()
+        assert disk.launch("chat", "--from", "mine", "three").exit == 0
+        answered = [f"user: {long}", f"assistant: {long}"] if got.out else []
+        assert said(home, "mine") == [
+            *("user: one", "assistant: one"),
+            *answered,
+            *("user: three", "assistant: three"),
+        ]
+        assert file.read_text().count('"role"') == len(said(home, "mine"))
+
+
+def test_a_limit_on_the_size_of_files_is_told_like_a_full_disk(launch: Launch, home: Path) -> None:
+    launch("chat", *ECHO, "-n", "mine", "one")
+    words, step = two_lines(limited("chat", "--from", "mine", "two"))
+    assert (words, step) == (f"convo: {home}/data/convo.db {FULL}", FREE)
+    assert said(home, "mine") == ["user: one", "assistant: one"]
+    assert launch("chat", "--from", "mine", "three").exit == 0
+
+
+# -- places that may not be written ----------------------------------------------------------------
+
+AS_NOBODY = """
+import contextlib, os, sys
+from convo.cli.app import run
+home = os.environ.pop("CONVO_HOME")
+os.environ["CONVO_HOME"] = os.path.join(sys.argv[1], "warm")
+with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing), contextlib.redirect_stderr(nothing):
+    run(["chat", "-m", "scripted/echo", "--replay", "--from", os.path.join(sys.argv[1], "warm.json"), "hi"])
+    run(["chat", "-c", "and?"])
+    run(["chat", "--from", "nope", "--json", "hi"])
+    run(["sessions"])
+os.environ["CONVO_HOME"] = home
+if os.getuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+sys.exit(run(sys.argv[2:]))
+"""
+"""The real command as somebody whom permissions apply to. Root alone may read root's Python, so it is loaded first."""
+
+
+@pytest.fixture
+def shared(launch: Launch, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of that somebody, with a session and a replay file of theirs."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "files").mkdir()
+        monkeypatch.setenv("CONVO_HOME", str(folder / "home"))
+        monkeypatch.chdir(folder)
+        launch("chat", *ECHO, "-n", "mine", "one")
+        launch("chat", *ECHO, "--replay", "--from", str(folder / "files" / "talk.json"), "-n", "file", "one")
+        if os.getuid() == 0:
+            for place in (folder, *folder.rglob("*")):
+                os.chown(place, NOBODY, NOBODY)
+        yield folder
+        monkeypatch.undo()
+        for place in (folder / "files", folder / "home" / "data"):
+            place.chmod(0o700)
+
+
+def as_nobody(tmp_path: Path, *argv: str) -> Got:
+    return ran([sys.executable, "-c", AS_NOBODY, str(tmp_path), *argv])
+
+
+def test_a_store_that_may_only_be_read_is_read_and_not_written(shared: Path, tmp_path: Path) -> None:
+    data = shared / "home" / "data"
+    data.chmod(0o500)
+    database = (data / "convo.db").read_bytes()
+
+    listed = as_nobody(tmp_path, "sessions")
+    lines = two_lines(as_nobody(tmp_path, "chat", "--from", "mine", "two"))
+    error = as_nobody(tmp_path, "chat", "--from", "mine", "two", "--json").json()["error"]
+
+    assert listed.exit == 0
+    assert "mine" in listed.out
+    assert lines == [
+        f"convo: {data}/convo.db may be read and not written",
+        "  try: make its folder writable, or set CONVO_HOME to one that is",
+    ]
+    assert (error["code"], f"convo: {error['message']}") == ("store_read_only", lines[0])
+    assert (data / "convo.db").read_bytes() == database
+
+
+@pytest.mark.parametrize("locked", ["talk.json", "."])
+def test_a_replay_file_that_may_not_be_written_is_told_before_anything_is_sent(
+    locked: str, shared: Path, tmp_path: Path
+) -> None:
+    place = shared / "files" / "talk.json"
+    before = place.read_bytes()
+    (shared / "files" / locked).chmod(0o500 if locked == "." else 0o400)
+
+    lines = two_lines(as_nobody(tmp_path, "chat", "--from", "file", "two"))
+
+    assert lines == [f"convo: {place} cannot be written", "  try: choose another file, or make it writable"]
+    assert place.read_bytes() == before
+    assert said(shared / "home", "file") == ["user: one", "assistant: one"]
