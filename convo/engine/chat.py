@@ -99,15 +99,25 @@ class Chat:
         if self._file:
             self._file.check()
             if self._file.changed():
-                self._record.held = self._edited(self._file)
+                self._take_up(self._file)
         self._read = self._record.held.path
         return self._record.held
 
-    def _edited(self, file: ReplayFile) -> Held:
+    def _take_up(self, file: ReplayFile) -> None:
+        """Go on from what the file says.
+
+        One that says what is held counts as written, though a kill kept the record from knowing. One
+        that says what was last written is not edited: what was said since stands in the record alone.
+        """
+        record = self._record
         try:
-            return edited(self._record, file.said())
+            path = Path(record.held.path.root).grow(file.said())
         except NotCanonical as wrong:
             raise Unreadable(f"{file.place}: {wrong.message}") from wrong
+        if path.head == record.held.path.head:
+            record.session = replace(record.session, written=path.head if path else None)
+        elif path.head != (record.session.written or path.root):
+            record.held = replace(record.held, path=path, mark=path.head)
 
     async def _ask(self, doubt: bool, before: Before | None = None) -> AsyncGenerator[Event, None]:
         turn = self.turn = Turn(self._record, self.asking, self.edges, doubt=doubt, noted=self.noted)
@@ -172,19 +182,6 @@ class Chat:
 
 def unheard(words: str) -> None:
     """Nobody asked to be told."""
-
-
-def edited(record: Record, items: Sequence[Item]) -> Held:
-    """What is held once the replay file says `items`.
-
-    A file that says what was last written to it, or what is held, is not edited: what was said
-    since it was written stands in the record alone.
-    """
-    held = record.held
-    path = Path(held.path.root).grow(items)
-    if path.head in (record.session.written or path.root, held.path.head):
-        return held
-    return replace(held, path=path, mark=path.head)
 
 
 def merged(held: Held, read: Path, items: Sequence[Item]) -> Held:

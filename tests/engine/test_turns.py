@@ -6,7 +6,9 @@ is collected are the same loop; both are shown.
 """
 
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from convo.engine.chat import Chat
 from convo.errors import ConvoError, Refused, TryLater, Unreachable
 from convo.history import Strategy
 from convo.items import assistant, digest, text, user
+from convo.stores.contract import Change, Store
 from tests.engine.conftest import Bench, say
 from tests.engine.recorded import Fault
 from tests.wire import spoken, state
@@ -283,3 +286,33 @@ async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(bench: Bench, tm
     ]
     assert chat.held.path.items[1] == {"role": "assistant", "content": "who?"}
     assert assistant("me")["role"] == chat.held.path.items[-1]["role"]
+
+
+class Dies:
+    """A store whose process is killed when the replay file was written, and the record does not know it yet."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def commit(self, change: Change) -> None:
+        if change.session and change.session.written == change.session.head:
+            raise Killed
+        await self.store.commit(change)
+
+
+async def test_a_message_outlives_two_kills_around_the_writing_of_the_file(bench: Bench) -> None:
+    await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
+    bench.edges, whole = replace(bench.edges, store=Dies(bench.store)), bench.edges
+    with pytest.raises(Killed):
+        await say(await bench.open(None, "mine"), "two")
+    bench.edges = whole
+    bench.endpoint.faults = [Fault(Killed())]
+    with pytest.raises(Killed):
+        await say(await bench.open(None, "mine"), "three")
+
+    await say(await bench.open(None, "mine"), "four")
+
+    assert spoken(bench.bodies[-1]["input"])[-3:] == ["assistant: two", "user: three", "user: four"]
