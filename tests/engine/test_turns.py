@@ -289,29 +289,33 @@ async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(bench: Bench, tm
 
 
 class Dies:
-    """A store whose process is killed when the replay file was written, and the record does not know it yet."""
+    """A store of a process that is killed when it has committed `commits` times and then reads, or commits again."""
 
-    def __init__(self, store: Store) -> None:
-        self.store = store
+    def __init__(self, store: Store, commits: int, *, reads: bool) -> None:
+        self.store, self.left, self.reads = store, commits, reads
 
     def __getattr__(self, name: str) -> Any:
+        if not (self.left or self.reads):
+            raise Killed
         return getattr(self.store, name)
 
     async def commit(self, change: Change) -> None:
-        if change.session and change.session.written == change.session.head:
+        if not self.left:
             raise Killed
         await self.store.commit(change)
+        self.left -= 1
 
 
 async def test_a_message_outlives_two_kills_around_the_writing_of_the_file(bench: Bench) -> None:
     await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
-    bench.edges, whole = replace(bench.edges, store=Dies(bench.store)), bench.edges
-    with pytest.raises(Killed):
-        await say(await bench.open(None, "mine"), "two")
-    bench.edges = whole
-    bench.endpoint.faults = [Fault(Killed())]
-    with pytest.raises(Killed):
-        await say(await bench.open(None, "mine"), "three")
+    alive = bench.edges
+    file_written = replace(alive, store=Dies(bench.store, 2, reads=True))
+    nothing_sent = replace(alive, store=Dies(bench.store, 1, reads=False))
+    for said, edges, faults in (("two", file_written, []), ("three", nothing_sent, [Fault(Killed())])):
+        bench.edges, bench.endpoint.faults = edges, faults
+        with pytest.raises(Killed):
+            await say(await bench.open(None, "mine"), said)
+    bench.edges = alive
 
     await say(await bench.open(None, "mine"), "four")
 
