@@ -1,5 +1,6 @@
 """A server that fails in the ways servers do, and what each owner is sent after it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -140,6 +141,35 @@ def test_an_answer_that_a_conversation_finished_unheard_takes_the_partials_place
     assert held(server, conversation) == told
     known = convo("inspect", "mine", "--json").json()
     assert spoken([known["items"][key] for key in known["links"][-1]["saw"]]) == told[:-1]
+
+
+def test_a_tail_that_could_not_be_read_is_read_again_before_anything_is_said_twice(
+    server: Loopback, convo: Convo
+) -> None:
+    conversation = begin(convo, Strategy.CONVERSATION)
+    tail = replace(limited(0.0), path=f"/v1/conversations/{conversation}/items", method="GET")
+    server.arm(commit_then_cut(), tail)
+    assert convo("chat", "-c", "two").out == "two\n"
+    assert len(server.bodies) == 2
+    assert held(server, conversation) == ["user: one", "assistant: one", "user: two", "assistant: two"]
+
+
+def test_what_another_client_said_meanwhile_stays_in_its_place(server: Loopback, convo: Convo) -> None:
+    conversation = begin(convo, Strategy.CONVERSATION)
+    server.run(another(server, conversation, "by the way"))
+    server.arm(commit_then_cut())
+    assert convo("chat", "-c", "two").out == "two\n"
+    told = ["user: one", "assistant: one", "user: by the way", "assistant: by the way", "user: two", "assistant: two"]
+    assert held(server, conversation) == told
+    known = convo("inspect", "mine", "--json").json()
+    last = known["links"][-1]
+    assert spoken([known["items"][key] for key in [*last["saw"], *last["output"]]]) == told
+
+
+async def another(server: Loopback, conversation: str, words: str) -> None:
+    """What another client of the same conversation says."""
+    async for _ in server.endpoint().create({"model": "gpt-5-mini", "input": words, "conversation": conversation}):
+        pass
 
 
 def test_on_a_chain_an_unheard_answer_is_only_a_fork(server: Loopback, convo: Convo) -> None:
