@@ -49,6 +49,13 @@ class Model(Protocol):
         """Exact input tokens of `ask`, or None where the model cannot tell before it answers."""
         ...
 
+    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        """The window that the provider itself makes of `ask.input`, for the same model; None where it has no compaction.
+
+        What it sealed only it can open; usage is not reported here.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Let go of connections and processes. The model is not used afterwards."""
         ...
