@@ -13,7 +13,7 @@ from convo.history.owner import HERE, Scope, Strategy
 from convo.history.tree import Key
 from convo.items import Json
 
-Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
 from convo.history import Key, Link, Path, Session
-from convo.items import Item
+from convo.items import Event, Item
 
 
 class Growth(NamedTuple):
@@ -49,7 +49,7 @@ class Change:
 
     grow:          items, each behind a node that the store has or that an earlier growth makes; kept if a
                    link, session or conversation stands on the last of them, or behind it
-    links:         written, or replaced while the one that is there is in progress; of one that is
+    links:         written, or replaced while the one that is there is queued or in progress; of one that is
                    final, `session`, `parent` and `first_token_s` are filled in where they are empty
     session:       the record as it stands afterwards
     expect:        where the session's head must stand before; None: there must be no such record
@@ -57,6 +57,9 @@ class Change:
     conversation_expect:  where its head must stand before; None: there must be no such one
     erase:         places whose items are to be deleted; a path through one raises `ItemDeleted`, and
                    the body goes with the last place that holds it. Growing there again restores it
+    starts:        a response, among `links` or written before, whose run is open from now on: it takes events.
+                   A run goes with its response, and one that ended without events is forgotten
+    ends:          a response whose run must be open before, and is not afterwards; else `Conflict`
     """
 
     grow: tuple[Growth, ...] = ()
@@ -66,6 +69,8 @@ class Change:
     conversation: Conversation | None = None
     conversation_expect: Key | AnyHead | None = ANY
     erase: tuple[Key, ...] = ()
+    starts: str | None = None
+    ends: str | None = None
 
 
 class Outline(NamedTuple):
@@ -112,6 +117,85 @@ class Lease(NamedTuple):
     expires_at: float
 
 
+def run_lease(response_id: str) -> str:
+    """The name of the lease that whoever carries out this response holds and renews."""
+    return f"running {response_id}"
+
+
+class Abandoned(NamedTuple):
+    """An open run that nobody carries out any more: no lease of its name is alive."""
+
+    tenant: str
+    response_id: str
+
+
+class Holdings(NamedTuple):
+    """What one tenant keeps.
+
+    rows:            by kind: "sessions", "responses", "conversations", "items", "places" (the root is none), "events"
+    bytes:           of its items and what the tables hold around them, about; without indexes
+    oldest, newest:  when its first and its last response or conversation was made, seconds since 1970
+    """
+
+    tenant: str
+    rows: Mapping[str, int]
+    bytes: int
+    oldest: float | None
+    newest: float | None
+
+
+class Pruned(NamedTuple):
+    """What a pruning took, or would take: how many of each."""
+
+    sessions: int
+    responses: int
+    conversations: int
+
+
+class Upkeep(Protocol):
+    """What whoever runs a database does with it, across all tenants."""
+
+    async def migrate(self) -> Sequence[int]:
+        """Bring the schema up to this convo's, whoever else tries at the same time.
+
+        returns:  the numbers of the migrations that this call ran; none when it was up to date
+        raises:   StoreTooNew, StoreFault
+        """
+        ...
+
+    async def check(self) -> None:
+        """Ask the database for something. raises: StoreFault  it cannot be reached, or lacks a migration"""
+        ...
+
+    async def holdings(self) -> Sequence[Holdings]:
+        """What each tenant keeps, by name; one that keeps nothing is left out."""
+        ...
+
+    async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:
+        """Remove what was last used, or made, before this moment (seconds since 1970), as the `remove_` methods do.
+
+        Sessions go by when they were used last; conversations and responses that no session holds by when
+        they were made or last answered. A session holds the links that it made, those that its chain goes
+        back to, and the conversation that is its handle. A response in an open run stays, and the
+        session or conversation that it belongs to.
+
+        dry:  only count
+        """
+        ...
+
+    async def abandoned(self) -> Sequence[Abandoned]:
+        """The open runs whose lease has run out, on the database's own clock."""
+        ...
+
+    async def forget_events(self, older_than_s: float) -> int:
+        """Drop the events of runs that ended longer ago than this; returns of how many responses."""
+        ...
+
+    async def secret(self, name: str, fresh: bytes) -> bytes:
+        """The database's own secret of this name; `fresh` becomes it where there is none yet."""
+        ...
+
+
 class Store(Protocol):
     """Keeps one tenant's histories; items are added, never changed.
 
@@ -128,11 +212,15 @@ class Store(Protocol):
         """The same database as seen by another tenant. Closing either closes both."""
         ...
 
+    @property
+    def upkeep(self) -> Upkeep: ...
+
     async def commit(self, change: Change) -> None:
         """Make `change` true.
 
         raises:  Conflict      a head is not where the change expects it, or a name is taken
-                 NotFound      a growth, a record or an erasure names a node that is not there
+                 NotFound      a growth, a record or an erasure names a node that is not there,
+                               or `starts` a response that is not
                  InputFault    an item or a name cannot be written, or an item of a conversation has no id
                  StoreFault    nothing was changed
         """
@@ -175,6 +263,31 @@ class Store(Protocol):
         ...
 
     async def conversation(self, conversation_id: str) -> Conversation | None: ...
+
+    async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
+        """The links that went through this conversation, oldest first, also after it was removed."""
+        ...
+
+    async def item(self, item_id: str) -> Item | None:
+        """The item, as it travelled, that has this id.
+
+        It carries the id itself, or a conversation gave it, or the id ends in the first 32 or more
+        hex digits of the key of the place where it stands, behind any other sign. Of several it is
+        the one stored last. One that was deleted is not found.
+        """
+        ...
+
+    async def append(self, response_id: str, events: Sequence[Event]) -> None:
+        """Keep these events of an open run, behind those that are kept already; durable on return.
+
+        raises:  Conflict    the run is not open, or a sequence number is not behind the last one
+                 InputFault  an event has no sequence number, or cannot be written
+        """
+        ...
+
+    async def events(self, response_id: str, *, after: int = -1) -> Sequence[Event]:
+        """The kept events of a response whose sequence number is greater than `after`, in order."""
+        ...
 
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
         """What begins with `prefix`: sessions by name and id, then links, then conversations, newest first."""

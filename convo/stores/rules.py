@@ -1,11 +1,13 @@
 """What every store decides alike, whatever it keeps its rows in."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
 from convo.errors import Conflict, InputFault, NotCanonical, NotFound
 from convo.history import Key, Link
+from convo.items import Event, Item
 from convo.stores.contract import AnyHead, Change, Conversation
 from convo.stores.verbatim import encodes
 
@@ -15,14 +17,23 @@ Expected: TypeAlias = Key | AnyHead | None
 ANSWERED = ("completed", "incomplete")
 """How a link ended that has an answer."""
 
+UNFINISHED = ("queued", "in_progress")
+"""How a link stands that may still be written anew."""
+
+LARGEST = 2**63 - 1
+"""The largest number that a database takes."""
+
+PLACE = re.compile(r"(?:^|[^0-9a-f])([0-9a-f]{32,64})\Z")
+"""The digits that an item's id ends in when it names a place."""
+
 
 def written(there: Link | None, new: Link) -> Link:
     """The link that stands after `new` was written over `there`.
 
-    One in progress is replaced. A final one stays what it is; a session may claim it, and its
+    One that is unfinished is replaced. A final one stays what it is; a session may claim it, and its
     parent and first token may become known.
     """
-    if there is None or there.status == "in_progress":
+    if there is None or there.status in UNFINISHED:
         return new
     return replace(
         there,
@@ -80,6 +91,38 @@ def check_ids(conversation: Conversation, length: int) -> None:
     """Make sure that a conversation names each of its items. raises: InputFault"""
     if len(conversation.ids) != length:
         raise InputFault(f"{conversation.id} has {length} items, but {len(conversation.ids)} ids for them")
+
+
+def last_number(events: Sequence[Event], kept: int) -> int:
+    """The sequence number of the last of `events`, which are to stand behind number `kept`.
+
+    raises:  Conflict    one is not behind the one before it
+             InputFault  one has no number
+    """
+    for event in events:
+        number = event.get("sequence_number")
+        if type(number) is not int or not 0 <= number <= LARGEST:
+            raise InputFault("an event has no sequence number")
+        if number <= kept:
+            raise Conflict(f"event {number} comes after event {kept}")
+        kept = number
+    return kept
+
+
+def own_id(item: Item) -> str:
+    """The id that an item came with; "" when it has none."""
+    found = item.get("id")
+    return found if isinstance(found, str) else ""
+
+
+def place_in(item_id: str) -> str:
+    """The first digits, 32 or more, of the key of the place that an item's id names; "" when it names none."""
+    found = PLACE.search(item_id)
+    return found[1] if found else ""
+
+
+def not_running(response_id: str) -> Conflict:
+    return Conflict(f"{response_id!a} is not running")
 
 
 def no_place(key: Key) -> NotFound:
