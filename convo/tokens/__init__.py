@@ -1,7 +1,13 @@
-"""Tokens and what they cost, as values."""
+"""Tokens and what they cost, as values.
 
+`usage` is what a call reported, `counting` what a history takes before it is sent, `estimate` what one
+item takes roughly; `windows` is how much a model has room for and `models` what else its name tells.
+"""
+
+from convo.tokens.counting import Count, at_most, count, count_text
 from convo.tokens.estimate import estimate
 from convo.tokens.models import seals_reasoning
 from convo.tokens.usage import Usage
+from convo.tokens.windows import Window, window_of
 
-__all__ = ["Usage", "estimate", "seals_reasoning"]
+__all__ = ["Count", "Usage", "Window", "at_most", "count", "count_text", "estimate", "seals_reasoning", "window_of"]

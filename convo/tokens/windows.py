@@ -1,0 +1,44 @@
+"""How much a model takes and gives, where somebody has written it down.
+
+The figures stand in `models.toml`, dated and each with its source. A model that is not there has no
+known window: nothing is refused on its behalf, and its server says itself what is too long.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
+"""How a name ends that means one day's edition of a model."""
+
+
+class Window(NamedTuple):
+    """What a model has room for, in tokens.
+
+    context:  input and output together
+    output:   the longest answer; None where nobody said
+    counted:  the vocabulary that counts its text exactly; None where a count is an estimate
+    source:   where the figures were read
+    """
+
+    context: int
+    output: int | None = None
+    counted: str | None = None
+    source: str = ""
+
+
+def window_of(model: str) -> Window | None:
+    """The window of a model by its provider's own name, with a vendor in front ("openai/gpt-5") or without."""
+    name = model.rpartition("/")[2]
+    known = windows()
+    return known.get(name) or known.get(DATED.sub("", name))
+
+
+@cache
+def windows() -> Mapping[str, Window]:
+    """Every window that is known, by name."""
+    raw = tomllib.loads(files("convo.tokens").joinpath("models.toml").read_text("utf-8"))
+    return {name: Window(**row) for name, row in raw["windows"].items()}

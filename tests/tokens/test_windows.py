@@ -1,0 +1,34 @@
+"""What is known of models' windows."""
+
+import pytest
+
+from convo.tokens.windows import Window, window_of, windows
+
+
+def test_every_window_names_its_source() -> None:
+    assert [name for name, window in windows().items() if not window.source] == []
+
+
+def test_no_answer_is_longer_than_the_window_it_stands_in() -> None:
+    assert [name for name, window in windows().items() if not 0 < (window.output or 1) < window.context] == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["gpt-5-mini", "openai/gpt-5-mini", "gpt-5-mini-2025-08-07", "someone/openai/gpt-5-mini"],
+)
+def test_a_model_is_found_under_its_name_its_vendor_and_its_date(name: str) -> None:
+    assert window_of(name) == windows()["gpt-5-mini"]
+
+
+def test_a_date_in_one_word_is_a_date_too() -> None:
+    assert window_of("claude-haiku-4-5-20251001") == window_of("claude-haiku-4-5") is not None
+
+
+@pytest.mark.parametrize("name", ["", "smollm2", "my-gpt-5-mini", "gpt-5-mini-tuned", "gpt-5-mini:latest"])
+def test_a_name_that_only_resembles_one_has_no_window(name: str) -> None:
+    assert window_of(name) is None
+
+
+def test_a_window_of_ones_own_needs_no_more_than_its_size() -> None:
+    assert Window(4096).output is None
