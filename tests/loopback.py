@@ -14,7 +14,7 @@ import json
 import socket
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,7 +28,7 @@ from convo.endpoints.embedded import Embedded
 from convo.endpoints.errors import error_event, error_object
 from convo.errors import ConvoError, KeyRefused
 from convo.ids import random_id
-from convo.items import Event
+from convo.items import Event, Item
 from convo.models.contract import Ask, Model
 from convo.models.scripted import ScriptedModel
 from convo.stores.contract import Store
@@ -74,6 +74,9 @@ class Scripts:
 
     async def count(self, ask: Ask) -> int | None:
         return await self._model.count(ask)
+
+    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        return await self._model.compact(ask)
 
     async def aclose(self) -> None:
         await self._model.aclose()

@@ -14,11 +14,11 @@ from convo.config import Provider, Settings, key_of, token_of
 from convo.config.names import named
 from convo.config.providers import EndpointKind
 from convo.endpoints.contract import Endpoint
-from convo.errors import BadSettings, KeyRefused, Refused
+from convo.errors import BadSettings, Refused
 from convo.ids import NewId, random_id
 from convo.models.catalogue import Catalogue
 from convo.models.contract import Model
-from convo.models.open import built_in_file, open_model, usable
+from convo.models.open import account_of, built_in_file, open_model
 from convo.stores.contract import Store
 
 if TYPE_CHECKING:
@@ -51,9 +51,11 @@ def open_catalogue(provider: Provider, models: Path) -> Catalogue | None:
     returns:  None where no server is asked, and for Azure, which lists models where it takes deployments
     raises:   KeyRefused, BadSettings, ModelMissing  none of its models could be used
     """
+    if provider.api == "azure":
+        account_of(provider, key=key_of(provider, os.environ), token=token_of(provider, os.environ))
+        return None
     if provider.endpoint == "remote":
-        remote = open_remote(provider)
-        return None if provider.api == "azure" else remote
+        return open_remote(provider)
     if provider.api == "local":
         built_in_file(models)
     key = key_of(provider, os.environ)
@@ -63,27 +65,9 @@ def open_catalogue(provider: Provider, models: Path) -> Catalogue | None:
 
 def open_remote(provider: Provider) -> "Remote":
     """The account at a server that keeps state. raises: KeyRefused, BadSettings"""
-    from convo.endpoints.remote import Account, Remote
+    from convo.endpoints.remote import Remote
 
-    if provider.base_url is None:
-        raise BadSettings(f"the provider {provider.name!r} has no base URL")
-    token = token_of(provider, os.environ)
-    key = None if token else usable(provider, key_of(provider, os.environ))
-    if key is None and token is None:
-        raise KeyRefused(f"{provider.name} needs a key", hint=f"give [providers.{provider.name}] a key_env")
-    return Remote(
-        Account(
-            provider=provider.name,
-            base_url=provider.base_url,
-            key=key,
-            token=token,
-            organisation=provider.organisation,
-            project=provider.project,
-            ambient=provider.name == "openai",
-            azure=provider.api == "azure",
-            api_version=provider.api_version,
-        )
-    )
+    return Remote(account_of(provider, key=key_of(provider, os.environ), token=token_of(provider, os.environ)))
 
 
 ENDPOINTS: dict[EndpointKind, Callable[[Provider, Settings, Store, Clock, NewId], Endpoint]] = {
@@ -114,6 +98,7 @@ class ModelsByName:
             self._open[provider.name] = open_model(
                 provider,
                 key=key_of(provider, os.environ),
+                token=token_of(provider, os.environ),
                 models=self._settings.places.models,
                 clock=self._clock,
                 new_id=self._new_id,

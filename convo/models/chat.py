@@ -2,34 +2,29 @@
 
 What is sent and how the answer is read are plain functions beside this file (`chat_messages`,
 `chat_request`, `chat_chunks`); here is only the connection. It goes through the openai package
-as plain JSON, since its typed chunks drop what they do not know. The package reads the variables
-of OpenAI's own account; none of them is for another company's server, so the key is always handed
-in and the rest is put aside.
+as plain JSON, since its typed chunks drop what they do not know.
 """
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from convo.config.secret import Secret
 from convo.ids import NewId
-from convo.items import Event, Json
+from convo.items import Event, Item, Json
+from convo.models.account import NO_KEY, Account, connect, stream
 from convo.models.catalogue import names
 from convo.models.chat_chunks import Chunks
 from convo.models.chat_request import limit_field, request
 from convo.models.contract import Ask
-from convo.models.foreign import Asked, edge
+from convo.models.foreign import Asked, broken, edge
 from convo.models.stream import Answer
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
     from openai import AsyncOpenAI
-
-NO_KEY = Secret("none")
-"""What is sent where no key is needed: the package insists on one."""
 
 
 class ChatModel:
@@ -67,6 +62,10 @@ class ChatModel:
         """Chat completions has no way to ask for it."""
         return None
 
+    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        """Nor for this."""
+        return None
+
     async def models(self) -> Sequence[str]:
         return names(await self.fetch("/models"), self._provider)
 
@@ -89,20 +88,11 @@ class ChatModel:
             return await self._connected().post(path, cast_to=object, body=body)
 
     async def _chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
-        from openai import AsyncStream
-
-        asked = self._asked(body)
-        with edge(asked):
-            stream = await self._connected().post(
-                "/chat/completions", cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
-            )
-        begun = False
-        async with aclosing(stream):
-            while True:
-                with edge(asked, answering=begun):
-                    chunk = await anext(stream, None)
-                if chunk is None:
-                    return
+        asked, begun = self._asked(body), False
+        async with aclosing(stream(self._connected(), "/chat/completions", body, asked)) as arriving:
+            async for chunk in arriving:
+                if isinstance(chunk, Mapping) and chunk.get("error"):
+                    raise broken(chunk, asked, answering=begun)
                 begun = True
                 yield chunk
 
@@ -111,18 +101,6 @@ class ChatModel:
 
     def _connected(self) -> "AsyncOpenAI":
         if self._client is None:
-            self._client = _client(self._base_url, self._key or NO_KEY, self._http)
+            account = Account(self._provider, self._base_url, key=self._key or NO_KEY)
+            self._client = connect(account, self._http)
         return self._client
-
-
-def _client(base_url: str, secret: Secret, http: "AsyncClient | None") -> "AsyncOpenAI":
-    """The package's client, without retries of its own and without what the environment says of OpenAI's account."""
-    from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit
-
-    key = secret.reveal()
-    ambient = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
-    headers: dict[str, Any] = {**dict.fromkeys(ambient, Omit()), "Authorization": f"Bearer {key}"}
-    http = http or DefaultAsyncHttpxClient(follow_redirects=False)
-    client = AsyncOpenAI(api_key=key, base_url=base_url, max_retries=0, http_client=http, default_headers=headers)
-    client.organization = client.project = client.admin_api_key = None
-    return client

@@ -50,9 +50,9 @@ class Model(Protocol):
         ...
 
     async def compact(self, ask: Ask) -> Sequence[Item] | None:
-        """The window that the provider itself makes of `ask.input`, for the same model; None where it has no compaction.
+        """The window that the provider itself makes of `ask.input`; None where it has no compaction.
 
-        What it sealed only it can open; usage is not reported here.
+        It is for the same model: what was sealed only that one can open; usage is not reported here.
         """
         ...
 

@@ -30,7 +30,7 @@ from convo.errors import (
     TryLater,
     Unreachable,
 )
-from convo.items import Json
+from convo.items import Event, Json
 
 LONGEST_MESSAGE = 600
 """Characters of a server's own words that are passed on."""
@@ -150,6 +150,23 @@ def broken(body: Json, asked: Asked, *, answering: bool) -> EndpointFault:
         return refusal(status, body, asked)
     words = asked.clean(error["message"]) or f"{asked.provider} broke off its answer"
     return StreamBroken(words, code=_code(error), param=error.get("param"))
+
+
+def error_in(event: Event, asked: Asked, *, answering: bool) -> EndpointFault | None:
+    """The error that an event is, nested as the specification has it or flat as the package reads it."""
+    if event["type"] != "error":
+        return None
+    nested = event.get("error")
+    return broken(nested if isinstance(nested, Mapping) else dict(event, type=None), asked, answering=answering)
+
+
+def checked(event: Json, asked: Asked) -> Event:
+    """raises: StreamBroken  it is not an event at all"""
+    if not isinstance(event, dict):
+        raise StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
+    if not isinstance(event.get("type"), str):
+        return {**event, "type": "error"} if event.get("error") else {**event, "type": ""}
+    return event
 
 
 def _error_object(body: Json) -> dict[str, Any]:

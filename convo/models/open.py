@@ -11,17 +11,27 @@ from convo.ids import NewId
 from convo.models.contract import Model
 
 if TYPE_CHECKING:
+    from convo.models.account import Account
     from convo.models.local.model import LocalModel
     from convo.models.local.weights import Told, Weights
 
 
-def open_model(provider: Provider, *, key: Secret | None, models: Path, clock: Clock, new_id: NewId) -> Model:
-    """The models of `provider`; nothing is connected or started yet.
+def open_model(
+    provider: Provider,
+    *,
+    key: Secret | None,
+    models: Path,
+    clock: Clock,
+    new_id: NewId,
+    token: Secret | None = None,
+) -> Model:
+    """The models of `provider`, each as if its server kept nothing; nothing is connected or started yet.
 
     key:     what `key_env` holds, or None
+    token:   what `token_env` holds, or None
     models:  the folder of weights that convo fetched
     raises:  KeyRefused   the provider takes a key and there is none, or it cannot be one
-             BadSettings  its models cannot be reached without their own state
+             BadSettings  it has no address
     """
     match provider.api:
         case "local":
@@ -33,13 +43,52 @@ def open_model(provider: Provider, *, key: Secret | None, models: Path, clock: C
         case "chat":
             from convo.models.chat import ChatModel
 
-            if provider.base_url is None:
-                raise BadSettings(f"the provider {provider.name!r} has no base URL")
-            return ChatModel(provider.name, provider.base_url, new_id, key=usable(provider, key))
-    raise BadSettings(
-        f"convo cannot keep the state of {provider.name!r}: its api {provider.api!r} has no adapter",
-        hint='choose a provider whose api is chat, or leave out owner = "convo"',
+            return ChatModel(provider.name, address(provider), new_id, key=usable(provider, key))
+        case "responses" | "azure":
+            from convo.models.responses import ResponsesModel
+
+            return ResponsesModel(account_of(provider, key=key or _no_key(provider), token=token), new_id)
+    raise BadSettings(f"the provider {provider.name!r} has an unknown api: {provider.api!r}")
+
+
+def account_of(provider: Provider, *, key: Secret | None, token: Secret | None = None) -> "Account":
+    """What a server that speaks Responses is asked with.
+
+    raises:  KeyRefused   it has neither a key nor a token
+             BadSettings  it has no address
+    """
+    from convo.models.account import Account
+
+    base_url = address(provider)
+    key = None if token else usable(provider, key)
+    if key is None and token is None:
+        raise KeyRefused(f"{provider.name} needs a key", hint=f"give [providers.{provider.name}] a key_env")
+    return Account(
+        provider=provider.name,
+        base_url=base_url,
+        key=key,
+        token=token,
+        organisation=provider.organisation,
+        project=provider.project,
+        ambient=provider.name == "openai",
+        azure=provider.api == "azure",
+        api_version=provider.api_version,
+        deployment=provider.deployment,
     )
+
+
+def _no_key(provider: Provider) -> Secret | None:
+    """What stands for a key at a server that takes none."""
+    from convo.models.account import NO_KEY
+
+    return NO_KEY if provider.key_env is None and provider.api != "azure" else None
+
+
+def address(provider: Provider) -> str:
+    """raises: BadSettings  nobody said where it is"""
+    if provider.base_url is None:
+        raise BadSettings(f"the provider {provider.name!r} has no base URL")
+    return provider.base_url
 
 
 def open_local(models: Path, new_id: NewId) -> "LocalModel":

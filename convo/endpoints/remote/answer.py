@@ -7,9 +7,8 @@ check comes before anything of the answer is shown.
 
 from collections.abc import Mapping
 
-from convo.errors import EndpointFault, StateIgnored, StreamBroken
+from convo.errors import StateIgnored
 from convo.items import Event, Json
-from convo.models.foreign import Asked, broken
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
 
@@ -33,23 +32,6 @@ def continues(body: Mapping[str, Json], event: Event) -> bool:
     if conversation and conversation_id(response.get("conversation")) != conversation:
         raise _ignored(conversation)
     return True
-
-
-def error_in(event: Event, asked: Asked, *, answering: bool) -> EndpointFault | None:
-    """The error that an event is, nested as the specification has it or flat as the package reads it."""
-    if event["type"] != "error":
-        return None
-    nested = event.get("error")
-    return broken(nested if isinstance(nested, Mapping) else dict(event, type=None), asked, answering=answering)
-
-
-def checked(event: Json, asked: Asked) -> Event:
-    """raises: StreamBroken  it is not an event at all"""
-    if not isinstance(event, dict):
-        raise StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
-    if not isinstance(event.get("type"), str):
-        return {**event, "type": "error"} if event.get("error") else {**event, "type": ""}
-    return event
 
 
 def _ignored(asked: Json) -> StateIgnored:

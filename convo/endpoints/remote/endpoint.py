@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from convo.endpoints.contract import Order, Page
-from convo.endpoints.remote.account import Account, connect
-from convo.endpoints.remote.answer import ENDS, checked, continues, conversation_id, error_in
+from convo.endpoints.remote.answer import ENDS, continues, conversation_id
 from convo.errors import EndpointFault, NotFound, StreamBroken
 from convo.history import Scope
 from convo.items import Event, Item, Json, Response
+from convo.models.account import Account, connect
 from convo.models.catalogue import names
-from convo.models.foreign import Asked, edge
+from convo.models.foreign import Asked, checked, edge, error_in
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient

@@ -6,14 +6,14 @@ own tokenizer counts each input first, because an input that does not fit is bet
 it is read than after half a minute.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
 from convo.errors import StreamBroken, Unreachable, Unsupported, WindowExceeded
 from convo.ids import NewId
-from convo.items import Event, kind
+from convo.items import Event, Item, kind
 from convo.models.chat import ChatModel
 from convo.models.chat_messages import media
 from convo.models.chat_request import request
@@ -85,6 +85,10 @@ class LocalModel:
         """Exact input tokens, the model's chat template included."""
         _, chat, ask = await self._ready(ask)
         return await _count(chat, ask)
+
+    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        """The engine has no compaction of its own."""
+        return None
 
     async def aclose(self) -> None:
         while self._engines:

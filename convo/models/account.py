@@ -1,4 +1,4 @@
-"""Who asks, and where: everything that a connection is made of.
+"""Who asks, and where: everything that a connection through the openai package is made of.
 
 What the package would read from the environment by itself was read before, by the settings, and
 is handed in; it is put aside here, so that OpenAI's own variables never reach another company's
@@ -6,19 +6,25 @@ server. Retries are ours, because they know who owns the history, and the packag
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from convo.config.secret import Secret
 from convo.errors import KeyRefused
 from convo.history import Scope
+from convo.items import Json
+from convo.models.foreign import Asked, edge
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
     from openai import AsyncOpenAI
 
 OPENAI_URL = "https://api.openai.com/v1"
+
+NO_KEY = Secret("none")
+"""What is sent where no key is needed: the package insists on one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +36,7 @@ class Account:
     key, token:   Azure takes either; a token goes before
     ambient:      what the environment says for OpenAI's own account counts: OPENAI_CUSTOM_HEADERS
     azure:        speak to it as to an Azure resource, with `api_version` where it is an older one
+    deployment:   Azure: what is sent as the model's name, whatever model was asked for
     """
 
     provider: str = "openai"
@@ -41,10 +48,15 @@ class Account:
     ambient: bool = False
     azure: bool = False
     api_version: str | None = None
+    deployment: str | None = None
 
     @property
     def scope(self) -> Scope:
         return Scope(self.base_url.rstrip("/"), self.organisation, self.project)
+
+    def asked(self, body: Mapping[str, Json]) -> Asked:
+        """The words that a sentence about `body`, sent there, needs."""
+        return Asked(self.provider, self.base_url, model=body.get("model"), key=self.token or self.key)
 
 
 def connect(account: Account, http: "AsyncClient | None" = None) -> "AsyncOpenAI":
@@ -79,6 +91,35 @@ def connect(account: Account, http: "AsyncClient | None" = None) -> "AsyncOpenAI
         )
     client.organization, client.project, client.admin_api_key = account.organisation, account.project, None
     return client
+
+
+async def stream(
+    client: "AsyncOpenAI", path: str, body: Mapping[str, Json], asked: Asked
+) -> AsyncGenerator[Json, None]:
+    """What the server streams in answer to `body`, one JSON value at a time and exactly as it came.
+
+    raises:  EndpointFault
+    """
+    from openai import AsyncStream
+
+    with edge(asked):
+        arriving = await client.post(
+            path,
+            cast_to=object,
+            body=body,
+            options={"stream_mode": "events"},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+    begun = False
+    async with aclosing(arriving):
+        while True:
+            with edge(asked, answering=begun):
+                value = await anext(arriving, None)
+            if value is None:
+                return
+            begun = True
+            yield value
 
 
 def _headers(account: Account, secret: Secret) -> Mapping[str, Any]:

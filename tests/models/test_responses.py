@@ -1,0 +1,384 @@
+"""Responses with `store: false`, over a real connection."""
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from convo.config.secret import Secret
+from convo.errors import KeyRefused, Refused, StreamBroken, TryLater, Unsupported
+from convo.ids import counting_ids
+from convo.items import Event, Item, user
+from convo.models.account import Account
+from convo.models.responses import ResponsesModel
+from convo.models.stream import usage
+from tests.loopback import Loopback
+from tests.models.chat_server import ChatServer, serving
+from tests.models.reading import all_of, asking, deltas, ended, into, said
+
+KEY = "sk-abcdefghijklmnop"
+HI = asking(user("hi"), model="gpt-5")
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+def account(server: ChatServer, **more: Any) -> Account:
+    return Account(base_url=server.url, key=Secret(KEY), **more)
+
+
+@pytest.fixture
+async def model(server: ChatServer) -> AsyncIterator[ResponsesModel]:
+    model = ResponsesModel(account(server), counting_ids())
+    yield model
+    await model.aclose()
+
+
+# -- what a server says ---------------------------------------------------------------------------
+
+
+def created() -> Event:
+    return {"type": "response.created", "response": {"id": "resp_theirs", "status": "in_progress", "output": []}}
+
+
+def around(item: Item, index: int = 0) -> list[Event]:
+    return [{"type": f"response.output_item.{when}", "output_index": index, "item": item} for when in ("added", "done")]
+
+
+def end(*output: Item, status: str = "completed", **more: Any) -> Event:
+    whole = {"id": "resp_theirs", "status": status, "model": "gpt-5-2026", "output": output, "usage": usage(9, 2)}
+    return {"type": f"response.{status}", "response": {**whole, "store": False, **more}}
+
+
+def numbered(*events: Event) -> list[Event]:
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def words(text: str) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+
+
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "4"}
+
+
+def gist(response: dict[str, Any]) -> dict[str, Any]:
+    return {name: response[name] for name in ("status", "model", "usage")}
+
+
+# -- the answer -----------------------------------------------------------------------------------
+
+
+async def test_events_pass_in_order_without_numbers_padding_or_the_servers_own(
+    server: ChatServer, model: ResponsesModel
+) -> None:
+    added, done = around(words("Hello"))
+    place = {"item_id": "msg_1", "output_index": 0, "content_index": 0}
+    delta = {"type": "response.output_text.delta", "delta": "Hello", "logprobs": [], **place}
+    server.streams(
+        *numbered(created(), {"type": "response.in_progress", "response": {}}, {"type": "keepalive"}),
+        *numbered(added, {**delta, "obfuscation": "xY3"}, done, end(words("Hello"))),
+    )
+
+    events = await all_of(model, HI)
+
+    assert events[:3] == [added, delta, done]
+    assert [event["type"] for event in events[3:]] == ["response.completed"]
+    assert events[3]["response"] == {
+        "status": "completed",
+        "model": "gpt-5-2026",
+        "output": [words("Hello")],
+        "usage": usage(9, 2),
+    }
+
+
+async def test_nothing_is_stored_and_everything_else_travels(server: ChatServer, model: ResponsesModel) -> None:
+    server.streams(end())
+    tools = [{"type": "web_search"}, {"type": "mcp", "server_label": "a", "server_url": "https://a.example/mcp"}]
+
+    await all_of(
+        model,
+        asking(
+            user("hi"),
+            model="gpt-4.1",
+            instructions="be brief",
+            tools=tools,
+            prompt={"id": "pmpt_1"},
+            prompt_cache_key="k",
+            store=True,
+            metadata={"a": "b"},
+            previous_response_id="resp_1",
+            background=True,
+        ),
+    )
+
+    assert server.requests[0].path == "/v1/responses"
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert server.requests[0].json == {
+        "model": "gpt-4.1",
+        "input": [user("hi")],
+        "instructions": "be brief",
+        "tools": tools,
+        "prompt": {"id": "pmpt_1"},
+        "prompt_cache_key": "k",
+        "store": False,
+        "stream": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "sent"),
+    [
+        ("gpt-5", None, ["reasoning.encrypted_content"]),
+        ("o3", ["web_search_call.results"], ["web_search_call.results", "reasoning.encrypted_content"]),
+        ("gpt-5", ["reasoning.encrypted_content"], ["reasoning.encrypted_content"]),
+        ("gpt-4.1", None, None),
+    ],
+)
+async def test_a_model_that_seals_its_reasoning_is_always_asked_for_it(
+    server: ChatServer, model: ResponsesModel, name: str, asked: list[str] | None, sent: list[str] | None
+) -> None:
+    server.streams(end())
+
+    await all_of(model, asking(user("hi"), model=name, include=asked))
+
+    assert server.requests[0].json.get("include") == sent
+
+
+async def test_a_call_and_its_reasoning_come_back_in_the_next_turn_without_their_ids(
+    server: ChatServer, model: ResponsesModel
+) -> None:
+    server.streams(created(), *around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
+    server.streams(end(words("4")))
+    first = await ended(model, HI)
+
+    await all_of(model, asking(user("hi"), *first["output"], OUTPUT, model="gpt-5"))
+
+    bare = [{name: value for name, value in item.items() if name != "id"} for item in (THOUGHT, CALL)]
+    assert server.requests[1].json["input"] == [user("hi"), *bare, OUTPUT]
+
+
+async def test_the_seal_in_every_event_names_its_maker(server: ChatServer, model: ResponsesModel) -> None:
+    server.streams(*around(THOUGHT), end({**THOUGHT, "encrypted_content": "final"}))
+
+    added, done, last = await all_of(model, HI)
+
+    assert added["item"]["encrypted_content"].startswith("convo1:openai/gpt-5:")
+    assert added["item"] == done["item"]
+    assert last["response"]["output"][0]["encrypted_content"].endswith(":final")
+
+
+async def test_another_model_of_the_same_account_is_not_shown_the_reasoning(
+    server: ChatServer, model: ResponsesModel
+) -> None:
+    server.streams(*around(THOUGHT), *around(CALL, 1), end(THOUGHT, CALL))
+    server.streams(end(words("4")))
+    first = await ended(model, HI)
+
+    await all_of(model, asking(user("hi"), *first["output"], OUTPUT, model="gpt-4.1"))
+
+    assert [item.get("type") for item in server.requests[1].json["input"]] == [
+        "message",
+        "function_call",
+        "function_call_output",
+    ]
+
+
+async def test_hosted_items_keep_the_ids_that_they_need(server: ChatServer, model: ResponsesModel) -> None:
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    server.streams(end())
+
+    await all_of(model, asking(user("?"), search, model="gpt-5"))
+
+    assert server.requests[0].json["input"] == [user("?"), search]
+
+
+async def test_items_without_ids_and_an_end_without_output_are_made_whole(
+    server: ChatServer, model: ResponsesModel
+) -> None:
+    bare = {"type": "message", "role": "assistant", "content": []}
+    delta = {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "Hi"}
+    added, done = around(bare)
+    server.streams(added, delta, done, end())
+
+    events = await all_of(model, HI)
+
+    named = events[0]["item"]["id"]
+    assert named.startswith("msg_")
+    assert events[1]["item_id"] == named
+    assert events[-1]["response"]["output"] == [{**bare, "id": named}]
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "field"),
+    [
+        ("incomplete", {"incomplete_details": {"reason": "max_output_tokens"}}, "incomplete_details"),
+        ("failed", {"error": {"code": "server_error", "message": "Sorry."}}, "error"),
+    ],
+)
+async def test_an_answer_that_ends_badly_says_why(
+    server: ChatServer, model: ResponsesModel, status: str, more: dict[str, Any], field: str
+) -> None:
+    server.streams(created(), end(words("Hel"), status=status, **more))
+
+    response = await ended(model, HI)
+
+    assert (response["status"], response[field]) == (status, more[field])
+
+
+# -- what goes wrong ------------------------------------------------------------------------------
+
+
+async def test_a_stream_that_stops_before_the_end_is_broken(server: ChatServer, model: ResponsesModel) -> None:
+    server.streams(created(), *around(words("Hel")))
+    came: list[Event] = []
+
+    with pytest.raises(StreamBroken, match="before the answer was whole"):
+        await into(came, model, HI)
+
+    assert len(came) == 2
+
+
+async def test_an_error_event_before_the_answer_may_be_tried_again(server: ChatServer, model: ResponsesModel) -> None:
+    server.streams(created(), {"type": "error", "code": "rate_limit_exceeded", "message": "Slow down.", "param": None})
+
+    with pytest.raises(TryLater, match="Slow down"):
+        await all_of(model, HI)
+
+
+async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model: ResponsesModel) -> None:
+    server.streams(*around(words("Hel")), {"type": "error", "error": {"code": "server_error", "message": "Oh."}})
+
+    with pytest.raises(StreamBroken, match="Oh"):
+        await all_of(model, HI)
+
+
+@pytest.mark.parametrize(("status", "error"), [(401, KeyRefused), (429, TryLater), (503, TryLater), (400, Refused)])
+async def test_a_refusal_is_ours(
+    server: ChatServer, model: ResponsesModel, status: int, error: type[Exception]
+) -> None:
+    server.refuses(status, {"error": {"message": "No.", "code": "c", "type": "t", "param": "input"}})
+
+    with pytest.raises(error):
+        await all_of(model, HI)
+
+    assert len(server.requests) == 1
+
+
+async def test_a_sealed_history_of_another_model_is_refused_before_anybody_is_asked(
+    server: ChatServer, model: ResponsesModel
+) -> None:
+    server.refuses(200, {"output": [{"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}]})
+    window = await model.compact(HI)
+    assert window is not None
+
+    with pytest.raises(Unsupported, match=r"^openai/gpt-4\.1 does not take a compaction that another model sealed"):
+        await all_of(model, asking(*window, model="gpt-4.1"))
+
+    assert len(server.requests) == 1
+
+
+# -- beside the answer ----------------------------------------------------------------------------
+
+
+async def test_a_compacted_window_is_the_input_of_the_next_turn(server: ChatServer, model: ResponsesModel) -> None:
+    sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}
+    server.refuses(200, {"object": "response.compaction", "output": [user("hi"), sealed]})
+    server.streams(end(words("Hello")))
+
+    window = await model.compact(asking(user("hi"), model="gpt-5", instructions="be brief", temperature=1))
+    assert window is not None
+    await all_of(model, asking(*window, user("go on"), model="gpt-5"))
+
+    assert server.requests[0].path == "/v1/responses/compact"
+    assert server.requests[0].json == {"model": "gpt-5", "input": [user("hi")], "instructions": "be brief"}
+    bare = {"type": "compaction", "encrypted_content": "c"}
+    assert server.requests[1].json["input"] == [user("hi"), bare, user("go on")]
+
+
+async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model: ResponsesModel) -> None:
+    tools = [{"type": "function", "name": "f", "parameters": {}}]
+    server.refuses(200, {"object": "response.input_tokens", "input_tokens": 41})
+
+    counted = await model.count(asking(user("hi"), model="gpt-5", tools=tools, temperature=0.5))
+
+    assert counted == 41
+    assert server.requests[0].path == "/v1/responses/input_tokens"
+    assert server.requests[0].json == {"model": "gpt-5", "input": [user("hi")], "tools": tools}
+
+
+async def test_a_server_that_neither_counts_nor_compacts_says_so(server: ChatServer, model: ResponsesModel) -> None:
+    server.refuses(404, {"detail": "Not Found"})
+    server.refuses(405, "")
+
+    assert await model.count(HI) is None
+    assert await model.compact(HI) is None
+
+
+async def test_a_model_that_does_not_exist_is_no_missing_address(server: ChatServer, model: ResponsesModel) -> None:
+    error = {"message": "The model 'gpt-5' does not exist", "code": "model_not_found"}
+    server.refuses(404, {"error": error})
+
+    with pytest.raises(Refused, match="no model 'gpt-5'"):
+        await model.compact(HI)
+
+
+# -- Azure ----------------------------------------------------------------------------------------
+
+
+async def test_azure_is_asked_for_its_deployment_with_a_key(server: ChatServer) -> None:
+    server.streams(end(words("Hello")))
+    base = server.url.removesuffix("/v1")
+    model = ResponsesModel(Account("azure", base, key=Secret(KEY), azure=True, deployment="mine"), counting_ids())
+
+    assert said(await ended(model, HI)) == "Hello"
+    await model.aclose()
+
+    assert server.requests[0].path == "/openai/v1/responses"
+    assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
+    assert server.requests[0].json["model"] == "mine"
+    assert server.requests[0].json["include"] == ["reasoning.encrypted_content"]
+
+
+@pytest.mark.parametrize(
+    ("key", "token", "header", "value"),
+    [(Secret(KEY), None, "api-key", KEY), (None, Secret("entra"), "authorization", "Bearer entra")],
+    ids=["key", "token"],
+)
+async def test_azure_with_an_older_version_is_asked_through_its_own_client(
+    server: ChatServer, key: Secret | None, token: Secret | None, header: str, value: str
+) -> None:
+    server.streams(end(words("Hello")))
+    base = server.url.removesuffix("/v1")
+    where = Account("azure", base, key=key, token=token, azure=True, api_version="2025-04-01-preview")
+    model = ResponsesModel(where, counting_ids())
+
+    await all_of(model, HI)
+    await model.aclose()
+
+    assert server.requests[0].path == "/openai/responses"
+    assert server.requests[0].headers[header] == value
+
+
+# -- against a whole Responses server -------------------------------------------------------------
+
+
+async def test_a_history_goes_round_at_a_server_that_checks_it(loopback: Loopback) -> None:
+    loopback.replies(
+        {"call": {"name": "add", "arguments": {"a": 2}, "call_id": "call_a"}},
+        {"text": "It is four."},
+    )
+    model = ResponsesModel(Account("loop", loopback.url, key=Secret(KEY)), counting_ids())
+    first = await ended(model, asking(user("2+2?"), model="gpt-4.1"))
+
+    output = {"type": "function_call_output", "call_id": "call_a", "output": "4"}
+    events = await all_of(model, asking(user("2+2?"), *first["output"], output, model="gpt-4.1"))
+    await model.aclose()
+
+    assert "".join(deltas(events)) == "It is four."
+    assert [body["store"] for body in loopback.bodies] == [False, False]
