@@ -6,13 +6,14 @@ What a record stood on before is collected last, when everything that the change
 
 from convo.stores import rules
 from convo.stores.contract import Change
-from convo.stores.sqlite import links, records, traces, tree
+from convo.stores.sqlite import links, records, runs, traces, tree
 from convo.stores.sqlite.tenant import Tenant
 
 
 def commit(t: Tenant, change: Change) -> None:
     """Make `change` true. raises: as the contract says; the caller rolls back"""
     _check(t, change)
+    ended = runs.open_run(t, change.ends) if change.ends else None
     loose = [tree.grow(t, growth) for growth in change.grow]
     for link in change.links:
         loose += links.put(t, link)
@@ -22,6 +23,10 @@ def commit(t: Tenant, change: Change) -> None:
         loose += records.put_conversation(t, change.conversation)
     for key in change.erase:
         tree.erase(t, key)
+    if change.starts:
+        runs.start(t, change.starts)
+    if ended is not None:
+        runs.end(t, ended)
     tree.collect(t, loose)
     if change.erase:
         traces.note(t.db)

@@ -12,7 +12,7 @@ Nothing is made before something is written. Until then every read finds an empt
 import os
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -55,6 +55,7 @@ class Database:
         self._db: sqlite3.Connection | None = None
         self._thread = None if inline else _thread()
         self._closed = False
+        self._ran: Sequence[int] = ()
 
     async def read(self, job: Job[Result]) -> Result:
         """What `job` finds, in one state of the file. raises: StoreFault"""
@@ -67,6 +68,12 @@ class Database:
         raises:  StoreFault, and what `job` raises
         """
         return await self._run(lambda: self._in_transaction(job, "BEGIN IMMEDIATE", create=create))
+
+    async def migrate(self) -> Sequence[int]:
+        """The numbers of the migrations that this call ran. raises: StoreFault"""
+        there = self._db is not None
+        await self.write(lambda db: None)
+        return () if there else self._ran
 
     async def aclose(self) -> None:
         if not self._closed:
@@ -117,7 +124,7 @@ class Database:
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
-        schema.migrate(db)
+        self._ran = schema.migrate(db)
 
     def _patiently(self, work: Callable[[], None]) -> None:
         """Repeat what SQLite refuses without waiting: two processes that make one file at once."""

@@ -3,26 +3,23 @@
 from convo.errors import Busy
 from convo.stores import rules
 from convo.stores.contract import Lease
-from convo.stores.sqlite.tenant import Tenant, asked
-
-NOW = "SELECT (julianday('now') - 2440587.5) * 86400.0"
-"""Seconds since 1970. All statements of one job may see another instant, so it is asked once."""
+from convo.stores.sqlite.tenant import Tenant, asked, now
 
 
 def take(t: Tenant, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
     """Take or renew a lease. raises: Busy, NotCanonical"""
     rules.check_name(name)
     rules.check_name(holder)
-    now = float(t.one(NOW))
+    moment = now(t.db)
     there = t.row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.n, name)
-    if there and there[1] > now and there[0] not in (holder, instead_of):
+    if there and there[1] > moment and there[0] not in (holder, instead_of):
         raise Busy(name, there[0])
     t.run(
         "INSERT INTO leases (tenant, name, holder, expires_at) VALUES (?, ?, ?, ?) ON CONFLICT (tenant, name)"
         " DO UPDATE SET (holder, expires_at) = (excluded.holder, excluded.expires_at)",
-        *(t.n, name, holder, now + ttl_s),
+        *(t.n, name, holder, moment + ttl_s),
     )
-    return Lease(name, holder, now + ttl_s)
+    return Lease(name, holder, moment + ttl_s)
 
 
 def release(t: Tenant, lease: Lease) -> None:

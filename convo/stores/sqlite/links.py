@@ -12,6 +12,7 @@ from hashlib import sha256
 from convo.history import Key, Link, Scope, Strategy
 from convo.items import Json
 from convo.stores import rules
+from convo.stores.sqlite import names
 from convo.stores.sqlite.moulds import cast, mould
 from convo.stores.sqlite.tenant import Row, Tenant, asked
 from convo.stores.sqlite.tree import node, seek
@@ -70,6 +71,11 @@ def family(t: Tenant, link_id: str) -> Sequence[Link]:
     return _oldest_first(t, "WHERE links.n IN (SELECT n FROM kin)", t.n, asked(link_id), before=FAMILY)
 
 
+def of_conversation(t: Tenant, conversation_id: str) -> Sequence[Link]:
+    routes = names.routes(t, conversation_id)
+    return _oldest_first(t, f"WHERE links.route IN ({', '.join('?' for _ in routes)})", *routes)
+
+
 def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> list[Link]:
     return [_link(row) for row in t.all(f"{before}{LINKS}{where} ORDER BY links.created_at, links.n", *values)]
 
@@ -110,7 +116,7 @@ def put(t: Tenant, new: Link) -> tuple[int, ...]:
     t.run(
         WRITE,
         *(t.n, made.id, number(t, made.parent), _session(t, made.session), node(t, made.saw), node(t, made.head)),
-        *(made.sent, _repeated(t, [*_route(made), form]), made.status, made.created_at),
+        *(made.sent, _route(t, made, form), made.status, made.created_at),
         *(PARENTS_ID if chained else made.previous_response_id, made.seconds, made.first_token_s),
         *(_repeated(t, made.parameters) if made.parameters else None, figures),
         dumps(made.error) if made.error is not None else None,
@@ -118,10 +124,14 @@ def put(t: Tenant, new: Link) -> tuple[int, ...]:
     return there or ()
 
 
-def _route(made: Link) -> list[Json]:
+def _route(t: Tenant, made: Link, form: Json) -> int:
+    """The number of the way that a call took, which calls before it may have taken."""
     scope = made.scope
     place = [scope.url, scope.organisation, scope.project]
-    return [made.model, made.strategy, *place, made.conversation_id, made.stored]
+    route = [made.model, made.strategy, *place, made.conversation_id, made.stored, form]
+    n = _repeated(t, route)
+    names.put_route(t, route, n)
+    return n
 
 
 def number(t: Tenant, link_id: str | None) -> int | None:

@@ -11,9 +11,9 @@ from convo.errors import NotFound
 from convo.history import Key, Scope, Session, Strategy
 from convo.stores import rules
 from convo.stores.contract import Conversation, Outline
-from convo.stores.sqlite import links
+from convo.stores.sqlite import links, names
 from convo.stores.sqlite.tenant import Row, Tenant, asked
-from convo.stores.sqlite.tree import item, node, own_id
+from convo.stores.sqlite.tree import item, node
 from convo.stores.verbatim import dumps, loads
 
 SESSIONS = """
@@ -39,7 +39,8 @@ WITH RECURSIVE up (n, parent, item, erased) AS (
     UNION ALL
     SELECT nodes.n, nodes.parent, nodes.item, nodes.erased FROM up JOIN nodes ON nodes.n = up.parent WHERE up.n <> ?
 )
-SELECT up.n, members.id, up.erased, CASE WHEN members.id IS NULL THEN items.body END
+SELECT up.n, members.id, up.erased, CASE WHEN members.id IS NULL THEN items.body END,
+    up.item
 FROM up LEFT JOIN items ON items.n = up.item
     LEFT JOIN members ON members.conversation = ? AND members.node = up.n
 """
@@ -154,7 +155,7 @@ def conversation(t: Tenant, conversation_id: str) -> Conversation | None:
         return None
     n, head, key, created_at, metadata = found
     rows = t.all(MEMBERS, head, NOWHERE, n)[-2::-1]
-    ids = tuple(given or erased or own_id(loads(body)) for _, given, erased, body in rows)
+    ids = tuple(given or erased or rules.own_id(loads(body)) for _, given, erased, body, _ in rows)
     return Conversation(conversation_id, Key(key.hex()), created_at, ids, _metadata(metadata))
 
 
@@ -194,9 +195,10 @@ def put_conversation(t: Tenant, new: Conversation) -> tuple[int, ...]:
 
 def unname(t: Tenant, conversation: int, head: int) -> None:
     """Forget the ids that a conversation gave to the items on its path."""
-    for n, given, _, _ in t.all(MEMBERS, head, NOWHERE, conversation):
+    for n, given, _, _, kept in t.all(MEMBERS, head, NOWHERE, conversation):
         if given is not None:
             t.run("DELETE FROM members WHERE node = ? AND conversation = ?", n, conversation)
+            names.drop(t, given, kept)
 
 
 def _make(t: Tenant, new: Conversation, head: int) -> int:
@@ -208,9 +210,9 @@ def _make(t: Tenant, new: Conversation, head: int) -> int:
 
 def _name(t: Tenant, conversation: int, nodes: Iterable[Row], ids: Iterable[str]) -> None:
     """Keep the ids that the items at `nodes` do not have themselves."""
-    for (n, _, erased, body), item_id in zip(nodes, ids, strict=True):
+    for (n, _, erased, body, kept), item_id in zip(nodes, ids, strict=True):
         rules.check_name(item_id)
-        if item_id != (own_id(loads(body)) if body else erased):
+        if item_id != (rules.own_id(loads(body)) if body else erased):
             t.run(
                 "INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
                 t.n,
@@ -218,3 +220,5 @@ def _name(t: Tenant, conversation: int, nodes: Iterable[Row], ids: Iterable[str]
                 n,
                 item_id,
             )
+            if kept is not None:
+                names.put(t, item_id, kept)

@@ -7,17 +7,21 @@ whoever comes second finds them done.
 """
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
 from convo.errors import StoreTooNew, StoreUnavailable
+from convo.stores.sqlite.filling import FILLS
 
 OURS = 0x636F6E76
 """The application id: "conv" in ASCII."""
 
-SCHEMA = 1
+SCHEMA = 2
 """The number of the last migration."""
+
+SIGNED = (f"PRAGMA application_id = {OURS}", f"PRAGMA user_version = {SCHEMA}")
+"""What makes a file say that it is ours."""
 
 OLDEST = (3, 37, 0)
 """The first SQLite with strict tables."""
@@ -39,22 +43,35 @@ def check(db: sqlite3.Connection, file: Path) -> None:
         raise StoreUnavailable(f"{file} is another program's database", hint="set CONVO_HOME to another folder")
 
 
-def migrate(db: sqlite3.Connection) -> None:
-    """Bring the schema up to `SCHEMA`, all or nothing."""
+def schema_sql() -> str:
+    """All statements that make an empty file a store of ours."""
+    return "\n".join([*map(_script, range(1, SCHEMA + 1)), *(f"{pragma};" for pragma in SIGNED)])
+
+
+def migrate(db: sqlite3.Connection) -> Sequence[int]:
+    """Bring the schema up to `SCHEMA`, all or nothing; the numbers of the migrations that this took."""
     if _number(db, "user_version") == SCHEMA:
-        return
+        return ()
     db.execute("BEGIN IMMEDIATE")
     try:
-        for number in range(_number(db, "user_version") + 1, SCHEMA + 1):
-            for statement in _statements(_script(number)):
-                db.execute(statement)
-        db.execute(f"PRAGMA application_id = {OURS}")
-        db.execute(f"PRAGMA user_version = {SCHEMA}")
+        missing = range(_number(db, "user_version") + 1, SCHEMA + 1)
+        for number in missing:
+            _run(db, number)
+        for pragma in SIGNED:
+            db.execute(pragma)
         db.execute("COMMIT")
+        return missing
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def _run(db: sqlite3.Connection, number: int) -> None:
+    for statement in _statements(_script(number)):
+        db.execute(statement)
+    if number in FILLS:
+        FILLS[number](db)
 
 
 def _number(db: sqlite3.Connection, pragma: str) -> int:

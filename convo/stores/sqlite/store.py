@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
 from convo.history import Key, Link, Path, Session
+from convo.items import Event, Item
 from convo.stores.contract import Change, Conversation, Found, Hit, Lease, Outline
-from convo.stores.sqlite import changing, leases, links, records, removing, searching, tree
+from convo.stores.sqlite import changing, leases, links, names, records, removing, runs, searching, tree
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.tenant import Tenant
+from convo.stores.sqlite.upkeep import SqliteUpkeep
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -19,6 +21,7 @@ class SqliteStore:
     def __init__(self, database: Database, tenant: str = "local") -> None:
         self.tenant = tenant
         self.database = database
+        self.upkeep = SqliteUpkeep(database)
 
     def of(self, tenant: str) -> "SqliteStore":
         return SqliteStore(self.database, tenant)
@@ -52,6 +55,18 @@ class SqliteStore:
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
         return await self._read(records.conversation, conversation_id)
+
+    async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
+        return await self._read(links.of_conversation, conversation_id)
+
+    async def item(self, item_id: str) -> Item | None:
+        return await self._read(names.item, item_id)
+
+    async def append(self, response_id: str, events: Sequence[Event]) -> None:
+        await self._write(runs.append, response_id, events)
+
+    async def events(self, response_id: str, *, after: int = -1) -> Sequence[Event]:
+        return await self._read(runs.events, response_id, after)
 
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
         return await self._read(searching.find, prefix, limit)

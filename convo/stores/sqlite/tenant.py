@@ -58,6 +58,11 @@ class Tenant:
         return number
 
 
+def now(db: sqlite3.Connection) -> float:
+    """The database's own time, seconds since 1970. The statements of one job may see other instants: ask once."""
+    return float(db.execute("SELECT (julianday('now') - 2440587.5) * 86400.0").fetchone()[0])
+
+
 def blob(key: Key) -> bytes:
     """A key as it is stored; empty for what cannot be one."""
     try:

@@ -12,6 +12,7 @@ from convo.history import Key, Node, Path, child
 from convo.items import Hash, Item, first_words, hash_of
 from convo.stores import rules
 from convo.stores.contract import Growth
+from convo.stores.sqlite import names
 from convo.stores.sqlite.tenant import Row, Tenant, blob
 from convo.stores.terms import terms_of
 from convo.stores.verbatim import dumps, loads
@@ -95,7 +96,9 @@ def grow(t: Tenant, growth: Growth) -> int:
         else:
             at = found[0]
             if found[1] is None:
-                t.run("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", _keep(t, hashed, item), at)
+                kept = _keep(t, hashed, item)
+                t.run("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", kept, at)
+                names.put_given(t, at, kept)
     return at
 
 
@@ -106,6 +109,7 @@ def _keep(t: Tenant, hashed: Hash, item: Item) -> int:
         return found
     number = t.add("INSERT INTO items (tenant, body) VALUES (?, ?)", t.n, dumps(item))
     t.run("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.n, _raw(hashed), number)
+    names.put(t, rules.own_id(item), number)
     if cut := terms_of(item):
         t.run("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
     return number
@@ -121,14 +125,9 @@ def erase(t: Tenant, key: Key) -> None:
     found = t.row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     if found:
         item, body = found
-        t.run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own_id(loads(body)), n)
+        t.run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", rules.own_id(loads(body)), n)
+        names.drop_given(t, n, item)
         _drop(t, item)
-
-
-def own_id(item: Item) -> str:
-    """The id that an item came with; "" when it has none."""
-    found = item.get("id")
-    return found if isinstance(found, str) else ""
 
 
 def collect(t: Tenant, nodes: Iterable[int]) -> None:
@@ -152,5 +151,6 @@ def _drop(t: Tenant, item: int) -> None:
     kept = loads(t.one("SELECT body FROM items WHERE n = ?", item))
     if cut := terms_of(kept):
         t.run("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", item, cut)
+    names.drop(t, rules.own_id(kept), item)
     t.run("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.n, _raw(hash_of(kept)))
     t.run("DELETE FROM items WHERE n = ?", item)
