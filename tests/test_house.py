@@ -36,7 +36,7 @@ BESIDE = {
 """Imports within a row."""
 
 SEAMS = {
-    "endpoints": {"contract"},
+    "endpoints": {"contract", "errors"},
     "models": {"contract", "account", "catalogue", "sealed", "stream", "foreign"},
     "stores": {"contract", "leasing", "rules", "terms", "verbatim"},
 }
@@ -54,7 +54,7 @@ STANDS_ON = {
 CONTRACTS_ONLY = {"engine", "gateway"}
 """Packages that know of a seam its contract, and what works against the contract alone."""
 
-ON_CONTRACTS = {"leasing"}
+ON_CONTRACTS = {"leasing", "errors"}
 """Modules of a seam that work against its contract alone, whichever side they are given."""
 
 HEAVY = {
@@ -66,9 +66,10 @@ HEAVY = {
     "pydantic": (),
     "rich": (),
     "sqlite3": ("convo.stores.sqlite",),
-    "starlette": (),
+    "prometheus_client": ("convo.gateway",),
+    "starlette": ("convo.gateway",),
     "toktok": (),
-    "uvicorn": (),
+    "uvicorn": ("convo.gateway",),
     "xllamacpp": (),
     "typer": ("convo.cli",),
 }

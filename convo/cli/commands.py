@@ -22,6 +22,7 @@ COMMANDS: Table = MappingProxyType(
     {
         "chat": Row("convo.cli.chat", "Talk to a model, with the state held where you choose."),
         "inspect": Row("convo.cli.inspect", "Show who owns a conversation and what each request sent."),
+        "serve": Row("convo.cli.serve", "Serve the Responses API over HTTP, in front of any model."),
         "sessions": Row("convo.cli.sessions", "List, search, rename and remove conversations."),
         "models": Row("convo.cli.models", "List what can be used, and fetch the built-in model."),
     }

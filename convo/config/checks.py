@@ -15,6 +15,7 @@ from convo.config.secret import names_a_variable
 Check: TypeAlias = Callable[[object], object]
 
 PORTS = 65_536
+DAY_S = 86_400
 
 
 class Unfit(ValueError):
@@ -82,6 +83,30 @@ def amount(value: object) -> float:
     assert isinstance(value, int | float)
     if not (isfinite(value) and value >= 0):
         raise Unfit("must be a finite number that is not negative")
+    return float(value)
+
+
+def at_least(least: int, *, most: int | None = None) -> Check:
+    """A whole number that is not below `least`, nor above `most`."""
+    bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+
+    def check(value: object) -> int:
+        if type(value) is not int:
+            raise Unfit(f"must be a whole number, not {kind(value)}")
+        if value < least or (most is not None and value > most):
+            raise Unfit(f"must be {bounds}")
+        return value
+
+    return check
+
+
+def seconds(value: object) -> float:
+    """A time that is more than nothing, and not longer than a day."""
+    if type(value) not in (int, float):
+        raise Unfit(f"must be a number of seconds, not {kind(value)}")
+    assert isinstance(value, int | float)
+    if not 0 < value <= DAY_S:
+        raise Unfit(f"must be more than 0 and at most {DAY_S} seconds")
     return float(value)
 
 

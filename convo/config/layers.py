@@ -49,6 +49,7 @@ class Flags(NamedTuple):
     store: str | None = None
     host: str | None = None
     port: int | None = None
+    keys: str | None = None
 
 
 FLAGS: dict[str, tuple[str, Key]] = {
@@ -56,6 +57,7 @@ FLAGS: dict[str, tuple[str, Key]] = {
     "store": ("--store", STORAGE),
     "host": ("--host", ("serve", "host")),
     "port": ("--port", ("serve", "port")),
+    "keys": ("--keys", KEYS_FILE),
 }
 """How each flag is written, and the value that it sets."""
 

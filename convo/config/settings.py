@@ -16,17 +16,33 @@ from convo.config.storage import Storage
 
 
 class Serve(NamedTuple):
-    """The address and the keys of `convo serve`.
+    """The address, the keys and the limits of `convo serve`.
 
-    port:          0 for any free one
-    keys_file:     absolute; None: loopback only, and the tenant is "local"
-    seal_key_env:  the variable whose value seals compaction items
+    port:              0 for any free one
+    keys_file:         absolute; None: loopback only, and the tenant is "local"
+    seal_key_env:      the variable whose value seals compaction items
+    max_body_bytes:    of one request
+    max_header_bytes:  of all headers of one request
+    max_depth:         objects and arrays inside one another in a body
+    max_items:         items in one request
+    max_requests:      requests that are carried out at once
+    read_s:            seconds that a request has to arrive, its head and its body each
+    keepalive_s:       seconds of quiet after which a stream says that it is still there
+    grace_s:           seconds that running turns have when the server is told to end
     """
 
     host: str
     port: int
     keys_file: Path | None
     seal_key_env: str
+    max_body_bytes: int = 32 * 1024 * 1024
+    max_header_bytes: int = 64 * 1024
+    max_depth: int = 100
+    max_items: int = 10_000
+    max_requests: int = 1_000
+    read_s: float = 30.0
+    keepalive_s: float = 15.0
+    grace_s: float = 30.0
 
 
 class Settings(NamedTuple):
@@ -55,8 +71,7 @@ class Settings(NamedTuple):
 
 def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     """What holds where no layer says anything."""
-    return {
-        ("serve", "host"): "127.0.0.1",
-        ("serve", "port"): 8788,
-        ("serve", "seal_key_env"): "CONVO_SEAL_KEY",
-    } | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}
+    serve = {"host": "127.0.0.1", "port": 8788, "seal_key_env": "CONVO_SEAL_KEY", **Serve._field_defaults}
+    return {("serve", name): value for name, value in serve.items()} | {
+        ("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()
+    }

@@ -8,7 +8,20 @@ can be laid over each other value by value. The first thing that is wrong ends i
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
-from convo.config.checks import Check, Unfit, amount, kind, nearest, one_of, port, text, url, variable
+from convo.config.checks import (
+    Check,
+    Unfit,
+    amount,
+    at_least,
+    kind,
+    nearest,
+    one_of,
+    port,
+    seconds,
+    text,
+    url,
+    variable,
+)
 from convo.config.origin import Key, dotted
 from convo.config.prices import Price
 from convo.config.providers import FILE_APIS, OWNERS_OF
@@ -68,12 +81,27 @@ PROVIDER: dict[str, Shape] = {
     "deployment": text,
 }
 
+SERVE: dict[str, Shape] = {
+    "host": text,
+    "port": port,
+    "keys_file": text,
+    "seal_key_env": variable,
+    "max_body_bytes": at_least(1024),
+    "max_header_bytes": at_least(1024),
+    "max_depth": at_least(10, most=500),
+    "max_items": at_least(1),
+    "max_requests": at_least(1),
+    "read_s": seconds,
+    "keepalive_s": seconds,
+    "grace_s": seconds,
+}
+
 SHAPE: dict[str, Shape] = {
     "model": text,
     "providers": Named(provider_name, PROVIDER),
     "aliases": Named(alias_name, text),
     "state_storage": Whole({"type": one_of(*TYPES), "connection_string": text}, from_table),
-    "serve": {"host": text, "port": port, "keys_file": text, "seal_key_env": variable},
+    "serve": SERVE,
     "prices": Named(model_name, Whole({"input": amount, "cached": amount, "output": amount}, price)),
 }
 

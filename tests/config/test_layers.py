@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from convo.config import BUILT_IN_MODEL, Flags, Layer, Provider, Record
+from convo.config import BUILT_IN_MODEL, Flags, Layer, Provider, Record, Serve
 from convo.errors import BadSettings
 from tests.config.given import PLACES, USER, WORK, settings, sources
 
@@ -176,11 +176,21 @@ def test_the_address_of_serve_comes_from_flags_and_files() -> None:
     got = settings(
         Flags(port=0), user='[serve]\nhost = "0.0.0.0"\nport = 80\nkeys_file = "keys"\nseal_key_env = "SEAL"'
     )
-    assert got.serve == ("0.0.0.0", 0, USER / "keys", "SEAL")
+    assert got.serve == Serve("0.0.0.0", 0, USER / "keys", "SEAL")
 
 
 def test_serve_is_loopback_without_keys_by_default() -> None:
-    assert settings().serve == ("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
+    assert settings().serve == Serve("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
+
+
+def test_the_limits_of_serve_are_set_one_by_one_and_every_other_one_holds() -> None:
+    got = settings(user="[serve]\nmax_body_bytes = 2048\nmax_depth = 20\nread_s = 5\ngrace_s = 0.5").serve
+    assert (got.max_body_bytes, got.max_depth, got.read_s, got.grace_s) == (2048, 20, 5.0, 0.5)
+    assert (got.max_items, got.keepalive_s) == (Serve._field_defaults["max_items"], 15.0)
+
+
+def test_the_keys_of_serve_may_be_named_by_a_flag() -> None:
+    assert settings(Flags(keys="keys"), user='[serve]\nkeys_file = "other"').serve.keys_file == WORK / "keys"
 
 
 @pytest.mark.parametrize(

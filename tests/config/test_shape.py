@@ -46,6 +46,13 @@ REFUSED = [
     # values out of range
     ("[serve]\nport = 65536", "'serve.port' must be a port from 0 (any free one) to 65535"),
     ("[serve]\nport = -1", "'serve.port' must be a port from 0 (any free one) to 65535"),
+    ("[serve]\nmax_body_bytes = 10", "'serve.max_body_bytes' must be at least 1024"),
+    ("[serve]\nmax_depth = 1000", "'serve.max_depth' must be from 10 to 500"),
+    ("[serve]\nmax_items = 0", "'serve.max_items' must be at least 1"),
+    ("[serve]\nmax_requests = 1.5", "'serve.max_requests' must be a whole number, not a number"),
+    ("[serve]\nread_s = 0", "'serve.read_s' must be more than 0 and at most 86400 seconds"),
+    ("[serve]\ngrace_s = nan", "'serve.grace_s' must be more than 0 and at most 86400 seconds"),
+    ("[serve]\nkeepalive_s = true", "'serve.keepalive_s' must be a number of seconds, not a boolean"),
     (
         '[providers.groq]\napi = "openai"',
         "'providers.groq.api' must be one of chat, responses, anthropic, azure",

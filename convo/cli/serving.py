@@ -1,0 +1,140 @@
+"""What `convo serve` does once its flags are read: a store, a service over it, a socket before it."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convo.cli.failures import explain, show_traceback
+from convo.clock import SystemClock
+from convo.config import Flags, Settings, load
+from convo.errors import Usage
+from convo.ids import random_id
+from convo.items import Json
+from convo.stores.open import open_store
+from convo.ui.answer import safe
+
+if TYPE_CHECKING:
+    from convo.endpoints.contract import Endpoint
+    from convo.gateway.exchange import Exchange
+    from convo.stores.contract import Store
+
+NEEDS = ("starlette", "uvicorn", "httptools", "prometheus_client")
+
+
+def add_key(config: Path | None, flags: Flags, name: str) -> None:
+    """Print a fresh key once, on stdout. raises: BadSettings, StoreFault"""
+    from convo.gateway.keys import new_key
+
+    settings = load(config, flags)
+    path = settings.serve.keys_file or settings.places.config / "keys"
+    sys.stdout.write(new_key(path, name) + "\n")
+    sys.stderr.write(safe(f"its hash stands in {path}; serve with --keys {path}\n"))
+
+
+def serve(config: Path | None, flags: Flags, *, verbose: bool) -> None:
+    """Serve until a signal ends it. raises: Usage  the extra is not installed; BadSettings, StoreFault"""
+    lacking = [name for name in NEEDS if find_spec(name) is None]
+    if lacking:
+        raise Usage(f"convo serve needs {', '.join(lacking)}", hint="pip install 'convo-state[serve]'")
+    asyncio.run(_serve(load(config, flags), verbose))
+
+
+async def _serve(settings: Settings, verbose: bool) -> None:
+    from convo.gateway import serving
+    from convo.gateway.application import Gateway
+    from convo.gateway.keys import KeysFile
+
+    wanted, clock = settings.serve, SystemClock()
+    serving.check_exposed(wanted)
+    keys = KeysFile(wanted.keys_file) if wanted.keys_file else None
+    store = await _opened(settings)
+    try:
+        with serving.listen(wanted.host, wanted.port) as listening, signals() as ending:
+            service = _Service(settings, store)
+            log = logged if verbose else None
+            gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log)
+            sys.stderr.write(safe(f"convo serves {serving.address(listening)}, store {settings.storage}\n"))
+            await serving.run(gateway, service, wanted, listening, ending, reported)
+    finally:
+        await store.aclose()
+
+
+class _Service:
+    """One endpoint a tenant, over one store."""
+
+    def __init__(self, settings: Settings, store: "Store") -> None:
+        self._settings, self._store = settings, store
+        self._open: dict[str, Endpoint] = {}
+
+    def of(self, tenant: str) -> "Endpoint":
+        from convo.endpoints.open import open_endpoint
+
+        if tenant not in self._open:
+            provider, store = self._settings.providers["local"], self._store.of(tenant)
+            self._open[tenant] = open_endpoint(
+                provider, settings=self._settings, store=store, clock=SystemClock(), new_id=random_id
+            )
+        return self._open[tenant]
+
+    async def models(self) -> Sequence[Mapping[str, Json]]:
+        names = sorted(self._settings.aliases)
+        return [{"id": name, "object": "model", "created": 0, "owned_by": "convo"} for name in names]
+
+    async def check(self) -> None:
+        await self._store.upkeep.check()
+
+    async def aclose(self, grace_s: float = 0.0) -> None:
+        for endpoint in self._open.values():
+            await endpoint.aclose()
+
+
+async def _opened(settings: Settings) -> "Store":
+    """The store that the settings name, at this convo's schema. raises: StoreFault"""
+    kept = settings.storage
+    url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
+    store = open_store(url)
+    await store.upkeep.migrate()
+    return store
+
+
+def logged(exchange: "Exchange") -> None:
+    """One line about a request that has been answered: no words, no keys."""
+    scope = exchange.scope
+    path = scope["raw_path"].decode("ascii", "replace")
+    line = f"{scope['method']} {path} {exchange.status} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
+    sys.stderr.write(safe(line.rstrip() + "\n"))
+
+
+def reported(error: BaseException) -> None:
+    """Say that something went wrong that nobody foresaw, by its kind and place."""
+    show_traceback(error)
+    sys.stderr.write(safe(f"convo serve: {explain(error).message}\n"))
+
+
+@contextmanager
+def signals() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM, SIGINT and SIGHUP set; the second of them ends the process at once."""
+    loop, ending = asyncio.get_running_loop(), asyncio.Event()
+    heard = [number for number in _endings() if signal.getsignal(number) is not signal.SIG_IGN]
+
+    def end(number: int, frame: object) -> None:
+        for each in heard:
+            signal.signal(each, signal.SIG_DFL)
+        loop.call_soon_threadsafe(ending.set)
+
+    before = {number: signal.signal(number, end) for number in heard}
+    try:
+        yield ending
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
+def _endings() -> list[int]:
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]

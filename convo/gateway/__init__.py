@@ -1,0 +1,8 @@
+"""The embedded endpoint over HTTP.
+
+In reading order: `routes` (every route, as data), `responses`, `conversations` and `standing` (what
+each does), `asked` (what a handler gets and gives), `application` (the way of one request),
+`exchange` (its messages), `relaying` (events as they come), `documents` and `queries` (how it is
+read), `refusals` (what is wrong with it), `keys` and `callers` (who may ask), `metrics`, `protocol`
+and `serving` (the socket).
+"""

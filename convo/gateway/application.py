@@ -1,0 +1,152 @@
+"""The gateway: the embedded endpoint over HTTP, and nothing more.
+
+    guard     the caller's place, its key, whether there is room
+    read      path, query, body: refused with the API's own error object
+    handle    one call of the endpoint
+    answer    JSON, or events as they come
+
+It knows the contract of a service and no concrete one. What an endpoint raises is answered under
+its `status`; what nobody foresaw is a 500 without words of its own, and goes on to the server's log.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from starlette.routing import Route as Path
+from starlette.routing import Router
+
+from convo.clock import Clock
+from convo.config import Serve
+from convo.endpoints.contract import Service
+from convo.errors import ConvoError, StoreFault
+from convo.gateway import callers, queries, refusals
+from convo.gateway.asked import Asked, Plain
+from convo.gateway.exchange import CLIENT_GONE, ClientGone, Exchange
+from convo.gateway.keys import Keys, NoKeys
+from convo.gateway.metrics import Metrics
+from convo.gateway.relaying import Answering, relay
+from convo.gateway.routes import Route, by_path
+from convo.ids import NewId
+from convo.items import Json
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+BROKEN: Json = {
+    "error": {
+        "message": "The server had an error while processing your request.",
+        "type": "server_error",
+        "param": None,
+        "code": "internal_error",
+    }
+}
+
+Log = Callable[[Exchange], None]
+"""Told of every exchange once it has been answered."""
+
+
+class Gateway:
+    """An ASGI application over a service.
+
+    keys:    None lets this machine ask as the tenant "local"
+    ending:  set by whoever ends the server: from then on nothing new is begun
+    """
+
+    def __init__(
+        self, service: Service, serve: Serve, *, clock: Clock, new_id: NewId, keys: Keys | None = None,
+        log: Log | None = None,
+    ) -> None:  # fmt: skip
+        self.ending = False
+        self.metrics = Metrics()
+        self._service, self._serve, self._keys = service, serve, keys or NoKeys()
+        self._guarded = keys is None
+        self._clock, self._new_id, self._log = clock, new_id, log
+        self._running = 0
+        paths = [Path(path, OnePath(self, path, methods)) for path, methods in by_path()]
+        self._router = Router(paths, redirect_slashes=False, default=nowhere)
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if scope["type"] != "http":
+            await self._router(scope, receive, send)
+            return
+        exchange = Exchange(scope, receive, send, request_id=self._new_id("req"), clock=self._clock)
+        scope["exchange"] = exchange
+        try:
+            await self._router(scope, receive, send)
+        except ClientGone:
+            exchange.status = CLIENT_GONE
+        except ConvoError as fault:
+            if isinstance(fault, StoreFault):
+                self.metrics.store_fault()
+            await exchange.refuse(fault)
+        finally:
+            if not exchange.status:
+                await exchange.answer(BROKEN, 500)
+            self._tell(exchange)
+
+    async def carry_out(self, route: Route, exchange: Exchange) -> None:
+        """Answer one request that has found its route. raises: ConvoError, ClientGone"""
+        if route.open:
+            await self._handle(route, exchange)
+            return
+        self.admit(exchange)
+        if self.ending:
+            raise refusals.ending()
+        if self._running >= self._serve.max_requests:
+            raise refusals.too_many_requests()
+        self._running += 1
+        try:
+            await self._handle(route, exchange)
+        finally:
+            self._running -= 1
+
+    def admit(self, exchange: Exchange) -> None:
+        """Find out whose request it is. raises: Refused, KeyRefused"""
+        if self._guarded:
+            callers.check(exchange.headers)
+        said = exchange.headers.get(b"authorization")
+        exchange.tenant = self._keys.tenant(said.decode("latin-1") if said else None)
+
+    async def _handle(self, route: Route, exchange: Exchange) -> None:
+        scope = exchange.scope
+        query = queries.read(scope["query_string"], route.query)
+        body = await exchange.document(self._serve, optional=route.optional) if route.takes else {}
+        asked = Asked(self._service, self.metrics, exchange.tenant, scope["path_params"], query, body)
+        answer = await route.handler(asked)
+        if isinstance(answer, Answering):
+            await relay(exchange, answer, self.metrics, keepalive_s=self._serve.keepalive_s)
+        elif isinstance(answer, Plain):
+            await exchange.answer_bytes(answer.body, answer.form)
+        else:
+            await exchange.answer(answer)
+
+    def _tell(self, exchange: Exchange) -> None:
+        self.metrics.answered(exchange.scope["method"], exchange.route, exchange.status, exchange.took_s)
+        if self._log:
+            self._log(exchange)
+
+
+class OnePath:
+    """All the methods of one path."""
+
+    def __init__(self, gateway: Gateway, path: str, methods: dict[str, Route]) -> None:
+        self._gateway, self._path, self._methods = gateway, path, methods
+        if "GET" in methods:
+            methods["HEAD"] = methods["GET"]
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        exchange: Exchange = scope["exchange"]
+        exchange.route = self._path
+        route = self._methods.get(scope["method"])
+        if route is None:
+            exchange.allow = ", ".join(self._methods)
+            raise refusals.wrong_method(scope["method"], scope["path"], exchange.allow)
+        await self._gateway.carry_out(route, exchange)
+
+
+async def nowhere(scope: "Scope", receive: "Receive", send: "Send") -> None:
+    """raises: Refused  there is no such path"""
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": 1000})
+        return
+    raise refusals.no_route(scope["method"], scope["path"])

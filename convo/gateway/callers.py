@@ -1,0 +1,38 @@
+"""From where a server without keys lets itself be asked.
+
+It listens on this machine alone. That keeps other machines out, and not the web pages that a
+browser on this machine shows: a page may point a name of its own at 127.0.0.1 (DNS rebinding), or
+send a request across origins without being able to read the answer. So the Host header has to be
+an address of this machine, and an Origin has to be the server's own. No CORS header is ever sent.
+"""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+
+from convo.gateway import refusals
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches what listens on `host`."""
+    name = host.strip("[]").rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(name.partition("%")[0]).is_loopback
+    except ValueError:
+        return False
+
+
+def check(headers: Mapping[bytes, bytes]) -> None:
+    """raises: Refused  a web page stands behind the request"""
+    host = headers.get(b"host", b"").decode("latin-1")
+    if host and not is_loopback(without_port(host)):
+        raise refusals.foreign_host(host)
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    if origin and origin.partition("://")[2] != host:
+        raise refusals.foreign_origin(origin)
+
+
+def without_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host

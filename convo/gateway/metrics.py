@@ -1,0 +1,89 @@
+"""What is counted, as Prometheus reads it.
+
+The registry is the gateway's own. Labels are routes as they are written in the table, statuses,
+models and kinds of tokens: never a tenant, an id or a path as it was asked for. A model counts once
+it has answered; past a bound on their number the rest share one label.
+"""
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.process_collector import ProcessCollector
+
+from convo.items import Json
+
+FORM = b"text/plain; version=0.0.4; charset=utf-8"
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a figure began doubles their number and tells nothing
+
+MOST_MODELS = 200
+OTHERS = "others"
+LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """The figures of one gateway."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self._requests = Counter(
+            "convo_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self._latency = Histogram(
+            "convo_request_seconds", "From a request to the end of its answer.", ["route"],
+            registry=registry, buckets=LATENCY_S,
+        )  # fmt: skip
+        self._first = Histogram(
+            "convo_first_event_seconds", "From a request to the first event of its answer.", ["route"],
+            registry=registry, buckets=LATENCY_S,
+        )  # fmt: skip
+        self._streams = Gauge("convo_streams_open", "Streams that are being sent.", registry=registry)
+        self._tokens = Counter("convo_tokens", "Tokens as models reported them.", ["model", "kind"], registry=registry)
+        self._faults = Counter("convo_store_errors", "Answers that the store stood in the way of.", registry=registry)
+        self._models: set[str] = set()
+
+    def answered(self, method: str, route: str, status: int, took_s: float) -> None:
+        self._requests.labels(method, route, status).inc()
+        self._latency.labels(route).observe(took_s)
+
+    def first_event(self, route: str, after_s: float) -> None:
+        self._first.labels(route).observe(after_s)
+
+    def ended(self, response: Json) -> None:
+        """Count the tokens of a response that has ended."""
+        usage = response.get("usage")
+        if not usage:
+            return
+        model = self._label(str(response.get("model")))
+        for kind, tokens in kinds(usage).items():
+            self._tokens.labels(model, kind).inc(tokens)
+
+    def stream(self, change: int) -> None:
+        self._streams.inc(change)
+
+    def store_fault(self) -> None:
+        self._faults.inc()
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def _label(self, model: str) -> str:
+        if len(self._models) < MOST_MODELS:
+            self._models.add(model)
+        return model if model in self._models else OTHERS
+
+
+def kinds(usage: Json) -> dict[str, int]:
+    """Tokens by kind; cached ones are among the input, reasoning ones among the output."""
+    said, thought = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+    return {
+        "input": usage.get("input_tokens") or 0,
+        "cached": said.get("cached_tokens") or 0,
+        "output": usage.get("output_tokens") or 0,
+        "reasoning": thought.get("reasoning_tokens") or 0,
+    }

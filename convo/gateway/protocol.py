@@ -1,0 +1,92 @@
+"""HTTP/1.1 with bounds on what comes before a request is one.
+
+uvicorn's own protocol waits for headers as long as they take and as large as they are. This one
+counts and times them, and says what is wrong as the API's error object.
+"""
+
+from asyncio import TimerHandle, Transport
+from typing import ClassVar
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from convo.config import Serve
+from convo.endpoints.errors import error_object
+from convo.errors import ConvoError
+from convo.gateway import documents, refusals
+
+
+class BoundedHttp(HttpToolsProtocol):
+    """One connection. `serve` says how large and how slow a request's head may be."""
+
+    serve: ClassVar[Serve]
+
+    _head = 0
+    _timer: TimerHandle | None = None
+    _in_head = True
+    _fault: ConvoError | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_a_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._grow(len(data))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head, self._in_head = 0, True
+        self._wait_for_a_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head += len(name) + len(value)
+        if self._head > self.serve.max_header_bytes:
+            self._fault = refusals.head_too_large(self.serve.max_header_bytes)
+            raise ValueError(self._fault.message)  # ends the parsing; `send_400_response` follows
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._stop_waiting()
+        super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(self._fault or refusals.not_http())
+
+    def _grow(self, size: int) -> None:
+        """Count what has come of a header that is not whole yet."""
+        self._head += size
+        if self._head > 2 * self.serve.max_header_bytes:
+            self._refuse(refusals.head_too_large(self.serve.max_header_bytes))
+
+    def _wait_for_a_head(self) -> None:
+        self._stop_waiting()
+        self._timer = self.loop.call_later(self.serve.read_s, self._too_late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _too_late(self) -> None:
+        if not self.transport.is_closing():
+            self._refuse(refusals.too_slow(self.serve.read_s))
+
+    def _refuse(self, fault: ConvoError) -> None:
+        """Answer without a request, and close."""
+        body = documents.write({"error": error_object(fault)})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.transport.write(STATUS_LINE[fault.status] + head + body)
+        self.transport.close()
+
+
+def bounded(serve: Serve) -> type[BoundedHttp]:
+    """The protocol with these bounds."""
+    return type("BoundedHttp", (BoundedHttp,), {"serve": serve})

@@ -1,0 +1,159 @@
+"""What HTTP itself can be refused for, before an endpoint is asked.
+
+The words are the real API's where it has some. Every one of them travels as the API's error object.
+"""
+
+from convo.errors import ConvoError, KeyRefused, Refused, StreamBroken, TryLater
+
+FULL_FOR_S = 1.0
+"""Seconds after which a client may ask again when too many requests run."""
+
+
+def no_route(method: str, path: str) -> Refused:
+    advice = "" if path.startswith("/v1/") else "; the paths of this API begin with /v1"
+    return Refused(f"Invalid URL ({method} {path}){advice}", code="not_found", status=404)
+
+
+def wrong_method(method: str, path: str, allowed: str) -> Refused:
+    return Refused(f"Not allowed to {method} on {path}; allowed are {allowed}", code="method_not_supported", status=405)
+
+
+def wrong_form(given: str) -> Refused:
+    said = f"but you specified '{given}'" if given else "but the request names none"
+    return Refused(
+        f"Unsupported content type: this API method only accepts 'application/json' requests, {said}",
+        code="unsupported_content_type",
+        status=415,
+    )
+
+
+def encoded(given: str) -> Refused:
+    return Refused(
+        f"Unsupported content encoding '{given}': send the body as it is", code="unsupported_encoding", status=415
+    )
+
+
+def not_json(why: str) -> Refused:
+    return Refused(f"We could not parse the JSON body of your request: {why}", code="invalid_json")
+
+
+def not_an_object() -> Refused:
+    return Refused("The JSON body of your request must be an object", code="invalid_json")
+
+
+def body_too_large(most: int) -> Refused:
+    return Refused(f"The body of your request is larger than {most:,} bytes", code="request_too_large", status=413)
+
+
+def head_too_large(most: int) -> Refused:
+    return Refused(f"The headers of your request are larger than {most:,} bytes", code="headers_too_large", status=431)
+
+
+def too_slow(within_s: float) -> Refused:
+    return Refused(f"Your request did not arrive within {within_s:g} seconds", code="request_timeout", status=408)
+
+
+def not_http() -> Refused:
+    return Refused("This is not a request of HTTP/1.1", code="invalid_request")
+
+
+def too_many_items(name: str, most: int, got: int) -> Refused:
+    return Refused(
+        f"Invalid '{name}': array too long. Expected an array with maximum length {most}, "
+        f"but got an array with length {got} instead",
+        code="array_above_max_length",
+        param=name,
+    )
+
+
+def too_many_requests() -> TryLater:
+    return TryLater(
+        "Too many requests run here at once. Please retry in a moment", code="overloaded", retry_after_s=FULL_FOR_S
+    )
+
+
+def ending() -> TryLater:
+    return TryLater(
+        "This server is going down. Please retry in a moment", code="shutting_down", retry_after_s=FULL_FOR_S
+    )
+
+
+def not_ready(why: ConvoError) -> TryLater:
+    return TryLater(why.message, code=why.code, retry_after_s=FULL_FOR_S)
+
+
+def foreign_host(said: str) -> Refused:
+    return Refused(
+        f"This server answers to its own address alone, not to '{said}'", code="host_not_allowed", status=403
+    )
+
+
+def foreign_origin(said: str) -> Refused:
+    return Refused(f"This server takes no requests from the web page '{said}'", code="origin_not_allowed", status=403)
+
+
+# -- queries and fields ---------------------------------------------------------------------------
+
+
+def unknown_parameter(name: str) -> Refused:
+    return Refused(f"Unknown parameter: '{name}'", code="unknown_parameter", param=name)
+
+
+def missing(name: str) -> Refused:
+    return Refused(f"Missing required parameter: '{name}'", code="missing_required_parameter", param=name)
+
+
+def wrong_type(name: str, wanted: str) -> Refused:
+    """`wanted` with its article: "an integer"."""
+    return Refused(f"Invalid type for '{name}': expected {wanted}", code="invalid_type", param=name)
+
+
+def wrong_value(name: str, got: str, known: tuple[str, ...]) -> Refused:
+    *most, last = [f"'{value}'" for value in known]
+    listed = f"{', '.join(most)} and {last}" if most else last
+    return Refused(f"Invalid value: '{got}'. Supported values are: {listed}", code="invalid_value", param=name)
+
+
+def given_twice(name: str) -> Refused:
+    return Refused(f"Invalid '{name}': it is given more than once", code="invalid_value", param=name)
+
+
+def only_with(name: str, other: str) -> Refused:
+    return Refused(f"The '{name}' parameter is only allowed with '{other}'", code="invalid_value", param=name)
+
+
+def not_padded() -> Refused:
+    name = "include_obfuscation"
+    return Refused(
+        f"Unsupported parameter: '{name}': events are not padded here", code="unsupported_parameter", param=name
+    )
+
+
+# -- what an endpoint cannot say ------------------------------------------------------------------
+
+
+def no_model(model: str) -> Refused:
+    return Refused(f"The model '{model}' does not exist", code="model_not_found", param="model", status=404)
+
+
+def not_counted(model: str) -> Refused:
+    return Refused(
+        f"The model '{model}' cannot count tokens before it answers", code="unsupported_parameter", param="model"
+    )
+
+
+def no_answer() -> StreamBroken:
+    return StreamBroken("The answer ended before it began")
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def no_key() -> KeyRefused:
+    return KeyRefused(
+        "You didn't provide an API key. Provide it in an Authorization header: Bearer YOUR_KEY", code="missing_api_key"
+    )
+
+
+def wrong_key() -> KeyRefused:
+    return KeyRefused("Incorrect API key provided", code="invalid_api_key")

@@ -1,0 +1,100 @@
+"""Every route, as data.
+
+From this table come the server's own routing and the document that describes it. A row says in
+words what it does, and by the names of the Open Responses schemas what it takes and gives.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from operator import attrgetter
+
+from convo.gateway import conversations, responses, standing
+from convo.gateway.asked import Handler
+from convo.gateway.queries import INCLUDE, LISTING, OBFUSCATION, STARTING_AFTER, STREAM, Query
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path.
+
+    path:      variable parts in braces, as Starlette reads them; `{model:path}` may hold slashes
+    gives:     the schema of its answer
+    takes:     the schema of its body; None: it has none
+    optional:  whether the body may be left out
+    events:    whether the answer may come as server-sent events
+    open:      whether it needs no key and counts for no limit
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    gives: str
+    takes: str | None = None
+    optional: bool = False
+    query: tuple[Query, ...] = ()
+    events: bool = False
+    open: bool = False
+
+
+RESPONSE = "/v1/responses/{response_id}"
+CONVERSATION = "/v1/conversations/{conversation_id}"
+ITEM = f"{CONVERSATION}/items/{{item_id}}"
+
+ROUTES = (
+    Route(
+        "POST", "/v1/responses", responses.create, "Ask for one response.", "ResponseResource",
+        takes="CreateResponseBody", events=True,
+    ),
+    Route(
+        "POST", "/v1/responses/compact", responses.compact, "Make a smaller window for a history.",
+        "CompactResource", takes="CompactResponseBody",
+    ),
+    Route(
+        "POST", "/v1/responses/input_tokens", responses.count, "Count the input tokens of a request.",
+        "InputTokens", takes="CountTokensBody",
+    ),
+    Route(
+        "GET", RESPONSE, responses.retrieve, "Retrieve a response, or follow its events.", "ResponseResource",
+        query=(STREAM, STARTING_AFTER, INCLUDE, OBFUSCATION), events=True,
+    ),
+    Route("DELETE", RESPONSE, responses.delete, "Delete a response; its children keep their history.", "Deleted"),
+    Route(
+        "POST", f"{RESPONSE}/cancel", responses.cancel, "Stop a background response.", "ResponseResource",
+        takes="Empty", optional=True,
+    ),
+    Route(
+        "GET", f"{RESPONSE}/input_items", responses.input_items, "List the whole context of a response.", "ItemList",
+        query=LISTING,
+    ),
+    Route(
+        "POST", "/v1/conversations", conversations.create, "Create a conversation.", "Conversation",
+        takes="CreateConversationBody", optional=True,
+    ),
+    Route("GET", CONVERSATION, conversations.retrieve, "Retrieve a conversation.", "Conversation"),
+    Route(
+        "POST", CONVERSATION, conversations.update, "Replace a conversation's metadata.", "Conversation",
+        takes="UpdateConversationBody",
+    ),
+    Route("DELETE", CONVERSATION, conversations.delete, "Delete a conversation.", "Deleted"),
+    Route(
+        "POST", f"{CONVERSATION}/items", conversations.add_items, "Append up to 20 items.", "ItemList",
+        takes="AddItemsBody", query=(INCLUDE,),
+    ),
+    Route("GET", f"{CONVERSATION}/items", conversations.items, "List items.", "ItemList", query=LISTING),
+    Route("GET", ITEM, conversations.item, "Retrieve an item.", "Item", query=(INCLUDE,)),
+    Route("DELETE", ITEM, conversations.delete_item, "Delete an item; gives the conversation.", "Conversation"),
+    Route("GET", "/v1/models", standing.models, "List what can be asked for as a model.", "ModelList"),
+    Route("GET", "/v1/models/{model:path}", standing.model, "Retrieve a model.", "Model"),
+    Route("GET", "/healthz", standing.healthz, "Whether the server runs.", "Status", open=True),
+    Route("GET", "/readyz", standing.readyz, "Whether the server can answer.", "Status", open=True),
+    Route("GET", "/metrics", standing.metrics, "Figures for Prometheus.", "Text"),
+)  # fmt: skip
+"""In the order in which paths are tried: fixed parts before variable ones."""
+
+
+def by_path() -> Iterator[tuple[str, dict[str, Route]]]:
+    """Each path with its routes by method."""
+    for path, routes in groupby(ROUTES, key=attrgetter("path")):
+        yield path, {route.method: route for route in routes}

@@ -1,0 +1,119 @@
+"""The gateway on a socket, from its first request to its last.
+
+begin     the socket listens before anything is told, so that nobody has to try twice
+end       new work is refused, what runs may finish within the grace time, and then both go:
+          the service marks what did not finish, the server closes what is still open
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from convo.config import Serve
+from convo.endpoints.contract import Service
+from convo.errors import BadSettings
+from convo.gateway import callers
+from convo.gateway.application import Gateway
+from convo.gateway.protocol import bounded
+
+BACKLOG = 2048
+KEPT_OPEN_S = 75
+"""How long an idle connection stays: longer than clients keep theirs, so that it is they who close."""
+
+FLUSHING_S = 1.0
+"""What a server gets beyond the grace time, to write what the service came to."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on. raises: BadSettings"""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host.strip("[]"), port), family=family, backlog=BACKLOG)
+    except (OSError, UnicodeError) as wrong:
+        why = wrong.strerror if isinstance(wrong, OSError) else "it is no host name"
+        raise BadSettings(
+            f"cannot listen on {host}, port {port}: {why}", hint="--port with another one; 0 is any free one"
+        ) from wrong
+
+
+def address(listening: socket.socket) -> str:
+    """The base URL of a client on this machine."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+def check_exposed(serve: Serve) -> None:
+    """raises: BadSettings  it would take requests from other machines without a key"""
+    if serve.keys_file is None and not callers.is_loopback(serve.host):
+        raise BadSettings(
+            f"{serve.host} lets other machines in, and there are no keys",
+            hint="convo serve --new-key NAME --keys FILE makes one; then serve with --keys FILE",
+        )
+
+
+async def run(
+    gateway: Gateway, service: Service, serve: Serve, listening: socket.socket, ending: asyncio.Event,
+    report: Callable[[BaseException], None],
+) -> None:  # fmt: skip
+    """Serve until `ending` is set, and then until the grace time is over. Closes the service.
+
+    report:  told what nobody foresaw
+    """
+    server = Server(config(gateway, serve))
+    with reported(report):
+        running = asyncio.create_task(server.serve([listening]))
+        told = asyncio.create_task(ending.wait())
+        await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        gateway.ending = server.should_exit = True
+        await service.aclose(serve.grace_s)
+        await running
+
+
+def config(gateway: Gateway, serve: Serve) -> uvicorn.Config:
+    return uvicorn.Config(
+        gateway,
+        http=bounded(serve),
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEPT_OPEN_S,
+        timeout_graceful_shutdown=round(serve.grace_s + FLUSHING_S),
+    )
+
+
+@contextmanager
+def reported(report: Callable[[BaseException], None]) -> Iterator[None]:
+    """uvicorn's own log goes nowhere, but for what nobody foresaw."""
+
+    class Reporting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info and isinstance(record.exc_info[1], Exception):
+                report(record.exc_info[1])
+
+    log, handler = logging.getLogger("uvicorn.error"), Reporting()
+    before = log.propagate, log.level
+    log.propagate = False
+    log.setLevel(logging.ERROR)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before[0]
+        log.setLevel(before[1])
