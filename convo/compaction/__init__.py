@@ -1,0 +1,34 @@
+"""Making a history smaller without losing what the next turn needs.
+
+Read `cutting` first: where a history may be cut at all. `truncating` leaves whole turns out of what a
+model is shown, `folding` decides what a summary takes the place of, `summary` is what the model is
+asked for and what its words look like afterwards, `sealed` is the form in which all of it travels as
+one item, and `view` is a history as a model sees it once that item is opened again.
+"""
+
+from convo.compaction.cutting import cuts, is_instruction, turns
+from convo.compaction.folding import Fold, fold
+from convo.compaction.sealed import Sealed, dumps, loads, short
+from convo.compaction.summary import Summariser, is_summary, stands_for, summariser
+from convo.compaction.truncating import within
+from convo.compaction.view import covered, last_compaction, seen
+
+__all__ = [
+    "Fold",
+    "Sealed",
+    "Summariser",
+    "covered",
+    "cuts",
+    "dumps",
+    "fold",
+    "is_instruction",
+    "is_summary",
+    "last_compaction",
+    "loads",
+    "seen",
+    "short",
+    "stands_for",
+    "summariser",
+    "turns",
+    "within",
+]

@@ -1,0 +1,64 @@
+"""What the model is asked for."""
+
+from typing import Any
+
+from hypothesis import given
+
+from convo.compaction import is_summary, stands_for, summariser
+from convo.items import Item, is_user, text, user
+from tests.compaction.histories import call, histories, message, output
+
+
+def transcript(*items: Any, **more: Any) -> str:
+    return text(summariser(items, **more).items[0])
+
+
+def test_the_transcript_names_who_spoke_and_shows_calls_with_their_outputs() -> None:
+    shown = transcript(message("user", "Look."), call(1), output(1), message("assistant", "I looked."))
+    assert "User: Look.\n\nFunction call: look\n{}\n\nFunction call output: seen\n\nAssistant: I looked." in shown
+
+
+def test_what_the_summary_should_look_at_is_part_of_the_request() -> None:
+    assert summariser([], focus="the prices").instructions.endswith("Look most closely at this: the prices")
+
+
+def test_the_instructions_of_the_conversation_are_told_and_not_given() -> None:
+    asked = summariser([message("user", "Hi.")], context="Speak like a pirate.")
+    assert "pirate" not in asked.instructions
+    assert "held under these instructions:\nSpeak like a pirate." in text(asked.items[0])
+
+
+def test_an_image_is_named_where_it_stood() -> None:
+    seen = user("What is this?", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
+    assert "User: What is this?\n[an image]" in transcript(seen)
+    assert "AAAA" not in transcript(seen)
+
+
+def test_a_long_output_is_shown_from_both_its_ends() -> None:
+    shown = transcript({**output(1), "output": "a" * 50_000 + "z" * 50_000})
+    assert "a\n[60,000 characters left out]\nz" in shown
+    assert len(shown) < 41_000
+
+
+def test_a_thought_without_words_is_no_line() -> None:
+    assert "Reasoning" not in transcript({"type": "reasoning", "summary": [], "encrypted_content": "AAAA"})
+
+
+def test_an_earlier_summary_is_told_apart_from_what_the_user_said() -> None:
+    assert "Earlier summary: Summary of" in transcript(stands_for("They looked."))
+
+
+def test_a_summary_stands_as_one_message_that_says_what_it_is() -> None:
+    stood = stands_for("  They looked.\n")
+    assert is_summary(stood)
+    assert text(stood).endswith(":\n\nThey looked.")
+    assert not is_summary(message("user", "They looked."))
+
+
+@given(histories())
+def test_any_history_becomes_one_message_of_words(items: list[Item]) -> None:
+    """So a model without tools or eyes can be asked."""
+    asked = summariser(items)
+    assert len(asked.items) == 1
+    assert is_user(asked.items[0])
+    assert [part["type"] for part in asked.items[0]["content"]] == ["input_text"]
