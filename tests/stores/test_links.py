@@ -7,7 +7,7 @@ import pytest
 
 from convo.history import Key, Link, Path, Scope, Strategy, root
 from convo.items import assistant, user
-from convo.stores.contract import Change, Growth, Store
+from convo.stores.contract import Change, Conversation, Growth, Store
 from tests.stores.chats import NOW, USAGE, link, session
 
 TOP = root("local")
@@ -135,6 +135,34 @@ async def test_a_parent_may_come_after_its_child(store: Store) -> None:
     await add(store, link("resp_1", ASKED, created_at=NOW + 1))
 
     assert ids(await store.family("resp_2")) == ["resp_1", "resp_2"]
+
+
+async def test_links_through_a_conversation_come_oldest_first_whichever_way_they_took(store: Store) -> None:
+    through = replace(link("resp_0", ASKED), conversation_id="conv_1")
+    late, early = replace(through, id="resp_2", created_at=NOW + 2), replace(through, id="resp_1", model="b/other")
+    await add(store, late, early, link("resp_3", ASKED, conversation_id="conv_2"), link("resp_4", ASKED))
+
+    assert await store.conversation_links("conv_1") == [early, late]
+    assert await store.conversation_links("resp_1") == await store.conversation_links("\ud800") == []
+
+
+async def test_links_through_a_conversation_stay_when_it_goes_and_go_one_by_one(store: Store) -> None:
+    calls = [link(f"resp_{n}", ASKED, conversation_id="conv_1", created_at=NOW + n) for n in range(2)]
+    await add(store, *calls)
+    await store.commit(Change(conversation=Conversation("conv_1", ASKED, NOW, ("a",))))
+    await store.remove_conversation("conv_1")
+
+    assert ids(await store.conversation_links("conv_1")) == ["resp_0", "resp_1"]
+    await store.remove_link("resp_0")
+    assert ids(await store.conversation_links("conv_1")) == ["resp_1"]
+    await store.remove_link("resp_1")
+    assert await store.conversation_links("conv_1") == []
+
+
+async def test_a_conversation_whose_id_no_database_takes_has_its_links(store: Store) -> None:
+    await add(store, replace(FULL, conversation_id="conv_\ud83d"))
+
+    assert ids(await store.conversation_links("conv_\ud83d")) == ["resp_1"]
 
 
 @pytest.mark.parametrize("name", ["", "nope", "\ud800", "x" * 10_000, "'; DROP TABLE links; --", "a\0b"])

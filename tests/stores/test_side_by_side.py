@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from convo.errors import ConvoError
-from convo.history import Key, Path, Session, root
+from convo.history import Key, Link, Path, Session, root
 from convo.items import Item, Json
 from convo.stores.contract import Change, Conversation, Growth, Store
 from convo.stores.memory import MemoryStore
@@ -64,7 +64,14 @@ class SideBySide(RuleBasedStateMachine):
 
     def both(self, question: str, *words: object, **options: object) -> Any:
         """What both stores answer, which is one and the same."""
-        asked = (outcome(getattr(store, question)(*words, **options)) for store in (self.memory, self.sqlite))
+        return self._same((self.memory, self.sqlite), question, words, options)
+
+    def on_both(self, question: str, *words: object, **options: object) -> Any:
+        """What the upkeep of both answers."""
+        return self._same((self.memory.upkeep, self.sqlite.upkeep), question, words, options)
+
+    def _same(self, sides: Any, question: str, words: Any, options: Any) -> Any:
+        asked = (outcome(getattr(side, question)(*words, **options)) for side in sides)
         ours, theirs = (self.loop.run_until_complete(answer) for answer in asked)
         assert ours == theirs
         return ours
@@ -122,9 +129,18 @@ class SideBySide(RuleBasedStateMachine):
         name=st.sampled_from([None, *NAMES]),
         status=st.sampled_from(["in_progress", "completed"]),
         value=JSON,
+        talk=st.sampled_from([None, *CONVERSATIONS]),
     )
     def call(
-        self, id_: str, saw: int, items: list[Item], parent: str | None, name: str | None, status: Status, value: Json
+        self,
+        id_: str,
+        saw: int,
+        items: list[Item],
+        parent: str | None,
+        name: str | None,
+        status: Status,
+        value: Json,
+        talk: str | None,
     ) -> None:
         before = self.path(saw)
         after = before.grow(items)
@@ -133,6 +149,7 @@ class SideBySide(RuleBasedStateMachine):
             status=status,
             parameters={"value": value},
             usage={"value": value},
+            conversation_id=talk,
             previous_response_id=parent,
         )
         if self.commit(Change((Growth(before.head, tuple(items)),), (made,))):
@@ -152,6 +169,22 @@ class SideBySide(RuleBasedStateMachine):
     @rule(place=PLACE)
     def erase(self, place: int) -> None:
         self.commit(Change(erase=(self.path(place).head,)))
+
+    @rule(id_=st.sampled_from(IDS), ends=st.booleans(), status=st.sampled_from(["in_progress", "completed"]))
+    def run(self, id_: str, ends: bool, status: Status) -> None:
+        """A run begins or ends, with the link as it stands then; both refuse what is not there or not open."""
+        there: Link | None = self.loop.run_until_complete(self.memory.link(id_))
+        after = (replace(there, status=status),) if there else ()
+        self.commit(Change(links=after, ends=id_) if ends else Change(links=after, starts=id_))
+
+    @rule(id_=st.sampled_from(IDS), numbers=st.lists(st.integers(min_value=0, max_value=9), max_size=3), value=JSON)
+    def append(self, id_: str, numbers: list[int], value: Json) -> None:
+        self.both("append", id_, [{"sequence_number": number, "value": value} for number in numbers])
+
+    @rule(back=st.integers(min_value=-1, max_value=40), dry=st.booleans())
+    def prune(self, back: int, dry: bool) -> None:
+        for ask in {True, dry}:
+            self.on_both("prune", "local", self.moment - back, dry=ask)
 
     @rule(name=st.sampled_from(NAMES))
     def remove_session(self, name: str) -> None:
@@ -182,8 +215,13 @@ class SideBySide(RuleBasedStateMachine):
         for id_ in IDS:
             self.both("link", id_)
             self.both("family", id_)
+            self.both("events", id_, after=1)
         for id_ in CONVERSATIONS:
-            self.both("conversation", id_)
+            there = self.both("conversation", id_)
+            self.both("conversation_links", id_)
+            for item_id in there.ids if there else ():
+                self.both("item", item_id)
+        self.on_both("abandoned")
         for words in WORDS:
             ours, theirs = (self.loop.run_until_complete(hits(store, words)) for store in (self.memory, self.sqlite))
             assert ours == theirs
@@ -195,6 +233,9 @@ class SideBySide(RuleBasedStateMachine):
             if isinstance(read, Path):
                 assert read == path
             self.both("answers", path.head)
+            for node in path.nodes[-1:]:
+                self.both("item", str(node.item.get("id")))
+                self.both("item", f"msg_{node.key[:32]}")
 
     @invariant()
     def the_file_is_sound_and_holds_each_item_once(self) -> None:
@@ -204,6 +245,8 @@ class SideBySide(RuleBasedStateMachine):
         try:
             assert db.execute("PRAGMA foreign_key_check").fetchall() == []
             bodies = [json.dumps(json.loads(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM items")]
+            names = "SELECT n FROM names WHERE n NOT IN (SELECT n FROM items) AND n NOT IN (SELECT n FROM repeated)"
+            assert db.execute(names).fetchall() == []
             assert len(set(bodies)) == len(bodies) == db.execute("SELECT count(*) FROM hashes").fetchone()[0]
         finally:
             db.close()

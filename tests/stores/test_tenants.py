@@ -1,8 +1,10 @@
 """What one tenant has, another cannot reach, on every store."""
 
+from dataclasses import replace
+
 import pytest
 
-from convo.errors import NotFound
+from convo.errors import Conflict, NotFound
 from convo.history import Path, root
 from convo.items import user
 from convo.stores.contract import Change, Conversation, Growth, Store
@@ -14,7 +16,7 @@ def everything(tenant: str) -> Change:
     path = Path(root(tenant)).grow([user("hi there")])
     return Change(
         (Growth(path.root, path.items),),
-        (link("resp_1", path.head, session="ses_1"),),
+        (link("resp_1", path.head, session="ses_1", conversation_id="conv_1"),),
         session(tenant, head=path.head),
         conversation=Conversation("conv_1", path.head, NOW, ("a",)),
     )
@@ -28,7 +30,13 @@ async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
     assert await guest.session("one") is None
     assert await guest.link("resp_1") is None
     assert await guest.conversation("conv_1") is None
-    for found in (await guest.sessions(), await guest.find(""), await guest.search("hi"), await guest.links("ses_1")):
+    for found in (
+        await guest.sessions(),
+        await guest.find(""),
+        await guest.search("hi"),
+        await guest.links("ses_1"),
+        await guest.conversation_links("conv_1"),
+    ):
         assert list(found) == []
     assert await guest.family("resp_1") == []
     head = Path(root("local")).grow([user("hi there")]).head
@@ -44,6 +52,21 @@ async def test_a_tenant_cannot_build_on_anothers_history(store: Store) -> None:
     for change in (Change((Growth(head, (user("x"),)),)), Change((), (link("resp_9", head),)), Change(erase=(head,))):
         with pytest.raises(NotFound):
             await store.of("guest").commit(change)
+
+
+async def test_a_tenant_cannot_reach_anothers_run(store: Store) -> None:
+    await store.commit(replace(everything("local"), starts="resp_1"))
+    await store.append("resp_1", [{"sequence_number": 0}])
+    guest = store.of("guest")
+
+    assert await guest.events("resp_1") == []
+    with pytest.raises(NotFound):
+        await guest.commit(Change(starts="resp_1"))
+    for change in (guest.append("resp_1", [{"sequence_number": 1}]), guest.commit(Change(ends="resp_1"))):
+        with pytest.raises(Conflict):
+            await change
+    await store.commit(Change(ends="resp_1"))
+    assert await store.events("resp_1") == [{"sequence_number": 0}]
 
 
 async def test_the_same_names_stand_side_by_side_and_go_alone(store: Store) -> None:

@@ -1,0 +1,119 @@
+"""A file of an older convo is brought up when it is opened, with all that is in it."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path as File
+
+import pytest
+
+from convo.errors import StoreUnavailable
+from convo.history import Path, root
+from convo.items import Item, assistant, user
+from convo.stores.contract import Change, Conversation, Growth
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.schema import MIGRATIONS, OURS, SCHEMA, schema_sql
+from tests.stores.chats import NOW, link, session
+
+TOP = root("local")
+CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
+PATH = Path(TOP).grow([user("hi"), CALL, assistant("hello")])
+TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
+CALLED = link("resp_1", PATH.head, session="ses_1", conversation_id="conv_1")
+SAY = Change((Growth(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
+
+BACK_TO_1 = """
+DROP TABLE runs; DROP TABLE events; DROP TABLE names; DROP TABLE secrets; DROP INDEX links_by_route;
+PRAGMA user_version = 1;
+"""
+
+
+@pytest.fixture
+async def old(file: File) -> File:
+    """A chat in a file of schema 1."""
+    store = SqliteStore(Database(file))
+    await store.commit(SAY)
+    await store.aclose()
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(BACK_TO_1)
+    return file
+
+
+def shape(db: sqlite3.Connection) -> list[tuple[str, str]]:
+    return db.execute("SELECT name, sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name").fetchall()
+
+
+async def test_the_old_file_has_the_shape_that_the_first_migration_gave_it(old: File) -> None:
+    """So that what the tests below bring up is what an older convo left."""
+    with closing(sqlite3.connect(old)) as there, closing(sqlite3.connect(":memory:")) as fresh:
+        fresh.executescript((MIGRATIONS / "0001_tree.sql").read_text())
+        assert shape(there) == shape(fresh)
+
+
+async def test_an_old_file_is_brought_up_once_and_keeps_everything(old: File) -> None:
+    store = SqliteStore(Database(old))
+    assert list(await store.upkeep.migrate()) == list(range(2, SCHEMA + 1))
+    assert list(await store.upkeep.migrate()) == []
+
+    assert await store.path(PATH.head) == PATH
+    assert await store.session("one") == SAY.session
+    assert await store.conversation("conv_1") == TALK
+    await store.aclose()
+
+
+async def test_what_was_there_before_is_found_by_its_names(old: File) -> None:
+    store = SqliteStore(Database(old))
+    assert await store.item("fc_1") == CALL
+    assert [await store.item(name) for name in ("msg_a", "msg_b")] == [user("hi"), assistant("hello")]
+    assert await store.conversation_links("conv_1") == [CALLED]
+    await store.remove_session("ses_1")
+    await store.remove_conversation("conv_1")
+
+    assert await store.database.read(lambda db: db.execute("SELECT * FROM names").fetchall()) == []
+    await store.aclose()
+
+
+async def test_a_new_file_goes_through_every_migration(sqlite: SqliteStore) -> None:
+    assert list(await sqlite.upkeep.migrate()) == list(range(1, SCHEMA + 1))
+
+
+async def test_the_statements_that_are_printed_make_a_store(file: File) -> None:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript(schema_sql())
+        assert db.execute("PRAGMA application_id").fetchone() == (OURS,)
+    store = SqliteStore(Database(file))
+
+    assert list(await store.upkeep.migrate()) == []
+    await store.commit(SAY)
+    assert await store.item("msg_a") == user("hi")
+    await store.aclose()
+
+
+async def test_a_check_makes_nothing(sqlite: SqliteStore, file: File) -> None:
+    await sqlite.upkeep.check()
+    assert list(await sqlite.upkeep.holdings()) == []
+    assert list(await sqlite.upkeep.abandoned()) == []
+    assert await sqlite.upkeep.forget_events(0) == 0
+
+    assert not file.parent.exists()
+
+
+@pytest.fixture
+def foreign(file: File) -> File:
+    """A file that is no database."""
+    file.parent.mkdir()
+    file.write_bytes(b"not a database" * 100)
+    return file
+
+
+async def test_a_check_of_a_file_that_is_no_store_fails(foreign: File) -> None:
+    with pytest.raises(StoreUnavailable):
+        await SqliteStore(Database(foreign)).upkeep.check()
+
+
+async def test_the_secret_stays_when_the_file_is_opened_again(file: File) -> None:
+    for fresh in (b"first", b"second"):
+        store = SqliteStore(Database(file))
+        assert await store.upkeep.secret("seal", fresh) == b"first"
+        await store.aclose()

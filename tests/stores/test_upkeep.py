@@ -1,0 +1,208 @@
+"""What is done across tenants, on every store."""
+
+from dataclasses import replace
+
+import pytest
+
+from convo.errors import NotFound
+from convo.history import Path, Strategy, root
+from convo.items import user
+from convo.stores.contract import Change, Conversation, Growth, Pruned, Store
+from tests.stores.chats import NOW, json_bytes, link, session
+from tests.stores.test_tenants import everything
+
+TOP = root("local")
+PATH = Path(TOP).grow([user("one"), user("two"), user("three")])
+ONE, TWO, THREE = PATH.keys
+BIT = {"sequence_number": 0, "type": "response.created"}
+
+
+# -- the database ---------------------------------------------------------------------------------
+
+
+async def test_a_second_migration_has_nothing_to_do(store: Store) -> None:
+    await store.upkeep.migrate()
+
+    assert list(await store.upkeep.migrate()) == []
+    await store.upkeep.check()
+
+
+async def test_a_migration_changes_nothing_of_what_is_kept(store: Store) -> None:
+    await store.commit(everything("local"))
+    await store.upkeep.migrate()
+
+    assert await store.link("resp_1") is not None
+
+
+async def test_the_first_secret_of_a_name_is_everybodys(store: Store) -> None:
+    assert await store.upkeep.secret("seal", b"first\x00\xff") == b"first\x00\xff"
+    assert await store.upkeep.secret("seal", b"second") == b"first\x00\xff"
+    assert await store.of("guest").upkeep.secret("seal", b"third") == b"first\x00\xff"
+    assert await store.upkeep.secret("other", b"fourth") == b"fourth"
+
+
+# -- what is kept ---------------------------------------------------------------------------------
+
+
+async def test_an_empty_store_holds_nothing(store: Store) -> None:
+    await store.lease("chat", "me", 60)
+
+    assert list(await store.upkeep.holdings()) == []
+
+
+async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
+    items = tuple(user("word " * 100 + str(number)) for number in range(3))
+    path = Path(TOP).grow(items)
+    calls = [link(f"resp_{n}", path.keys[n], path.head, created_at=NOW + n, session="ses_1") for n in range(2)]
+    await store.of("a guest").commit(everything("a guest"))
+    await store.commit(Change((Growth(TOP, items),), tuple(calls), session(head=path.head), starts="resp_0"))
+    await store.append("resp_0", [BIT, {**BIT, "sequence_number": 1}])
+
+    theirs, ours = await store.upkeep.holdings()
+    assert (theirs.tenant, ours.tenant) == ("a guest", "local")
+    assert ours.rows == {"sessions": 1, "responses": 2, "conversations": 0, "items": 3, "places": 3, "events": 2}
+    assert theirs.rows == {"sessions": 1, "responses": 1, "conversations": 1, "items": 1, "places": 1, "events": 0}
+    assert json_bytes(items) < ours.bytes < 3 * json_bytes(items)
+    assert (ours.oldest, ours.newest) == (NOW, NOW + 1)
+
+
+async def test_what_was_removed_is_no_longer_counted(store: Store) -> None:
+    await store.commit(everything("local"))
+    await store.remove_session("ses_1")
+    await store.remove_conversation("conv_1")
+
+    assert list(await store.upkeep.holdings()) == []
+
+
+async def test_a_name_that_is_only_spoken_of_is_not_counted(store: Store) -> None:
+    await store.commit(Change((Growth(TOP, PATH.items),), (link("resp_2", THREE, parent="resp_1", session="ses_x"),)))
+
+    (ours,) = await store.upkeep.holdings()
+    assert (ours.rows["sessions"], ours.rows["responses"]) == (0, 1)
+
+
+# -- what is pruned -------------------------------------------------------------------------------
+
+
+async def prune(store: Store, before: float) -> Pruned:
+    """Prune, having asked twice what would go."""
+    asked = await store.upkeep.prune("local", before, dry=True)
+    assert await store.upkeep.prune("local", before, dry=True) == asked
+    assert await store.upkeep.prune("local", before, dry=False) == asked
+    assert await store.upkeep.prune("local", before, dry=False) == Pruned(0, 0, 0)
+    return asked
+
+
+async def test_a_dry_run_counts_and_takes_nothing(store: Store) -> None:
+    await store.commit(everything("local"))
+
+    assert await store.upkeep.prune("local", NOW + 1, dry=True) == Pruned(1, 1, 1)
+    assert len(await store.find("")) == 3
+
+
+async def test_a_session_goes_by_when_it_was_used_last(store: Store) -> None:
+    for number, path in enumerate((PATH.first(1), PATH.first(2))):
+        made = link(f"resp_{number}", path.head, session=f"ses_{number}", created_at=NOW)
+        record = session(id=f"ses_{number}", name=f"s{number}", head=path.head, used_at=NOW + number)
+        await store.commit(Change((Growth(TOP, path.items),), (made,), record))
+
+    assert await prune(store, NOW + 1) == Pruned(1, 1, 0)
+    assert [one.name for one in await store.sessions()] == ["s1"]
+    assert await store.link("resp_0") is None
+    assert await store.link("resp_1") is not None
+    assert await store.path(TWO) == PATH.first(2)
+
+
+async def test_a_response_without_a_session_goes_by_when_it_was_made(store: Store) -> None:
+    calls = [link("resp_1", ONE, created_at=NOW), link("resp_2", TWO, created_at=NOW + 1, parent="resp_1")]
+    await store.commit(Change((Growth(TOP, PATH.items[:2]),), tuple(calls)))
+
+    assert await prune(store, NOW + 1) == Pruned(0, 1, 0)
+    assert await store.link("resp_1") is None
+    assert await store.path(TWO) == PATH.first(2)
+    assert [one.id for one in await store.family("resp_2")] == ["resp_2"]
+
+
+async def test_what_a_used_session_made_or_goes_on_from_stays(store: Store) -> None:
+    """A chain that began before the session did is the session's history too."""
+    calls = (
+        link("resp_1", ONE, created_at=NOW),
+        link("resp_2", TWO, created_at=NOW + 1, parent="resp_1", session="ses_1"),
+        link("resp_3", ONE, created_at=NOW + 1, session="ses_1"),
+        link("resp_4", ONE, created_at=NOW + 1, session="ses_never_recorded"),
+    )
+    record = session(head=TWO, link="resp_2", used_at=NOW + 9)
+    await store.commit(Change((Growth(TOP, PATH.items[:2]),), calls, record))
+
+    assert await prune(store, NOW + 5) == Pruned(0, 1, 0)
+    assert [one.id for one in await store.family("resp_2")] == ["resp_1", "resp_2"]
+    assert await store.link("resp_3") is not None
+    assert await store.link("resp_4") is None
+
+
+async def test_an_old_sessions_response_stays_while_a_used_one_goes_on_from_it(store: Store) -> None:
+    old = session(id="ses_1", name="old", head=ONE, link="resp_1", used_at=NOW)
+    used = session(id="ses_2", name="used", head=TWO, link="resp_2", used_at=NOW + 9)
+    calls = (link("resp_1", ONE, session="ses_1"), link("resp_2", TWO, session="ses_2", parent="resp_1"))
+    await store.commit(Change((Growth(TOP, PATH.items[:2]),), calls, old))
+    await store.commit(Change(session=used))
+
+    assert await prune(store, NOW + 5) == Pruned(1, 0, 0)
+    assert [one.id for one in await store.family("resp_2")] == ["resp_1", "resp_2"]
+    assert await prune(store, NOW + 10) == Pruned(1, 2, 0)
+    assert list(await store.upkeep.holdings()) == []
+
+
+@pytest.mark.parametrize(("answered", "gone"), [(None, 1), (NOW, 1), (NOW + 5, 0)])
+async def test_a_conversation_goes_by_when_it_was_made_or_last_answered(
+    store: Store, answered: float | None, gone: int
+) -> None:
+    talk = Conversation("conv_1", ONE, NOW, ("a",))
+    calls = () if answered is None else (link("resp_1", ONE, conversation_id="conv_1", created_at=answered),)
+    await store.commit(Change((Growth(TOP, PATH.items[:1]),), calls, conversation=talk))
+
+    assert (await prune(store, NOW + 5)).conversations == gone
+    assert (await store.conversation("conv_1") is None) == bool(gone)
+
+
+async def test_a_conversation_that_a_used_session_holds_stays(store: Store) -> None:
+    talk = Conversation("conv_1", ONE, NOW, ("a",))
+    record = session(strategy=Strategy.CONVERSATION, handle="conv_1", head=ONE, used_at=NOW + 9)
+    await store.commit(Change((Growth(TOP, PATH.items[:1]),), (), record, conversation=talk))
+
+    assert await prune(store, NOW + 5) == Pruned(0, 0, 0)
+    assert await prune(store, NOW + 10) == Pruned(1, 0, 1)
+
+
+async def test_an_open_run_keeps_its_response_its_conversation_and_its_session(store: Store) -> None:
+    talk = Conversation("conv_1", ONE, NOW, ("a",))
+    running = link("resp_1", ONE, status="in_progress", conversation_id="conv_1", session="ses_1")
+    await store.commit(
+        Change((Growth(TOP, PATH.items[:1]),), (running,), session(head=ONE), conversation=talk, starts="resp_1")
+    )
+
+    assert await prune(store, NOW + 5) == Pruned(0, 0, 0)
+    await store.append("resp_1", [BIT])
+    await store.commit(Change(links=(replace(running, status="completed"),), ends="resp_1"))
+    assert await prune(store, NOW + 5) == Pruned(1, 1, 1)
+    assert list(await store.upkeep.holdings()) == []
+
+
+async def test_only_the_tenant_that_is_named_is_pruned(store: Store) -> None:
+    guest = store.of("guest")
+    await store.commit(everything("local"))
+    await guest.commit(everything("guest"))
+
+    assert await guest.upkeep.prune("local", NOW + 1, dry=False) == Pruned(1, 1, 1)
+    assert len(await guest.find("")) == 3
+    assert await store.find("") == []
+    assert await store.upkeep.prune("nobody", NOW + 1, dry=False) == Pruned(0, 0, 0)
+
+
+async def test_what_was_pruned_is_not_found_again(store: Store) -> None:
+    await store.commit(everything("local"))
+    await prune(store, NOW + 1)
+
+    with pytest.raises(NotFound):
+        await store.path(Path(TOP).grow([user("hi there")]).head)
+    assert await store.search("hi") == []
