@@ -55,6 +55,12 @@ def count(items: Sequence[Item], instructions: str | None = None, tools: Json = 
     )
 
 
+def count_each(items: Sequence[Item]) -> tuple[int, ...]:
+    """Tokens of each of `items`; together what `count` finds in all of them."""
+    words, _ = _each([*map(searchable, items)])
+    return tuple(found + _without_text(item) + AROUND_AN_ITEM for found, item in zip(words, items, strict=True))
+
+
 def count_text(words: str) -> Count:
     """Tokens of `words` alone. Half a surrogate pair counts as the sign that stands for a broken one."""
     return _counted([words])
@@ -74,11 +80,16 @@ def _around(instructions: str | None, tools: Json) -> Iterator[str]:
 
 
 def _counted(texts: Sequence[str]) -> Count:
+    found, estimated = _each(texts)
+    return Count(sum(found), estimated)
+
+
+def _each(texts: Sequence[str]) -> tuple[Sequence[int], bool]:
+    """Tokens of each text, and whether they are estimated."""
     words = vocabulary()
     if words is None:
-        sizes = (len(text.encode("utf-8", "replace")) for text in texts)
-        return Count(sum(-(-size // BYTES_A_TOKEN) for size in sizes), estimated=True)
-    return Count(sum(words.batch_count([_whole(text) for text in texts], VOCABULARY, 1)), estimated=False)
+        return [-(-len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN) for text in texts], True
+    return words.batch_count([_whole(text) for text in texts], VOCABULARY, 1), False
 
 
 def _whole(text: str) -> str:

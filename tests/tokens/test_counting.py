@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as some
 
 from convo.items import Item, user
-from convo.tokens import Count, at_most, count, count_text
+from convo.tokens import Count, at_most, count, count_each, count_text
 from convo.tokens.counting import vocabulary
 from tests.items.arbitrary import ITEMS, TEXT
 from tests.tokens.test_estimate import CALL, PROSE, PROSE_TOKENS
@@ -82,3 +83,8 @@ def test_whatever_an_item_holds_it_is_counted_and_stays_within_its_bound(item: I
 @given(TEXT)
 def test_no_text_has_more_tokens_than_bytes(words: str) -> None:
     assert count_text(words).tokens <= at_most([user(words)])
+
+
+@given(some.lists(ITEMS, max_size=5))
+def test_what_each_item_takes_comes_to_what_all_take(items: list[Item]) -> None:
+    assert sum(count_each(items)) == count(items).tokens
