@@ -9,7 +9,7 @@ It knows the contract of a service and no concrete one. What an endpoint raises 
 its `status`; what nobody foresaw is a 500 without words of its own, and goes on to the server's log.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from starlette.routing import Route as Path
@@ -89,7 +89,7 @@ class Gateway:
         if route.open:
             await self._handle(route, exchange)
             return
-        self.admit(exchange)
+        exchange.tenant = self.tenant(exchange.headers)
         if self.ending:
             raise refusals.ending()
         if self._running >= self._serve.max_requests:
@@ -100,12 +100,12 @@ class Gateway:
         finally:
             self._running -= 1
 
-    def admit(self, exchange: Exchange) -> None:
-        """Find out whose request it is. raises: Refused, KeyRefused"""
+    def tenant(self, headers: Mapping[bytes, bytes]) -> str:
+        """Whose state a request with these headers is about. raises: Refused, KeyRefused"""
         if self._guarded:
-            callers.check(exchange.headers)
-        said = exchange.headers.get(b"authorization")
-        exchange.tenant = self._keys.tenant(said.decode("latin-1") if said else None)
+            callers.check(headers)
+        said = headers.get(b"authorization")
+        return self._keys.tenant(said.decode("latin-1") if said else None)
 
     async def _handle(self, route: Route, exchange: Exchange) -> None:
         scope = exchange.scope
