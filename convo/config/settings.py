@@ -29,6 +29,7 @@ class Serve(NamedTuple):
     read_s:            seconds that a request has to arrive, its head and its body each
     keepalive_s:       seconds of quiet after which a stream says that it is still there
     grace_s:           seconds that running turns have when the server is told to end
+    reasoning_events:  whose names the events of reasoning have: "openai" or "specification"
     """
 
     host: str
@@ -43,6 +44,7 @@ class Serve(NamedTuple):
     read_s: float = 30.0
     keepalive_s: float = 15.0
     grace_s: float = 30.0
+    reasoning_events: str = "openai"
 
 
 class Settings(NamedTuple):

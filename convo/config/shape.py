@@ -94,6 +94,7 @@ SERVE: dict[str, Shape] = {
     "read_s": seconds,
     "keepalive_s": seconds,
     "grace_s": seconds,
+    "reasoning_events": one_of("openai", "specification"),
 }
 
 SHAPE: dict[str, Shape] = {

@@ -18,13 +18,27 @@ class Page:
     has_more: bool
 
 
+class Connection(Protocol):
+    """One connection of one client: a chain of its own that needs no store.
+
+    What is asked with `store=false` can be gone on from by the next request of the same connection,
+    and by nobody else: only its last response is held, and a continuation that fails lets go of it.
+    Requests follow one another; the one before has been read to its end, or closed.
+    """
+
+    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        """As `Endpoint.create`; `generate: false` in `body` prepares state and asks no model."""
+        ...
+
+
 class Endpoint(Protocol):
     """Speaks Responses and Conversations.
 
     An endpoint promises: `create` is always a stream of wire events with contiguous sequence
     numbers that ends with `response.completed`, `.incomplete` or `.failed` carrying the whole
     response; what it acknowledges is durable before that event; foreign errors come as
-    `convo.errors`; it retries nothing by itself. Closing the generator stops the answer.
+    `convo.errors`; it retries nothing by itself. Closing the generator stops the answer, unless
+    it was asked for with `background`.
     A caller promises: to read to the end, or to close.
 
     What goes wrong is the same on every side. An id of a response, conversation or item that the
@@ -42,14 +56,51 @@ class Endpoint(Protocol):
         """Ask for one response. `body` is the request exactly as it travels, without `stream`."""
         ...
 
+    def connect(self) -> "Connection":
+        """A connection over which turns follow one another; see `Connection`."""
+        ...
+
     async def retrieve(self, response_id: str) -> Response: ...
+
+    def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[Event, None]:
+        """The events of a background response, from the beginning or behind sequence number `after`.
+
+        It ends with the terminal event, which may still have to come, as the events of `create` do.
+        Closing the generator stops nothing.
+
+        raises:  NotFound;  Refused  it was not asked for in the background, or its events are no longer kept
+        """
+        ...
+
+    async def cancel(self, response_id: str) -> Response:
+        """Stop a background response, wherever it runs; one that has ended stays as it is.
+
+        raises:  NotFound;  Refused  it was not asked for in the background
+        """
+        ...
+
+    async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
+        """A smaller window for a history: a `response.compaction` resource whose `output` is the next input.
+
+        body:  the request as it travels: model, input, instructions, previous_response_id, ...
+        """
+        ...
 
     async def delete(self, response_id: str) -> None: ...
 
     async def input_items(
-        self, response_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+        self,
+        response_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
     ) -> Page:
-        """The whole context of a response without its own output, as `Page`s of 1 to 100."""
+        """The whole context of a response without its own output, as `Page`s of 1 to 100.
+
+        after, before:  ids between which, in the order asked for, the page lies
+        """
         ...
 
     async def create_conversation(
@@ -69,7 +120,13 @@ class Endpoint(Protocol):
         ...
 
     async def conversation_items(
-        self, conversation_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
     ) -> Page: ...
 
     async def conversation_item(self, conversation_id: str, item_id: str) -> Item: ...
@@ -90,3 +147,23 @@ class Endpoint(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+class Service(Protocol):
+    """The endpoints of all tenants of one store, as long as a server runs."""
+
+    def of(self, tenant: str) -> Endpoint:
+        """The endpoint that holds this tenant's state; always the same one."""
+        ...
+
+    async def models(self) -> Sequence[Mapping[str, Json]]:
+        """What can be asked for by name now, as resources of `GET /models`."""
+        ...
+
+    async def check(self) -> None:
+        """raises: ConvoError  a request would not be answered: the store cannot be reached"""
+        ...
+
+    async def aclose(self, grace_s: float = 0.0) -> None:
+        """Begin nothing, let what runs finish for `grace_s` seconds, mark what did not, and let go."""
+        ...

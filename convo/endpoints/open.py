@@ -4,24 +4,27 @@ A server that speaks Responses keeps chains and conversations itself; for every 
 own endpoint does, over the store.
 """
 
+import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convo.clock import Clock, SystemClock
 from convo.config import Provider, Settings, key_of, token_of
-from convo.config.names import named
-from convo.config.providers import EndpointKind
+from convo.config.names import BUILT_IN_MODEL, Choice, named
+from convo.config.providers import FILE_APIS, EndpointKind
 from convo.endpoints.contract import Endpoint
-from convo.errors import BadSettings, Refused
+from convo.errors import BadSettings, ConvoError, ModelMissing, Refused
 from convo.ids import NewId, random_id
-from convo.models.catalogue import Catalogue
+from convo.items import Json
+from convo.models.catalogue import Catalogue, ask
 from convo.models.contract import Model
 from convo.models.open import account_of, built_in_file, open_model
 from convo.stores.contract import Store
 
 if TYPE_CHECKING:
+    from convo.endpoints.embedded import Service
     from convo.endpoints.remote import Remote
 
 
@@ -90,7 +93,7 @@ class ModelsByName:
                  KeyRefused  as `open_model`; BadSettings too
         """
         try:
-            choice = named(self._settings, name, "the request")
+            choice = self._chosen(name)
         except BadSettings as wrong:
             raise no_model(name, wrong) from wrong
         provider = choice.provider
@@ -105,10 +108,33 @@ class ModelsByName:
             )
         return self._open[provider.name], choice.name.model
 
+    def _chosen(self, name: str) -> Choice:
+        """raises: BadSettings"""
+        return named(self._settings, name, "the request")
+
     async def aclose(self) -> None:
         for model in self._open.values():
             await model.aclose()
         self._open.clear()
+
+
+ECHO = "scripted/echo"
+"""The scripted model that reads no file."""
+
+
+class ModelsForClients(ModelsByName):
+    """As `ModelsByName`, for people who may not read this machine's files by naming them."""
+
+    def _chosen(self, name: str) -> Choice:
+        choice = super()._chosen(name)
+        if name in self._settings.aliases or name == self._settings.model or _open_to_all(choice):
+            return choice
+        raise BadSettings(f"{choice.provider.name} has no model of this name here", hint="GET /v1/models lists them")
+
+
+def _open_to_all(choice: Choice) -> bool:
+    """Whether a model is there for whoever knows its name: no file is read that only the name points at."""
+    return choice.provider.api in FILE_APIS or str(choice.name) in (BUILT_IN_MODEL, ECHO)
 
 
 def no_model(name: str, why: BadSettings) -> Refused:
@@ -116,3 +142,65 @@ def no_model(name: str, why: BadSettings) -> Refused:
     return Refused(
         f"The requested model '{name}' does not exist", code="model_not_found", param="model", hint=why.message
     )
+
+
+# -- for a server ---------------------------------------------------------------------------------
+
+PATIENCE_S = 3.0
+"""Seconds that a server has to say which models it has."""
+
+
+def open_service(settings: Settings, *, store: Store, clock: Clock, new_id: NewId) -> "Service":
+    """The endpoints of all tenants of `store`, in front of every provider's models; nothing is connected yet.
+
+    Whatever `owner` says, the state is convo's own: a server that keeps state is asked as if it kept none.
+
+    store:  where the settings say "none": one that ends with the process, in which nothing is put
+    """
+    from convo.endpoints.embedded import SPECIFIED, Manner, Service
+
+    manner = Manner(
+        outlasts=True,
+        stateless=settings.storage.type == "none",
+        renamed=SPECIFIED if settings.serve.reasoning_events == "specification" else {},
+    )
+
+    async def listed() -> Sequence[Mapping[str, Json]]:
+        return await models_of(settings, int(clock.now()))
+
+    models = ModelsForClients(settings, clock, new_id)
+    return Service(store, models, clock, new_id, listed=listed, manner=manner)
+
+
+async def models_of(settings: Settings, now: int) -> Sequence[Mapping[str, Json]]:
+    """What a client can ask for by name, as resources of the API; whoever does not answer is passed over.
+
+    now:  seconds since 1970; nobody says when a model was made
+    """
+    asked = [provider for provider in settings.providers.values() if provider.api in FILE_APIS]
+    catalogues = await asyncio.gather(*(_names(settings, provider) for provider in asked))
+    names = dict([*_own_names(settings), *(pair for catalogue in catalogues for pair in catalogue)])
+    return [{"id": name, "object": "model", "created": now, "owned_by": owner} for name, owner in names.items()]
+
+
+def _own_names(settings: Settings) -> Iterable[tuple[str, str]]:
+    """The names that need nobody else, each with its provider."""
+    for name in (*settings.aliases, settings.model):
+        try:
+            yield name, named(settings, name, "the settings").provider.name
+        except BadSettings:
+            continue
+    try:
+        built_in_file(settings.places.models)
+    except ModelMissing:
+        return
+    yield BUILT_IN_MODEL, "local"
+
+
+async def _names(settings: Settings, provider: Provider) -> Sequence[tuple[str, str]]:
+    try:
+        catalogue = open_catalogue(provider, settings.places.models)
+        found = await ask(catalogue, provider.name, within_s=PATIENCE_S) if catalogue else ()
+    except ConvoError:
+        return ()
+    return [(f"{provider.name}/{name}", provider.name) for name in found]

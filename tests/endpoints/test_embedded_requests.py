@@ -146,7 +146,12 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
     ({"tools": [{"name": "f"}]}, "missing_required_parameter", "tools[0].type", "Missing required parameter: "),
     ({"tools": [{"type": "function"}]}, "missing_required_parameter", "tools[0].name", "Missing required parameter: "),
     ({"text": {"format": {}}}, "missing_required_parameter", "text.format.type", "Missing required parameter: "),
-    ({"background": True}, "unsupported_parameter", "background", "Unsupported parameter: 'background': "),
+    (
+        {"background": True, "store": False},
+        "unsupported_parameter",
+        "background",
+        "Unsupported parameter: 'background': ",
+    ),
     (
         {"context_management": [{"type": "compaction"}]},
         "unsupported_parameter",

@@ -16,50 +16,12 @@ from convo.history import HERE, Link, Path, Strategy, root
 from convo.ids import counting_ids
 from convo.items import Event
 from convo.items import user as said_by_user
-from convo.models.contract import Ask, Model
-from convo.models.stream import Answer, usage
+from convo.models.contract import Ask
 from convo.stores.contract import Change, Growth, Store
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import MODEL, TOOL, ask, events, refusal, texts, told, user
+from tests.endpoints.slow import Slow, over, ready
 from tests.loopback import Scripts
-
-
-class Slow:
-    """A model that says a word, and the rest when it is told to."""
-
-    def __init__(self, *, fails: ConvoError | None = None, silent: bool = False) -> None:
-        self.go_on, self.closed, self.asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._fails, self._silent = fails, silent
-
-    def __call__(self, name: str) -> tuple[Model, str]:
-        return self, name
-
-    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        answer = Answer(counting_ids(), ask.model)
-        self.asked.set()
-        try:
-            if self._silent:
-                await self.go_on.wait()
-            for event in answer.text("one "):
-                yield event
-            await self.go_on.wait()
-            if self._fails:
-                raise self._fails
-            for event in (*answer.text("two"), *answer.completed(usage(1, 2))):
-                yield event
-        finally:
-            self.closed.set()
-
-    async def warm(self, model: str) -> None: ...
-
-    async def count(self, ask: Ask) -> int | None:
-        return None
-
-    async def aclose(self) -> None: ...
-
-
-def over(store: Store, models: Slow) -> Embedded:
-    return Embedded(store, models, FixedClock(), counting_ids())
 
 
 @asynccontextmanager
@@ -148,7 +110,7 @@ async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: Scripts
         {"tempreature": 1},
         {"previous_response_id": "resp_x"},
         {"conversation": "conv_x"},
-        {"background": True},
+        {"background": True, "store": False},
     ):
         await refusal(endpoint, "a", **body)
     assert (store.commits, scripts.asks) == ([], [])
@@ -406,13 +368,6 @@ async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Sto
 
 def grown(path: Path) -> Change:
     return Change(grow=(Growth(path.root, path.items),))
-
-
-def ready() -> Slow:
-    """A model that says everything at once."""
-    model = Slow()
-    model.go_on.set()
-    return model
 
 
 class Watched(MemoryStore):

@@ -1,12 +1,16 @@
 """Responses and Conversations as convo itself keeps them, over a store and models.
 
-Read `turn` first: one request from its history to its last event. Around it stand plain functions:
-`requests` and `inputs` (what may be asked), `refusals` (the real API's words), `context` (where a
-request goes on from), `pairs` (what a model may see), `ending` and `resource` (what is left of it).
-`conversations`, with `membership` and `listing`, is the other half; `endpoint` is both together.
+Read `turn` first: one request from its history to its last event, while somebody reads. `background`
+is the same without a reader, with `ledger` (what it told), `following` (who reads that) and `runs`
+(what goes on in this process). Around them stand plain functions: `requests` and `inputs` (what may
+be asked), `refusals` (the real API's words), `context` and `opening` (where a request goes on from),
+`pairs` (what a model may see), `ending` and `resource` (what is left of it). `conversations`, with
+`membership` and `listing`, is the other half; `endpoint` is both together, `connection` one client's
+chain, `service` the endpoints of all tenants.
 """
 
+from convo.endpoints.embedded.edges import SPECIFIED, Manner, Models
 from convo.endpoints.embedded.endpoint import Embedded
-from convo.endpoints.embedded.turn import Models
+from convo.endpoints.embedded.service import Service
 
-__all__ = ["Embedded", "Models"]
+__all__ = ["SPECIFIED", "Embedded", "Manner", "Models", "Service"]

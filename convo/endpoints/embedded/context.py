@@ -5,7 +5,7 @@ A response that nobody knows, that was deleted, that another tenant made or that
 there and has no answer to go on from.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from convo.endpoints.embedded import refusals
@@ -56,23 +56,38 @@ async def before(request: Request, store: Store) -> Before:
     return Before(path, ids, previous=link)
 
 
-def added(request: Request, before: Before) -> tuple[Item, ...]:
-    """The items that `request` adds to the history before it.
+async def referred(items: Sequence[Item], known: Sequence[str], store: Store) -> Mapping[str, Item]:
+    """What the references among `items` stand for, by id; without those to items that are `known` already.
+
+    raises:  Refused  a reference to nothing
+    """
+    found: dict[str, Item] = {}
+    for wanted in filter(None, map(reference, items)):
+        item = None if wanted in known else await store.item(wanted)
+        if item is not None:
+            found[wanted] = item
+        elif wanted not in known:
+            raise refusals.no_item(wanted)
+    return found
+
+
+def added(items: Sequence[Item], known: Sequence[str], found: Mapping[str, Item]) -> tuple[Item, ...]:
+    """What `items` add to a history whose items have the ids in `known`.
 
     A reference to an item that the history holds already adds nothing: it stands there.
 
-    raises:  Refused  a reference to nothing, or an item that is there already
+    found:   what the other references stand for
+    raises:  Refused  an item that is there already
     """
-    known = set(before.ids)
-    items: list[Item] = []
-    for item in request.items:
-        referred = reference(item)
-        if referred is None:
-            _check_new(own_id(item), known)
-            items.append(item)
-        elif referred not in known:
-            raise refusals.no_item(referred)
-    return tuple(items)
+    there, joining = set(known), []
+    for item in items:
+        wanted = reference(item)
+        if wanted is not None and wanted in there:
+            continue
+        whole = item if wanted is None else found[wanted]
+        _check_new(wanted or own_id(whole), there)
+        joining.append(whole)
+    return tuple(joining)
 
 
 async def kept(store: Store, response_id: str) -> Link | None:

@@ -10,11 +10,11 @@ from dataclasses import replace
 
 from convo.endpoints.contract import Order, Page
 from convo.endpoints.embedded import checks, listing, membership, refusals
-from convo.endpoints.embedded.context import the_conversation
+from convo.endpoints.embedded.context import referred, the_conversation
+from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.inputs import reference
 from convo.endpoints.embedded.lock import writing
 from convo.endpoints.embedded.requests import read_items
-from convo.endpoints.embedded.turn import Edges
 from convo.errors import NotFound
 from convo.history import Path, root
 from convo.items import Item, Json
@@ -28,7 +28,9 @@ class Conversations:
         self._edges, self._store = edges, edges.store
 
     async def create(self, items: Sequence[Item], metadata: Mapping[str, str] | None) -> Mapping[str, Json]:
-        given = _checked(items)
+        if self._edges.manner.stateless:
+            raise refusals.no_state("conversation")
+        given = await self._whole(items)
         top = Path(root(self._store.tenant))
         fresh = Conversation(
             id=self._edges.new_id("conv"),
@@ -56,7 +58,7 @@ class Conversations:
             await self._store.remove_conversation(conversation_id)
 
     async def add(self, conversation_id: str, items: Sequence[Item]) -> Page:
-        given = _checked(items)
+        given = await self._whole(items)
         async with self._writing(conversation_id):
             there = await the_conversation(self._store, conversation_id)
             change = membership.joined(there, await self._path(there), given, self._edges.new_id)
@@ -64,10 +66,12 @@ class Conversations:
         names = change.conversation.ids[len(there.ids) :] if change.conversation else ()
         return Page([listing.shown(item, name) for item, name in zip(given, names, strict=True)], has_more=False)
 
-    async def items(self, conversation_id: str, *, after: str | None, limit: int, order: Order) -> Page:
+    async def items(
+        self, conversation_id: str, *, after: str | None, before: str | None, limit: int, order: Order
+    ) -> Page:
         there = await the_conversation(self._store, conversation_id)
         path = await self._path(there)
-        return listing.page(path.items, there.ids, after=after, limit=limit, order=order)
+        return listing.page(path.items, there.ids, after=after, before=before, limit=limit, order=order)
 
     async def item(self, conversation_id: str, item_id: str) -> Item:
         there = await the_conversation(self._store, conversation_id)
@@ -81,6 +85,12 @@ class Conversations:
             await self._store.commit(change)
         return membership.resource(there)
 
+    async def _whole(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """`items` with what they refer to in its place. raises: Refused"""
+        given = read_items(list(items))
+        found = await referred(given, (), self._store)
+        return tuple(found.get(reference(item) or "", item) for item in given)
+
     async def _path(self, conversation: Conversation) -> Path:
         return await self._store.path(conversation.head)
 
@@ -90,16 +100,6 @@ class Conversations:
         await the_conversation(self._store, conversation_id)
         async with writing(self._store, conversation_id, self._edges.new_id("hold")):
             yield
-
-
-def _checked(items: Sequence[Item]) -> tuple[Item, ...]:
-    """raises: Refused"""
-    given = read_items(list(items))
-    for item in given:
-        referred = reference(item)
-        if referred is not None:
-            raise refusals.no_item(referred)
-    return given
 
 
 def _metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:

@@ -20,6 +20,10 @@ from convo.stores.contract import Change, Growth
 
 STOPPED: Mapping[str, Json] = {"code": "cancelled", "message": "The client stopped the answer."}
 
+NOT_KEPT: Mapping[str, Json] = {"code": "server_error", "message": "The server could not keep this answer."}
+
+GONE: Mapping[str, Json] = {"code": "server_error", "message": "The server that ran this response went away."}
+
 FAILED: dict[str, Json] = {"code": "server_error", "message": "The model failed."}
 
 CUT_SHORT: Mapping[str, str] = {
@@ -64,6 +68,16 @@ def stopped(output: Sequence[Item]) -> Ended:
     return Ended("cancelled", tuple(output), error=STOPPED)
 
 
+def not_kept(output: Sequence[Item]) -> Ended:
+    """An answer that no store took."""
+    return Ended("failed", tuple(output), error=NOT_KEPT)
+
+
+def abandoned(output: Sequence[Item]) -> Ended:
+    """An answer that nobody carries out any more; `output` is what had been finished of it."""
+    return Ended("failed", tuple(output), error=GONE)
+
+
 def broken_off(fault: ConvoError, output: Sequence[Item]) -> Event:
     """The terminal event of an answer that `fault` ended; `output` is what had been finished of it."""
     error = {"code": fault.code, "message": fault.message}
@@ -71,7 +85,7 @@ def broken_off(fault: ConvoError, output: Sequence[Item]) -> Event:
 
 
 def begun(
-    request: Request, before: Before, saw: Path, *, response_id: str, created_at: float, first_token_s: float
+    request: Request, before: Before, saw: Path, *, response_id: str, created_at: float, first_token_s: float | None
 ) -> Link:
     """The link of an answer that has begun; `saw` ends where the model's input ends."""
     return Link(

@@ -9,11 +9,21 @@ from contextlib import aclosing
 
 from convo.clock import Clock
 from convo.endpoints.contract import Order, Page
-from convo.endpoints.embedded import listing, requests
-from convo.endpoints.embedded.context import added, before, ids_in, the_response
+from convo.endpoints.embedded import background, listing, refusals, requests
+from convo.endpoints.embedded.connection import Connection
+from convo.endpoints.embedded.context import added, before, ids_in, referred, the_response
 from convo.endpoints.embedded.conversations import Conversations
+from convo.endpoints.embedded.edges import Edges, Manner, Models
+from convo.endpoints.embedded.ending import abandoned, stopped
+from convo.endpoints.embedded.following import followed, output_of
+from convo.endpoints.embedded.ledger import OPEN
+from convo.endpoints.embedded.opening import asked
+from convo.endpoints.embedded.requests import Request
 from convo.endpoints.embedded.resource import resource
-from convo.endpoints.embedded.turn import Edges, Models, Turn, asked
+from convo.endpoints.embedded.runs import Runs
+from convo.endpoints.embedded.stateless import check_references, without_state
+from convo.endpoints.embedded.turn import Turn
+from convo.errors import Unsupported
 from convo.history import HERE, Scope
 from convo.ids import NewId
 from convo.items import Event, Item, Json, Response
@@ -21,10 +31,23 @@ from convo.stores.contract import Store
 
 
 class Embedded:
-    """The endpoint over one tenant's store. Closing it closes the models, not the store."""
+    """The endpoint over one tenant's store. Closing it closes the models, not the store.
 
-    def __init__(self, store: Store, models: Models, clock: Clock, new_id: NewId) -> None:
-        self._edges = Edges(store, models, clock, new_id)
+    runs:    what goes on without a reader, where other endpoints of the process share it
+    manner:  how it behaves; as the chat's own endpoint unless something else is said
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        models: Models,
+        clock: Clock,
+        new_id: NewId,
+        *,
+        runs: Runs | None = None,
+        manner: Manner | None = None,
+    ) -> None:
+        self._edges = Edges(store, models, clock, new_id, runs or Runs(), manner or Manner())
         self._conversations = Conversations(self._edges)
 
     @property
@@ -32,32 +55,65 @@ class Embedded:
         return HERE
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
-        request = requests.read(body)
-        async with aclosing(Turn(request, self._edges).events()) as events:
+        self._edges.runs.check_open()
+        request = self._read(body)
+        if request.background:
+            run = await background.begin(request, self._edges)
+            events = followed(run.link.id, self._edges)
+        else:
+            events = Turn(request, self._edges).told()
+        async with aclosing(events):
             async for event in events:
                 yield event
 
+    def connect(self) -> Connection:
+        return Connection(self._edges)
+
     async def retrieve(self, response_id: str) -> Response:
         link = await the_response(self._edges.store, response_id)
-        path = await self._edges.store.path(link.head)
-        return resource(link, path.items[path.place(link.saw) :])
+        return resource(link, await output_of(link, self._edges))
+
+    async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[Event, None]:
+        async with aclosing(followed(response_id, self._edges, after=after)) as events:
+            async for event in events:
+                yield event
+
+    async def cancel(self, response_id: str) -> Response:
+        link = await the_response(self._edges.store, response_id)
+        if not link.parameters.get("background"):
+            raise refusals.not_in_background()
+        if link.status in OPEN:
+            await self._stop(response_id)
+        return await self.retrieve(response_id)
+
+    async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
+        raise Unsupported(str(body.get("model")), "compaction")
 
     async def delete(self, response_id: str) -> None:
-        await the_response(self._edges.store, response_id)
+        link = await the_response(self._edges.store, response_id)
+        if link.status in OPEN:
+            await self._stop(response_id)
         await self._edges.store.remove_link(response_id)
 
     async def input_items(
-        self, response_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+        self,
+        response_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
     ) -> Page:
         link = await the_response(self._edges.store, response_id)
         path = await self._edges.store.path(link.saw)
         ids = await ids_in(self._edges.store, link, path)
-        return listing.page(path.items, ids, after=after, limit=limit, order=order)
+        return listing.page(path.items, ids, after=after, before=before, limit=limit, order=order)
 
     async def count(self, body: Mapping[str, Json]) -> int | None:
-        request = requests.read_count(body)
+        request = self._counted(body)
         history = await before(request, self._edges.store)
-        saw = history.path.grow(added(request, history))
+        found = await referred(request.items, history.ids, self._edges.store)
+        saw = history.path.grow(added(request.items, history.ids, found))
         model, name = self._edges.models(request.model)
         return await model.count(asked(request, saw, name))
 
@@ -79,9 +135,15 @@ class Embedded:
         return await self._conversations.add(conversation_id, items)
 
     async def conversation_items(
-        self, conversation_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
     ) -> Page:
-        return await self._conversations.items(conversation_id, after=after, limit=limit, order=order)
+        return await self._conversations.items(conversation_id, after=after, before=before, limit=limit, order=order)
 
     async def conversation_item(self, conversation_id: str, item_id: str) -> Item:
         return await self._conversations.item(conversation_id, item_id)
@@ -93,5 +155,34 @@ class Embedded:
         opened, name = self._edges.models(model)
         await opened.warm(name)
 
+    async def mark_abandoned(self, response_id: str) -> None:
+        """End an open run that nobody carries out any more, as failed."""
+        await background.end_elsewhere(response_id, abandoned, self._edges)
+
     async def aclose(self) -> None:
+        await self._edges.runs.aclose(0.0)
         await self._edges.models.aclose()
+
+    def _read(self, body: Mapping[str, Json]) -> Request:
+        """raises: Refused"""
+        if not self._edges.manner.stateless:
+            return requests.read(body)
+        request = requests.read(without_state(body))
+        check_references(request)
+        return request
+
+    def _counted(self, body: Mapping[str, Json]) -> Request:
+        """raises: Refused"""
+        request = requests.read_count(body)
+        if self._edges.manner.stateless:
+            without_state(body)
+            check_references(request)
+        return request
+
+    async def _stop(self, response_id: str) -> None:
+        """End an open run as cancelled, here or wherever it is carried out."""
+        here = self._edges.runs.here(response_id)
+        if here is not None:
+            await here.stop()
+        else:
+            await background.end_elsewhere(response_id, stopped, self._edges)

@@ -57,27 +57,38 @@ def shown(item: Item, item_id: str) -> dict[str, Json]:
     return spelled
 
 
-def page(items: Sequence[Item], ids: Sequence[str], *, after: str | None, limit: int, order: Order) -> Page:
+def page(
+    items: Sequence[Item],
+    ids: Sequence[str],
+    *,
+    after: str | None,
+    before: str | None = None,
+    limit: int,
+    order: Order,
+) -> Page:
     """One page of `items`, which stand oldest first.
 
-    after:   the id that the page begins behind, in the order asked for
-    limit:   1 to 100
-    raises:  Refused
+    after, before:  the ids between which the page lies, in the order asked for. With `before` alone it
+                    ends there, so that somebody can page backwards
+    limit:          1 to 100
+    raises:         Refused
     """
     integer(1, MOST)("limit", limit)
     one_of("asc", "desc")("order", order)
     listed = list(zip(items, ids, strict=True))
     if order == "desc":
         listed.reverse()
-    start = _behind(after, [item_id for _, item_id in listed])
-    chosen = listed[start : start + limit]
-    return Page([shown(item, item_id) for item, item_id in chosen], has_more=start + limit < len(listed))
+    named = [item_id for _, item_id in listed]
+    start = _place("after", after, named) + 1 if after is not None else 0
+    end = _place("before", before, named) if before is not None else len(listed)
+    chosen = listed[start:end]
+    backwards = before is not None and after is None
+    part = chosen[-limit:] if backwards else chosen[:limit]
+    return Page([shown(item, item_id) for item, item_id in part], has_more=len(part) < len(chosen))
 
 
-def _behind(after: str | None, ids: Sequence[str]) -> int:
-    if after is None:
-        return 0
+def _place(name: str, item_id: str, ids: Sequence[str]) -> int:
     try:
-        return ids.index(after) + 1
+        return ids.index(item_id)
     except ValueError:
-        raise refusals.no_place("after", after) from None
+        raise refusals.no_place(name, item_id) from None

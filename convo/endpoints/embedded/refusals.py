@@ -112,6 +112,29 @@ def not_answered(response_id: str, status: str) -> Refused:
     )
 
 
+def no_state(name: str) -> Refused:
+    """A field that needs a store, asked of an endpoint that has none."""
+    return not_honoured(name, "this server keeps no state between requests; send the whole history as `input`")
+
+
+def not_in_background() -> Refused:
+    """Only what nobody waits for can be stopped by somebody else."""
+    return Refused("Cannot cancel a synchronous response")
+
+
+def not_followed(response_id: str) -> Refused:
+    return Refused(
+        f"Response with id '{response_id}' cannot be streamed: it was not created with background=true",
+        param="stream",
+    )
+
+
+def forgotten(response_id: str) -> Refused:
+    return Refused(
+        f"The events of response '{response_id}' are no longer kept; retrieve it without `stream`", param="stream"
+    )
+
+
 def locked() -> TryLater:
     return TryLater(
         "Another process is currently operating on this conversation. Please retry in a few seconds",

@@ -10,7 +10,7 @@ wrong answer that nobody notices.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from convo.endpoints.embedded import refusals
 from convo.endpoints.embedded.checks import (
@@ -88,7 +88,6 @@ HONOURED: Mapping[str, Check] = {
     "store": boolean,
     "stream": boolean,
     "stream_options": _stream_options,
-    "background": _nothing("this endpoint answers while it is asked"),
     "context_management": _nothing("this endpoint does not compact by itself"),
 }
 """What the endpoint itself acts on; it always streams, whatever `stream` says."""
@@ -120,7 +119,7 @@ FOR_THE_MODEL: Mapping[str, Check] = {
     "user": string(),
 }
 
-ECHOED: Mapping[str, Check] = {"instructions": string(), "metadata": metadata}
+ECHOED: Mapping[str, Check] = {"background": boolean, "instructions": string(), "metadata": metadata}
 """What stands in the response and not among the model's parameters; a model gets instructions by themselves."""
 
 FIELDS: Mapping[str, Check] = {"model": string(), **HONOURED, **FOR_THE_MODEL, **ECHOED}
@@ -143,6 +142,7 @@ class Request:
     previous:      the response to go on from
     conversation:  the conversation to speak in
     parameters:    the fields that say how to answer, with instructions and metadata; nulls left out
+    generate:      whether a model is asked; else only what a later request goes on from is prepared
     """
 
     model: str
@@ -151,6 +151,11 @@ class Request:
     conversation: str | None = None
     store: bool = True
     parameters: Mapping[str, Json] = field(default_factory=dict)
+    generate: bool = True
+
+    @property
+    def background(self) -> bool:
+        return bool(self.parameters.get("background"))
 
     @property
     def instructions(self) -> str | None:
@@ -178,6 +183,8 @@ def read(body: Mapping[str, Json]) -> Request:
         raise refusals.both_owners()
     if conversation and not given.get("store", True):
         raise refusals.not_honoured("store", "a conversation stores what is said in it; leave out one of the two")
+    if given.get("background") and not given.get("store", True):
+        raise refusals.not_honoured("background", "an answer that nobody waits for is stored; leave out `store`")
     if not given.get("input") and not (previous or conversation or given.get("prompt")):
         raise refusals.no_input()
     return Request(
@@ -188,6 +195,23 @@ def read(body: Mapping[str, Json]) -> Request:
         store=given.get("store", True),
         parameters={name: value for name, value in given.items() if name in FOR_THE_MODEL or name in ECHOED},
     )
+
+
+def read_connected(body: Mapping[str, Json]) -> Request:
+    """The request in `body`, which came over a connection that always streams. raises: as for `read`"""
+    for name in (name for name in NOT_CONNECTED if body.get(name)):
+        raise refusals.not_honoured(name, "not over a connection, where every answer is streamed to whoever asked")
+    if body.get("stream") is False:
+        raise refusals.not_honoured("stream", "every answer over a connection is streamed")
+    generate = body.get("generate")
+    if generate is not None:
+        boolean("generate", generate)
+    request = read({name: value for name, value in body.items() if name not in ("generate", *NOT_CONNECTED)})
+    prewarm = (request.parameters.get("prompt_cache_options") or {}).get("prewarm")
+    return replace(request, generate=generate is not False and not prewarm)
+
+
+NOT_CONNECTED = ("background", "stream_options")
 
 
 def read_count(body: Mapping[str, Json]) -> Request:

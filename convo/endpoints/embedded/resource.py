@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from convo.history import Link
-from convo.items import Item, Json, Response
+from convo.items import Event, Item, Json, Response
 
 UNLESS_ASKED: Mapping[str, Json] = {
     "instructions": None,
@@ -71,7 +71,7 @@ def resource(link: Link, output: Sequence[Item]) -> Response:
         "created_at": int(link.created_at),
         "completed_at": int(ended) if link.status == "completed" else None,
         "status": link.status,
-        "background": False,
+        "background": bool(asked.get("background")),
         "error": _error(link),
         "incomplete_details": _incomplete_details(link),
         "model": link.model,
@@ -87,6 +87,15 @@ def resource(link: Link, output: Sequence[Item]) -> Response:
         **{name: asked.get(name, otherwise) for name, otherwise in UNLESS_ASKED.items()},
         **{name: asked[name] for name in ONLY_IF_ASKED if name in asked},
     }
+
+
+def terminal(link: Link, output: Sequence[Item]) -> Event:
+    """The event that ends the stream of a response, without its number.
+
+    The API has no event of its own for one that was cancelled: its `status` says so.
+    """
+    kind = "incomplete" if link.status == "cancelled" else link.status
+    return {"type": f"response.{kind}", "response": resource(link, output)}
 
 
 def storable(parameters: Mapping[str, Json]) -> dict[str, Json]:

@@ -1,163 +1,125 @@
-"""One request, from its history to its last event.
+"""One request that is answered while somebody reads, from its history to its last event.
 
-    read        the request, or a refusal
-    lock        in a conversation: one writer at a time
+    open        the request with its history; in a conversation as its only writer
     ask         the model, until its first event: what goes wrong so far is a refusal, and leaves nothing
     stream      response.created, response.in_progress, the model's events, numbered
     end         durable, then unlocked, then told: the last event carries what is stored
 
-An answer that breaks off after its first event ends with `response.failed`; one that nobody reads
-to its end is stopped and kept as cancelled. Neither adds anything to a conversation.
+An answer that breaks off after its first event ends with `response.failed`; one that is stopped is
+kept as cancelled. Neither adds anything to a conversation.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass
-from itertools import count
-from typing import Protocol
 
-from convo.clock import Clock
 from convo.endpoints.embedded import ending
-from convo.endpoints.embedded.context import Before, added, before, the_conversation
+from convo.endpoints.embedded.context import Before
+from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.ending import Ended
-from convo.endpoints.embedded.lock import writing
-from convo.endpoints.embedded.pairs import check_pairs, for_the_model
+from convo.endpoints.embedded.listening import TERMINAL, Listening, Telling
+from convo.endpoints.embedded.listing import ids_of
+from convo.endpoints.embedded.opening import Opened, answer, opened
 from convo.endpoints.embedded.requests import Request
-from convo.endpoints.embedded.resource import resource
-from convo.errors import Conflict, ConvoError, NotFound, StreamBroken
-from convo.history import Link, Path
-from convo.ids import NewId
-from convo.items import Event, Item
-from convo.models.contract import Ask, Model
+from convo.endpoints.embedded.resource import resource, terminal
+from convo.endpoints.embedded.runs import apart, unbroken
+from convo.errors import Conflict, NotFound, StoreFault
+from convo.history import Link
+from convo.items import Event
 from convo.stores.contract import Change, Store
-
-TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
-
-
-class Models(Protocol):
-    """Opens models by name. Whoever made it closes what it opened with `aclose`."""
-
-    def __call__(self, name: str) -> tuple[Model, str]:
-        """The model for "provider/model", and the provider's own name for it.
-
-        raises:  ConvoError  there is no such provider or model, or its key is missing
-        """
-        ...
-
-    async def aclose(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Edges:
-    """Everything outside that a turn touches."""
-
-    store: Store
-    models: Models
-    clock: Clock
-    new_id: NewId
 
 
 class Turn:
-    """One request while it is carried out."""
+    """One request while it is carried out; `last` is what it goes on from where the store does not know it."""
 
-    def __init__(self, request: Request, edges: Edges) -> None:
-        self._request, self._edges = request, edges
+    def __init__(self, request: Request, edges: Edges, last: Before | None = None) -> None:
+        self._request, self._edges, self._last = request, edges, last
         self._began = edges.clock.ticks()
-        self._numbers = count()
-        self._finished: list[Item] = []
+        self._told = Telling(edges.manner.renamed)
+        self._left: tuple[Opened, Link, Ended] | None = None
+
+    def told(self) -> AsyncGenerator[Event, None]:
+        """The events of the answer, which goes on without a reader where it should. raises: as `Endpoint.create`"""
+        if self._edges.manner.outlasts and self._request.store:
+            return apart(self.events(), self._edges.runs)
+        return self.events()
 
     async def events(self) -> AsyncGenerator[Event, None]:
         """The events of the answer. raises: as `Endpoint.create`"""
         async with AsyncExitStack() as held:
-            await self._lock(held)
-            history = await before(self._request, self._edges.store)
-            saw = self._saw(history)
-            answer = await held.enter_async_context(aclosing(self._ask(saw)))
-            event = await _first(answer)
-            link = self._begun(history, saw)
+            turn = await opened(self._request, self._edges, held, self._last)
+            asked = await held.enter_async_context(aclosing(answer(turn, self._edges)))
+            heard = Listening(asked)
+            event = await heard.first()
+            link, over = self._begun(turn), False
             try:
                 for kind in ("response.created", "response.in_progress"):
-                    yield self._numbered({"type": kind, "response": resource(link, ())})
+                    yield self._told({"type": kind, "response": resource(link, ())})
                 while event["type"] not in TERMINAL:
-                    yield self._numbered(event)
-                    event = await self._next(event, answer)
-                link, end = await self._keep(history, saw, link, ending.ended(event))
+                    yield self._told(event)
+                    event = await heard.after(event)
+                end, over = ending.ended(event), True
+                link, end = await unbroken(self._keep_at_last(turn, link, end))
             except (asyncio.CancelledError, GeneratorExit):
-                await answer.aclose()
-                await asyncio.shield(self._keep(history, saw, link, ending.stopped(self._finished)))
+                if not over:
+                    await self._stop(turn, link, asked, heard)
                 raise
-        yield self._numbered({"type": f"response.{end.status}", "response": resource(link, end.output)})
+        self._left = turn, link, end
+        yield self._told(terminal(link, end.output))
 
-    async def _lock(self, held: AsyncExitStack) -> None:
-        """Become the only writer of the conversation, if there is one. raises: NotFound, TryLater"""
-        if self._request.conversation:
-            await the_conversation(self._edges.store, self._request.conversation)
-            holder = self._edges.new_id("hold")
-            await held.enter_async_context(writing(self._edges.store, self._request.conversation, holder))
+    def left(self) -> Before | None:
+        """What a request can go on from now; None while the answer has not ended, or when it ended badly."""
+        if self._left is None or not self._left[2].acknowledged:
+            return None
+        turn, link, end = self._left
+        path = turn.saw.grow(end.output)
+        return Before(path, ids_of(path), previous=link)
 
-    def _saw(self, history: Before) -> Path:
-        """The whole history that the model is asked about. raises: Refused, NotCanonical"""
-        saw = history.path.grow(added(self._request, history))
-        check_pairs(saw.items)
-        return saw
-
-    def _ask(self, saw: Path) -> AsyncGenerator[Event, None]:
-        model, name = self._edges.models(self._request.model)
-        return model.respond(asked(self._request, saw, name))
-
-    async def _next(self, event: Event, answer: AsyncGenerator[Event, None]) -> Event:
-        """The event after `event`; one that ends the response where the model broke off."""
-        if event["type"] == "response.output_item.done":
-            self._finished.append(event["item"])
-        try:
-            return await anext(answer)
-        except StopAsyncIteration:
-            return ending.broken_off(StreamBroken("The model's answer ended before it was whole"), self._finished)
-        except ConvoError as fault:
-            return ending.broken_off(fault, self._finished)
-
-    def _begun(self, history: Before, saw: Path) -> Link:
+    def _begun(self, turn: Opened) -> Link:
         waited = self._edges.clock.ticks() - self._began
         return ending.begun(
-            self._request,
-            history,
-            saw,
+            turn.request,
+            turn.before,
+            turn.saw,
             response_id=self._edges.new_id("resp"),
             created_at=self._edges.clock.now() - waited,
             first_token_s=waited,
         )
 
-    async def _keep(self, history: Before, saw: Path, link: Link, end: Ended) -> tuple[Link, Ended]:
-        """Make the end durable, and say how it ended: badly, if the conversation went on without it."""
-        link = ending.finished(link, saw, end, self._edges.clock.ticks() - self._began)
-        if not self._request.store:
-            return link, end
-        change = ending.change_for(history, saw, end, link, self._edges.new_id)
+    async def _stop(self, turn: Opened, link: Link, asked: AsyncGenerator[Event, None], heard: Listening) -> None:
         try:
-            await self._commit(change, saw, end)
+            await asked.aclose()
+        finally:
+            await unbroken(self._keep(turn, link, ending.stopped(heard.finished)))
+
+    async def _keep_at_last(self, turn: Opened, link: Link, end: Ended) -> tuple[Link, Ended]:
+        """As `_keep`. A server tells a store that fails now in the stream, which has begun."""
+        try:
+            return await self._keep(turn, link, end)
+        except StoreFault:
+            if not self._edges.manner.outlasts:
+                raise
+            return self._finished(turn, link, ending.not_kept(end.output))
+
+    async def _keep(self, turn: Opened, link: Link, end: Ended) -> tuple[Link, Ended]:
+        """Make the end durable, and say how it ended: badly, if the conversation went on without it."""
+        link, end = self._finished(turn, link, end)
+        if not turn.request.store:
+            return link, end
+        change = ending.change_for(turn.before, turn.saw, end, link, self._edges.new_id)
+        try:
+            await commit(self._edges.store, change, turn, end)
         except Conflict as lost:
-            return await self._keep(history, saw, link, ending.ended(ending.broken_off(lost, end.output)))
+            return await self._keep(turn, link, ending.ended(ending.broken_off(lost, end.output)))
         return link, end
 
-    async def _commit(self, change: Change, saw: Path, end: Ended) -> None:
-        try:
-            await self._edges.store.commit(change)
-        except NotFound:
-            await self._edges.store.commit(ending.replanted(change, saw, end))
-
-    def _numbered(self, event: Event) -> Event:
-        return {**event, "sequence_number": next(self._numbers)}
+    def _finished(self, turn: Opened, link: Link, end: Ended) -> tuple[Link, Ended]:
+        return ending.finished(link, turn.saw, end, self._edges.clock.ticks() - self._began), end
 
 
-def asked(request: Request, saw: Path, name: str) -> Ask:
-    """What the model is asked; `name` is its provider's own name for it."""
-    return Ask(name, for_the_model(saw.items), request.instructions, request.for_the_model)
-
-
-async def _first(answer: AsyncGenerator[Event, None]) -> Event:
-    """The first event of an answer. What goes wrong before it is no answer."""
+async def commit(store: Store, change: Change, turn: Opened, end: Ended) -> None:
+    """Make `change` true, also when what it leans on was deleted meanwhile, or never stored."""
     try:
-        return await anext(answer)
-    except StopAsyncIteration:
-        raise StreamBroken("the model's answer ended before it began") from None
+        await store.commit(change)
+    except NotFound:
+        await store.commit(ending.replanted(change, turn.saw, end))

@@ -1,0 +1,51 @@
+"""A model's answer while it comes, so that it always ends once, and how its events are told.
+
+What goes wrong before its first event is no answer and is raised. Later it is an answer that
+failed: whatever breaks it off becomes its terminal event, with the items that were whole by then.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from itertools import count
+
+from convo.endpoints.embedded import ending
+from convo.errors import ConvoError, StreamBroken
+from convo.items import Event, Item
+
+TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class Listening:
+    """The events of one answer; `finished` are the items that were whole so far."""
+
+    def __init__(self, answer: AsyncGenerator[Event, None]) -> None:
+        self._answer = answer
+        self.finished: list[Item] = []
+
+    async def first(self) -> Event:
+        """raises: StreamBroken  there is none; what the model raises"""
+        try:
+            return await anext(self._answer)
+        except StopAsyncIteration:
+            raise StreamBroken("the model's answer ended before it began") from None
+
+    async def after(self, event: Event) -> Event:
+        """The event behind `event`, which is not terminal."""
+        if event["type"] == "response.output_item.done":
+            self.finished.append(event["item"])
+        try:
+            return await anext(self._answer)
+        except StopAsyncIteration:
+            return ending.broken_off(StreamBroken("The model's answer ended before it was whole"), self.finished)
+        except ConvoError as fault:
+            return ending.broken_off(fault, self.finished)
+
+
+class Telling:
+    """Events as they are told: numbered, under the names that are wanted here."""
+
+    def __init__(self, renamed: Mapping[str, str]) -> None:
+        self._renamed, self._numbers = renamed, count()
+
+    def __call__(self, event: Event) -> Event:
+        name = self._renamed.get(event["type"], event["type"])
+        return {**event, "type": name, "sequence_number": next(self._numbers)}

@@ -1,0 +1,64 @@
+"""A request with its history: what it goes on from, what the model will see, and the right to write.
+
+Whatever is wrong is found here, before a model is asked and before anything is kept.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from convo.endpoints.embedded.context import Before, added, before, referred, the_conversation
+from convo.endpoints.embedded.edges import Edges
+from convo.endpoints.embedded.lock import writing
+from convo.endpoints.embedded.pairs import check_pairs, for_the_model
+from convo.endpoints.embedded.requests import Request
+from convo.history import Path
+from convo.items import Event
+from convo.models.contract import Ask
+
+NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+
+
+@dataclass(frozen=True)
+class Opened:
+    """One request that can be carried out.
+
+    before:  what the endpoint puts before it
+    saw:     the whole history that the model is asked about
+    """
+
+    request: Request
+    before: Before
+    saw: Path
+
+
+async def opened(request: Request, edges: Edges, held: AsyncExitStack, last: Before | None = None) -> Opened:
+    """`request` with its history; in a conversation as its only writer, until `held` is left.
+
+    last:    what `request` goes on from, where the store does not know it
+    raises:  Refused, NotFound, NotCanonical, TryLater  it may not be asked, or not now
+             StoreFault
+    """
+    if request.conversation:
+        await the_conversation(edges.store, request.conversation)
+        await held.enter_async_context(writing(edges.store, request.conversation, edges.new_id("hold")))
+    history = last or await before(request, edges.store)
+    saw = history.path.grow(added(request.items, history.ids, await referred(request.items, history.ids, edges.store)))
+    check_pairs(saw.items)
+    return Opened(request, history, saw)
+
+
+def answer(turn: Opened, edges: Edges) -> AsyncGenerator[Event, None]:
+    """The events of the model that is asked. raises: as `Models`; what it iterates raises as `Model`"""
+    model, name = edges.models(turn.request.model)
+    return model.respond(asked(turn.request, turn.saw, name)) if turn.request.generate else _nothing()
+
+
+def asked(request: Request, saw: Path, name: str) -> Ask:
+    """What the model is asked; `name` is its provider's own name for it."""
+    return Ask(name, for_the_model(saw.items), request.instructions, request.for_the_model)
+
+
+async def _nothing() -> AsyncGenerator[Event, None]:
+    """The answer to a request that only prepares the next one."""
+    yield {"type": "response.completed", "response": {"output": [], "usage": NO_TOKENS}}

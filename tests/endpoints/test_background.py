@@ -1,0 +1,311 @@
+"""Responses that nobody waits for: taken on, followed, stopped, from any replica, once."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.endpoints.embedded import Embedded
+from convo.endpoints.embedded.background import TTL_S
+from convo.endpoints.embedded.service import EVENTS_FOR_S
+from convo.errors import NotFound, Refused, StreamBroken, TryLater
+from convo.ids import random_id
+from convo.items import Event
+from convo.stores.contract import Store
+from convo.stores.memory import MemoryStore
+from convo.stores.open import open_store
+from tests.endpoints.sides import MODEL, ask, refusal, texts, told
+from tests.endpoints.slow import Slow, over, ready
+
+WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
+
+
+async def taken_on(endpoint: Embedded, **body: Any) -> str:
+    """The id of a background response whose reader left at its first event."""
+    async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True, **body})) as answer:
+        async for event in answer:
+            return str(event["response"]["id"])
+    raise AssertionError("nothing was told")
+
+
+async def all_of(endpoint: Embedded, response_id: str, after: int | None = None) -> list[Event]:
+    async with aclosing(endpoint.follow(response_id, after=after)) as events:
+        return [event async for event in events]
+
+
+async def upto(endpoint: Embedded, response_id: str, kind: str) -> Event:
+    """The first event of this kind that a follower is told."""
+    async with aclosing(endpoint.follow(response_id)) as events:
+        async for event in events:
+            if event["type"] == kind:
+                return event
+    raise AssertionError(f"no {kind}")
+
+
+@pytest.fixture
+async def replicas(tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+    """One database, opened twice as two replicas open it."""
+    stores = open_store(f"sqlite:{tmp_path / 'convo.db'}"), open_store(f"sqlite:{tmp_path / 'convo.db'}")
+    yield stores
+    for store in stores:
+        await store.aclose()
+
+
+async def test_it_is_queued_and_durable_before_its_first_event_is_told(store: Store) -> None:
+    endpoint = over(store, Slow(silent=True))
+    async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True})) as answer:
+        first = await anext(answer)
+        link = await store.link("resp_1")
+    await endpoint.aclose()
+
+    assert link
+    assert link.status in ("queued", "in_progress")
+    assert (first["type"], first["sequence_number"]) == ("response.created", 0)
+    assert (first["response"]["status"], first["response"]["background"]) == ("queued", True)
+
+
+async def test_it_tells_that_it_was_queued_and_then_all_that_others_tell(store: Store) -> None:
+    endpoint = over(store, ready())
+    async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True})) as answer:
+        got = [event async for event in answer]
+
+    kinds = [event["type"] for event in got]
+    assert kinds[:4] == [
+        "response.created",
+        "response.queued",
+        "response.in_progress",
+        "response.output_item.added",
+    ]
+    assert kinds[-1] == "response.completed"
+    assert [event["sequence_number"] for event in got] == list(range(len(got)))
+    assert [event["response"]["status"] for event in got[:3]] == ["queued", "queued", "in_progress"]
+    assert got[-1]["response"] == await endpoint.retrieve("resp_1")
+    assert texts(got[-1]["response"]["output"]) == ["one two"]
+
+
+async def test_it_goes_on_when_its_reader_leaves(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    response = await taken_on(endpoint)
+    assert (await endpoint.retrieve(response))["status"] in ("queued", "in_progress")
+
+    model.go_on.set()
+
+    last = (await all_of(endpoint, response))[-1]
+    assert (last["type"], texts(last["response"]["output"])) == ("response.completed", ["one two"])
+
+
+async def test_it_is_followed_from_any_event_on(store: Store) -> None:
+    endpoint = over(store, ready())
+    response = await taken_on(endpoint)
+    whole = await all_of(endpoint, response)
+
+    assert await all_of(endpoint, response, after=3) == whole[4:]
+    assert await all_of(endpoint, response, after=len(whole) - 2) == whole[-1:]
+    for beyond in (len(whole) - 1, len(whole) + 7):
+        assert await all_of(endpoint, response, after=beyond) == []
+
+
+async def test_the_last_event_is_made_and_never_kept(store: Store) -> None:
+    endpoint = over(store, ready())
+    response = await taken_on(endpoint)
+    whole = await all_of(endpoint, response)
+    assert await store.events(response) == whole[:-1]
+
+
+async def test_a_conversation_moves_at_its_end_and_is_locked_until_then(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    conversation = str((await endpoint.create_conversation())["id"])
+    response = await taken_on(endpoint, conversation=conversation)
+
+    locked = await refusal(endpoint, "b", conversation=conversation)
+    before = await endpoint.conversation_items(conversation)
+    model.go_on.set()
+    await all_of(endpoint, response)
+
+    assert isinstance(locked, TryLater)
+    assert locked.code == "conversation_locked"
+    assert before.items == []
+    assert texts(await endpoint.conversation_items(conversation, order="asc")) == ["a", "one two"]
+    assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
+
+
+async def test_nobody_goes_on_from_what_still_runs(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    response = await taken_on(endpoint)
+    await upto(endpoint, response, "response.in_progress")
+
+    wrong = await refusal(endpoint, "b", previous_response_id=response)
+    model.go_on.set()
+    await all_of(endpoint, response)
+
+    assert "cannot be continued" in wrong.message
+    assert told(wrong) == ("invalid_request_error", 400, "previous_response_id")
+    assert (await ask(endpoint, "b", previous_response_id=response))["status"] == "completed"
+
+
+async def test_it_needs_a_store(store: Store) -> None:
+    wrong = await refusal(over(store, ready()), "a", background=True, store=False)
+    assert told(wrong) == ("unsupported_parameter", 400, "background")
+
+
+async def test_what_is_wrong_is_refused_before_anything_is_kept(store: Store) -> None:
+    endpoint = over(store, ready())
+    wrong = await refusal(endpoint, "a", background=True, previous_response_id="resp_nope")
+    assert wrong.code == "previous_response_not_found"
+    assert await store.link("resp_1") is None
+    assert await store.upkeep.abandoned() == []
+
+
+async def test_a_model_that_breaks_off_fails_the_response_whenever_it_does(store: Store) -> None:
+    model = Slow(fails=StreamBroken("the connection broke"))
+    model.go_on.set()
+    endpoint = over(store, model)
+    last = (await all_of(endpoint, await taken_on(endpoint)))[-1]
+    assert last["type"] == "response.failed"
+    assert last["response"]["error"] == {"code": "server_error", "message": "the connection broke"}
+
+
+# -- stopping -------------------------------------------------------------------------------------
+
+
+async def test_cancelling_stops_the_model_and_keeps_what_was_whole(store: Store) -> None:
+    model = Slow(first=WHOLE)
+    endpoint = over(store, model)
+    conversation = str((await endpoint.create_conversation())["id"])
+    response = await taken_on(endpoint, conversation=conversation)
+    await upto(endpoint, response, "response.output_text.delta")
+
+    stopped = await endpoint.cancel(response)
+
+    assert model.closed.is_set()
+    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole"])
+    assert (stopped["error"], stopped["incomplete_details"]) == (None, None)
+    assert (await all_of(endpoint, response))[-1]["response"] == stopped
+    assert (await endpoint.conversation_items(conversation)).items == []
+    assert (await store.upkeep.abandoned(), await endpoint.cancel(response)) == ([], stopped)
+    model.go_on.set()
+    assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
+
+
+async def test_what_has_ended_stays_as_it_is(store: Store) -> None:
+    endpoint = over(store, ready())
+    last = (await all_of(endpoint, await taken_on(endpoint)))[-1]["response"]
+    assert await endpoint.cancel(last["id"]) == last
+
+
+async def test_what_somebody_waited_for_cannot_be_cancelled_or_followed(store: Store) -> None:
+    endpoint = over(store, ready())
+    response = str((await ask(endpoint, "a"))["id"])
+
+    with pytest.raises(Refused) as refused:
+        await endpoint.cancel(response)
+    assert refused.value.message == "Cannot cancel a synchronous response"
+    with pytest.raises(Refused):
+        await all_of(endpoint, response)
+    for unknown in (endpoint.cancel("resp_x"), all_of(endpoint, "resp_x")):
+        with pytest.raises(NotFound):
+            await unknown
+
+
+async def test_another_tenant_neither_follows_nor_stops_it(store: Store) -> None:
+    model = Slow()
+    endpoint, foreign = over(store, model), over(store.of("other"), model)
+    response = await taken_on(endpoint)
+    for refused in (foreign.cancel(response), all_of(foreign, response), foreign.retrieve(response)):
+        with pytest.raises(NotFound):
+            await refused
+    await endpoint.aclose()
+
+
+async def test_deleting_what_runs_stops_it(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    response = await taken_on(endpoint)
+    await upto(endpoint, response, "response.output_text.delta")
+    await endpoint.delete(response)
+    assert model.closed.is_set()
+    with pytest.raises(NotFound):
+        await endpoint.retrieve(response)
+
+
+# -- two replicas ---------------------------------------------------------------------------------
+
+
+async def test_another_replica_follows_it_to_its_end(replicas: tuple[Store, Store]) -> None:
+    model = Slow()
+    here, there = over(replicas[0], model), over(replicas[1], ready())
+    response = await taken_on(here)
+    following = asyncio.create_task(all_of(there, response))
+    await upto(there, response, "response.output_text.delta")
+
+    model.go_on.set()
+
+    assert await following == await all_of(here, response)
+    assert (await following)[-1]["type"] == "response.completed"
+
+
+async def test_another_replica_cancels_it_and_the_model_is_stopped(replicas: tuple[Store, Store]) -> None:
+    model = Slow(first=WHOLE)
+    here, there = over(replicas[0], model), over(replicas[1], ready())
+    response = await taken_on(here)
+    await upto(there, response, "response.output_text.delta")
+
+    stopped = await there.cancel(response)
+    await model.closed.wait()
+
+    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole"])
+    assert (await all_of(here, response))[-1]["response"] == stopped
+    await here.aclose()
+    assert await here.retrieve(response) == stopped
+
+
+async def test_after_a_restart_it_is_followed_from_the_store(replicas: tuple[Store, Store]) -> None:
+    first = over(replicas[0], ready())
+    response = await taken_on(first)
+    whole = await all_of(first, response)
+    await first.aclose()
+    assert await all_of(over(replicas[1], ready()), response, after=2) == whole[3:]
+
+
+async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica() -> None:
+    """As after a kill: the run is open, its lease runs out, and what was whole is kept."""
+    now = [0.0]
+    store = MemoryStore(now=lambda: now[0])
+    model = Slow(first=WHOLE)
+    killed = over(store, model, new_id=random_id)
+    response = await taken_on(killed)
+    await upto(killed, response, "response.output_text.delta")
+    assert await store.upkeep.abandoned() == []
+    now[0] += TTL_S + 1
+
+    other = over(store, ready())
+    abandoned = await store.upkeep.abandoned()
+    for one in abandoned:
+        await other.mark_abandoned(one.response_id)
+
+    assert [one.response_id for one in abandoned] == [response]
+    failed = await other.retrieve(response)
+    assert (failed["status"], texts(failed["output"])) == ("failed", ["whole"])
+    assert failed["error"] == {"code": "server_error", "message": "The server that ran this response went away."}
+    await model.closed.wait()
+    assert await other.retrieve(response) == failed
+
+
+async def test_events_that_are_no_longer_kept_are_refused_and_the_response_stays(replicas: tuple[Store, Store]) -> None:
+    endpoint = over(replicas[0], ready())
+    response = await taken_on(endpoint)
+    await all_of(endpoint, response)
+
+    assert await replicas[0].upkeep.forget_events(EVENTS_FOR_S) == 0
+    assert await replicas[0].upkeep.forget_events(-1) == 1
+
+    with pytest.raises(Refused) as wrong:
+        await all_of(endpoint, response)
+    assert "no longer kept" in wrong.value.message
+    assert (await endpoint.retrieve(response))["status"] == "completed"
