@@ -1,8 +1,8 @@
 """Settings: what was asked for, by whom, and where things are kept.
 
 In reading order: `origin` (six layers, and how a value remembers its own), `checks` and `shape`
-(what may stand in a file), `secret`, `expand`, `storage`, `providers` and `prices` (what single
-values mean), `settings` (the result), `layers` (how it comes about), `names` (which model is
+(what may stand in a file), `durations`, `secret`, `expand`, `postgres`, `storage`, `providers` and
+`prices` (what single values mean), `settings` (the result), `layers` (how it comes about), `names` (which model is
 meant), `binding` (where a session's record wins), `choice` (both together), `places` and `files`
 (the disk).
 

@@ -22,6 +22,7 @@ from convo.config.checks import (
     url,
     variable,
 )
+from convo.config.durations import duration, durations
 from convo.config.origin import Key, dotted
 from convo.config.prices import Price
 from convo.config.providers import FILE_APIS, OWNERS_OF
@@ -97,11 +98,18 @@ SERVE: dict[str, Shape] = {
     "reasoning_events": one_of("openai", "specification"),
 }
 
+STORAGE: dict[str, Shape] = {
+    "type": one_of(*TYPES),
+    "connection_string": text,
+    "ttl": duration,
+    "ttls": durations,
+}
+
 SHAPE: dict[str, Shape] = {
     "model": text,
     "providers": Named(provider_name, PROVIDER),
     "aliases": Named(alias_name, text),
-    "state_storage": Whole({"type": one_of(*TYPES), "connection_string": text}, from_table),
+    "state_storage": Whole(STORAGE, from_table),
     "serve": SERVE,
     "prices": Named(model_name, Whole({"input": amount, "cached": amount, "output": amount}, price)),
 }

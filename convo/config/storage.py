@@ -2,25 +2,40 @@
 
 A file says `type` and `connection_string`; `--store` and `CONVO_STORE` say the same in one word:
 none, memory, sqlite:PATH, postgresql://... Either way the table is one value: the highest layer
-that has it gives all of it, so that a path never meets another layer's type.
+that has it gives all of it, so that a path never meets another layer's type, and one store is
+never emptied after a time that was meant for another:
+
+    [state_storage]
+    type = "postgres"
+    connection_string = "postgresql://convo:$DB_PASSWORD@db/convo"
+    ttl = "90d"                 what nobody used for so long goes; without it everything stays
+
+    [state_storage.ttls]        by tenant, before `ttl`
+    alice = "30d"
+    archive = "never"
 """
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, get_args
+from types import MappingProxyType
+from typing import Literal, NamedTuple, cast, get_args
 
 from convo.config.checks import Unfit, text
 from convo.config.expand import expand
+from convo.config.postgres import SCHEMES, check_url, shown
 from convo.config.secret import Secret
 
 StorageType = Literal["none", "memory", "sqlite", "postgres"]
 TYPES: tuple[StorageType, ...] = get_args(StorageType)
 
 PLAIN: dict[str, StorageType] = {"none": "none", "memory": "memory"}
-POSTGRES = ("postgresql://", "postgres://")
 ONE_WORD = "must be none, memory, sqlite:PATH or postgresql://..."
 NEEDS_A_URL = "must be a URL that begins with postgresql:// when the type is postgres"
+
+Ttls = Mapping[str, float | None]
+"""Seconds by tenant; None: never."""
+
+NO_TTLS: Ttls = MappingProxyType({})
 
 
 class Storage(NamedTuple):
@@ -28,15 +43,23 @@ class Storage(NamedTuple):
 
     path:  the database file, absolute; for sqlite alone
     url:   the server and the way in; for postgres alone
+    ttl:   seconds after which what was not used goes; None: never
+    ttls:  the same for single tenants
     """
 
     type: StorageType
     path: Path | None = None
     url: Secret | None = None
+    ttl: float | None = None
+    ttls: Ttls = NO_TTLS
+
+    def ttl_s(self, tenant: str) -> float | None:
+        """Seconds after which what `tenant` did not use goes; None: it stays."""
+        return self.ttls.get(tenant, self.ttl)
 
     def __str__(self) -> str:
         if self.url is not None:
-            return _shown(self.url.reveal())
+            return shown(self.url.reveal())
         return f"sqlite:{self.path}" if self.path is not None else self.type
 
 
@@ -49,6 +72,8 @@ class Written(NamedTuple):
     type: StorageType
     connection: Secret | None = None
     variables: bool = False
+    ttl: float | None = None
+    ttls: Ttls = NO_TTLS
 
 
 def from_table(table: Mapping[str, object]) -> Written:
@@ -57,13 +82,14 @@ def from_table(table: Mapping[str, object]) -> Written:
     if kind is None:
         raise Unfit(f"needs a type: {', '.join(TYPES)}")
     connection = table.get("connection_string")
-    return Written(kind, None if connection is None else Secret(text(connection)), variables=True)
+    ttl, ttls = cast("float | None", table.get("ttl")), cast(Ttls, table.get("ttls", NO_TTLS))
+    return Written(kind, None if connection is None else Secret(text(connection)), True, ttl, ttls)
 
 
 def from_word(value: object) -> Written:
     """What `--store` or `CONVO_STORE` says."""
     word = text(value)
-    if word.startswith(POSTGRES):
+    if word.startswith(SCHEMES):
         return Written("postgres", Secret(word))
     kind, _, rest = word.partition(":")
     if kind == "sqlite":
@@ -80,16 +106,22 @@ def storage(written: Written, environ: Mapping[str, str], *, base: Path, home: P
     database:  the file of a sqlite storage that names none
     raises:    Unfit
     """
-    if written.type in PLAIN:
-        return Storage(written.type)
-    connection = written.connection.reveal() if written.connection else ""
-    if written.variables:
-        connection = expand(connection, environ)
-    if written.type == "sqlite":
-        return Storage("sqlite", path=_file(connection, base, home) if connection else database)
-    if not connection.startswith(POSTGRES):
+    path, url = None, None
+    if written.type not in PLAIN:
+        connection = written.connection.reveal() if written.connection else ""
+        connection = expand(connection, environ) if written.variables else connection
+        if written.type == "sqlite":
+            path = _file(connection, base, home) if connection else database
+        else:
+            url = _url(connection)
+    return Storage(written.type, path, url, written.ttl, written.ttls)
+
+
+def _url(connection: str) -> Secret:
+    if not connection.startswith(SCHEMES):
         raise Unfit(NEEDS_A_URL)
-    return Storage("postgres", url=Secret(connection))
+    check_url(connection)
+    return Secret(connection)
 
 
 def path_of(written: str, base: Path, home: Path) -> Path:
@@ -106,15 +138,3 @@ def _file(connection: str, base: Path, home: Path) -> Path:
     if "://" in path:
         raise Unfit("must be a path when the type is sqlite")
     return path_of(path, base, home)
-
-
-def _shown(url: str) -> str:
-    """`url` without its password and its query, which may hold another one."""
-    scheme, _, rest = url.partition("://")
-    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
-    behind = rest[len(authority) :]
-    if "@" in behind:  # a sign in the password that is not encoded: nothing here can be told apart
-        return f"{scheme}://***"
-    who, at, host = authority.rpartition("@")
-    user, colon, _ = who.partition(":")
-    return f"{scheme}://{user}{':***' if colon else ''}{at}{host}{re.split(r'[?#]', behind, maxsplit=1)[0]}"

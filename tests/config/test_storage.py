@@ -1,6 +1,7 @@
 """Where conversations are kept, in both ways of writing it."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -79,28 +80,123 @@ def test_a_dollar_in_a_word_is_left_to_the_shell() -> None:
     assert storage.url == Secret("postgresql://me:a$b@db")
 
 
-@pytest.mark.parametrize(
-    ("url", "shown"),
-    [
-        ("postgresql://db/convo", "postgresql://db/convo"),
-        ("postgresql://me@db:5432/convo", "postgresql://me@db:5432/convo"),
-        ("postgresql://me:pw@db:5432/convo", "postgresql://me:***@db:5432/convo"),
-        ("postgresql://me:p:w@x@db/convo", "postgresql://me:***@db/convo"),
-        ("postgresql://me:p/w@db/convo", "postgresql://***"),
-        ("postgresql://me:p?w@db/convo", "postgresql://***"),
-        ("postgresql://me:p#w@db/convo", "postgresql://***"),
-        ("postgresql://me@db/convo?password=pw", "postgresql://me@db/convo"),
-        ("postgresql://me@db?password=pw", "postgresql://me@db"),
-    ],
-)
-def test_a_storage_is_shown_without_its_password(url: str, shown: str) -> None:
+PLAIN = {
+    "postgresql://db/convo": "postgresql://db/convo",
+    "postgresql://me@db:5432/convo": "postgresql://me@db:5432/convo",
+    "postgresql://me:pw@db:5432/convo": "postgresql://me:***@db:5432/convo",
+    "postgresql://me:p:w@db/convo": "postgresql://me:***@db/convo",
+    "postgresql://me:p%40%2Fw%25@db/convo": "postgresql://me:***@db/convo",
+    "postgresql://me@db/convo?password=pw": "postgresql://me@db/convo",
+    "postgresql://me@db?password=pw": "postgresql://me@db",
+    "postgres://postgres.abcd:pw@aws-0-eu.pooler.supabase.com:6543/postgres?pgbouncer=true&sslmode=require": (
+        "postgres://postgres.abcd:***@aws-0-eu.pooler.supabase.com:6543/postgres"
+    ),
+    "postgresql://db/convo?user=me@tenant&options=-c%20search_path%3Dx": "postgresql://db/convo",
+    "postgresql://me:pw@one:5432,two:5433,[::1]:5434/convo": "postgresql://me:***@one:5432,two:5433,[::1]:5434/convo",
+    "postgresql:///convo?host=/run/postgresql": "postgresql:///convo",
+    "postgresql://%2Frun%2Fpostgresql/convo": "postgresql://%2Frun%2Fpostgresql/convo",
+}
+
+
+@pytest.mark.parametrize(("url", "shown"), PLAIN.items(), ids=PLAIN)
+def test_a_url_is_handed_on_as_it_is_and_shown_without_its_password(url: str, shown: str) -> None:
     got = settings(Flags(store=url))
 
+    assert got.storage.url == Secret(url)
     assert str(got.storage) == shown
     assert f"state_storage = {shown}  (from --store)" in map(str, got.listed)
-    assert url == "postgresql://db/convo" or url not in repr(got)
+    assert url == shown or url not in repr(got)
+
+
+EXPLAINED = (
+    "cannot be read as a URL, postgresql://user:password@host:port/database; in a user's name or a password these"
+    " signs must be percent-encoded: @ as %40, : as %3A, / as %2F, ? as %3F, # as %23, % as %25, [ as %5B, ] as %5D"
+)
+
+
+@pytest.mark.parametrize(
+    "word", ["p@w", "p/w", "p?w", "p#w", "p%w", "p%4", "p[w", "p]w", "p[w]", "12/w", "12?w", "12#w"]
+)
+@pytest.mark.parametrize("host", ["db", "db:5432", "one,two", "[::1]"])
+def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, host: str) -> None:
+    text = table("postgres", f"postgresql://me:${{PW}}@{host}/convo?sslmode=require")
+    with pytest.raises(BadSettings) as refused:
+        settings(environ={"PW": word}, project=text)
+
+    assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {EXPLAINED}"
+    assert word not in refused.value.message
+    quoted = f"postgresql://me:{quote(word, safe='')}@{host}/convo?sslmode=require"
+    assert settings(environ={"PW": quote(word, safe="")}, project=text).storage.url == Secret(quoted)
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:p:w@d:b:5/x", "postgresql://me@[::1/x", "postgresql://me@db:port/x"])
+def test_a_url_with_an_odd_host_is_explained_too(url: str) -> None:
+    with pytest.raises(BadSettings, match=r"^--store: 'state_storage.connection_string' cannot be read as a URL"):
+        settings(Flags(store=url))
+
+
+@pytest.mark.parametrize("word", ["pw\n", " pw", "p w", "p\tw", "\x00"])
+def test_a_password_with_the_end_of_a_line_is_told_so(word: str) -> None:
+    """As it comes out of a file by a shell; no driver says what is wrong then."""
+    with pytest.raises(BadSettings, match=r"has a space or a line break in it, which no URL has; a space is %20$"):
+        settings(environ={"PW": word}, project=table("postgres", "postgresql://me:$PW@db/convo"))
+
+
+def test_two_dollars_are_one() -> None:
+    got = settings(environ={"PW": "no"}, project=table("postgres", "postgresql://me:a$$PW@db/convo"))
+    assert got.storage.url == Secret("postgresql://me:a$PW@db/convo")
 
 
 def test_a_storage_without_a_server_is_shown_as_it_is_written() -> None:
     assert str(settings(Flags(store="sqlite:chat.db")).storage) == "sqlite:/home/me/work/chat.db"
     assert str(settings(Flags(store="memory")).storage) == "memory"
+
+
+# -- how long things stay ----------------------------------------------------------------------------
+
+
+def test_nothing_goes_unless_somebody_says_so() -> None:
+    for got in (settings(), settings(project=table("sqlite")), settings(Flags(store="postgresql://db/x"))):
+        assert got.storage.ttl_s("local") is None
+
+
+def test_a_time_holds_for_every_tenant_that_has_none_of_its_own() -> None:
+    text = table("memory") + "ttl = '30d'\n[state_storage.ttls]\nalice = '12h'\narchive = 'never'\n"
+    storage = settings(project=text).storage
+
+    assert storage.ttl_s("local") == 30 * 86_400
+    assert storage.ttl_s("alice") == 12 * 3_600
+    assert storage.ttl_s("archive") is None
+
+
+def test_a_time_for_one_tenant_is_none_for_the_others() -> None:
+    storage = settings(project=table("memory") + "ttls = { alice = '1w' }\n").storage
+
+    assert (storage.ttl_s("alice"), storage.ttl_s("local")) == (7 * 86_400, None)
+
+
+def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
+    """Another store that a flag names is not emptied after it."""
+    got = settings(Flags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
+    assert got.storage.ttl_s("local") is None
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("ttl = 30", "'state_storage.ttl' must be a string, not a whole number"),
+        ("ttl = '30'", "'state_storage.ttl' must be a whole number with s, m, h, d or w behind it, as in 30d"),
+        ("ttl = 'never'", "'state_storage.ttl' must be a whole number with s, m, h, d or w behind it, as in 30d"),
+        ("ttl = '0d'", "'state_storage.ttl' must be more than nothing, and at most a hundred years"),
+        ("ttls = '30d'", "'state_storage.ttls' must be a table, not a string"),
+        (
+            "ttls = { alice = '5 d' }",
+            "'state_storage.ttls' has a value for 'alice' that must be a whole number with s, m, h, d or w behind it,"
+            " as in 30d, or never",
+        ),
+    ],
+)
+def test_a_time_that_cannot_be_read_is_refused(line: str, message: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(project=table("memory") + line)
+    assert refused.value.message == f"/home/me/work/.convo.toml: {message}"

@@ -1,0 +1,30 @@
+"""Lengths of time as people write them."""
+
+import pytest
+
+from convo.config.checks import Unfit
+from convo.config.durations import duration, durations
+
+
+@pytest.mark.parametrize(
+    ("written", "seconds"),
+    [("1s", 1), ("90m", 5_400), ("2h", 7_200), ("30d", 2_592_000), ("1w", 604_800), (" 007d ", 604_800)],
+)
+def test_a_number_and_a_unit_are_seconds(written: str, seconds: float) -> None:
+    assert duration(written) == seconds
+
+
+@pytest.mark.parametrize("written", ["", "d", "30", "-1d", "1.5h", "1 d", "1D", "1y", "1d2h", "٣d", "9999999999s"])
+def test_anything_else_is_refused(written: str) -> None:
+    with pytest.raises(Unfit):
+        duration(written)
+
+
+@pytest.mark.parametrize("written", ["0s", "5300w", "999999999w"])
+def test_nothing_and_for_ever_are_refused(written: str) -> None:
+    with pytest.raises(Unfit, match="more than nothing"):
+        duration(written)
+
+
+def test_one_of_several_may_be_never() -> None:
+    assert durations({"a": "1m", "b": "never"}) == {"a": 60.0, "b": None}
