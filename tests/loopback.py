@@ -247,6 +247,8 @@ class Loopback:
             endpoint = self.endpoint(request.headers.get("authorization", "").removeprefix("Bearer "))
             if (request.method, request.path) == ("POST", "/v1/responses"):
                 return await self._respond(endpoint, dict(request.json), fault, receive, send)
+            if request.method == "GET" and "stream=true" in request.query:
+                return await self._follow(endpoint, request, send)
             await _send(send, 200, await routed(endpoint, request))
         except ConvoError as wrong:
             await _refuse(send, wrong)
@@ -296,6 +298,18 @@ class Loopback:
         if streaming:
             return await _piece(send, b"data: [DONE]\n\n", more=False)
         return await _send(send, 200, final["response"])
+
+    async def _follow(self, endpoint: Endpoint, request: Recorded, send: "Send") -> None:
+        asked = dict(pair.split("=", 1) for pair in request.query.split("&"))
+        after, begun = asked.get("starting_after"), False
+        following = endpoint.follow(request.path.rpartition("/")[2], after=None if after is None else int(after))
+        async with aclosing(following) as events:
+            async for event in events:
+                if not begun:
+                    await _begin(send, 200, "text/event-stream")
+                    begun = True
+                await _piece(send, _sse(event))
+        await _piece(send, b"data: [DONE]\n\n", more=False)
 
     async def _hold(self) -> None:
         self.held.set()

@@ -57,6 +57,10 @@ async def _delete(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -
     return {"id": ids[0], "object": "response", "deleted": True}
 
 
+async def _cancel(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return await endpoint.cancel(*ids)
+
+
 async def _input_items(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
     return _listed(await endpoint.input_items(*ids, **_paging(request)))
 
@@ -104,6 +108,7 @@ ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/responses/input_tokens", _count),
     ("GET", f"/v1/responses/{ID}", _retrieve),
     ("DELETE", f"/v1/responses/{ID}", _delete),
+    ("POST", f"/v1/responses/{ID}/cancel", _cancel),
     ("GET", f"/v1/responses/{ID}/input_items", _input_items),
     ("POST", "/v1/conversations", _create_conversation),
     ("GET", f"/v1/conversations/{ID}", _conversation),

@@ -14,7 +14,7 @@ from convo.ids import counting_ids
 from convo.items import Item, text
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import user
-from tests.endpoints.test_embedded_turns import Slow
+from tests.endpoints.slow import Slow
 
 STEPS = some.lists(
     some.one_of(

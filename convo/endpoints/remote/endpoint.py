@@ -10,9 +10,11 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from convo.endpoints.contract import Order, Page
 from convo.endpoints.remote.answer import ENDS, continues, conversation_id
+from convo.endpoints.remote.connection import ResendingConnection
 from convo.errors import EndpointFault, NotFound, StreamBroken
 from convo.history import Scope
 from convo.items import Event, Item, Json, Response
@@ -22,7 +24,7 @@ from convo.models.foreign import Asked, checked, edge, error_in
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
-    from openai import AsyncOpenAI
+    from openai import AsyncOpenAI, AsyncStream
     from openai._legacy_response import LegacyAPIResponse
 
 NO_COUNTING = (404, 405)
@@ -48,33 +50,53 @@ class Remote:
         return self._account.scope
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
-        asked = self._asked(body)
-        answering = continued = False
-        async with aclosing(self._events(body, asked)) as events:
+        conversation = str(conversation_id(body.get("conversation")) or "")
+        asked, continued = self._asked(body), False
+        async with aclosing(self._told(self._posted(body), asked, ("conversation", conversation))) as events:
             async for event in events:
-                failure = error_in(event, asked, answering=answering)
-                if failure:
-                    raise failure
                 continued = continued or continues(body, event)
-                answering = True
                 yield event
-                if event["type"] in ENDS:
-                    return
-        raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
+
+    def connect(self) -> ResendingConnection:
+        return ResendingConnection(self.create)
 
     async def retrieve(self, response_id: str) -> Response:
         raw = self._connected().responses.with_raw_response
         return await self._json(raw.retrieve(response_id), "response", response_id)
+
+    async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[Event, None]:
+        streaming = self._followed(response_id, after)
+        async with aclosing(self._told(streaming, self._asked({}), ("response", response_id))) as events:
+            async for event in events:
+                yield event
+
+    async def cancel(self, response_id: str) -> Response:
+        raw = self._connected().responses.with_raw_response
+        return await self._json(raw.cancel(response_id), "response", response_id)
+
+    async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
+        asked = self._asked(body)
+        with edge(asked):
+            answer = await self._connected().post("/responses/compact", cast_to=object, body=dict(body))
+        if not isinstance(answer, Mapping):
+            raise StreamBroken(f"{asked.provider} answered with something that is not an object")
+        return answer
 
     async def delete(self, response_id: str) -> None:
         raw = self._connected().responses.with_raw_response
         await self._sent(raw.delete(response_id), "response", response_id)
 
     async def input_items(
-        self, response_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+        self,
+        response_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
     ) -> Page:
         raw = self._connected().responses.input_items.with_raw_response
-        asked = raw.list(response_id, limit=limit, order=order, **_given(after=after))
+        asked = raw.list(response_id, limit=limit, order=order, **_paged(after, before))
         return _page(await self._json(asked, "response", response_id))
 
     async def create_conversation(
@@ -101,10 +123,16 @@ class Remote:
         return _page(await self._json(raw.create(conversation_id, items=list(items)), "conversation", conversation_id))
 
     async def conversation_items(
-        self, conversation_id: str, *, after: str | None = None, limit: int = 20, order: Order = "desc"
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: Order = "desc",
     ) -> Page:
         raw = self._connected().conversations.items.with_raw_response
-        asked = raw.list(conversation_id, limit=limit, order=order, **_given(after=after))
+        asked = raw.list(conversation_id, limit=limit, order=order, **_paged(after, before))
         return _page(await self._json(asked, "conversation", conversation_id))
 
     async def conversation_item(self, conversation_id: str, item_id: str) -> Item:
@@ -146,23 +174,54 @@ class Remote:
 
     # -- the wire -----------------------------------------------------------------------------
 
-    async def _events(self, body: Mapping[str, Json], asked: Asked) -> AsyncGenerator[Event, None]:
-        """The events exactly as they travelled, errors among them."""
+    async def _posted(self, body: Mapping[str, Json]) -> "AsyncStream[object]":
         from openai import AsyncStream
 
+        return await self._connected().post(
+            "/responses",
+            cast_to=object,
+            body={**body, "stream": True},
+            options={"stream_mode": "events"},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+
+    async def _followed(self, response_id: str, after: int | None) -> "AsyncStream[object]":
+        from openai import AsyncStream
+
+        return await self._connected().get(
+            f"/responses/{quote(response_id, safe='')}",
+            cast_to=object,
+            options={"stream_mode": "events", "params": {"stream": True, **_given(starting_after=after)}},
+            stream=True,
+            stream_cls=AsyncStream[object],
+        )
+
+    async def _told(
+        self, streaming: "Awaitable[AsyncStream[object]]", asked: Asked, meant: tuple[str, str]
+    ) -> AsyncGenerator[Event, None]:
+        """The events up to the last one of an answer. raises: NotFound  of `meant`;  StreamBroken  it ends before"""
+        answering = False
+        async with aclosing(self._events(streaming, asked, meant)) as events:
+            async for event in events:
+                failure = error_in(event, asked, answering=answering)
+                if failure:
+                    raise failure
+                answering = True
+                yield event
+                if event["type"] in ENDS:
+                    return
+        raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
+
+    async def _events(
+        self, streaming: "Awaitable[AsyncStream[object]]", asked: Asked, meant: tuple[str, str]
+    ) -> AsyncGenerator[Event, None]:
+        """The events exactly as they travelled, errors among them."""
         try:
             with edge(asked):
-                stream = await self._connected().post(
-                    "/responses",
-                    cast_to=object,
-                    body={**body, "stream": True},
-                    options={"stream_mode": "events"},
-                    stream=True,
-                    stream_cls=AsyncStream[object],
-                )
+                stream = await streaming
         except EndpointFault as fault:
-            conversation = str(conversation_id(body.get("conversation")) or "")
-            raise _not_found(fault, ("conversation", conversation)) or fault from fault.__cause__
+            raise _not_found(fault, meant) or fault from fault.__cause__
         begun = False
         async with aclosing(stream):
             while True:
@@ -216,6 +275,11 @@ def _not_found(fault: EndpointFault, *meant: tuple[str, str]) -> NotFound | None
 def _given(**fields: Any) -> dict[str, Any]:
     """Fields that say something; the package would send null."""
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _paged(after: str | None, before: str | None) -> dict[str, Any]:
+    """Where a page lies; the package knows no `before`."""
+    return _given(after=after, extra_query={"before": before} if before is not None else None)
 
 
 def _page(listed: Mapping[str, Json]) -> Page:

@@ -1,0 +1,120 @@
+"""Background responses, pages and connections as both sides of the contract keep them."""
+
+from contextlib import aclosing
+
+import pytest
+
+from convo.endpoints.contract import Connection, Endpoint
+from convo.errors import ConvoError, NotFound, Refused
+from convo.items import Event
+from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
+from tests.loopback import Scripts
+
+
+async def follow(endpoint: Endpoint, response_id: str, after: int | None = None) -> list[Event]:
+    async with aclosing(endpoint.follow(response_id, after=after)) as following:
+        return [event async for event in following]
+
+
+async def said(connection: Connection, words: str, **body: object) -> dict[str, object]:
+    """The final response to `words` over a connection."""
+    async with aclosing(connection.create({"model": MODEL, "input": words, **body})) as answer:
+        *_, last = [event async for event in answer]
+    return dict(last["response"])
+
+
+async def test_a_background_response_is_followed_from_any_event_to_its_end(endpoint: Endpoint) -> None:
+    whole = await events(endpoint, "a", background=True)
+    response = whole[-1]["response"]
+
+    assert (response["background"], response["status"]) == (True, "completed")
+    assert await follow(endpoint, response["id"]) == whole
+    assert await follow(endpoint, response["id"], after=3) == whole[4:]
+    assert await endpoint.cancel(response["id"]) == response
+
+
+async def test_what_was_not_in_the_background_is_neither_followed_nor_cancelled(endpoint: Endpoint) -> None:
+    response = (await ask(endpoint, "a"))["id"]
+    with pytest.raises(Refused) as wrong:
+        await endpoint.cancel(response)
+    assert (wrong.value.message, wrong.value.status) == ("Cannot cancel a synchronous response", 400)
+    with pytest.raises(Refused):
+        await follow(endpoint, response)
+
+
+async def test_a_response_that_is_not_there_is_neither_followed_nor_cancelled(endpoint: Endpoint) -> None:
+    for what in (endpoint.cancel("resp_nope"), follow(endpoint, "resp_nope")):
+        with pytest.raises(NotFound):
+            await what
+
+
+async def test_a_list_can_be_cut_on_both_sides(endpoint: Endpoint) -> None:
+    words = ["a", "b", "c", "d", "e"]
+    conversation = str((await endpoint.create_conversation([user(one) for one in words]))["id"])
+    ids = [item["id"] for item in (await endpoint.conversation_items(conversation, order="asc")).items]
+
+    between = await endpoint.conversation_items(conversation, order="asc", after=ids[0], before=ids[3])
+    first = await endpoint.conversation_items(conversation, order="asc", after=ids[0], before=ids[4], limit=2)
+    ending = await endpoint.conversation_items(conversation, order="asc", before=ids[4], limit=2)
+    newest = await endpoint.conversation_items(conversation, before=ids[2])
+
+    assert (texts(between), between.has_more) == (["b", "c"], False)
+    assert (texts(first), first.has_more) == (["b", "c"], True)
+    assert (texts(ending), ending.has_more) == (["c", "d"], True)
+    assert texts(newest) == ["e", "d"]
+
+
+async def test_what_a_response_saw_is_cut_on_both_sides(endpoint: Endpoint) -> None:
+    response = (await ask(endpoint, [user("a"), user("b"), user("c")]))["id"]
+    ids = [item["id"] for item in (await endpoint.input_items(response)).items]
+    assert texts(await endpoint.input_items(response, after=ids[0], before=ids[2])) == ["b"]
+    with pytest.raises(ConvoError) as wrong:
+        await endpoint.input_items(response, before="msg_nope")
+    assert told(wrong.value) == ("invalid_value", 400, "before")
+
+
+# -- connections ----------------------------------------------------------------------------------
+
+
+async def test_a_connection_goes_on_from_what_no_store_has(endpoint: Endpoint, script: Scripts) -> None:
+    script.replies({"text": "one"}, {"text": "two"}, {"text": "three"})
+    connection = endpoint.connect()
+    first = await said(connection, "a", store=False)
+    second = await said(connection, "b", store=False, previous_response_id=first["id"])
+    await said(connection, "c", store=False, previous_response_id=second["id"])
+
+    assert texts(script.asks[-1].input) == ["a", "one", "b", "two", "c"]
+    assert (second["previous_response_id"], second["store"]) == (first["id"], False)
+    with pytest.raises(NotFound):
+        await endpoint.retrieve(str(first["id"]))
+    elsewhere = await refusal(endpoint, "d", previous_response_id=second["id"])
+    assert elsewhere.code == "previous_response_not_found"
+
+
+async def test_a_connection_holds_only_its_last_response(endpoint: Endpoint) -> None:
+    connection = endpoint.connect()
+    first = await said(connection, "a", store=False)
+    await said(connection, "b", store=False)
+    with pytest.raises(Refused) as wrong:
+        await said(connection, "c", previous_response_id=first["id"])
+    assert wrong.value.code == "previous_response_not_found"
+
+
+async def test_a_continuation_that_fails_lets_go_of_what_it_went_on_from(endpoint: Endpoint) -> None:
+    connection = endpoint.connect()
+    first = await said(connection, "a", store=False)
+    for _ in range(2):
+        with pytest.raises(Refused) as wrong:
+            await said(connection, "b", previous_response_id=first["id"], temperature=99)
+    assert wrong.value.code == "decimal_above_max_value"
+    with pytest.raises(Refused) as gone:
+        await said(connection, "b", previous_response_id=first["id"])
+    assert gone.value.code == "previous_response_not_found"
+
+
+async def test_two_connections_do_not_see_each_other(endpoint: Endpoint) -> None:
+    mine, theirs = endpoint.connect(), endpoint.connect()
+    first = await said(mine, "a", store=False)
+    with pytest.raises(Refused):
+        await said(theirs, "b", previous_response_id=first["id"])
+    assert (await said(mine, "b", previous_response_id=first["id"]))["status"] == "completed"
