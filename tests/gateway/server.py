@@ -1,0 +1,140 @@
+"""The gateway on a real socket, in a thread of its own, over a real store and scripted models.
+
+served.script("slow", {"text": "..."}, delay_s=0.05)     what the model "slow" answers
+served.ask({"model": "echo", "input": "hi"})             one request, as raw HTTP
+"""
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+
+from convo.clock import SystemClock
+from convo.config import Settings
+from convo.endpoints.contract import Service
+from convo.endpoints.open import open_service
+from convo.gateway import serving
+from convo.gateway.application import Gateway
+from convo.gateway.exchange import Exchange
+from convo.gateway.keys import Keys
+from convo.ids import random_id
+from convo.stores.contract import Store
+from convo.stores.open import open_store
+from tests.config.given import settings
+
+T = TypeVar("T")
+
+SCRIPTS = ("one", "two", "slow", "broken", "refused")
+"""Models that answer by a script of the test's own, and echo until there is one."""
+
+
+@dataclass
+class Served:
+    """The running server.
+
+    url:       its base URL, with /v1
+    told:      every exchange that was answered, oldest first
+    reported:  what nobody foresaw
+    """
+
+    url: str
+    folder: Path
+    store: Store
+    gateway: Gateway
+    loop: asyncio.AbstractEventLoop
+    ending: asyncio.Event
+    thread: threading.Thread
+    told: list[Exchange]
+    reported: list[BaseException]
+    http: httpx2.Client = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.http = httpx2.Client(base_url=self.root, timeout=30, trust_env=False)
+
+    @property
+    def root(self) -> str:
+        return self.url.removesuffix("/v1")
+
+    @property
+    def port(self) -> int:
+        return int(self.root.rpartition(":")[2])
+
+    def script(self, name: str, *replies: dict[str, Any], **more: Any) -> None:
+        """What the model `name` answers; said before it is asked for the first time."""
+        assert name in SCRIPTS
+        (self.folder / f"{name}.json").write_text(json.dumps({"replies": replies, **more}), encoding="utf-8")
+
+    def ask(self, body: dict[str, Any], **more: Any) -> httpx2.Response:
+        return self.http.post("/v1/responses", json=body, **more)
+
+    def events(self, body: dict[str, Any]) -> list[dict[str, Any]]:
+        """The events of one streamed answer."""
+        text = self.ask({**body, "stream": True}).text
+        return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+
+    def run(self, what: Coroutine[Any, Any, T]) -> T:
+        """Carry `what` out in the server's own loop."""
+        return asyncio.run_coroutine_threadsafe(what, self.loop).result()
+
+    def end(self) -> None:
+        """Tell it to end, as a signal does."""
+        self.loop.call_soon_threadsafe(self.ending.set)
+
+
+def settings_in(folder: Path, limits: dict[str, Any]) -> Settings:
+    """Settings that come from nowhere but here."""
+    aliases = "".join(f'{name} = "scripted/{folder}/{name}.json"\n' for name in SCRIPTS)
+    given = settings(user=f'model = "echo"\n[aliases]\necho = "scripted/echo"\n{aliases}')
+    return given._replace(serve=given.serve._replace(host="127.0.0.1", port=0, **limits))
+
+
+Wrap = Callable[[Service], Service]
+
+
+def as_it_is(service: Service) -> Service:
+    return service
+
+
+@contextmanager
+def serving_at(
+    folder: Path, store_url: str = "memory", *, keys: Keys | None = None, wrap: Wrap = as_it_is, **limits: Any
+) -> Iterator[Served]:
+    """A server while the block runs; it listens before its thread does, so nobody has to wait for it.
+
+    wrap:    puts something around the service
+    limits:  fields of `[serve]`
+    """
+    folder.mkdir(exist_ok=True)
+    found = settings_in(folder, {"grace_s": 5.0, **limits})
+    store, loop, clock = open_store(store_url), asyncio.new_event_loop(), SystemClock()
+    listening = serving.listen("127.0.0.1", 0)
+    told: list[Exchange] = []
+    reported: list[BaseException] = []
+    service = wrap(open_service(found, store=store, clock=clock, new_id=random_id))
+    gateway = Gateway(service, found.serve, clock=clock, new_id=random_id, keys=keys, log=told.append)
+    ending = asyncio.Event()
+
+    async def run() -> None:
+        await store.upkeep.migrate()
+        try:
+            await serving.run(gateway, service, found.serve, listening, ending, reported.append)
+        finally:
+            await store.aclose()
+
+    thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
+    served = Served(serving.address(listening), folder, store, gateway, loop, ending, thread, told, reported)
+    thread.start()
+    try:
+        yield served
+    finally:
+        served.http.close()
+        served.end()
+        thread.join()
+        loop.close()
+        listening.close()
