@@ -3,7 +3,7 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,16 +14,14 @@ from convo.clock import SystemClock
 from convo.config import Flags, Settings, load
 from convo.errors import Usage
 from convo.ids import random_id
-from convo.items import Json
 from convo.stores.open import open_store
 from convo.ui.answer import safe
 
 if TYPE_CHECKING:
-    from convo.endpoints.contract import Endpoint
     from convo.gateway.exchange import Exchange
     from convo.stores.contract import Store
 
-NEEDS = ("starlette", "uvicorn", "httptools", "prometheus_client")
+NEEDS = ("starlette", "uvicorn", "httptools", "prometheus_client", "websockets")
 
 
 def add_key(config: Path | None, flags: Flags, name: str) -> None:
@@ -45,6 +43,7 @@ def serve(config: Path | None, flags: Flags, *, verbose: bool) -> None:
 
 
 async def _serve(settings: Settings, verbose: bool) -> None:
+    from convo.endpoints.open import open_service
     from convo.gateway import serving
     from convo.gateway.application import Gateway
     from convo.gateway.keys import KeysFile
@@ -55,42 +54,13 @@ async def _serve(settings: Settings, verbose: bool) -> None:
     store = await _opened(settings)
     try:
         with serving.listen(wanted.host, wanted.port) as listening, signals() as ending:
-            service = _Service(settings, store)
+            service = open_service(settings, store=store, clock=clock, new_id=random_id)
             log = logged if verbose else None
             gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log)
             sys.stderr.write(safe(f"convo serves {serving.address(listening)}, store {settings.storage}\n"))
             await serving.run(gateway, service, wanted, listening, ending, reported)
     finally:
         await store.aclose()
-
-
-class _Service:
-    """One endpoint a tenant, over one store."""
-
-    def __init__(self, settings: Settings, store: "Store") -> None:
-        self._settings, self._store = settings, store
-        self._open: dict[str, Endpoint] = {}
-
-    def of(self, tenant: str) -> "Endpoint":
-        from convo.endpoints.open import open_endpoint
-
-        if tenant not in self._open:
-            provider, store = self._settings.providers["local"], self._store.of(tenant)
-            self._open[tenant] = open_endpoint(
-                provider, settings=self._settings, store=store, clock=SystemClock(), new_id=random_id
-            )
-        return self._open[tenant]
-
-    async def models(self) -> Sequence[Mapping[str, Json]]:
-        names = sorted(self._settings.aliases)
-        return [{"id": name, "object": "model", "created": 0, "owned_by": "convo"} for name in names]
-
-    async def check(self) -> None:
-        await self._store.upkeep.check()
-
-    async def aclose(self, grace_s: float = 0.0) -> None:
-        for endpoint in self._open.values():
-            await endpoint.aclose()
 
 
 async def _opened(settings: Settings) -> "Store":
@@ -106,7 +76,7 @@ def logged(exchange: "Exchange") -> None:
     """One line about a request that has been answered: no words, no keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")
-    line = f"{scope['method']} {path} {exchange.status} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
+    line = f"{exchange.method} {path} {exchange.status} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
     sys.stderr.write(safe(line.rstrip() + "\n"))
 
 
