@@ -6,7 +6,7 @@ server. Retries are ours, because they know who owns the history, and the packag
 """
 
 import os
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -111,15 +111,21 @@ async def stream(
             stream=True,
             stream_cls=AsyncStream[object],
         )
-    begun = False
-    async with aclosing(arriving):
-        while True:
-            with edge(asked, answering=begun):
-                value = await anext(arriving, None)
-            if value is None:
-                return
-            begun = True
+    async with aclosing(arriving), aclosing(each(arriving, asked)) as values:
+        async for value in values:
             yield value
+
+
+async def each(arriving: AsyncIterator[Json], asked: Asked) -> AsyncGenerator[Json, None]:
+    """What arrives, to its end. raises: EndpointFault"""
+    begun = False
+    while True:
+        with edge(asked, answering=begun):
+            value = await anext(arriving, None)
+        if value is None:
+            return
+        begun = True
+        yield value
 
 
 def _headers(account: Account, secret: Secret) -> Mapping[str, Any]:

@@ -1,9 +1,10 @@
-"""What the openai package and the servers behind it say went wrong, in our own words.
+"""What a provider's package and the servers behind it say went wrong, in our own words.
 
     ┌ no connection, a timeout, a base URL that is none        Unreachable, or StreamBroken once answering
     ├ 401, 403                                                 KeyRefused
     ├ 408, 409, 429, 5xx, conversation_locked                  TryLater, with the server's Retry-After
     ├ a model that is not there, however the server puts it    Refused, one sentence that names it
+    ├ an input that is longer than the window                  Refused, under one code for all servers
     ├ any other status                                         Refused, with the server's code and param
     └ an error event, or bytes that are no events              as its status says, or StreamBroken once answering
 
@@ -15,6 +16,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
+from importlib import import_module
 from types import TracebackType
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
@@ -29,6 +31,7 @@ from convo.errors import (
     StreamBroken,
     TryLater,
     Unreachable,
+    WindowExceeded,
 )
 from convo.items import Event, Json
 
@@ -40,15 +43,27 @@ NO_SUCH_MODEL = re.compile(
     r"\bmodel\b.*\b(not exist|not found|no such|unknown|not available)", re.IGNORECASE | re.DOTALL
 )
 
+OTHER_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
+"""What a package calls everything that it raises itself."""
+
+TOO_LONG = WindowExceeded.code
+IS_TOO_LONG = re.compile(
+    r"prompt is too long|exceed\w*\b.{0,40}\bcontext\b|maximum context length|context window", re.IGNORECASE
+)
+
 STATUS_OF = {
     "invalid_request_error": 400,
     "authentication_error": 401,
+    "billing_error": 402,
     "permission_error": 403,
     "not_found_error": 404,
+    "request_too_large": 413,
     "rate_limit_error": 429,
     "rate_limit_exceeded": 429,
     "server_error": 500,
     "internal_error": 500,
+    "api_error": 500,
+    "timeout_error": 504,
     "overloaded_error": 529,
 }
 """The status that an error event would have had as an answer."""
@@ -61,12 +76,14 @@ class Asked:
     url:      the base URL
     model:    the model's name when the request named one
     key:      what no message may hold
+    package:  whose errors are read: "openai" or "anthropic", which name theirs alike
     """
 
     provider: str
     url: str = ""
     model: str | None = None
     key: Secret | None = None
+    package: str = "openai"
 
     @property
     def place(self) -> str:
@@ -106,21 +123,23 @@ class edge:  # noqa: N801 - read as a word: `with edge(asked):`
 def translated(wrong: BaseException, asked: Asked, *, answering: bool = False) -> EndpointFault | None:
     """`wrong` as one of ours; None when it is not the package's, its transport's or a decoder's."""
     import httpx2
-    import openai
 
-    match wrong:
-        case openai.APIStatusError():
-            return refusal(wrong.status_code, wrong.body, asked, retry_after_s=_retry_after_s(wrong.response.headers))
-        case openai.APIConnectionError():
-            return _unconnected(wrong.__cause__ or wrong, asked, answering=answering)
-        case openai.APIError():
+    package = import_module(asked.package)
+    if isinstance(wrong, package.APIStatusError):
+        if wrong.response.is_success:
             return broken(wrong.body, asked, answering=answering)
+        return refusal(wrong.status_code, wrong.body, asked, retry_after_s=_retry_after_s(wrong.response.headers))
+    if isinstance(wrong, package.APIConnectionError):
+        return _unconnected(wrong.__cause__ or wrong, asked, answering=answering)
+    if isinstance(wrong, package.APIError):
+        return broken(wrong.body, asked, answering=answering)
+    match wrong:
         case httpx2.HTTPError() | httpx2.InvalidURL() | httpx2.StreamError():
             return _unconnected(wrong, asked, answering=answering)
         case UnicodeEncodeError():
             return Refused(f"{asked.provider} cannot be sent text with half a character in it", code="invalid_input")
-        case openai.OpenAIError() | ValueError():
-            return StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
+    if isinstance(wrong, getattr(package, OTHER_ERRORS[asked.package]) | ValueError):
+        return StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
     return None
 
 
@@ -133,7 +152,10 @@ def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | Non
         return KeyRefused(f"{asked.provider} refused the key{_because(words)}", **fields)
     if _is_unknown_model(status, error, asked):
         return _unknown_model(status, asked)
-    if error.get("code") == "insufficient_quota":
+    if status in (400, 413) and (error.get("code") == TOO_LONG or IS_TOO_LONG.search(words)):
+        fields |= {"code": TOO_LONG, "param": error.get("param") or "input"}
+        return Refused(words, hint=WindowExceeded.hint, **fields)
+    if status == 402 or error.get("code") == "insufficient_quota":
         return Refused(words, hint="the account needs credit: see the provider's billing page", **fields)
     if status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked":
         return TryLater(words or f"{asked.provider} answered {status}", retry_after_s=retry_after_s, **fields)
@@ -196,7 +218,8 @@ def _status(error: Mapping[str, Any]) -> int | None:
 def _is_unknown_model(status: int, error: Mapping[str, Any], asked: Asked) -> bool:
     if asked.model is None:
         return False
-    said_so = NO_SUCH_MODEL.search(error["message"]) is not None
+    named = status == 404 and error.get("type") == "not_found_error" and asked.model in error["message"]
+    said_so = named or NO_SUCH_MODEL.search(error["message"]) is not None
     return error.get("code") == "model_not_found" or (status in (400, 404) and said_so)
 
 

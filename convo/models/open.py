@@ -44,11 +44,14 @@ def open_model(
             from convo.models.chat import ChatModel
 
             return ChatModel(provider.name, address(provider), new_id, key=usable(provider, key))
+        case "anthropic":
+            from convo.models.anthropic import AnthropicModel
+
+            return AnthropicModel(provider.name, address(provider), new_id, key=usable(provider, key))
         case "responses" | "azure":
             from convo.models.responses import ResponsesModel
 
             return ResponsesModel(account_of(provider, key=key or _no_key(provider), token=token), new_id)
-    raise BadSettings(f"the provider {provider.name!r} has an unknown api: {provider.api!r}")
 
 
 def account_of(provider: Provider, *, key: Secret | None, token: Secret | None = None) -> "Account":

@@ -1,6 +1,6 @@
 """Writes one answer as Responses events, in the order the real API keeps.
 
-An adapter says what arrived (`text`, `refusal`, `thinking`, `call`, `arguments`) and `Answer`
+An adapter says what arrived (`text`, `refusal`, `thinking`, `seal`, `call`, `arguments`) and `Answer`
 says which events follow: it opens items and parts when their first piece comes, closes them when
 something else begins, and gathers the final output from what it sent, so that the streamed and
 the final form cannot differ.
@@ -51,6 +51,14 @@ class Answer:
     def thinking(self, delta: str) -> Iterator[Event]:
         """A piece of reasoning that the provider shows in full."""
         yield from self._piece("reasoning", "reasoning_text", "response.reasoning_text.delta", delta)
+
+    def seal(self, content: str) -> Iterator[Event]:
+        """What was thought ends, shown or not; by `content` its maker knows it again."""
+        if self._open is None or self._open["type"] != "reasoning":
+            yield from self._begin(NEW_ITEM["reasoning"](self._new_id))
+        assert self._open is not None
+        self._open["encrypted_content"] = content
+        yield from self._finish("completed")
 
     def call(self, call_id: str, name: str) -> Iterator[Event]:
         """A function call begins; its arguments follow."""

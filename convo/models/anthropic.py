@@ -1,0 +1,149 @@
+"""Claude, through Anthropic's own package and its Messages API.
+
+What is sent and how the answer is read are plain functions beside this file
+(`anthropic_messages`, `anthropic_request`, `anthropic_thinking`, `anthropic_events`); here is only
+the connection. The package is an extra and loads on first use. What its variables say in the
+environment is for Anthropic's own account, and put aside for every other server.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from convo.config.secret import Secret
+from convo.errors import EndpointFault, ModelMissing
+from convo.ids import NewId
+from convo.items import Event, Item, Json
+from convo.models.account import NO_KEY, each
+from convo.models.anthropic_events import Blocks
+from convo.models.anthropic_request import COUNTED, request
+from convo.models.catalogue import names
+from convo.models.contract import Ask
+from convo.models.foreign import Asked, edge
+from convo.models.sealed import maker
+from convo.models.stream import Answer
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+    from httpx2 import AsyncClient
+
+NO_COUNTING = (404, 405, 501)
+"""What a server answers that cannot count tokens."""
+
+
+class AnthropicModel:
+    """One account; `http` is a transport to use instead of the package's own."""
+
+    def __init__(
+        self,
+        provider: str,
+        base_url: str,
+        new_id: NewId,
+        *,
+        key: Secret | None = None,
+        http: "AsyncClient | None" = None,
+    ) -> None:
+        self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
+        self._new_id, self._http = new_id, http
+        self._client: AsyncAnthropic | None = None
+
+    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        body = {**self.body(ask), "stream": True}
+        blocks = Blocks(Answer(self._new_id, ask.model), self._maker(ask))
+        async with aclosing(self._events(body)) as arriving:
+            async for told in arriving:
+                for event in blocks.read(told):
+                    yield event
+        for event in blocks.end():
+            yield event
+
+    async def warm(self, model: str) -> None:
+        await asyncio.to_thread(_package)
+
+    async def count(self, ask: Ask) -> int | None:
+        body = {name: value for name, value in self.body(ask).items() if name in COUNTED}
+        try:
+            with edge(self._asked(body)):
+                counted = await self._connected().post("/v1/messages/count_tokens", cast_to=object, body=body)
+        except EndpointFault as fault:
+            if fault.status in NO_COUNTING and fault.code != "model_not_found":
+                return None
+            raise
+        found = counted.get("input_tokens") if isinstance(counted, Mapping) else None
+        return found if isinstance(found, int) else None
+
+    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        """Claude's own compaction is not released yet."""
+        return None
+
+    async def models(self) -> Sequence[str]:
+        with edge(self._asked({})):
+            listed = await self._connected().get("/v1/models?limit=1000", cast_to=object)
+        return names(listed, self._provider)
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.close()
+        elif self._http is not None:
+            await self._http.aclose()
+
+    def body(self, ask: Ask) -> dict[str, Json]:
+        """What `ask` is sent as, apart from the field about streaming. raises: Unsupported, InputFault"""
+        return request(ask, self._maker(ask), f"{self._provider}/{ask.model}")
+
+    async def _events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
+        client, asked = self._connected(), self._asked(body)
+        from anthropic import AsyncStream
+
+        with edge(asked):
+            arriving = await client.post(
+                "/v1/messages", cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object]
+            )
+        async with aclosing(each(arriving, asked)) as values:
+            try:
+                async for value in values:
+                    yield value
+            finally:
+                await arriving.close()
+
+    def _maker(self, ask: Ask) -> str:
+        return maker(self._provider, ask.model, self._base_url)
+
+    def _asked(self, body: Mapping[str, Json]) -> Asked:
+        return Asked(self._provider, self._base_url, model=body.get("model"), key=self._key, package="anthropic")
+
+    def _connected(self) -> "AsyncAnthropic":
+        if self._client is None:
+            _package()
+            ambient = self._provider == "anthropic"
+            self._client = _client(self._base_url, self._key or NO_KEY, self._http, ambient=ambient)
+        return self._client
+
+
+def _package() -> None:
+    """raises: ModelMissing  Anthropic's package is not installed"""
+    try:
+        import_module("anthropic")
+    except ModuleNotFoundError as missing:
+        raise ModelMissing(
+            "the anthropic package is not installed", hint="pip install 'convo-state[anthropic]'"
+        ) from missing
+
+
+def _client(base_url: str, key: Secret, http: "AsyncClient | None", *, ambient: bool) -> "AsyncAnthropic":
+    """The package's client, without retries of its own; `ambient`: ANTHROPIC_CUSTOM_HEADERS count."""
+    from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient, Omit
+
+    lines = "" if ambient else os.environ.get("ANTHROPIC_CUSTOM_HEADERS", "")
+    planted = filter(None, (line.partition(":")[0].strip() for line in lines.split("\n")))
+    headers: dict[str, Any] = {**{name: Omit() for name in planted}, "X-Api-Key": key.reveal()}
+    return AsyncAnthropic(
+        api_key=key.reveal(),
+        base_url=base_url,
+        max_retries=0,
+        http_client=http or DefaultAsyncHttpxClient(follow_redirects=False),
+        default_headers=headers,
+    )

@@ -1,0 +1,135 @@
+"""The events of the Messages API, read as one answer.
+
+    message_start                        who answers, and what the input came to
+    content_block_start, _delta, _stop   text, a call, or a thought that ends with its signature
+    message_delta                        why it stopped, and what the output came to
+    message_stop                         the end; a stream without it was cut
+
+A thought is kept whole, as the block it was, sealed in the item that shows it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from convo.errors import StreamBroken
+from convo.items import Event, Json
+from convo.models.anthropic_messages import thought
+from convo.models.stream import Answer, usage
+
+DONE = frozenset({"end_turn", "stop_sequence", "tool_use", "pause_turn"})
+CUT_SHORT = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""Reasons to stop, and those that the Responses API calls max_output_tokens."""
+
+NOT_SAID = "The model will not answer this."
+
+
+class Blocks:
+    """One answer while its blocks come in."""
+
+    def __init__(self, answer: Answer, by: str) -> None:
+        """`by` is whose seals these are, see `convo.models.sealed`."""
+        self._answer, self._by = answer, by
+        self._block: dict[str, Any] = {}
+        self._used: dict[str, Json] = {}
+        self._stopped: Mapping[str, Json] = {}
+        self._ended = False
+
+    def read(self, event: Json) -> Iterator[Event]:
+        """The events that `event` brings.
+
+        raises:  StreamBroken  it is not of a form that the Messages API has
+        """
+        try:
+            yield from self._read(event)
+        except (AttributeError, KeyError, TypeError) as wrong:
+            raise StreamBroken("the answer holds a piece that the Messages API does not have") from wrong
+
+    def end(self) -> Iterator[Event]:
+        """The terminal event.
+
+        raises:  StreamBroken  it did not come
+        """
+        reason = self._stopped.get("stop_reason")
+        if not self._ended or reason is None:
+            raise StreamBroken("the answer stopped before its end")
+        used = used_of(self._used)
+        if reason == "refusal":
+            details = self._stopped.get("stop_details") or {}
+            yield from self._answer.refusal(details.get("explanation") or NOT_SAID)
+        if reason in DONE or reason == "refusal":
+            yield from self._answer.completed(used)
+        elif reason in CUT_SHORT:
+            yield from self._answer.incomplete("max_output_tokens", used)
+        else:
+            yield from self._answer.failed("server_error", f"the provider ended the answer with {reason!r}", used)
+
+    def _read(self, event: Json) -> Iterator[Event]:
+        match event["type"]:
+            case "message_start":
+                self._answer.model = event["message"].get("model") or self._answer.model
+                self._used |= _given(event["message"].get("usage"))
+            case "content_block_start":
+                yield from self._start(event["content_block"])
+            case "content_block_delta":
+                yield from self._delta(event["delta"])
+            case "content_block_stop":
+                yield from self._stop()
+            case "message_delta":
+                self._stopped = event["delta"]
+                self._used |= _given(event.get("usage"))
+            case "message_stop":
+                self._ended = True
+
+    def _start(self, block: Mapping[str, Json]) -> Iterator[Event]:
+        self._block = {"written": "", **block}
+        match block["type"]:
+            case "text":
+                yield from self._answer.text(block.get("text") or "")
+            case "thinking":
+                yield from self._answer.thinking(block.get("thinking") or "")
+            case "tool_use":
+                yield from self._answer.call(block["id"], block["name"])
+            case "redacted_thinking":
+                yield from self._answer.seal(self._by + thought(dict(block)))
+            case other:
+                raise StreamBroken(f"the answer holds {other}, which was not asked for")
+
+    def _delta(self, delta: Mapping[str, Json]) -> Iterator[Event]:
+        match delta["type"]:
+            case "text_delta":
+                yield from self._answer.text(delta["text"])
+            case "input_json_delta":
+                self._block["written"] += delta["partial_json"]
+                yield from self._answer.arguments(delta["partial_json"])
+            case "thinking_delta":
+                self._block["thinking"] = self._block.get("thinking", "") + delta["thinking"]
+                yield from self._answer.thinking(delta["thinking"])
+            case "signature_delta":
+                self._block["signature"] = self._block.get("signature", "") + delta["signature"]
+
+    def _stop(self) -> Iterator[Event]:
+        block, self._block = self._block, {}
+        written = block.pop("written")
+        if block["type"] == "tool_use" and not written:
+            yield from self._answer.arguments(json.dumps(block.get("input") or {}))
+        if block["type"] == "thinking":
+            yield from self._answer.seal(self._by + thought(block))
+
+
+def used_of(raw: Mapping[str, Json]) -> Json:
+    """A usage object: Claude counts what it read from its cache and wrote into it apart from the rest."""
+    cached, written = (raw.get(f"cache_{name}_input_tokens", 0) for name in ("read", "creation"))
+    details = raw.get("output_tokens_details") or {}
+    return usage(
+        raw.get("input_tokens", 0) + cached + written,
+        raw.get("output_tokens", 0),
+        cached=cached,
+        written=written,
+        reasoning=details.get("thinking_tokens") or 0,
+    )
+
+
+def _given(figures: Mapping[str, Json] | None) -> dict[str, Json]:
+    """The figures that were told; those of the end count over those of the beginning."""
+    return {name: value for name, value in (figures or {}).items() if value is not None}

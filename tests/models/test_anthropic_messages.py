@@ -1,0 +1,169 @@
+"""Histories as Claude is told them."""
+
+import base64
+from typing import Any
+
+import pytest
+
+from convo.errors import ConvoError, InputFault, Unsupported
+from convo.items import Item, assistant, user
+from convo.models.anthropic_messages import messages, system, thought
+from convo.models.sealed import maker
+
+BY = maker("anthropic", "claude-opus-5", "https://api.anthropic.com")
+WHO = "anthropic/claude-opus-5"
+PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
+
+
+def told(*items: Item) -> list[Any]:
+    return messages(items, WHO, BY)
+
+
+def one(part: dict[str, Any]) -> Any:
+    """The block that one part of a user's message becomes."""
+    return told({"type": "message", "role": "user", "content": [part]})[0]["content"][0]
+
+
+def text(words: str) -> dict[str, Any]:
+    return {"type": "text", "text": words}
+
+
+def encoded(words: bytes) -> str:
+    return base64.b64encode(words).decode()
+
+
+def test_the_system_says_its_instructions_first_and_the_rest_in_order() -> None:
+    history = [
+        {"role": "developer", "content": "never shout"},
+        user("hi"),
+        {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "it is noon"}]},
+    ]
+
+    assert system(history, WHO, "be brief") == [text("be brief"), text("never shout"), text("it is noon")]
+    assert told(*history) == [{"role": "user", "content": [text("hi")]}]
+
+
+def test_turns_of_one_side_are_one_message() -> None:
+    assert told(user("a"), user("b"), assistant("c"), assistant("d"), {"role": "user", "content": "e"}) == [
+        {"role": "user", "content": [text("a"), text("b")]},
+        {"role": "assistant", "content": [text("c"), text("d")]},
+        {"role": "user", "content": [text("e")]},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "block"),
+    [
+        ({"type": "input_image", "image_url": "data:image/png;base64,iVBO"}, PNG),
+        (
+            {"type": "input_image", "image_url": "https://a.example/b.png", "detail": "high"},
+            {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},
+        ),
+        (
+            {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"},
+            {
+                "type": "document",
+                "source": {"type": "base64", "media_type": "application/pdf", "data": "JVBE"},
+                "title": "a.pdf",
+            },
+        ),
+        (
+            {"type": "input_file", "file_url": "https://a.example/a.pdf"},
+            {"type": "document", "source": {"type": "url", "url": "https://a.example/a.pdf"}},
+        ),
+        (
+            {"type": "input_file", "file_data": f"data:text/plain;charset=utf-8;base64,{encoded('né'.encode())}"},
+            {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "né"}},
+        ),
+        ({"type": "refusal", "refusal": "No."}, text("No.")),
+    ],
+    ids=["image", "image url", "pdf", "pdf url", "text file", "refusal"],
+)
+def test_parts_become_blocks(part: dict[str, Any], block: dict[str, Any]) -> None:
+    assert one(part) == block
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "input_image", "file_id": "file_1"},
+        {"type": "input_image", "image_url": "data:image/tiff;base64,AAAA"},
+        {"type": "input_image", "image_url": "file:///etc/passwd"},
+        {"type": "input_file", "file_id": "file_1"},
+        {"type": "input_file", "file_data": "data:application/zip;base64,AAAA"},
+        {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+    ],
+)
+def test_a_part_that_claude_cannot_see_is_refused_by_its_name(part: dict[str, Any]) -> None:
+    with pytest.raises(Unsupported, match=f"{part['type']} parts of this form") as refused:
+        one(part)
+
+    assert refused.value.param == "input"
+
+
+def test_empty_text_is_left_out() -> None:
+    assert told(user(""), user("hi"), assistant("")) == [{"role": "user", "content": [text("hi")]}]
+
+
+def test_an_output_carries_images_and_says_when_it_failed() -> None:
+    parts = [{"type": "input_text", "text": "see"}, {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}]
+    call = {"type": "function_call", "call_id": "c", "name": "shot", "arguments": ""}
+    output = {"type": "function_call_output", "call_id": "c", "output": parts, "status": "incomplete"}
+
+    assert told(user("?"), call, output)[-1] == {
+        "role": "user",
+        "content": [{"type": "tool_result", "tool_use_id": "c", "content": [text("see"), PNG], "is_error": True}],
+    }
+
+
+def test_an_empty_output_is_still_an_output() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": ""}
+
+    assert told(call, output)[-1]["content"] == [{"type": "tool_result", "tool_use_id": "c"}]
+
+
+@pytest.mark.parametrize("written", ['{"city": "Os', "[1]", "7"])
+def test_arguments_that_are_no_object_are_told_as_they_were_written(written: str) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": written}
+
+    assert told(call)[0]["content"][0]["input"] == {"arguments": written}
+
+
+def test_thoughts_that_led_to_nothing_are_left_out() -> None:
+    block = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": BY + thought(block)}
+
+    assert told(user("hi"), sealed, user("go on")) == [{"role": "user", "content": [text("hi"), text("go on")]}]
+    assert told(sealed, assistant("a"), sealed)[0]["content"] == [block, text("a")]
+
+
+@pytest.mark.parametrize("seal", [f"{BY}not base64", f"{BY}AAAA", f"{BY}{encoded(b'[1]')}", "gAAAA", None])
+def test_a_seal_that_holds_no_thought_of_ours_is_left_out(seal: str | None) -> None:
+    history = [{"type": "reasoning", "summary": [], "encrypted_content": seal}, assistant("a")]
+
+    assert told(*history)[0]["content"] == [text("a")]
+
+
+@pytest.mark.parametrize(
+    ("item", "fault"),
+    [
+        ({"type": "computer_call", "call_id": "c"}, Unsupported),
+        ({"type": "computer_call_output", "call_id": "c"}, Unsupported),
+        ({"type": "web_search_call", "id": "ws"}, Unsupported),
+        ({"type": "message", "role": "critic", "content": "no"}, Unsupported),
+        ({"type": "function_call", "call_id": "c"}, InputFault),
+        ({"type": "message", "role": "user", "content": 7}, InputFault),
+        ({"type": "message", "role": "user", "content": ["hi"]}, InputFault),
+    ],
+)
+def test_what_claude_cannot_be_told_is_refused(item: dict[str, Any], fault: type[ConvoError]) -> None:
+    with pytest.raises(fault):
+        told(item)
+
+
+def test_an_image_in_what_the_system_says_is_refused() -> None:
+    part = {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}
+
+    with pytest.raises(Unsupported, match="image parts in what the system says"):
+        system([{"role": "system", "content": [part]}], WHO)

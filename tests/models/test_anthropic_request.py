@@ -1,0 +1,218 @@
+"""What Claude is asked, parameter by parameter."""
+
+from typing import Any
+
+import pytest
+
+from convo.errors import Unsupported
+from convo.items import user
+from convo.models.anthropic_request import request
+from convo.models.anthropic_thinking import form, version
+from convo.models.sealed import maker
+from tests.models.reading import asking
+
+BY = maker("anthropic", "claude-opus-5", "https://api.anthropic.com")
+TOOL = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
+OTHER = {"type": "function", "name": "g", "parameters": None}
+
+
+def body(model: str = "claude-opus-5", **parameters: Any) -> dict[str, Any]:
+    """What these parameters become, without what every request has."""
+    asked = request(asking(user("hi"), model=model, **parameters), BY, f"anthropic/{model}")
+    plain = {"model": model, "messages": asked["messages"], "cache_control": {"type": "ephemeral"}}
+    return {name: value for name, value in asked.items() if plain.get(name) != value}
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "bound"),
+    [
+        ("claude-opus-5", None, 128_000),
+        ("claude-haiku-4-5-20251001", None, 64_000),
+        ("claude-newest-9", None, 32_000),
+        ("claude-opus-5", 5, 5),
+    ],
+)
+def test_the_answer_is_always_bounded(model: str, asked: int | None, bound: int) -> None:
+    assert body(model, max_output_tokens=asked) == {"max_tokens": bound}
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
+        ({"temperature": 1.0, "top_p": 1, "top_logprobs": 0, "presence_penalty": 0, "frequency_penalty": 0.0}, {}),
+        ({"truncation": "auto", "prompt_cache_key": "k", "max_tool_calls": 3, "store": True, "metadata": {}}, {}),
+        ({"service_tier": "default"}, {"service_tier": "standard_only"}),
+        ({"service_tier": "auto"}, {}),
+        ({"safety_identifier": "abc"}, {"metadata": {"user_id": "abc"}}),
+        ({"prompt_cache_retention": "24h"}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}),
+        ({"include": ["reasoning.encrypted_content"]}, {}),
+        ({"text": {"format": {"type": "text"}, "verbosity": "medium"}}, {}),
+    ],
+)
+def test_parameters_are_renamed_or_mean_nothing_here(asked: dict[str, Any], sent: dict[str, Any]) -> None:
+    assert body(max_output_tokens=9, **asked) == {"max_tokens": 9, **sent}
+
+
+def test_caching_is_left_out_where_only_marked_parts_are_to_be_cached() -> None:
+    asked = request(asking(user("hi"), prompt_cache_options={"mode": "explicit"}), BY, "anthropic/m")
+
+    assert "cache_control" not in asked
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [
+        ({"temperature": 1.5}, "temperature"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"presence_penalty": 0.5}, "presence_penalty"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tools": [TOOL], "tool_choice": {"type": "web_search"}}, "tool_choice"),
+        ({"text": {"format": {"type": "json_object"}}}, "text.format"),
+        ({"text": {"verbosity": "high"}}, "text.verbosity"),
+        ({"reasoning": {"effort": "boundless"}}, "reasoning.effort"),
+        ({"a_field_of_tomorrow": 1}, "a_field_of_tomorrow"),
+    ],
+)
+def test_what_claude_could_not_honour_is_refused_by_name(asked: dict[str, Any], param: str) -> None:
+    with pytest.raises(Unsupported) as refused:
+        body(**asked)
+
+    assert refused.value.param == param
+
+
+# -- tools ----------------------------------------------------------------------------------------
+
+
+def test_tools_keep_their_schemas_and_their_strictness() -> None:
+    assert body(tools=[TOOL, OTHER])["tools"] == [
+        {"name": "f", "description": "d", "input_schema": {"type": "object", "properties": {}}, "strict": True},
+        {"name": "g", "input_schema": {"type": "object", "properties": {}}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "sent"),
+    [
+        (None, None, None),
+        ("auto", True, None),
+        ("auto", False, {"type": "auto", "disable_parallel_tool_use": True}),
+        ("required", None, {"type": "any"}),
+        ("required", False, {"type": "any", "disable_parallel_tool_use": True}),
+        ("none", False, {"type": "none"}),
+        ({"type": "function", "name": "f"}, None, {"type": "tool", "name": "f"}),
+        ({"type": "allowed_tools", "mode": "required", "tools": [{"name": "f"}]}, None, {"type": "any"}),
+    ],
+)
+def test_a_choice_of_tools_is_told(choice: Any, parallel: bool | None, sent: Any) -> None:
+    asked = body(tools=[TOOL], tool_choice=choice, parallel_tool_calls=parallel)
+
+    assert asked.get("tool_choice") == sent
+
+
+def test_tools_that_are_not_allowed_are_not_offered() -> None:
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "g"}]}
+
+    assert [tool["name"] for tool in body(tools=[TOOL, OTHER], tool_choice=allowed)["tools"]] == ["g"]
+
+
+def test_a_choice_without_tools_says_nothing() -> None:
+    assert body(tools=[], tool_choice="none", parallel_tool_calls=True) == {"max_tokens": 128_000}
+
+
+# -- form and thoughts ----------------------------------------------------------------------------
+
+
+def test_a_schema_and_an_effort_go_together() -> None:
+    schema = {"type": "object", "properties": {}, "additionalProperties": False}
+    wish = {"format": {"type": "json_schema", "name": "a", "schema": schema, "strict": True}}
+
+    asked = body(text=wish, reasoning={"effort": "high", "summary": "auto"})
+
+    assert asked["output_config"] == {"format": {"type": "json_schema", "schema": schema}, "effort": "high"}
+    assert asked["thinking"] == {"type": "adaptive", "display": "summarized"}
+
+
+@pytest.mark.parametrize(
+    ("model", "reasoning", "sent"),
+    [
+        (
+            "claude-opus-5",
+            {"effort": "minimal"},
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "low"}},
+        ),
+        (
+            "claude-opus-4-6",
+            {"effort": "xhigh"},
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}},
+        ),
+        ("claude-opus-5", {"summary": "auto"}, {"thinking": {"type": "adaptive", "display": "summarized"}}),
+        ("claude-opus-5", {}, {}),
+        ("claude-opus-5", {"effort": "none"}, {"thinking": {"type": "disabled"}}),
+        ("claude-sonnet-5-5", {"effort": "none"}, {"thinking": {"type": "between_tools"}}),
+        ("claude-sonnet-4-6", {"effort": "none"}, {}),
+        ("claude-haiku-4-5", {"effort": "low"}, {"thinking": {"type": "enabled", "budget_tokens": 4096}}),
+        ("claude-haiku-4-5", {"effort": "none"}, {}),
+        ("claude-haiku-4-5", {"summary": "auto"}, {}),
+        ("claude-3-5-haiku-20241022", {"effort": "none"}, {}),
+    ],
+)
+def test_an_effort_is_told_as_the_models_generation_takes_it(
+    model: str, reasoning: dict[str, Any], sent: dict[str, Any]
+) -> None:
+    asked = body(model, reasoning=reasoning)
+    del asked["max_tokens"]
+
+    assert asked == sent
+
+
+def test_a_budget_to_think_leaves_room_for_words() -> None:
+    asked = body("claude-haiku-4-5", reasoning={"effort": "high"}, max_output_tokens=2000)
+
+    assert asked["thinking"]["budget_tokens"] == 1500
+
+
+@pytest.mark.parametrize(
+    ("model", "asked"),
+    [
+        ("claude-3-5-haiku-20241022", {"reasoning": {"effort": "low"}}),
+        ("claude-opus-5-5", {"reasoning": {"effort": "none"}}),
+        ("claude-haiku-4-5", {"reasoning": {"effort": "low"}, "max_output_tokens": 500}),
+    ],
+)
+def test_an_effort_that_a_model_cannot_make_is_refused(model: str, asked: dict[str, Any]) -> None:
+    with pytest.raises(Unsupported):
+        body(model, **asked)
+
+
+def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "4"}
+    begun = [user("2+2?"), call, output]
+
+    def thinks(*items: Any, model: str) -> bool:
+        return "thinking" in request(asking(*items, model=model, reasoning={"effort": "low"}), BY, "anthropic/m")
+
+    assert not thinks(*begun, model="claude-haiku-4-5")
+    assert thinks(*begun, user("and 3+3?"), model="claude-opus-5")
+    assert thinks(user("2+2?"), model="claude-haiku-4-5")
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("claude-opus-4-20250514", (4, 0)),
+        ("claude-opus-4-1-20250805", (4, 1)),
+        ("claude-3-7-sonnet-20250219", (3, 7)),
+        ("claude-sonnet-5", (5, 0)),
+        ("us.anthropic.claude-haiku-4-5-20251001-v1:0", (4, 5)),
+    ],
+)
+def test_a_models_version_stands_in_its_name(model: str, expected: tuple[int, int]) -> None:
+    assert version(model) == expected
+
+
+def test_a_name_without_a_version_is_taken_for_a_newer_model() -> None:
+    assert form("claude-mythos-preview") == "adaptive"

@@ -1,0 +1,47 @@
+"""Outputs stand right behind the turn that called for them."""
+
+from typing import Any
+
+from convo.items import Item, assistant, user
+from convo.models.turns import turns
+
+
+def call(name: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": name, "name": "f", "arguments": "{}"}
+
+
+def output(name: str) -> dict[str, Any]:
+    return {"type": "function_call_output", "call_id": name, "output": name}
+
+
+def told(*items: Item) -> list[str]:
+    """Turns as short words: the assistant's in capitals."""
+    short = {True: "A", False: "u"}
+    return [short[ours] + "".join(_word(item) for item in run) for ours, run in turns(items)]
+
+
+def _word(item: Item) -> str:
+    letters = {"function_call": "c", "function_call_output": "o"}
+    return letters.get(str(item.get("type")), "m") + str(item.get("call_id", ""))
+
+
+def test_calls_one_after_another_stay_in_their_turns() -> None:
+    assert told(user("?"), call("1"), output("1"), call("2"), output("2")) == ["um", "Ac1", "uo1", "Ac2", "uo2"]
+
+
+def test_parallel_calls_are_answered_in_their_order() -> None:
+    assert told(call("1"), assistant("and"), call("2"), output("2"), output("1")) == ["Ac1mc2", "uo1o2"]
+
+
+def test_an_output_comes_before_what_was_said_in_between() -> None:
+    assert told(call("1"), user("hurry"), output("1")) == ["Ac1", "uo1m"]
+
+
+def test_an_output_that_came_turns_later_is_moved_to_its_call() -> None:
+    history = [call("1"), call("2"), output("1"), assistant("well"), output("2"), user("so?")]
+
+    assert told(*history) == ["Ac1c2", "uo1o2", "Am", "um"]
+
+
+def test_an_output_without_its_call_stays_where_it_stood() -> None:
+    assert told(user("?"), output("1"), assistant("!")) == ["umo1", "Am"]
