@@ -8,11 +8,14 @@
     ├── NotFound                  exit 5, status 404   a handle that nobody knows
     ├── InputFault                exit 2, status 400   a file or item that cannot be read as what it should be
     │   ├── Unreadable            a file that is missing, a folder, half written or not allowed
-    │   └── NotCanonical          an item that has no exact JSON form
+    │   ├── NotCanonical          an item that has no exact JSON form
+    │   └── BadState              a RunState that cannot be read, or claims what it may not
+    │       └── UnknownSchema     a label that no release ever wrote
     ├── StateFault                exit 1, status 400   the conversation is not where the caller thinks
     │   ├── Conflict              the head moved since it was read
     │   ├── Busy                  another process is writing this conversation
-    │   └── ItemDeleted           a history needs an item whose body was deleted
+    │   ├── ItemDeleted           a history needs an item whose body was deleted
+    │   └── NotSigned             a RunState whose signature is missing or not of this key
     ├── StoreFault                exit 1, status 503   the store cannot do it now
     │   ├── StoreUnavailable      it cannot be opened or reached
     │   ├── StoreReadOnly         it may not be written
@@ -119,6 +122,34 @@ class NotCanonical(InputFault):
     code = "not_canonical"
 
 
+class BadState(InputFault):
+    """A RunState cannot be read, or claims what it may not; `path` is the JSON path of the place."""
+
+    code, hint = "bad_state", "take the file as its release wrote it; it was changed, or cut, since"
+
+    def __init__(self, path: str, wrong: str, *, hint: str | None = None) -> None:
+        self.path = path
+        super().__init__(f"{path} {wrong}", hint=hint)
+
+
+class UnknownSchema(BadState):
+    """A RunState carries a label that no release ever wrote; `known` are those that were."""
+
+    code = "unknown_schema"
+
+    def __init__(self, path: str, label: str, known: Sequence[str]) -> None:
+        self.label, self.known = label, tuple(known)
+        hint = "upgrade convo-state, if a newer release wrote it" if _newer(label, self.known) else None
+        super().__init__(path, f"is {label}, which this convo does not read; it reads {', '.join(known)}", hint=hint)
+
+
+def _newer(label: str, known: Sequence[str]) -> bool:
+    parts = label.strip("'").split(".")
+    return all(part.isdecimal() and len(part) < 6 for part in parts) and (
+        [int(part) for part in parts] > [int(part) for part in known[-1].split(".")]
+    )
+
+
 # -- the state ------------------------------------------------------------------------------------
 
 
@@ -152,6 +183,12 @@ class ItemDeleted(StateFault):
     def __init__(self, key: str) -> None:
         self.key = key
         super().__init__(f"the item at {key[:12]} was deleted; this history cannot be sent whole")
+
+
+class NotSigned(StateFault):
+    """A RunState's signature is missing, or was made over something else or with another key."""
+
+    code, hint = "not_signed", "ask whoever sent it for the file as it was signed"
 
 
 class StoreFault(ConvoError):

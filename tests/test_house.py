@@ -75,7 +75,7 @@ HEAVY = {
 }
 """What takes long to import, and the modules that may do so as they are loaded: those that are loaded late."""
 
-DECISIONS = {"items", "history", "run", "strategies", "compaction", "handoffs", "inspection"}
+DECISIONS = {"items", "history", "run", "strategies", "compaction", "handoffs", "inspection", "runstate"}
 """Plain functions over frozen values: no clock, no chance, no files, no waiting."""
 
 EFFECTS = {

@@ -1,0 +1,102 @@
+"""What a person says of pending calls, as a patch on the document.
+
+A decision is written where the readers of the document's own label look for it, so that the
+release that paused the run can go on with it: by tool and call at first, with the ledger's entry
+beside it from 1.15 on, under the agent from 1.18 on. Everything else stays as it was. What the
+label has no words for is refused before anything is written.
+"""
+
+from collections.abc import Iterable
+
+from convo.errors import BadState, NotFound, Usage
+from convo.items import Json
+from convo.runstate.paths import Steps, at, path, replaced
+from convo.runstate.records import Verdict, for_good, noted
+from convo.runstate.state import Pending, State
+from convo.runstate.version import Version
+from convo.runstate.versions import BY_LABEL, WORDED, room
+from convo.runstate.versions.v1_15 import LEDGER, entry
+
+OVERRULES = BY_LABEL["1.16"]
+"""From this label on approving one call wins over rejecting its tool for good."""
+
+ALL = "all"
+
+
+def decided(state: State, calls: Iterable[Pending], verdict: Verdict) -> State:
+    """`state` with one verdict on each of `calls`, which are pending in it.
+
+    raises:  Usage     the label has no place for such a decision
+             BadState  a call cannot be bound to what it would do
+    """
+    for one in calls:
+        state = State(_with(state, one, verdict), state.version)
+    return state
+
+
+def named(state: State, words: str) -> tuple[Pending, ...]:
+    """The pending calls that `words` names: a call's id, a tool's name, or "all".
+
+    raises:  NotFound  nothing that waits is called that
+    """
+    if words == ALL:
+        return state.pending
+    by_id = tuple(one for one in state.pending if one.id == words)
+    found = by_id or tuple(one for one in state.pending if words in (one.call.tool, *one.call.keys))
+    if not found:
+        waiting = ", ".join(one.id for one in state.pending)
+        raise NotFound("pending call", words, hint=f"one of {waiting}" if waiting else "nothing waits in this state")
+    return found
+
+
+def _with(state: State, one: Pending, verdict: Verdict) -> Json:
+    holder = one.holder if state.is_bound else ()
+    kept = at(state.document, holder)
+    if state.is_bound:
+        kept = _bound(kept, one)
+    kept, slots = room(state.version, kept, one.call)
+    if verdict.always and one.call.is_hosted and not (one.call.name and one.call.raw.get("server_label")):
+        raise Usage(f"{one.id} does not say whose tool it is, so nothing can be decided for good")
+    for slot in slots:
+        if verdict.always and not slot.for_good and not one.call.is_hosted:
+            continue
+        record = at(kept, slot.steps) or {}
+        _check_words(state.version, one, record, verdict)
+        lasting = Verdict(verdict.approve, verdict.message, verdict.always and slot.for_good)
+        scope = one.call.scope() if state.is_bound else None
+        kept = replaced(kept, slot.steps, noted(record, one.id, lasting, scope))
+    return replaced(state.document, holder, kept)
+
+
+def _bound(document: Json, one: Pending) -> Json:
+    """The document with the ledger's entry of a call."""
+    ledger = at(document, LEDGER) or {}
+    if one.id in ledger:
+        return document
+    return replaced(document, (*LEDGER, one.id), _entry(one))
+
+
+def _entry(one: Pending) -> Json:
+    where: Steps = (*one.way, "raw_item")
+    try:
+        bound = entry(one.call)
+    except ValueError as wrong:
+        raise BadState(path(where), f"cannot be decided on: {wrong}") from wrong
+    if bound is None:
+        raise BadState(path(where), "does not say what it would do, so nothing can be decided on it")
+    return bound
+
+
+def _check_words(version: Version, one: Pending, record: Json, verdict: Verdict) -> None:
+    """raises: Usage  the readers of this label would not see the decision as it is meant"""
+    if verdict.message is not None and version.number < WORDED.number:
+        raise Usage(
+            f"a state of {version.label} has no place for the reason of a rejection",
+            hint=f"leave the reason out, or write a newer label with --schema {WORDED.label}",
+        )
+    overruled = verdict.approve and not verdict.always and for_good(record) is False
+    if overruled and version.number < OVERRULES.number:
+        raise Usage(
+            f"{one.call.tool} was rejected for good, and readers of {version.label} let that stand over {one.id}",
+            hint=f"approve it with --always, or write a newer label with --schema {OVERRULES.label}",
+        )

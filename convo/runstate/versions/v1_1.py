@@ -1,0 +1,10 @@
+"""1.1: an agent used as a tool keeps its own paused run (first written by 0.9.1)."""
+
+from convo.runstate.version import Version
+
+VERSION = Version(
+    "1.1",
+    "0.9.1",
+    "an agent used as a tool keeps its own paused run; readers take older labels from here on",
+    keys=("last_processed_response.functions[].agent_run_state",),
+)

@@ -1,0 +1,10 @@
+"""1.17: what a session still has to be told, and whose items are whose (first written by 0.22.1)."""
+
+from convo.runstate.version import Version
+
+VERSION = Version(
+    "1.17",
+    "0.22.1",
+    "what a session still has to be told; which items the current response owns; a run that cannot be resumed",
+    keys=("current_response_generated_item_ownership", "pending_session_write", "terminal_unrecoverable"),
+)

@@ -1,0 +1,16 @@
+"""1.9: agents of one name are told apart, and a call says where its tool came from (first written by 0.14.0)."""
+
+from convo.runstate.version import Version, on_items
+
+VERSION = Version(
+    "1.9",
+    "0.14.0",
+    "agents of one name are told apart; calls say where their tool came from; custom tools and sandboxes",
+    keys=(
+        "current_agent.identity",
+        *on_items("agent.identity", "source_agent.identity", "target_agent.identity", "tool_origin"),
+        "last_processed_response.custom_tool_actions",
+        "generated_prompt_cache_key",
+        "sandbox",
+    ),
+)
