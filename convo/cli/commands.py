@@ -24,6 +24,7 @@ COMMANDS: Table = MappingProxyType(
         "inspect": Row("convo.cli.inspect", "Show who owns a conversation and what each request sent."),
         "serve": Row("convo.cli.serve", "Serve the Responses API over HTTP, in front of any model."),
         "sessions": Row("convo.cli.sessions", "List, search, rename and remove conversations."),
+        "store": Row("convo.cli.store", "Migrate, measure and prune the database of conversations."),
         "models": Row("convo.cli.models", "List what can be used, and fetch the built-in model."),
     }
 )

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-from convo.config import Choice, Record, Settings, Sources, choose, resolve
+from convo.config import Choice, Record, Settings, Sources, Storage, choose, resolve
 from convo.history import OWNERS, Session
 from convo.stores.contract import Store
 
@@ -23,13 +23,16 @@ async def store_of(settings: Settings, *, inline: bool = False) -> AsyncIterator
     """The store that the settings name, open as long as the block runs; reading makes no database."""
     from convo.stores.open import open_store
 
-    kept = settings.storage
-    url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
-    store = open_store(url, inline=inline)
+    store = open_store(url_of(settings.storage), inline=inline)
     try:
         yield store
     finally:
         await store.aclose()
+
+
+def url_of(storage: Storage) -> str:
+    """What `open_store` takes; a chat without a store keeps its state as long as it runs."""
+    return storage.url.reveal() if storage.url else "memory" if storage.type == "none" else str(storage)
 
 
 def from_store(settings: Settings, read: Callable[[Store], Awaitable[Result]]) -> Result:

@@ -6,15 +6,16 @@ from pathlib import Path
 from convo.errors import Usage
 from convo.stores.contract import Store
 
-KNOWN = "memory, sqlite:PATH"
+KNOWN = "memory, sqlite:PATH, postgresql://..."
+POSTGRES = ("postgresql", "postgres")
 
 
 def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Store:
     """The store that `url` names, as `tenant` sees it. Nothing is made before something is written.
 
-    url:     "memory", or "sqlite:" and a path; "~" is the home folder
-    inline:  let its coroutines end without ever waiting, so that no event loop is needed
-    raises:  Usage  no store has this URL
+    url:     "memory", "sqlite:" and a path ("~" is the home folder), or a PostgreSQL URL
+    inline:  let its coroutines end without ever waiting, so that no event loop is needed; not PostgreSQL's
+    raises:  Usage  no store has this URL, or what it needs is not installed
     """
     scheme, _, place = url.partition(":")
     if url == "memory":
@@ -26,4 +27,42 @@ def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Stor
         from convo.stores.sqlite.database import Database
 
         return SqliteStore(Database(Path(os.path.expanduser(place)), inline=inline), tenant)
+    if scheme in POSTGRES and place.startswith("//"):
+        return _postgres(url, tenant)
     raise Usage(f"{scheme!r} is not a kind of store", hint=f"one of: {KNOWN}")
+
+
+def _postgres(url: str, tenant: str) -> Store:
+    _check_driver()
+    from convo.stores.postgres import PostgresStore, database
+
+    return PostgresStore(database.Database(url), tenant)
+
+
+def _check_driver() -> None:
+    try:
+        import psycopg  # noqa: F401
+        import psycopg_pool  # noqa: F401
+    except ImportError as missing:
+        raise Usage("a PostgreSQL store needs a driver", hint="pip install 'convo-state[postgres]'") from missing
+
+
+def schema_sql(url: str, *, partitions: int = 0) -> str:
+    """What brings the store that `url` names into being, for whoever may create tables there.
+
+    partitions:  hash partitions of each table by tenant; PostgreSQL alone has them
+    raises:      Usage  it has no tables, or no partitions; what it needs is not installed
+    """
+    scheme = url.partition(":")[0]
+    if scheme in POSTGRES:
+        _check_driver()
+        from convo.stores.postgres import schema as postgres
+
+        return postgres.schema_sql(partitions)
+    if partitions:
+        raise Usage("only PostgreSQL spreads its tables over partitions")
+    if scheme != "sqlite":
+        raise Usage(f"a store of the kind {scheme!r} has no tables")
+    from convo.stores.sqlite import schema as sqlite
+
+    return sqlite.schema_sql()

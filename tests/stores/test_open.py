@@ -10,7 +10,7 @@ import pytest
 from convo.errors import Usage
 from convo.stores.contract import Change
 from convo.stores.memory import MemoryStore
-from convo.stores.open import open_store
+from convo.stores.open import open_store, schema_sql
 from convo.stores.sqlite import SqliteStore
 from tests.stores.chats import session
 
@@ -43,12 +43,12 @@ async def test_a_tilde_is_the_home_folder(home: File, monkeypatch: pytest.Monkey
     assert os.listdir(home) == ["convo.db"]
 
 
-@pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:x", "postgresql://host/db", "nonsense:x", "/a/path"])
+@pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:x", "postgresql:x", "nonsense:x", "/a/path"])
 def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> None:
     with pytest.raises(Usage) as told:
         open_store(url)
 
-    assert told.value.hint == "one of: memory, sqlite:PATH"
+    assert told.value.hint == "one of: memory, sqlite:PATH, postgresql://..."
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> No
 def test_a_store_is_imported_only_when_it_is_asked_for(url: str, others: list[str]) -> None:
     script = f"""
 import sys
-from convo.stores.open import open_store
+from convo.stores.open import open_store, schema_sql
 early = [name for name in ("sqlite3", "convo.stores.memory", "convo.stores.sqlite") if name in sys.modules]
 open_store({url!r}, inline=True)
 print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if name in sys.modules])
@@ -65,3 +65,9 @@ print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if
     ran = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
 
     assert ran.stdout == "[] []\n"
+
+
+@pytest.mark.parametrize(("url", "partitions"), [("memory", 0), ("nonsense:x", 0), ("sqlite:x", 4), ("memory", 4)])
+def test_what_has_no_tables_or_no_partitions_has_no_statements(url: str, partitions: int) -> None:
+    with pytest.raises(Usage):
+        schema_sql(url, partitions=partitions)

@@ -1,0 +1,83 @@
+"""`convo store`: the database under all conversations, for whoever runs it.
+
+The arguments alone; `convo.cli.storing` does the rest.
+"""
+
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App, call_of
+from convo.config import Flags
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo store stats                                what each tenant keeps
+  convo store prune --older-than 30d               what would go
+  convo store prune --older-than 30d --yes         let it go
+  convo store migrate --store postgresql://user@host/db
+  convo store migrate --print-sql > schema.sql     for somebody else to run
+"""
+
+Where = Annotated[
+    str | None, typer.Option("--store", metavar="STORE", help="sqlite:PATH or postgresql://..., not the settings'.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback(epilog=EXAMPLES)
+def store() -> None:
+    """Migrate, measure and prune the database of conversations."""
+
+
+@app.command()
+def migrate(
+    ctx: typer.Context,
+    store: Where = None,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print all statements of the schema; change nothing.")
+    ] = False,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", metavar="N", min=0, max=1024, help="With --print-sql: spread tables over N."),
+    ] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Bring the schema up to this convo's."""
+    from convo.cli import storing
+    from convo.errors import Usage
+
+    if print_sql:
+        storing.print_schema(call_of(ctx).config, Flags(store=store), partitions, as_json=as_json)
+    elif partitions:
+        raise Usage("--partitions goes with --print-sql", hint="convo store migrate --print-sql --partitions 16")
+    else:
+        storing.migrate(call_of(ctx).config, Flags(store=store), as_json=as_json)
+
+
+@app.command()
+def stats(ctx: typer.Context, store: Where = None, as_json: AsJson = False) -> None:
+    """Show rows, bytes and age by tenant."""
+    from convo.cli import storing
+
+    storing.stats(call_of(ctx).config, Flags(store=store), as_json=as_json)
+
+
+@app.command()
+def prune(
+    ctx: typer.Context,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="Not used for so long: a number with s, m, h, d or w.")
+    ],
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="This tenant's alone.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it; without this it is only counted.")] = False,
+    store: Where = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count what was not used for a time, or remove it."""
+    from convo.cli import storing
+
+    asked = storing.Pruning(older_than, tenant, yes)
+    storing.prune(call_of(ctx).config, Flags(store=store), asked, as_json=as_json)

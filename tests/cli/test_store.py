@@ -1,0 +1,188 @@
+"""`convo store`, over a real store filled by the engine itself."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from convo.stores.sqlite.schema import SCHEMA
+from tests.cli.held import DATABASE, Teller, held
+from tests.greenwich import greenwich
+from tests.running import Convo
+
+__all__ = ["greenwich"]
+
+AGO = "1w"
+"""The conversations below are of 2023."""
+
+
+async def three(teller: Teller) -> None:
+    await teller.chat(Strategy.SESSION, "monads", "What is a monad?")
+    await teller.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
+    await teller.chat(Strategy.CONVERSATION, "café", "Où est le café?")
+
+
+def rows(home: Path) -> list[int]:
+    tables = ("sessions", "links", "conversations", "items", "nodes")
+    with closing(sqlite3.connect(home / DATABASE)) as db:
+        return [db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
+
+
+# -- stats ----------------------------------------------------------------------------------------
+
+
+def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("store", "stats")
+
+    assert (got.exit, got.err) == (0, "")
+    head, line = got.out.splitlines()
+    kinds = ["sessions", "responses", "conversations", "items", "places", "events"]
+    assert head.split() == ["tenant", *kinds, "size", "oldest", "newest"]
+    assert line.split()[:7] == ["local", "3", "4", "1", "8", "8", "0"]
+    assert line.split()[-4:] == ["2023-11-14", "22:14", "2023-11-14", "22:17"]
+
+
+def test_stats_for_a_program(convo: Convo, home: Path) -> None:
+    held(home, three)
+    (ours,) = convo("store", "stats", "--json").json()
+
+    assert ours["tenant"] == "local"
+    assert ours["rows"] == {"sessions": 3, "responses": 4, "conversations": 1, "items": 8, "places": 8, "events": 0}
+    assert ours["bytes"] > 0
+    assert ours["oldest"] < ours["newest"]
+
+
+@pytest.mark.parametrize("argv", [["stats"], ["prune", "--older-than", "1d", "--yes"]])
+def test_without_a_database_there_is_nothing_and_nothing_is_made(argv: list[str], convo: Convo, home: Path) -> None:
+    got = convo("store", *argv)
+
+    assert (got.exit, got.out) == (0, "")
+    assert got.err in ("nothing is kept yet\n", "nothing was unused for 1d\n")
+    assert not home.exists()
+
+
+@pytest.mark.parametrize("argv", [["stats"], ["migrate"], ["migrate", "--print-sql"], ["prune", "--older-than", "1d"]])
+@pytest.mark.parametrize("kind", ["memory", "none"])
+def test_a_store_that_keeps_nothing_is_refused(argv: list[str], kind: str, convo: Convo) -> None:
+    got = convo("store", *argv, "--store", kind)
+
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.splitlines()[0] == f"convo: the store is {kind}: nothing of it outlives a process"
+
+
+# -- prune ----------------------------------------------------------------------------------------
+
+
+def test_a_pruning_only_counts_until_it_is_told_to_go_on(convo: Convo, home: Path) -> None:
+    held(home, three)
+    before = rows(home)
+    got = convo("store", "prune", "--older-than", AGO)
+
+    assert got.exit == 0
+    assert [line.split() for line in got.out.splitlines()] == [
+        ["tenant", "sessions", "responses", "conversations"],
+        ["local", "3", "4", "1"],
+    ]
+    assert got.err == "this would go; --yes removes it\n"
+    assert rows(home) == before
+
+
+def test_a_pruning_takes_what_it_counted(convo: Convo, home: Path) -> None:
+    held(home, three)
+    counted = convo("store", "prune", "--older-than", AGO).out
+    got = convo("store", "prune", "--older-than", AGO, "--yes")
+
+    assert (got.exit, got.out, got.err) == (0, counted, "this was removed\n")
+    assert convo("sessions").err == 'no sessions yet; convo chat "hello" begins one\n'
+    assert rows(home) == [0, 0, 0, 0, 1]
+    assert convo("store", "prune", "--older-than", AGO, "--yes").err == f"nothing was unused for {AGO}\n"
+
+
+def test_what_was_used_since_stays(convo: Convo, home: Path) -> None:
+    held(home, three)
+    before = rows(home)
+
+    assert convo("store", "prune", "--older-than", "5000w", "--yes").err == "nothing was unused for 5000w\n"
+    assert rows(home) == before
+
+
+def test_a_pruning_for_a_program(convo: Convo, home: Path) -> None:
+    held(home, three)
+    taken = {"tenant": "local", "sessions": 3, "responses": 4, "conversations": 1}
+    for argv, removed in (((), False), (("--yes",), True)):
+        told = convo("store", "prune", "--older-than", AGO, "--json", *argv).json()
+        assert (told["removed"], told["tenants"]) == (removed, [taken])
+
+
+def test_one_tenant_alone_is_pruned(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, three)
+
+    assert convo("store", "prune", "--older-than", AGO, "--tenant", "local", "--yes").err == "this was removed\n"
+    got = convo("store", "prune", "--older-than", AGO, "--tenant", "nobody", "--yes")
+    assert (got.exit, got.out) == (5, "")
+    assert got.err == "convo: no tenant 'nobody'\n  try: convo store stats\n"
+
+
+@pytest.mark.parametrize("written", ["30", "d", "-1d", "0d", "1.5h", "never"])
+def test_a_time_that_cannot_be_read_removes_nothing(written: str, convo: Convo, home: Path) -> None:
+    held(home, three)
+    before = rows(home)
+    got = convo("store", "prune", f"--older-than={written}", "--yes")
+
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith("convo: --older-than must be ")
+    assert rows(home) == before
+
+
+def test_a_pruning_needs_a_time(convo: Convo) -> None:
+    assert convo("store", "prune", "--yes").exit == 2
+
+
+# -- migrate --------------------------------------------------------------------------------------
+
+
+def test_a_migration_says_what_it_ran(convo: Convo, home: Path) -> None:
+    file = home / DATABASE
+    numbers = list(range(1, SCHEMA + 1))
+
+    assert convo("store", "migrate").out == f"sqlite:{file}: ran {', '.join(map(str, numbers))}\n"
+    assert convo("store", "migrate").out == f"sqlite:{file}: up to date\n"
+    assert convo("store", "migrate", "--json").json() == {"store": f"sqlite:{file}", "ran": []}
+
+
+def test_the_store_may_be_named(convo: Convo, home: Path, tmp_path: Path) -> None:
+    assert convo("store", "migrate", "--store", "sqlite:there.db").exit == 0
+
+    assert (tmp_path / "there.db").is_file()
+    assert not home.exists()
+
+
+def test_the_printed_statements_make_the_store(convo: Convo, home: Path) -> None:
+    got = convo("store", "migrate", "--print-sql")
+    assert (got.exit, got.err) == (0, "")
+    assert not home.exists()
+    assert convo("store", "migrate", "--print-sql", "--json").json() == {"sql": got.out}
+
+    (home / "data").mkdir(parents=True)
+    with closing(sqlite3.connect(home / DATABASE)) as db:
+        db.executescript(got.out)
+    assert convo("store", "migrate", "--json").json()["ran"] == []
+    held(home, three)
+    assert len(convo("sessions", "--json").json()) == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--partitions", "4"], "--partitions goes with --print-sql"),
+        (["--print-sql", "--partitions", "4"], "only PostgreSQL spreads its tables over partitions"),
+    ],
+)
+def test_partitions_are_for_the_statements_of_postgresql(argv: list[str], says: str, convo: Convo) -> None:
+    got = convo("store", "migrate", *argv)
+
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.splitlines()[0] == f"convo: {says}"
