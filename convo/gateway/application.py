@@ -9,23 +9,26 @@ It knows the contract of a service and no concrete one. What an endpoint raises 
 its `status`; what nobody foresaw is a 500 without words of its own, and goes on to the server's log.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from starlette.routing import Route as Path
-from starlette.routing import Router
+from starlette.routing import Router, WebSocketRoute
 
 from convo.clock import Clock
 from convo.config import Serve
 from convo.endpoints.contract import Service
 from convo.errors import ConvoError, StoreFault
-from convo.gateway import callers, queries, refusals
+from convo.gateway import callers, queries, refusals, websocket
 from convo.gateway.asked import Asked, Plain
-from convo.gateway.exchange import CLIENT_GONE, ClientGone, Exchange
+from convo.gateway.exchange import CLIENT_GONE, ClientGone, Exchange, object_in
 from convo.gateway.keys import Keys, NoKeys
 from convo.gateway.metrics import Metrics
 from convo.gateway.relaying import Answering, relay
 from convo.gateway.routes import Route, by_path
+from convo.gateway.websocket import Bounds, House, Socket, Sockets
 from convo.ids import NewId
 from convo.items import Json
 
@@ -41,6 +44,9 @@ BROKEN: Json = {
     }
 }
 
+CLOSING = ((b"connection", b"close"),)
+"""uvicorn closes the connection behind an exception, and a client should not use it again."""
+
 Log = Callable[[Exchange], None]
 """Told of every exchange once it has been answered."""
 
@@ -48,27 +54,32 @@ Log = Callable[[Exchange], None]
 class Gateway:
     """An ASGI application over a service.
 
-    keys:    None lets this machine ask as the tenant "local"
-    ending:  set by whoever ends the server: from then on nothing new is begun
+    keys:     None lets this machine ask as the tenant "local"
+    bounds:   of a WebSocket
+    ending:   set by whoever ends the server: from then on nothing new is begun
+    sockets:  the open ones
     """
 
     def __init__(
         self, service: Service, serve: Serve, *, clock: Clock, new_id: NewId, keys: Keys | None = None,
-        log: Log | None = None,
+        log: Log | None = None, bounds: Bounds | None = None,
     ) -> None:  # fmt: skip
         self.ending = False
+        self.sockets = Sockets()
         self.metrics = Metrics()
         self._service, self._serve, self._keys = service, serve, keys or NoKeys()
         self._guarded = keys is None
         self._clock, self._new_id, self._log = clock, new_id, log
+        self._bounds = bounds or Bounds()
         self._running = 0
         paths = [Path(path, OnePath(self, path, methods)) for path, methods in by_path()]
-        self._router = Router(paths, redirect_slashes=False, default=nowhere)
+        self._router = Router(
+            [*paths, WebSocketRoute(websocket.PATH, OneSocket(self))], redirect_slashes=False, default=nowhere
+        )
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        if scope["type"] != "http":
-            await self._router(scope, receive, send)
-            return
+        if scope["type"] == "websocket":
+            send = websocket.refusable(send)
         exchange = Exchange(scope, receive, send, request_id=self._new_id("req"), clock=self._clock)
         scope["exchange"] = exchange
         try:
@@ -81,7 +92,7 @@ class Gateway:
             await exchange.refuse(fault)
         finally:
             if not exchange.status:
-                await exchange.answer(BROKEN, 500)
+                await exchange.answer(BROKEN, 500, CLOSING)
             self._tell(exchange)
 
     async def carry_out(self, route: Route, exchange: Exchange) -> None:
@@ -89,14 +100,26 @@ class Gateway:
         if route.open:
             await self._handle(route, exchange)
             return
+        with self._room(exchange):
+            await self._handle(route, exchange)
+
+    @contextmanager
+    def _room(self, exchange: Exchange, *, of: str = "") -> Iterator[None]:
+        """A place for one thing that `exchange` asks.
+
+        of:      whose key it has to be still; any tenant's where it is empty
+        raises:  Refused, KeyRefused, TryLater
+        """
         exchange.tenant = self.tenant(exchange.headers)
+        if of not in ("", exchange.tenant):
+            raise refusals.wrong_key()
         if self.ending:
             raise refusals.ending()
         if self._running >= self._serve.max_requests:
             raise refusals.too_many_requests()
         self._running += 1
         try:
-            await self._handle(route, exchange)
+            yield
         finally:
             self._running -= 1
 
@@ -106,6 +129,25 @@ class Gateway:
             callers.check(headers)
         said = headers.get(b"authorization")
         return self._keys.tenant(said.decode("latin-1") if said else None)
+
+    async def talk(self, exchange: Exchange, receive: "Receive", send: "Send") -> None:
+        """Carry out turns over a WebSocket. raises: Refused, KeyRefused, TryLater  it is not opened"""
+        exchange.route = websocket.PATH
+        with self._room(exchange):
+            if len(self.sockets) >= self._serve.max_requests:
+                raise refusals.too_many_requests()
+        await websocket.accept(receive, send, exchange.id)
+        exchange.status = websocket.OPENED
+        house = House(
+            self._clock,
+            self._bounds,
+            self.metrics,
+            read=partial(object_in, serve=self._serve),
+            room=partial(self._room, exchange, of=exchange.tenant),
+        )
+        socket = Socket(receive, send, self._service.of(exchange.tenant), house)
+        async with self.sockets.holding(socket):
+            await socket.serve()
 
     async def _handle(self, route: Route, exchange: Exchange) -> None:
         scope = exchange.scope
@@ -121,7 +163,8 @@ class Gateway:
             await exchange.answer(answer)
 
     def _tell(self, exchange: Exchange) -> None:
-        self.metrics.answered(exchange.scope["method"], exchange.route, exchange.status, exchange.took_s)
+        if exchange.status != websocket.OPENED:
+            self.metrics.answered(exchange.method, exchange.route, exchange.status, exchange.took_s)
         if self._log:
             self._log(exchange)
 
@@ -144,9 +187,16 @@ class OnePath:
         await self._gateway.carry_out(route, exchange)
 
 
+class OneSocket:
+    """The path of WebSocket mode."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        await self._gateway.talk(scope["exchange"], receive, send)
+
+
 async def nowhere(scope: "Scope", receive: "Receive", send: "Send") -> None:
     """raises: Refused  there is no such path"""
-    if scope["type"] == "websocket":
-        await send({"type": "websocket.close", "code": 1000})
-        return
-    raise refusals.no_route(scope["method"], scope["path"])
+    raise refusals.no_route(scope["exchange"].method, scope["path"])

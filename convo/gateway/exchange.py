@@ -54,6 +54,10 @@ class Exchange:
         self._clock, self._began = clock, clock.ticks()
 
     @property
+    def method(self) -> str:
+        return str(self.scope.get("method", "WEBSOCKET"))
+
+    @property
     def took_s(self) -> float:
         return self._clock.ticks() - self._began
 
@@ -68,17 +72,7 @@ class Exchange:
         if not raw and optional:
             return {}
         self._check_form()
-        try:
-            document = documents.read(raw, depth=serve.max_depth)
-        except NotJson as wrong:
-            raise refusals.not_json(str(wrong)) from wrong
-        if not isinstance(document, dict):
-            raise refusals.not_an_object()
-        for name in LISTS:
-            listed = document.get(name)
-            if isinstance(listed, list) and len(listed) > serve.max_items:
-                raise refusals.too_many_items(name, serve.max_items, len(listed))
-        return document
+        return object_in(raw, serve)
 
     def _check_form(self) -> None:
         given = self.headers.get(b"content-type", b"").decode("latin-1")
@@ -136,6 +130,23 @@ class Exchange:
         """Answer with the error object of `fault`, under its status."""
         allow = ((b"allow", self.allow.encode()),) if self.allow else ()
         await self.answer({"error": error_object(fault)}, fault.status, (*headers_of(fault), *allow))
+
+
+def object_in(raw: bytes, serve: Serve) -> dict[str, Json]:
+    """The JSON object that `raw` holds, within the limits. raises: Refused"""
+    if len(raw) > serve.max_body_bytes:
+        raise refusals.body_too_large(serve.max_body_bytes)
+    try:
+        document = documents.read(raw, depth=serve.max_depth)
+    except NotJson as wrong:
+        raise refusals.not_json(str(wrong)) from wrong
+    if not isinstance(document, dict):
+        raise refusals.not_an_object()
+    for name in LISTS:
+        listed = document.get(name)
+        if isinstance(listed, list) and len(listed) > serve.max_items:
+            raise refusals.too_many_items(name, serve.max_items, len(listed))
+    return document
 
 
 def headers_of(fault: ConvoError) -> list[Header]:

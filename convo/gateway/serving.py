@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
 
@@ -24,6 +25,9 @@ from convo.gateway.protocol import bounded
 BACKLOG = 2048
 KEPT_OPEN_S = 75
 """How long an idle connection stays: longer than clients keep theirs, so that it is they who close."""
+
+PING_S = 20.0
+"""How often a WebSocket is asked whether it is still there, and how long it has to say so."""
 
 FLUSHING_S = 1.0
 """What a server gets beyond the grace time, to write what the service came to."""
@@ -91,8 +95,11 @@ async def run(
         told = asyncio.create_task(ending.wait())
         await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
-        gateway.ending = server.should_exit = True
-        await service.aclose(serve.grace_s)
+        gateway.ending = True
+        closing = asyncio.create_task(service.aclose(serve.grace_s))
+        await gateway.sockets.aclose(serve.grace_s)
+        server.should_exit = True
+        await closing
         await running
 
 
@@ -100,7 +107,11 @@ def config(gateway: Gateway, serve: Serve) -> uvicorn.Config:
     return uvicorn.Config(
         gateway,
         http=bounded(serve),
-        ws="none",
+        ws=websockets,  # type: ignore[arg-type]  # makes a protocol, as a class of one does
+        ws_max_size=2 * serve.max_body_bytes,  # what is not much too large is refused in words
+        ws_ping_interval=PING_S,
+        ws_ping_timeout=PING_S,
+        ws_per_message_deflate=False,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -109,6 +120,13 @@ def config(gateway: Gateway, serve: Serve) -> uvicorn.Config:
         timeout_keep_alive=KEPT_OPEN_S,
         timeout_graceful_shutdown=round(serve.grace_s + FLUSHING_S),
     )
+
+
+def websockets(*args: Any, **named: Any) -> asyncio.Protocol:
+    """uvicorn's protocol, loaded when somebody opens the first one."""
+    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+    return WebSocketsSansIOProtocol(*args, **named)
 
 
 @contextmanager

@@ -1,35 +1,43 @@
 """Responses over a WebSocket: one client, one turn at a time.
 
-    read      always, also while a turn runs: a ping has to be answered, a client that left to be seen.
-              A turn that comes while another one runs waits; too many that wait are refused
-    turn      the oldest one that waits, event by event
+    listen    always, also while a turn runs: a ping has to be answered, a client that left to be seen.
+              What is said meanwhile waits for its turn; too much that waits is refused
+    answer    what waited longest, event by event
     end       the client left, the connection is too old, or the server stops
 
-What ends a connection lets the running turn come to its end and begins no other one. A client that
-left does not lose its turn: an answer that is stored is finished without a reader. One that is not
-is stopped, for nobody could ever read it.
+A connection that grew too old, or whose server stops, ends behind the running turn and begins no
+other one. When the client left, the loop ends and closes the endpoint's generator, as over HTTP.
 
 Compression is left off: the events are small, the openai package's client asks for none, and
 zlib would cost every event time and every connection memory.
 """
 
 import asyncio
-import json
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, MutableMapping
+from contextlib import AbstractContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from convo.clock import Clock
 from convo.endpoints.contract import Connection, Endpoint
-from convo.errors import ConvoError, Refused
+from convo.errors import ConvoError, Refused, StoreFault
+from convo.gateway import documents
 from convo.gateway import websocket_messages as messages
+from convo.gateway.exchange import CLIENT_GONE
+from convo.gateway.relaying import TERMINAL, Noticing
 from convo.gateway.websocket_messages import STEER, Create
 from convo.items import Event, Json
 
 if TYPE_CHECKING:
-    from starlette.websockets import WebSocket
+    from starlette.types import Message, Receive, Send
+
+PATH = "/v1/responses"
+METHOD = "WEBSOCKET"
+"""What figures and logs call a turn that came this way."""
+
+OPENED = 101
+"""The status of a connection that was accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +46,13 @@ class Bounds:
 
     age_s:    after so many seconds a connection ends
     send_s:   a client that takes nothing for so many seconds is gone
-    waiting:  turns that may wait behind the running one
+    waiting:  messages that may wait behind the running turn
     lanes:    names of lanes on one connection
     """
 
     age_s: float = 60 * 60
     send_s: float = 60
-    waiting: int = 16
+    waiting: int = 8
     lanes: int = 32
 
 
@@ -57,52 +65,72 @@ class Ending:
     fault: Refused | None = None
 
 
+FLUSHING_S = 1.0
+"""How long a client has to take the last words of a turn that was broken off."""
+
 GONE = Ending(None)
 STOPPING = Ending(1012, "the server is stopping")
 
 
-class Sockets:
-    """All open connections, so that a server that stops can end them."""
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A message that is no turn; it is told when its turn comes, so that answers keep the order of requests."""
 
-    def __init__(self) -> None:
-        self._open: set[Socket] = set()
-        self._stopping = False
+    fault: ConvoError
+    lane: str | None
 
-    def __len__(self) -> int:
-        return len(self._open)
 
-    @asynccontextmanager
-    async def holding(self, socket: "Socket") -> AsyncIterator[None]:
-        self._open.add(socket)
-        if self._stopping:
-            socket.end(STOPPING)
-        try:
-            yield
-        finally:
-            self._open.discard(socket)
+@dataclass(slots=True)
+class Progress:
+    """How far a turn has been told: the next sequence number, and the status that it comes to."""
 
-    def stop(self) -> None:
-        """Every connection ends after its running turn, and so does one that comes from now on."""
-        self._stopping = True
-        for socket in self._open:
-            socket.end(STOPPING)
+    number: int = 0
+    status: int = 200
+
+
+class Counting(Noticing, Protocol):
+    """Whoever keeps count of turns, and of what passes in them."""
+
+    def answered(self, method: str, route: str, status: int, took_s: float) -> None: ...
+
+    def store_fault(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What the server gives each of its connections.
+
+    read:  makes an object of a message within the limits of a body; raises Refused
+    room:  holds a place for one turn; raises KeyRefused or TryLater where there is none
+    """
+
+    clock: Clock
+    bounds: Bounds
+    counting: Counting
+    read: Callable[[bytes], dict[str, Json]]
+    room: Callable[[], AbstractContextManager[None]]
 
 
 class Socket:
-    """One connection that was accepted.
+    """One connection that was accepted."""
 
-    read:  makes JSON of a message within the limits of a body, or raises ConvoError
-    """
-
-    def __init__(
-        self, websocket: "WebSocket", endpoint: Endpoint, clock: Clock, bounds: Bounds, read: Callable[[bytes], Json]
-    ) -> None:
-        self._websocket, self._endpoint, self._clock = websocket, endpoint, clock
-        self._bounds, self._read = bounds, read
+    def __init__(self, receive: "Receive", send: "Send", endpoint: Endpoint, house: House) -> None:
+        self._receive, self._raw_send, self._endpoint, self._house = receive, send, endpoint, house
         self._chains: dict[str | None, Connection] = {}
-        self._waiting: deque[Create] = deque()
+        self._waiting: deque[Create | Wrong] = deque()
         self._changed = asyncio.Event()
         self._ending: Ending | None = None
+
+    async def serve(self) -> None:
+        """Turn after turn, until the connection ends."""
+        async with asyncio.TaskGroup() as group:
+            aging = group.create_task(self._grow_old())
+            self._answering = group.create_task(self._answer_all())
+            listening = group.create_task(self._listen())
+            await asyncio.wait({self._answering, listening}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (aging, self._answering, listening):
+                task.cancel()
+        await self._say_goodbye()
 
     def end(self, ending: Ending) -> None:
         """Begin no further turn. The first reason stays, unless the client leaves meanwhile."""
@@ -110,18 +138,21 @@ class Socket:
             self._ending = ending
         self._changed.set()
 
-    async def serve(self) -> None:
-        """Turn after turn, until the connection ends."""
-        async with asyncio.TaskGroup() as group:
-            beside = [group.create_task(self._listen()), group.create_task(self._grow_old())]
-            while turn := await self._next():
-                await self._carry_out(turn)
-            await self._say_goodbye()
-            for task in beside:
-                task.cancel()
+    def break_off(self) -> None:
+        """Stop the running turn, too."""
+        self._answering.cancel()
 
-    async def _next(self) -> Create | None:
-        """The turn that waited longest; None when the connection ends."""
+    # -- the turns --------------------------------------------------------------------------------
+
+    async def _answer_all(self) -> None:
+        while (said := await self._next()) is not None:
+            if isinstance(said, Wrong):
+                await self._send(messages.error_message(said.fault, 0, said.lane))
+            else:
+                await self._carry_out(said)
+
+    async def _next(self) -> Create | Wrong | None:
+        """What waited longest; None when the connection ends."""
         while self._ending is None:
             if self._waiting:
                 return self._waiting.popleft()
@@ -130,66 +161,81 @@ class Socket:
         return None
 
     async def _carry_out(self, turn: Create) -> None:
-        number = 0
-        chain = self._chains.get(turn.lane) or self._endpoint.connect()
-        self._chains[turn.lane] = chain
+        progress, began, counting = Progress(status=CLIENT_GONE), self._house.clock.ticks(), self._house.counting
+        counting.stream(+1)
         try:
-            async with aclosing(chain.create(turn.body)) as events:
-                async for event in events:
-                    number = event["sequence_number"] + 1
-                    if not await self._send(messages.labelled(event, turn.lane)) and not turn.kept:
-                        return
+            with self._house.room():
+                await self._pass_on(self._chain(turn.lane).create(turn.body), turn.lane, progress, began)
         except ConvoError as fault:
-            await self._send(messages.error_message(fault, number, turn.lane))
+            progress.status = fault.status
+            if isinstance(fault, StoreFault):
+                counting.store_fault()
+            await self._send(messages.error_message(fault, progress.number, turn.lane))
+        finally:
+            counting.stream(-1)
+            counting.answered(METHOD, PATH, progress.status, self._house.clock.ticks() - began)
+
+    async def _pass_on(
+        self, answer: AsyncGenerator[Event, None], lane: str | None, progress: Progress, began: float
+    ) -> None:
+        async with aclosing(answer) as events:
+            async for event in events:
+                if progress.number == 0:
+                    self._house.counting.first_event(PATH, self._house.clock.ticks() - began)
+                progress.number = event["sequence_number"] + 1
+                if not await self._send(messages.labelled(event, lane)):
+                    return
+                if event["type"] in TERMINAL:
+                    self._house.counting.ended(event["response"])
+                    progress.status = 200
+
+    def _chain(self, lane: str | None) -> Connection:
+        if lane not in self._chains:
+            self._chains[lane] = self._endpoint.connect()
+        return self._chains[lane]
 
     # -- beside the turns -------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        while (message := await self._websocket.receive())["type"] == "websocket.receive":
-            await self._take(message)
+        while (message := await self._receive())["type"] == "websocket.receive":
+            await self._take(message.get("text"))
         self.end(GONE)
 
     async def _grow_old(self) -> None:
-        await self._clock.sleep(self._bounds.age_s)
-        fault = messages.too_old(self._bounds.age_s)
-        self.end(Ending(1001, fault.code, fault))
+        age_s = self._house.bounds.age_s
+        await self._house.clock.sleep(age_s)
+        self.end(Ending(1001, "the connection is too old", messages.too_old(age_s)))
 
-    async def _take(self, message: Mapping[str, Any]) -> None:
-        """Let a turn wait, or answer what is none."""
-        lane = None
+    async def _take(self, text: str | None) -> None:
+        """Let what was said wait for its turn, or answer now what never gets one."""
+        lane, most = None, self._house.bounds.waiting
+        if len(self._waiting) >= most:
+            await self._send(messages.error_message(messages.too_many_waiting(most), 0, None))
+            return
         try:
-            asked = self._message(message.get("text"))
+            asked = self._house.read(messages.text_of(text))
             lane = messages.lane_of(asked)
             if asked.get("type") == STEER:
                 await self._send(messages.steering_failed(asked))
                 return
-            self._queue(messages.turn(asked))
+            self._waiting.append(self._turn(asked))
         except ConvoError as fault:
-            await self._send(messages.error_message(fault, 0, lane))
-
-    def _message(self, text: str | None) -> Mapping[str, Json]:
-        if text is None:
-            raise messages.text_only()
-        asked = self._read(text.encode())
-        if not isinstance(asked, Mapping):
-            raise messages.not_an_object()
-        return asked
-
-    def _queue(self, turn: Create) -> None:
-        """raises: Refused  too many wait, or too many lanes are named"""
-        if len(self._waiting) >= self._bounds.waiting:
-            raise messages.too_many_waiting(self._bounds.waiting)
-        lanes = {*self._chains, *(waiting.lane for waiting in self._waiting), turn.lane} - {None}
-        if len(lanes) > self._bounds.lanes:
-            raise messages.too_many_lanes(self._bounds.lanes)
-        self._waiting.append(turn)
+            self._waiting.append(Wrong(fault, lane))
         self._changed.set()
+
+    def _turn(self, asked: dict[str, Json]) -> Create:
+        """raises: Refused  it is none, or names one lane too many"""
+        turn, most = messages.turn(asked), self._house.bounds.lanes
+        lanes = {*self._chains, *(waiting.lane for waiting in self._waiting), turn.lane} - {None}
+        if len(lanes) > most:
+            raise messages.too_many_lanes(most)
+        return turn
 
     # -- to the client ----------------------------------------------------------------------------
 
     async def _send(self, event: Event) -> bool:
         """Whether the client is still there to take it."""
-        return await self._tell({"type": "websocket.send", "text": json.dumps(event, separators=(",", ":"))})
+        return await self._tell({"type": "websocket.send", "text": documents.write(event).decode("ascii")})
 
     async def _say_goodbye(self) -> None:
         ending = self._ending
@@ -199,13 +245,59 @@ class Socket:
             await self._tell({"type": "websocket.close", "code": ending.code, "reason": ending.reason})
 
     async def _tell(self, message: MutableMapping[str, Any]) -> bool:
-        from starlette.websockets import WebSocketDisconnect
-
         if self._ending is GONE:
             return False
         try:
-            async with asyncio.timeout(self._bounds.send_s):
-                await self._websocket.send(message)
-        except (WebSocketDisconnect, TimeoutError):
+            async with asyncio.timeout(self._house.bounds.send_s):
+                await self._raw_send(message)
+        except (OSError, TimeoutError, RuntimeError):  # left; takes nothing; was closed by the protocol meanwhile
             self.end(GONE)
         return self._ending is not GONE
+
+
+class Sockets:
+    """All open connections, so that a server that stops can end them."""
+
+    def __init__(self) -> None:
+        self._open: dict[Socket, asyncio.Event] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    @asynccontextmanager
+    async def holding(self, socket: Socket) -> AsyncIterator[None]:
+        self._open[socket] = asyncio.Event()
+        try:
+            yield
+        finally:
+            self._open.pop(socket).set()
+
+    async def aclose(self, grace_s: float) -> None:
+        """Every connection ends behind its running turn, or after `grace_s` seconds."""
+        left = [asyncio.create_task(closed.wait()) for closed in self._open.values()]
+        for socket in self._open:
+            socket.end(STOPPING)
+        if left:
+            await asyncio.wait(left, timeout=grace_s)
+        for socket in list(self._open):
+            socket.break_off()
+        if left:
+            await asyncio.wait(left, timeout=FLUSHING_S)
+        for waiting in left:
+            waiting.cancel()
+
+
+async def accept(receive: "Receive", send: "Send", request_id: str) -> None:
+    """Say yes to a connection that asks to be opened."""
+    await receive()
+    await send({"type": "websocket.accept", "headers": [(b"x-request-id", request_id.encode())]})
+
+
+def refusable(send: "Send") -> "Send":
+    """`send`, over which a connection can be refused by an answer of HTTP before it is opened."""
+
+    async def sent(message: "Message") -> None:
+        kind = message["type"]
+        await send({**message, "type": f"websocket.{kind}"} if kind.startswith("http.") else message)
+
+    return sent

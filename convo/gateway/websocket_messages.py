@@ -36,11 +36,6 @@ class Create:
     body: Mapping[str, Json]
     lane: str | None
 
-    @property
-    def kept(self) -> bool:
-        """Whether its answer outlives the connection."""
-        return self.body.get("store") is not False
-
 
 def lane_of(message: Mapping[str, Json]) -> str | None:
     """raises: Refused  `stream_id` is no name of a lane"""
@@ -73,12 +68,11 @@ def turn(message: Mapping[str, Json]) -> Create:
     return Create({name: value for name, value in message.items() if name not in own}, lane_of(message))
 
 
-def text_only() -> Refused:
-    return Refused("A message has to be text: one JSON object", code="invalid_json")
-
-
-def not_an_object() -> Refused:
-    return Refused("A message has to be one JSON object", code="invalid_json")
+def text_of(said: str | None) -> bytes:
+    """raises: Refused  it came as bytes"""
+    if said is None:
+        raise Refused("A message over a WebSocket has to be text", code="invalid_json")
+    return said.encode()
 
 
 def too_many_lanes(most: int) -> Refused:

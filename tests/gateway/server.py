@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from convo.clock import SystemClock
+from convo.clock import Clock, SystemClock
 from convo.config import Settings
 from convo.endpoints.contract import Service
 from convo.endpoints.open import open_service
@@ -23,6 +23,7 @@ from convo.gateway import serving
 from convo.gateway.application import Gateway
 from convo.gateway.exchange import Exchange
 from convo.gateway.keys import Keys
+from convo.gateway.websocket import Bounds
 from convo.ids import random_id
 from convo.stores.contract import Store
 from convo.stores.open import open_store
@@ -103,21 +104,26 @@ def as_it_is(service: Service) -> Service:
 
 @contextmanager
 def serving_at(
-    folder: Path, store_url: str = "memory", *, keys: Keys | None = None, wrap: Wrap = as_it_is, **limits: Any
-) -> Iterator[Served]:
+    folder: Path, store_url: str = "memory", *, keys: Keys | None = None, wrap: Wrap = as_it_is,
+    bounds: Bounds | None = None, clock: Clock | None = None, **limits: Any
+) -> Iterator[Served]:  # fmt: skip
     """A server while the block runs; it listens before its thread does, so nobody has to wait for it.
 
     wrap:    puts something around the service
+    bounds:  of a WebSocket
+    clock:   the gateway's own; the service keeps the machine's
     limits:  fields of `[serve]`
     """
     folder.mkdir(exist_ok=True)
     found = settings_in(folder, {"grace_s": 5.0, **limits})
-    store, loop, clock = open_store(store_url), asyncio.new_event_loop(), SystemClock()
+    store, loop, machine = open_store(store_url), asyncio.new_event_loop(), SystemClock()
     listening = serving.listen("127.0.0.1", 0)
     told: list[Exchange] = []
     reported: list[BaseException] = []
-    service = wrap(open_service(found, store=store, clock=clock, new_id=random_id))
-    gateway = Gateway(service, found.serve, clock=clock, new_id=random_id, keys=keys, log=told.append)
+    service = wrap(open_service(found, store=store, clock=machine, new_id=random_id))
+    gateway = Gateway(
+        service, found.serve, clock=clock or machine, new_id=random_id, keys=keys, log=told.append, bounds=bounds
+    )
     ending = asyncio.Event()
 
     async def run() -> None:

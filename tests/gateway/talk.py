@@ -1,0 +1,82 @@
+"""A client of WebSocket mode that sends what it is told, and a clock that moves by hand."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from websockets.sync.client import connect
+from websockets.sync.connection import Connection
+
+from convo.clock import FixedClock
+from tests.gateway.server import Served
+
+ENDS = ("response.completed", "response.incomplete", "response.failed", "error", "response.steer.failed")
+
+
+class Talk:
+    """One open connection."""
+
+    def __init__(self, socket: Connection) -> None:
+        self.socket = socket
+
+    def say(self, message: Any = None, **fields: Any) -> None:
+        """Send `message`, or a turn of the model "echo" with these fields."""
+        asked = {"type": "response.create", "model": "echo", **fields} if message is None else message
+        self.socket.send(asked if isinstance(asked, str | bytes) else json.dumps(asked))
+
+    def hear(self) -> dict[str, Any]:
+        said = self.socket.recv(timeout=30)
+        assert isinstance(said, str)
+        event: dict[str, Any] = json.loads(said)
+        return event
+
+    def heard(self) -> list[dict[str, Any]]:
+        """What is said until an answer ends."""
+        events = [self.hear()]
+        while events[-1]["type"] not in ENDS:
+            events.append(self.hear())
+        return events
+
+    def turn(self, message: Any = None, **fields: Any) -> Any:
+        """The response that a turn comes to, or the error that it meets."""
+        self.say(message, **fields)
+        return self.came()
+
+    def came(self) -> Any:
+        end = self.heard()[-1]
+        return end.get("response", end)
+
+
+@contextmanager
+def talking(served: Served, *, path: str = "/v1/responses", key: str | None = None, **more: Any) -> Iterator[Talk]:
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    address = f"ws{served.root.removeprefix('http')}{path}"
+    with connect(address, additional_headers=headers | more.pop("headers", {}), proxy=None, **more) as socket:
+        yield Talk(socket)
+
+
+class HandClock(FixedClock):
+    """Whoever sleeps wakes when somebody has moved the time far enough."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._sleeping: list[tuple[float, asyncio.Event]] = []
+
+    async def sleep(self, seconds: float) -> None:
+        woken = asyncio.Event()
+        self._sleeping.append((self.now() + seconds, woken))
+        await woken.wait()
+
+    async def pass_by(self, seconds: float) -> None:
+        """Move, in the loop where the sleepers are."""
+        self.move(seconds)
+        for until, woken in self._sleeping:
+            if until <= self.now():
+                woken.set()
+
+
+def words(response: Any) -> str:
+    """What a response says."""
+    return "".join(part["text"] for item in response["output"] for part in item.get("content", ()) if "text" in part)
