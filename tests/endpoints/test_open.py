@@ -10,7 +10,8 @@ import pytest
 from convo.clock import SystemClock
 from convo.config import Settings
 from convo.endpoints.contract import Endpoint
-from convo.endpoints.open import ModelsByName, open_endpoint
+from convo.endpoints.embedded import Service
+from convo.endpoints.open import ModelsByName, open_endpoint, open_service
 from convo.errors import KeyRefused, Refused
 from convo.history import HERE, Scope
 from convo.ids import random_id
@@ -19,6 +20,7 @@ from convo.models.scripted import ScriptedModel
 from convo.stores.memory import MemoryStore
 from tests.config.given import settings
 from tests.endpoints.sides import ask, refusal, texts
+from tests.models.chat_server import serving
 
 OTHERS = """
 [providers.groq]
@@ -106,6 +108,77 @@ async def test_a_model_that_is_not_there_is_refused_in_the_real_words(given: Set
     assert isinstance(wrong, Refused)
     assert (wrong.code, wrong.status, wrong.param) == ("model_not_found", 400, "model")
     assert wrong.message == f"The requested model '{name}' does not exist"
+
+
+# -- for a server ---------------------------------------------------------------------------------
+
+
+def served(given: Settings) -> Service:
+    return open_service(given, store=MemoryStore(), clock=SystemClock(), new_id=random_id)
+
+
+@pytest.mark.parametrize("name", ["local/etc/model.gguf", "local//etc/model.gguf", "scripted//etc/passwd"])
+async def test_a_client_cannot_read_a_file_by_naming_it(given: Settings, name: str) -> None:
+    service = served(given)
+    wrong = await refusal(service.of("ann"), "hi", model=name)
+    await service.aclose()
+    assert (wrong.code, wrong.status, getattr(wrong, "param", None)) == ("model_not_found", 400, "model")
+    assert "etc" not in wrong.hint
+
+
+async def test_an_alias_opens_to_clients_what_its_writer_chose(tmp_path: Path) -> None:
+    script = tmp_path / "script.json"
+    script.write_text('{"replies": [{"text": "scripted"}]}')
+    service = served(settings(user=f'[aliases]\n"gpt-5-scripted" = "scripted/{script}"'))
+    response = await ask(service.of("ann"), "hi", model="gpt-5-scripted")
+    await service.aclose()
+    assert (texts(response["output"]), response["model"]) == (["scripted"], "gpt-5-scripted")
+
+
+async def test_what_can_be_asked_for_is_listed_with_who_answers() -> None:
+    """A server that does not answer, or has no key, is passed over."""
+    with serving() as server:
+        server.refuses(200, {"data": [{"id": "llama3.2:3b"}, {"id": "org/qwen"}]})
+        listed = await served(with_servers(server.url)).models()
+    assert [(one["id"], one["owned_by"]) for one in listed if one["owned_by"] != "local"] == [
+        ("quick", "scripted"),
+        ("here/llama3.2:3b", "here"),
+        ("here/org/qwen", "here"),
+    ]
+    assert {one["object"] for one in listed} == {"model"}
+    assert all(isinstance(one["created"], int) for one in listed)
+
+
+def with_servers(url: str) -> Settings:
+    return settings(
+        user=f"""
+model = "quick"
+[providers.gone]
+api = "chat"
+base_url = "http://127.0.0.1:1/v1"
+[providers.here]
+api = "chat"
+base_url = "{url}"
+[providers.ollama]
+base_url = "http://127.0.0.1:1/v1"
+[aliases]
+quick = "scripted/echo"
+""",
+    )
+
+
+async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:
+    service = served(settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
+    response = await ask(service.of("ann"), "hi", model="quick")
+    wrong = await refusal(service.of("ann"), "hi", model="quick", previous_response_id=response["id"])
+    await service.aclose()
+    assert (response["store"], wrong.code) == (False, "unsupported_parameter")
+
+
+async def test_in_a_server_convo_keeps_the_state_whoever_could(given: Settings) -> None:
+    service = served(given)
+    assert service.of("ann").scope == HERE
+    await service.aclose()
 
 
 LOADED: list[tuple[str, set[str]]] = [

@@ -39,7 +39,7 @@ class Runs:
     def check_open(self) -> None:
         """raises: TryLater  nothing is begun any more"""
         if self._closing:
-            raise TryLater("The server is shutting down", code="server_shutting_down", retry_after_s=1.0)
+            raise _shutting_down()
 
     def start(self, work: Coroutine[Any, Any, None], *, stop: Callable[[], object] | None = None) -> asyncio.Task[None]:
         """Carry `work` out; `stop` tells it to come to an end, where it is not to be cancelled."""
@@ -58,12 +58,16 @@ class Runs:
         """The background response of this id, if this process carries it out."""
         return self._responses.get(response_id)
 
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._closing = True
+
     async def aclose(self, grace_s: float) -> None:
         """Begin nothing more, and wait until everything that goes on has finished, or marked that it did not.
 
         grace_s:  seconds after which it is told to stop
         """
-        self._closing = True
+        self.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
         left = dict(self._tasks)
@@ -93,8 +97,15 @@ async def _tell(events: AsyncGenerator[Event, None], told: "asyncio.Queue[Event 
                 told.put_nowait(event)
     except ConvoError as fault:
         told.put_nowait(fault)
+    except asyncio.CancelledError:
+        told.put_nowait(_shutting_down())
+        raise
     finally:
         told.put_nowait(None)
+
+
+def _shutting_down() -> TryLater:
+    return TryLater("The server is shutting down", code="server_shutting_down", retry_after_s=1.0)
 
 
 async def unbroken(work: Coroutine[Any, Any, T]) -> T:

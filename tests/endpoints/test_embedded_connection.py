@@ -1,0 +1,170 @@
+"""What only our own endpoint does over a connection, and references to whatever a tenant has."""
+
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+
+from convo.clock import SystemClock
+from convo.endpoints.contract import Connection
+from convo.endpoints.embedded import Embedded
+from convo.errors import ConvoError, Refused, StreamBroken
+from convo.ids import random_id
+from convo.items import Event
+from convo.stores.contract import Store
+from tests.endpoints.sides import MODEL, ask, refusal, texts, told, user
+from tests.endpoints.slow import Slow, over, ready
+from tests.loopback import Scripts
+
+
+async def over_it(connection: Connection, said: Any = None, **body: Any) -> list[Event]:
+    given = {} if said is None else {"input": said}
+    async with aclosing(connection.create({"model": MODEL, **given, **body})) as answer:
+        return [event async for event in answer]
+
+
+async def refused(connection: Connection, said: Any = None, **body: Any) -> ConvoError:
+    with pytest.raises(ConvoError) as caught:
+        await over_it(connection, said, **body)
+    return caught.value
+
+
+@pytest.mark.parametrize("stored", [True, False])
+async def test_a_request_can_prepare_the_next_one_without_asking_a_model(store: Store, stored: bool) -> None:
+    model = ready()
+    endpoint = over(store, model)
+    connection = endpoint.connect()
+
+    prepared = await over_it(connection, "a", generate=False, store=stored)
+    answered = await over_it(connection, "b", previous_response_id="resp_1", store=stored)
+
+    assert [event["type"] for event in prepared] == ["response.created", "response.in_progress", "response.completed"]
+    response = prepared[-1]["response"]
+    assert (response["status"], response["output"], response["usage"]["total_tokens"]) == ("completed", [], 0)
+    assert [texts(asked.input) for asked in model.asks] == [["a", "b"]]
+    assert answered[-1]["response"]["previous_response_id"] == "resp_1"
+    assert (await store.link("resp_1") is not None) == stored
+
+
+async def test_warming_a_prompt_cache_generates_nothing_either(store: Store) -> None:
+    model = ready()
+    prepared = await over_it(over(store, model).connect(), "a", prompt_cache_options={"prewarm": True})
+    assert (prepared[-1]["response"]["output"], model.asks) == ([], [])
+
+
+async def test_what_is_stored_can_go_on_from_what_was_not(store: Store) -> None:
+    endpoint = over(store, ready())
+    connection = endpoint.connect()
+    await over_it(connection, "a", store=False)
+    await over_it(connection, "b", previous_response_id="resp_1", store=True)
+
+    listed = await endpoint.input_items("resp_2", order="asc")
+    assert texts(listed) == ["a", "one two", "b"]
+    assert (await ask(endpoint, "c", previous_response_id="resp_2"))["status"] == "completed"
+
+
+async def test_a_stored_response_can_be_gone_on_from_by_anybody_until_it_is_deleted(store: Store) -> None:
+    endpoint = over(store, ready())
+    connection = endpoint.connect()
+    await over_it(connection, "a")
+    assert (await ask(endpoint, "b", previous_response_id="resp_1"))["status"] == "completed"
+    await endpoint.delete("resp_1")
+    assert (await refused(connection, "c", previous_response_id="resp_1")).code == "previous_response_not_found"
+
+
+async def test_a_continuation_that_failed_while_it_was_answered_lets_go_as_well(store: Store) -> None:
+    model = ready()
+    endpoint = over(store, model)
+    connection = endpoint.connect()
+    await over_it(connection, "a", store=False)
+    failing = Slow(fails=StreamBroken("the connection broke"))
+    failing.go_on.set()
+    model.respond = failing.respond  # type: ignore[method-assign]
+
+    failed = await over_it(connection, "b", previous_response_id="resp_1", store=False)
+
+    assert failed[-1]["type"] == "response.failed"
+    assert (await refused(connection, "b", previous_response_id="resp_1")).code == "previous_response_not_found"
+
+
+async def test_another_request_that_fails_leaves_what_is_held(store: Store) -> None:
+    connection = over(store, ready()).connect()
+    await over_it(connection, "a", store=False)
+    await refused(connection, "b", temperature=99)
+    assert (await over_it(connection, "b", previous_response_id="resp_1"))[-1]["type"] == "response.completed"
+
+
+NOT_OVER_A_CONNECTION: list[tuple[dict[str, Any], str]] = [
+    ({"background": True}, "background"),
+    ({"stream_options": {"include_obfuscation": False}}, "stream_options"),
+    ({"stream": False}, "stream"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), NOT_OVER_A_CONNECTION, ids=[param for _, param in NOT_OVER_A_CONNECTION])
+async def test_what_belongs_to_http_is_refused_over_a_connection(
+    store: Store, body: dict[str, Any], param: str
+) -> None:
+    wrong = await refused(over(store, ready()).connect(), "a", **body)
+    assert told(wrong) == ("unsupported_parameter", 400, param)
+
+
+async def test_a_client_that_says_stream_over_a_connection_is_answered(store: Store) -> None:
+    assert (await over_it(over(store, ready()).connect(), "a", stream=True))[-1]["type"] == "response.completed"
+
+
+async def test_preparing_is_not_known_outside_of_a_connection(store: Store) -> None:
+    wrong = await refusal(over(store, ready()), "a", generate=False)
+    assert told(wrong) == ("unknown_parameter", 400, "generate")
+
+
+# -- references -----------------------------------------------------------------------------------
+
+
+def at(item_id: str) -> dict[str, Any]:
+    return {"type": "item_reference", "id": item_id}
+
+
+async def test_an_item_can_be_referred_to_wherever_it_stands(embedded: Embedded, scripts: Scripts) -> None:
+    """By its own id, by one made of its place, and by one that a conversation gave it."""
+    first = await ask(embedded, "a")
+    (placed,) = (await embedded.input_items(first["id"])).items
+    conversation = str((await embedded.create_conversation([user("b")]))["id"])
+    (given,) = (await embedded.conversation_items(conversation)).items
+    own = first["output"][0]["id"]
+
+    await ask(embedded, [at(placed["id"]), at(own), at(given["id"]), user("c")])
+
+    assert texts(scripts.asks[-1].input) == ["a", "a", "b", "c"]
+
+
+async def test_a_reference_to_what_another_tenant_has_is_a_reference_to_nothing(
+    store: Store, embedded: Embedded, scripts: Scripts
+) -> None:
+    foreign = Embedded(store.of("other"), scripts, SystemClock(), random_id)
+    theirs = (await ask(foreign, "a"))["output"][0]["id"]
+    wrong = await refusal(embedded, [at(theirs)])
+    assert told(wrong) == ("invalid_request_error", 404, "input")
+    assert f"Item with id '{theirs}' not found" in wrong.message
+
+
+async def test_an_item_that_is_there_already_is_not_added_again(embedded: Embedded, scripts: Scripts) -> None:
+    first = await ask(embedded, "a")
+    own = first["output"][0]["id"]
+    await ask(embedded, [at(own), user("b")], previous_response_id=first["id"])
+    assert texts(scripts.asks[-1].input) == ["a", "a", "b"]
+
+
+async def test_the_same_reference_twice_adds_one_item(embedded: Embedded, scripts: Scripts) -> None:
+    own = (await ask(embedded, "a"))["output"][0]["id"]
+    await ask(embedded, [at(own), at(own), user("b")])
+    assert texts(scripts.asks[-1].input) == ["a", "b"]
+
+
+async def test_a_conversation_takes_what_is_only_referred_to(embedded: Embedded) -> None:
+    own = (await ask(embedded, "a"))["output"][0]["id"]
+    conversation = str((await embedded.create_conversation([at(own), user("b")]))["id"])
+    assert texts(await embedded.conversation_items(conversation, order="asc")) == ["a", "b"]
+    with pytest.raises(Refused) as wrong:
+        await embedded.add_items(conversation, [at("msg_nope")])
+    assert told(wrong.value) == ("invalid_request_error", 404, "input")
