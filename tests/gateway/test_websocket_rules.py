@@ -20,28 +20,28 @@ def kinds(events: list[dict[str, Any]]) -> list[str]:
     return [event["type"] for event in events]
 
 
-def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(served: Served) -> None:
-    with talking(served) as talk:
+def test_a_turn_is_a_message_with_the_body_of_post_and_a_type(shared: Served) -> None:
+    with talking(shared) as talk:
         came = talk.turn({"type": "response.create", "model": "echo", "input": "hi", "metadata": {"a": "b"}})
 
     assert (words(came), came["metadata"]) == ("hi", {"a": "b"})
-    assert served.http.get(f"/v1/responses/{came['id']}").json() == came
+    assert shared.http.get(f"/v1/responses/{came['id']}").json() == came
 
 
-def test_the_events_are_those_of_a_stream_over_http(served: Served) -> None:
-    with talking(served) as talk:
+def test_the_events_are_those_of_a_stream_over_http(shared: Served) -> None:
+    with talking(shared) as talk:
         talk.say(input="one two three four five six seven")
         over_socket = talk.heard()
 
-    over_http = served.events({"model": "echo", "input": "one two three four five six seven"})
+    over_http = shared.events({"model": "echo", "input": "one two three four five six seven"})
     assert kinds(over_socket) == kinds(over_http)
     assert [event["sequence_number"] for event in over_socket] == list(range(len(over_http)))
     assert [sorted(event) for event in over_socket] == [sorted(event) for event in over_http]
 
 
-def test_the_last_event_ends_the_turn_and_not_the_connection(served: Served) -> None:
+def test_the_last_event_ends_the_turn_and_not_the_connection(shared: Served) -> None:
     """There is no [DONE]: the next message is the next turn's first event."""
-    with talking(served) as talk:
+    with talking(shared) as talk:
         assert words(talk.turn(input="one")) == "one"
         talk.say(input="two")
         assert talk.hear()["type"] == "response.created"
@@ -51,17 +51,17 @@ def test_the_last_event_ends_the_turn_and_not_the_connection(served: Served) -> 
     ("field", "value"),
     [("stream", False), ("stream_options", {"include_obfuscation": False}), ("background", True), ("stream", "no")],
 )
-def test_a_field_of_http_alone_is_refused_by_name(served: Served, field: str, value: Any) -> None:
-    with talking(served) as talk:
+def test_a_field_of_http_alone_is_refused_by_name(shared: Served, field: str, value: Any) -> None:
+    with talking(shared) as talk:
         came = talk.turn(input="hi", **{field: value})
         assert (came["status"], came["error"]["code"], came["error"]["param"]) == (400, "unsupported_parameter", field)
         assert words(talk.turn(input="again")) == "again"
 
 
 @pytest.mark.parametrize("fields", [{"stream": True}, {"stream": None, "background": False}, {"stream_options": None}])
-def test_a_field_of_http_that_asks_for_nothing_else_is_taken(served: Served, fields: dict[str, Any]) -> None:
+def test_a_field_of_http_that_asks_for_nothing_else_is_taken(shared: Served, fields: dict[str, Any]) -> None:
     """The Agents SDK sends `stream: true` with every turn."""
-    with talking(served) as talk:
+    with talking(shared) as talk:
         assert words(talk.turn(input="hi", **fields)) == "hi"
 
 
@@ -89,8 +89,8 @@ def test_a_chain_that_is_not_stored_goes_on_over_its_connection(served: Served) 
     assert served.http.get(f"/v1/responses/{first['id']}").status_code == 404
 
 
-def test_what_is_not_stored_goes_on_over_no_other_connection(served: Served) -> None:
-    with talking(served) as one, talking(served) as other:
+def test_what_is_not_stored_goes_on_over_no_other_connection(shared: Served) -> None:
+    with talking(shared) as one, talking(shared) as other:
         first = one.turn(input="hello", store=False)
         came = other.turn(input="again", previous_response_id=first["id"])
         assert words(one.turn(input="still here", previous_response_id=first["id"])) == "still here"
@@ -111,24 +111,24 @@ def test_what_is_not_stored_goes_on_over_no_other_connection(served: Served) -> 
     }
 
 
-def test_only_the_last_response_is_held(served: Served) -> None:
-    with talking(served) as talk:
+def test_only_the_last_response_is_held(shared: Served) -> None:
+    with talking(shared) as talk:
         first = talk.turn(input="one", store=False)
         talk.turn(input="two", store=False)
         assert talk.turn(input="three", previous_response_id=first["id"])["error"]["code"] == NOT_FOUND
 
 
-def test_a_stored_response_goes_on_over_any_connection_from_any_id(served: Served) -> None:
-    with talking(served) as talk:
+def test_a_stored_response_goes_on_over_any_connection_from_any_id(shared: Served) -> None:
+    with talking(shared) as talk:
         first = talk.turn(input="one")
         talk.turn(input="two", previous_response_id=first["id"])
-    with talking(served) as later:
+    with talking(shared) as later:
         assert later.turn(input="three", previous_response_id=first["id"])["status"] == "completed"
 
 
-def test_a_continuation_that_fails_lets_go_of_what_it_named(served: Served) -> None:
+def test_a_continuation_that_fails_lets_go_of_what_it_named(shared: Served) -> None:
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
-    with talking(served) as talk:
+    with talking(shared) as talk:
         first = talk.turn(input="one", store=False)
         failed = talk.turn(input=[orphan], store=False, previous_response_id=first["id"])
         again = talk.turn(input="two", store=False, previous_response_id=first["id"])
@@ -137,9 +137,9 @@ def test_a_continuation_that_fails_lets_go_of_what_it_named(served: Served) -> N
     assert again["error"]["code"] == NOT_FOUND
 
 
-def test_a_stored_response_outlives_a_continuation_that_fails(served: Served) -> None:
+def test_a_stored_response_outlives_a_continuation_that_fails(shared: Served) -> None:
     orphan = {"type": "function_call_output", "call_id": "call_nobody", "output": "42"}
-    with talking(served) as talk:
+    with talking(shared) as talk:
         first = talk.turn(input="one")
         talk.turn(input=[orphan], previous_response_id=first["id"])
         assert talk.turn(input="two", previous_response_id=first["id"])["status"] == "completed"
@@ -212,8 +212,8 @@ def test_steering_is_told_not_to_be_supported_and_gives_the_input_back(served: S
     assert failed["steer"] == {"previous_response_id": begun, "input": "Shorter."}
 
 
-def test_a_message_of_another_type_is_named(served: Served) -> None:
-    with talking(served) as talk:
+def test_a_message_of_another_type_is_named(shared: Served) -> None:
+    with talking(shared) as talk:
         came = talk.turn({"type": "response.processed", "response_id": "resp_1"})
         assert words(talk.turn(input="next")) == "next"
 
@@ -221,8 +221,8 @@ def test_a_message_of_another_type_is_named(served: Served) -> None:
     assert "'response.processed'" in came["error"]["message"]
 
 
-def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(served: Served) -> None:
-    with talking(served) as talk:
+def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(shared: Served) -> None:
+    with talking(shared) as talk:
         talk.say(input="a", store=False, stream_id="left")
         left = talk.heard()
         right = talk.turn(input="b", store=False, stream_id="right")
@@ -235,8 +235,8 @@ def test_each_lane_has_a_chain_of_its_own_and_its_name_on_every_event(served: Se
 
 
 @pytest.mark.parametrize("lane", ["", "with space", "x" * 257, 7])
-def test_the_name_of_a_lane_is_checked(served: Served, lane: Any) -> None:
-    with talking(served) as talk:
+def test_the_name_of_a_lane_is_checked(shared: Served, lane: Any) -> None:
+    with talking(shared) as talk:
         assert talk.turn(input="hi", stream_id=lane)["error"]["code"] == "invalid_stream_id"
 
 

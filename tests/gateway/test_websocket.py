@@ -1,0 +1,251 @@
+"""WebSocket mode around its rules: who may open one, its limits, and how it ends."""
+
+import json
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openai import OpenAI
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+from convo.gateway.keys import KeysFile, new_key
+from convo.gateway.websocket import Bounds
+from tests.gateway.conftest import Serve
+from tests.gateway.server import Served
+from tests.gateway.talk import Talk, talking, words
+
+SLOW = {"text": "a b c d e f g h i j k l m n o p"}
+
+
+def refused(shared: Served, **more: Any) -> tuple[int, Any]:
+    """What the attempt to open a connection is answered with."""
+    with pytest.raises(InvalidStatus) as answer, talking(shared, **more):
+        raise AssertionError("it was opened")
+    response = answer.value.response
+    return response.status_code, json.loads(response.body or b"")["error"]["code"]
+
+
+def closed(talk: Talk) -> int:
+    """The code with which the server closes the connection, whatever it says before."""
+    with pytest.raises(ConnectionClosed) as end:
+        deque(iter(talk.hear, None), maxlen=0)
+    assert end.value.rcvd is not None
+    return end.value.rcvd.code
+
+
+def asked_until(status: int, ask: Callable[[], httpx2.Response]) -> Any:
+    """What is answered once it is answered with this status, which has to be soon."""
+    answers = (ask() for _ in range(5000))
+    return next(answer for answer in answers if answer.status_code == status).json()
+
+
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    return tmp_path / "keys"
+
+
+# -- who may ---------------------------------------------------------------------------------------
+
+
+def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path) -> None:
+    key = new_key(keys, "alice")
+    served = serve(keys=KeysFile(keys))
+
+    assert refused(served) == (401, "missing_api_key")
+    assert refused(served, key="wrong") == (401, "invalid_api_key")
+    with talking(served, key=key) as talk:
+        assert words(talk.turn(input="hi")) == "hi"
+
+
+def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
+    alice, bob = new_key(keys, "alice"), new_key(keys, "bob")
+    served = serve(keys=KeysFile(keys))
+    with talking(served, key=alice) as mine, talking(served, key=bob) as theirs:
+        first = mine.turn(input="hi")
+        came = theirs.turn(input="hi", previous_response_id=first["id"])
+        assert came["error"]["code"] == "previous_response_not_found"
+
+
+def test_a_key_that_was_taken_away_begins_no_turn_on_an_open_connection(serve: Serve, keys: Path) -> None:
+    alice, _ = new_key(keys, "alice"), new_key(keys, "bob")
+    served = serve(keys=KeysFile(keys))
+    with talking(served, key=alice) as talk:
+        assert words(talk.turn(input="hi")) == "hi"
+        keys.write_text(keys.read_text("utf-8").splitlines()[1] + "\n", encoding="utf-8")
+        came = talk.turn(input="hi")
+
+    assert (came["status"], came["error"]["code"]) == (401, "invalid_api_key")
+
+
+def test_a_web_page_opens_no_connection(shared: Served) -> None:
+    """A browser lets any page open a socket to this machine, and names the page in Origin."""
+    assert refused(shared, headers={"origin": "https://evil.example"}) == (403, "origin_not_allowed")
+    assert refused(shared, headers={"host": "evil.example"}) == (403, "host_not_allowed")
+
+
+def test_there_is_no_socket_on_another_path(shared: Served) -> None:
+    assert refused(shared, path="/v1/conversations") == (404, "not_found")
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+BAD = {
+    "not json": ("{", "invalid_json"),
+    "no object": ("[]", "invalid_json"),
+    "bytes": (b'{"type": "response.create"}', "invalid_json"),
+    "too deep": ('{"input": ' + "[" * 30 + "]" * 30 + "}", "invalid_json"),
+    "a key twice": ('{"type": "response.create", "type": "response.create"}', "invalid_json"),
+    "too large": (json.dumps({"input": "x" * 5000}), "request_too_large"),
+    "too many items": (json.dumps({"input": [1] * 11}), "array_above_max_length"),
+    "no type": ("{}", "missing_required_parameter"),
+    "unknown field": (json.dumps({"type": "response.create", "foo": 1}), "unknown_parameter"),
+}
+
+
+def test_a_message_beyond_the_limits_is_refused_and_the_connection_stays(serve: Serve) -> None:
+    served = serve(max_depth=20, max_body_bytes=4096, max_items=10)
+    with talking(served) as talk:
+        for said, code in BAD.values():
+            came = talk.turn(said)
+            assert (came["type"], came["error"]["code"]) == ("error", code)
+            assert 400 <= came["status"] < 500
+        assert words(talk.turn(input="still there")) == "still there"
+
+
+def test_a_message_that_is_far_too_large_ends_the_connection(serve: Serve) -> None:
+    with talking(serve(max_body_bytes=4096)) as talk:
+        talk.say(input="x" * 10_000)
+        assert closed(talk) == 1009
+
+
+def test_more_than_so_many_messages_do_not_wait(serve: Serve) -> None:
+    served = serve(bounds=Bounds(waiting=2))
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        for word in ("one", "two", "three"):
+            talk.say(input=word, store=False)
+        full = next(event for event in iter(talk.hear, None) if event["type"] == "error")
+        assert (full["status"], full["error"]["code"]) == (429, "websocket_queue_full")
+        assert [words(talk.came()) for _ in range(3)] == [SLOW["text"], "one", "two"]
+
+
+def test_a_turn_takes_a_place_among_the_requests_that_run_at_once(serve: Serve) -> None:
+    served = serve(max_requests=1)
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        assert served.ask({"model": "echo", "input": "hi"}).status_code == 503
+        assert words(talk.came()) == SLOW["text"]
+        assert served.ask({"model": "echo", "input": "hi"}).status_code == 200
+        assert refused(served) == (503, "overloaded")
+
+
+def test_nothing_is_compressed(shared: Served) -> None:
+    with talking(shared, compression="deflate") as talk:
+        assert talk.socket.protocol.extensions == []
+
+
+def test_a_ping_is_answered_while_a_turn_runs(served: Served) -> None:
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        assert talk.socket.ping().wait(timeout=30)
+        assert words(talk.came()) == SLOW["text"]
+
+
+def test_words_of_any_kind_come_back_as_they_were(shared: Served) -> None:
+    said = 'é 漢字 🙂 \u2028 " \\ \ud800'
+    with talking(shared) as talk:
+        talk.say('{"type": "response.create", "model": "echo", "input": ' + json.dumps(said) + "}")
+        assert words(talk.came()) == said
+
+
+# -- its end ---------------------------------------------------------------------------------------
+
+
+def test_a_client_that_leaves_loses_no_stored_turn(served: Served) -> None:
+    served.script("slow", SLOW, chunk=1, delay_s=0.005)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi")
+        begun = talk.hear()["response"]["id"]
+
+    kept = asked_until(200, lambda: served.http.get(f"/v1/responses/{begun}"))
+    assert (kept["status"], words(kept)) == ("completed", SLOW["text"])
+
+
+def test_a_client_that_leaves_stops_what_is_not_stored(serve: Serve) -> None:
+    """A model that answers for ever is let go of, and its place is free again."""
+    served = serve(max_requests=1)
+    served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+
+    assert words(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
+
+
+def test_a_server_that_stops_lets_the_running_turn_end_and_says_that_it_goes(served: Served) -> None:
+    served.script("slow", SLOW, chunk=1, delay_s=0.02)
+    with talking(served) as talk, talking(served) as idle:
+        talk.say(model="slow", input="hi")
+        talk.say(input="never begun")
+        talk.hear()
+        served.end()
+        assert words(talk.came()) == SLOW["text"]
+        assert (closed(talk), closed(idle)) == (1012, 1012)
+    assert served.reported == []
+
+
+def test_a_server_that_stops_waits_for_a_turn_no_longer_than_its_grace(serve: Serve) -> None:
+    served = serve(grace_s=0.05)
+    served.script("slow", {"text": "for ever " * 100_000}, chunk=1, delay_s=0.01)
+    with talking(served) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        served.end()
+        assert closed(talk) == 1012
+    assert served.reported == []
+
+
+# -- figures and clients ---------------------------------------------------------------------------
+
+
+def test_turns_are_counted_as_requests_are(served: Served) -> None:
+    with talking(served) as talk:
+        talk.turn(input="hi")
+        talk.turn(input="hi", previous_response_id="resp_nobody")
+        figures = served.http.get("/metrics").text.splitlines()
+
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="200"} 1.0' in figures
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="400"} 1.0' in figures
+    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
+    assert "convo_streams_open 0.0" in figures
+
+
+def test_a_refused_connection_is_counted_by_its_status(served: Served) -> None:
+    refused(served, headers={"origin": "https://evil.example"})
+    figures = served.http.get("/metrics").text.splitlines()
+    assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="403"} 1.0' in figures
+
+
+def test_the_openai_package_talks_turn_after_turn(shared: Served) -> None:
+    client = OpenAI(base_url=shared.url, api_key="any", max_retries=0, http_client=httpx2.Client(trust_env=False))
+    with client, client.responses.connect() as connection:
+        connection.response.create(model="echo", input="one", store=False)
+        first = next(event for event in connection if event.type == "response.completed")
+        connection.response.create(
+            model="echo", input="two", store=False, previous_response_id=first.response.id, stream_id="main"
+        )
+        told = next(event for event in connection if event.type == "error")
+        connection.response.create(model="echo", input="two", store=False, previous_response_id=first.response.id)
+        second = next(event for event in connection if event.type == "response.completed")
+
+    assert (first.response.output_text, second.response.output_text) == ("one", "two")
+    assert (told.status, told.error.code, told.stream_id) == (400, "previous_response_not_found", "main")
