@@ -1,8 +1,8 @@
 """What travels over a WebSocket on /v1/responses: one JSON object a message, in both directions.
 
-A client sends `{"type": "response.create", ...}`, the body of POST /v1/responses beside the type.
-The three fields that belong to HTTP alone say nothing here: `stream: true` is what happens anyway
-(the Agents SDK always sends it), everything else in them is refused by name.
+A client sends `{"type": "response.create", ...}`, the body of POST /v1/responses beside the type. Of
+the fields that belong to HTTP alone a connection takes what asks for nothing else than happens
+anyway: the Agents SDK sends `stream: true` with every turn.
 
 A server sends the events of a stream as they are, without `[DONE]`, and for what went wrong
 `{"type": "error", "status": 400, "error": {...}}`. `stream_id` names a lane: requests that carry it
@@ -20,13 +20,6 @@ from convo.items import Event, Json
 CREATE, STEER = "response.create", "response.steer"
 
 LANE = re.compile(r"[A-Za-z0-9_.-]{1,256}")
-
-HTTP_ONLY: Mapping[str, tuple[Json, ...]] = {
-    "stream": (None, True),
-    "stream_options": (None,),
-    "background": (None, False),
-}
-"""Fields of POST alone, and the values of each that ask for nothing else than what happens here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +45,7 @@ def lane_of(message: Mapping[str, Json]) -> str | None:
 def turn(message: Mapping[str, Json]) -> Create:
     """The turn that `message` asks for.
 
-    raises:  Refused  it is of another type, or carries what belongs to HTTP alone
+    raises:  Refused  it is of another type
     """
     kind = message.get("type")
     if kind is None:
@@ -60,12 +53,8 @@ def turn(message: Mapping[str, Json]) -> Create:
     if kind != CREATE:
         words = f"Invalid value: '{kind}'. Supported values are: '{CREATE}'"
         raise Refused(words, code="invalid_value", param="type")
-    for name, taken in HTTP_ONLY.items():
-        if not any(message.get(name) is value for value in taken):
-            words = f"Unsupported parameter: '{name}': it has no place in a message over a WebSocket"
-            raise Refused(words, code="unsupported_parameter", param=name)
-    own = {"type", "stream_id", *HTTP_ONLY}
-    return Create({name: value for name, value in message.items() if name not in own}, lane_of(message))
+    body = {name: value for name, value in message.items() if name not in ("type", "stream_id")}
+    return Create(body, lane_of(message))
 
 
 def text_of(said: str | None) -> bytes:

@@ -49,7 +49,11 @@ def test_the_last_event_ends_the_turn_and_not_the_connection(shared: Served) -> 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("stream", False), ("stream_options", {"include_obfuscation": False}), ("background", True), ("stream", "no")],
+    [
+        ("stream", False),
+        ("stream_options", {"include_obfuscation": False}),
+        ("background", True),
+    ],
 )
 def test_a_field_of_http_alone_is_refused_by_name(shared: Served, field: str, value: Any) -> None:
     with talking(shared) as talk:
