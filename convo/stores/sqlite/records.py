@@ -8,9 +8,10 @@ kept, beside the node that it was given to.
 from collections.abc import Iterable, Mapping, Sequence
 
 from convo.errors import NotFound
-from convo.history import Key, Scope, Session, Strategy
+from convo.history import Key, Session
 from convo.stores import rules
 from convo.stores.contract import Conversation, Outline
+from convo.stores.forms import record_of, session_of
 from convo.stores.sqlite import links, names
 from convo.stores.sqlite.tenant import Row, Tenant, asked
 from convo.stores.sqlite.tree import item, node
@@ -66,19 +67,19 @@ NOWHERE = 0
 def session(t: Tenant, name_or_id: str) -> Session | None:
     by_id = t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.n, asked(name_or_id))
     found = by_id or t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.n, asked(name_or_id))
-    return _session(found) if found else None
+    return session_of(found) if found else None
 
 
 def numbered_session(t: Tenant, n: int) -> Session:
     """The session whose row is number `n`."""
     found = t.row(SESSIONS + "WHERE sessions.n = ?", n)
     assert found is not None
-    return _session(found)
+    return session_of(found)
 
 
 def sessions(t: Tenant, limit: int | None) -> Sequence[Session]:
     newest_first = "WHERE sessions.tenant = ? ORDER BY sessions.used_at DESC, sessions.n DESC LIMIT ?"
-    return [_session(row) for row in t.all(SESSIONS + newest_first, t.n, -1 if limit is None else limit)]
+    return [session_of(row) for row in t.all(SESSIONS + newest_first, t.n, -1 if limit is None else limit)]
 
 
 def outline(t: Tenant, session_id: str) -> Outline:
@@ -99,35 +100,13 @@ def outline(t: Tenant, session_id: str) -> Outline:
     )
 
 
-def _session(row: Row) -> Session:
-    session_id, name, head, mark, written, link, used_at, text = row
-    strategy, model, created_at, url, organisation, project, handle, instructions = loads(text)
-    return Session(
-        id=session_id,
-        name=name,
-        strategy=Strategy(strategy),
-        model=model,
-        head=Key(head.hex()),
-        mark=Key(mark.hex()),
-        created_at=created_at,
-        used_at=used_at,
-        scope=Scope(url, organisation, project),
-        link=link,
-        handle=handle,
-        written=Key(written.hex()) if written else None,
-        instructions=instructions,
-    )
-
-
 def put_session(t: Tenant, new: Session) -> tuple[int, ...]:
     """Write a record; the nodes that it stood on before."""
     there = t.row("SELECT head, mark, written FROM sessions WHERE tenant = ? AND id = ?", t.n, new.id)
-    scope = new.scope
-    record = [new.strategy, new.model, new.created_at, scope.url, scope.organisation, scope.project]
     t.run(
         WRITE,
         *(t.n, new.id, new.name, node(t, new.head), node(t, new.mark), node(t, new.written) if new.written else None),
-        *(links.number(t, new.link), new.used_at, dumps([*record, new.handle, new.instructions])),
+        *(links.number(t, new.link), new.used_at, record_of(new)),
     )
     return tuple(n for n in there or () if n is not None)
 

@@ -1,0 +1,80 @@
+"""Taking out what nothing stands on any more.
+
+Whoever comes here is alone among the tenant's writers. Places go from the end of a path backwards, a
+whole path at a time: as far as each has no other child and no record stands on it.
+"""
+
+from collections.abc import Iterable, Sequence
+from uuid import UUID
+
+from convo.history import Key
+from convo.stores import rules
+from convo.stores.postgres import names
+from convo.stores.postgres.tenant import Tenant, columns
+from convo.stores.verbatim import loads
+
+FREE = """
+parent IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND saw = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND head = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND head = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND mark = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND written = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.conversations WHERE conversations.tenant = $1 AND head = nodes.id)
+"""
+
+COLLECT = f"""
+WITH RECURSIVE gone (id, parent, item) AS (
+    SELECT id, parent, item FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[]) AND {FREE}
+        AND NOT EXISTS (SELECT 1 FROM convo.nodes AS child WHERE child.tenant = $1 AND child.parent = nodes.id)
+    UNION ALL
+    SELECT before.* FROM gone JOIN LATERAL (
+        SELECT id, parent, item FROM convo.nodes WHERE tenant = $1 AND id = gone.parent AND {FREE} AND NOT EXISTS (
+            SELECT 1 FROM convo.nodes AS child
+            WHERE child.tenant = $1 AND child.parent = nodes.id AND child.id <> gone.id)
+        LIMIT 1
+    ) AS before ON true
+)
+DELETE FROM convo.nodes WHERE tenant = $1 AND id IN (SELECT id FROM gone) RETURNING id, parent, item
+"""
+"""Take paths that end at the given places; where two of them meet, both stop behind that place."""
+
+UNUSED = """
+SELECT hash FROM unnest($2::uuid[]) AS given (hash)
+WHERE NOT EXISTS (SELECT 1 FROM convo.nodes WHERE tenant = $1 AND item = given.hash)
+"""
+
+ERASED = """
+SELECT nodes.id, nodes.item, body FROM convo.nodes JOIN convo.items ON items.tenant = $1 AND hash = item
+WHERE nodes.tenant = $1 AND nodes.id = ANY($2::uuid[])
+"""
+
+ERASE = """
+UPDATE convo.nodes SET item = NULL, erased = old.own FROM unnest($2::uuid[], $3::text[]) AS old (id, own)
+WHERE tenant = $1 AND nodes.id = old.id
+"""
+
+
+async def erase(t: Tenant, keys: Sequence[Key]) -> list[UUID]:
+    """Take the items out of these places; their names, for they may stand nowhere any more."""
+    if not keys:
+        return []
+    rows = await t.all(ERASED, [names.half(key) for key in keys])
+    own = [(place, names.written(rules.own_id(loads(body)))) for place, _, body in rows]
+    await t.together(t.ask(ERASE, *columns(own, 2)))
+    return [item for _, item, _ in rows]
+
+
+async def collect(t: Tenant, places: Iterable[UUID], items: Iterable[UUID] = ()) -> None:
+    """Take those of `places` and `items` that nothing stands on, and what that leaves without need."""
+    loose, unused = set(places), set(items)
+    while loose:
+        rows = await t.all(COLLECT, sorted(loose))
+        loose = {parent for _, parent, _ in rows} - {place for place, _, _ in rows}
+        unused |= {item for _, _, item in rows if item}
+    if unused:
+        dropped = [item for (item,) in await t.all(UNUSED, sorted(unused))]
+        await t.together(
+            t.ask("DELETE FROM convo.words WHERE tenant = $1 AND item = ANY($2::uuid[])", dropped),
+            t.ask("DELETE FROM convo.items WHERE tenant = $1 AND hash = ANY($2::uuid[])", dropped),
+        )

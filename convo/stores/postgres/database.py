@@ -1,0 +1,156 @@
+"""A pool of connections to one PostgreSQL, and what runs on them.
+
+Connections are made when they are needed. One that the server closed while nobody used it is seen
+by its socket and replaced; one that breaks in the middle of a statement is an error to whoever
+asked, because only a transaction that was not sent can be repeated without asking. Where two
+writers met and the database let one of them go, the whole transaction is repeated.
+"""
+
+import asyncio
+import select
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import AsyncConnectionPool, PoolTimeout
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from convo.errors import BadSettings, StoreUnavailable
+from convo.stores.postgres import schema
+from convo.stores.postgres.faults import REPEATABLE, translated
+from convo.stores.postgres.tenant import Connection
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 8
+"""How often a transaction is tried that meets another one."""
+
+ENCODED = "write its special characters encoded: @ %40, : %3A, / %2F, ? %3F, # %23, % %25, space %20"
+
+
+class Database:
+    """The connections of one process to one database.
+
+    size:    how many there are at most
+    wait_s:  how long to wait for one
+    """
+
+    def __init__(self, url: str, *, size: int = 10, wait_s: float = 5.0) -> None:
+        options = _options(url)
+        self.place = _place(options)
+        self.tenants: set[str] = set()
+        self._options: dict[str, Any] = {"connect_timeout": max(2, round(wait_s)), **options}
+        self._size, self._wait_s = size, wait_s
+        self._pool: AsyncConnectionPool[Connection] | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    async def run(self, job: Callable[[Connection], Awaitable[Result]]) -> Result:
+        """What `job` does on a connection of its own; again, whole, when it met another writer.
+
+        raises:  StoreFault, and what `job` raises
+        """
+        with translated(self.place):
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception_type(REPEATABLE),
+                stop=stop_after_attempt(ATTEMPTS),
+                wait=wait_random_exponential(multiplier=0.005, max=0.25),
+                reraise=True,
+            ):
+                with attempt:
+                    async with self._connection() as db:
+                        return await job(db)
+        raise AssertionError("the last attempt returns or raises")
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[Connection]:
+        """A connection outside the pool, whatever tables there are. raises: StoreFault"""
+        if self._closed:
+            raise StoreUnavailable(f"{self.place} was closed")
+        with translated(self.place):
+            async with await self._connect() as db:
+                yield db
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._pool is not None:
+            await self._pool.close()
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        pool = self._pool or await self._open()
+        try:
+            db = await pool.getconn(self._wait_s)
+        except PoolTimeout:
+            await (await self._connect()).close()  # says why, when there is a reason
+            raise
+        try:
+            yield db
+        finally:
+            await _leave(db)
+            await pool.putconn(db)
+
+    async def _open(self) -> AsyncConnectionPool[Connection]:
+        async with self._opening:
+            if self._closed:
+                raise StoreUnavailable(f"{self.place} was closed")
+            if self._pool is None:
+                async with await self._connect() as db:
+                    await schema.check(db, self.place)
+                self._pool = await self._made()
+        return self._pool
+
+    async def _made(self) -> AsyncConnectionPool[Connection]:
+        pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
+            kwargs={**self._options, **OWN},
+            min_size=0,
+            max_size=self._size,
+            timeout=self._wait_s,
+            reconnect_timeout=1.0,
+            check=_is_open,
+            open=False,
+        )
+        await pool.open()
+        return pool
+
+    async def _connect(self) -> Connection:
+        return await AsyncConnection.connect(**self._options, **OWN)
+
+
+OWN: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "cursor_factory": AsyncRawCursor}
+"""No statement is prepared on the server, where another client's transaction may come next."""
+
+
+async def _is_open(db: Connection) -> None:
+    """Make sure that the server did not say good-bye while nobody listened; without asking it."""
+    poll = select.poll()
+    poll.register(db.fileno(), select.POLLIN | select.POLLHUP)
+    if poll.poll(0):
+        await db.close()
+        raise psycopg.OperationalError("the connection was closed by the server")
+
+
+async def _leave(db: Connection) -> None:
+    """Undo what a job left open; a connection on which that fails is broken, and the pool sees it."""
+    with suppress(psycopg.Error):
+        await db.rollback()
+
+
+def _options(url: str) -> dict[str, Any]:
+    """What `url` says. raises: BadSettings"""
+    try:
+        options = dict(conninfo_to_dict(url))
+    except (psycopg.Error, UnicodeError):
+        raise BadSettings("the PostgreSQL URL cannot be read", hint=f"if it has a password, {ENCODED}") from None
+    if "@" in str(options.get("host", "")):
+        raise BadSettings("the PostgreSQL URL has an @ in its password", hint=ENCODED)
+    return options
+
+
+def _place(options: dict[str, Any]) -> str:
+    """Where that is, for people and without secrets."""
+    host, port = options.get("host", "localhost"), options.get("port")
+    return f"PostgreSQL at {host}{f':{port}' if port else ''}/{options.get('dbname', '')}"

