@@ -50,8 +50,14 @@ def named(state: State, words: str) -> tuple[Pending, ...]:
 
 
 def _with(state: State, one: Pending, verdict: Verdict) -> Json:
-    holder = one.holder if state.is_bound else ()
-    kept = at(state.document, holder)
+    """The document with a decision in the state that asks; before 1.15 the outermost one speaks for it as well."""
+    document = state.document
+    for holder in dict.fromkeys((one.holder,) if state.is_bound else ((), one.holder)):
+        document = replaced(document, holder, _inside(state, at(document, holder), one, verdict))
+    return document
+
+
+def _inside(state: State, kept: Json, one: Pending, verdict: Verdict) -> Json:
     if state.is_bound:
         kept = _bound(kept, one)
     kept, slots = room(state.version, kept, one.call)
@@ -65,7 +71,7 @@ def _with(state: State, one: Pending, verdict: Verdict) -> Json:
         lasting = Verdict(verdict.approve, verdict.message, verdict.always and slot.for_good)
         scope = one.call.scope() if state.is_bound else None
         kept = replaced(kept, slot.steps, noted(record, one.id, lasting, scope))
-    return replaced(state.document, holder, kept)
+    return kept
 
 
 def _bound(document: Json, one: Pending) -> Json:

@@ -1,0 +1,390 @@
+"""Let the released SDK go on from a state, with the agents, tools and model of a snapshot's story.
+
+Everything is deterministic: a tool answers with its name and its arguments, and a model that has
+come to the end of its script answers with all outputs that the request held, so that the last
+answer is a fingerprint of the last request. The requests are kept for comparison.
+"""
+
+import hashlib
+import json
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import agents
+from agents import Agent, FunctionTool, RunConfig, Runner, RunState, SQLiteSession
+from agents.editor import ApplyPatchResult
+from agents.items import ModelResponse, TResponseInputItem
+from agents.mcp import MCPServer
+from agents.models.interface import Model
+from agents.tool import CustomTool, ShellCallOutcome, ShellCommandOutput, ShellResult
+from agents.usage import Usage
+from mcp.types import CallToolResult, GetPromptResult, ListPromptsResult, TextContent
+from mcp.types import Tool as McpTool
+from openai.types.responses import Response, ResponseCompletedEvent, ResponseOutputItem
+from pydantic import TypeAdapter
+
+Story = dict[str, Any]
+Decide = Callable[[str], str]
+
+LONGEST = 400
+"""Characters of outputs past which the last answer holds their digest."""
+
+ITEM: TypeAdapter[Any] = TypeAdapter(ResponseOutputItem)
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ended: its last answer or what it failed with, the requests, and the tokens of the whole run."""
+
+    output: str | None
+    error: tuple[str, str] | None
+    requests: list[dict[str, Any]]
+    tokens: int | None
+    rounds: list[int]
+
+
+@dataclass
+class Script(Model):
+    """A model that says what stands in a story's script, from call `at` on."""
+
+    turns: list[list[dict[str, Any]]]
+    at: int
+    usages: list[Any] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
+
+    async def get_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],  # noqa: A002
+        *args: Any,
+        **more: Any,
+    ) -> ModelResponse:
+        index, items = self.at, listed(input)
+        self.at += 1
+        _, tools, _, handoffs = args[:4] if args else (None, more["tools"], None, more["handoffs"])
+        self.requests.append(
+            {
+                "index": index,
+                "system_instructions": system_instructions,
+                "input": items,
+                "previous_response_id": more.get("previous_response_id"),
+                "conversation_id": more.get("conversation_id"),
+                "tools": [tool.name for tool in tools],
+                "handoffs": [handoff.tool_name for handoff in handoffs],
+            }
+        )
+        said = self.turns[index] if index < len(self.turns) else [last_words(index, system_instructions, items)]
+        return ModelResponse(
+            output=[ITEM.validate_python(item) for item in said],
+            usage=self._usage(index),
+            response_id=f"resp_{index:03}",
+        )
+
+    async def stream_response(
+        self,
+        system_instructions: str | None,
+        input: str | list[TResponseInputItem],  # noqa: A002
+        *args: Any,
+        **more: Any,
+    ) -> AsyncIterator[ResponseCompletedEvent]:
+        answer = await self.get_response(system_instructions, input, *args, **more)
+        usage = answer.usage
+        response = Response.model_construct(
+            id=answer.response_id,
+            output=answer.output,
+            usage=_response_usage(usage),
+            object="response",
+            created_at=0,
+            model="script",
+        )
+        yield ResponseCompletedEvent(type="response.completed", response=response, sequence_number=0)
+
+    def _usage(self, index: int) -> Usage:
+        told = self.usages[index] if index < len(self.usages) else {}
+        sent, got = told.get("input_tokens", 10 + index), told.get("output_tokens", 3 + index)
+        return Usage(requests=1, input_tokens=sent, output_tokens=got, total_tokens=sent + got)
+
+
+def _response_usage(usage: Usage) -> Any:
+    from openai.types.responses import ResponseUsage
+
+    return ResponseUsage(
+        input_tokens=usage.input_tokens,
+        input_tokens_details=usage.input_tokens_details,
+        output_tokens=usage.output_tokens,
+        output_tokens_details=usage.output_tokens_details,
+        total_tokens=usage.total_tokens,
+    )
+
+
+def listed(said: str | list[TResponseInputItem]) -> list[dict[str, Any]]:
+    """The input of a request as plain JSON."""
+    if isinstance(said, str):
+        return [{"content": said, "role": "user"}]
+    found: list[dict[str, Any]] = json.loads(json.dumps(said, default=_plain))
+    return found
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump(exclude_unset=True)
+
+
+def last_words(index: int, instructions: str | None, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """The last answer, which holds every output that the request held."""
+    outputs = [
+        [item.get("call_id") or item.get("approval_request_id"), item.get("output", item.get("approve"))]
+        for item in items
+        if str(item.get("type")).endswith(("_output", "mcp_approval_response"))
+    ]
+    told = json.dumps(outputs, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    if len(told) > LONGEST:
+        told = "sha256:" + hashlib.sha256(told.encode("utf-8", "surrogatepass")).hexdigest()
+    content = [{"type": "output_text", "text": f"FINAL<{instructions}>{told}", "annotations": []}]
+    return {"type": "message", "id": f"msg_{index:03}", "role": "assistant", "status": "completed", "content": content}
+
+
+# -- the agents of a story -----------------------------------------------------------------------------
+
+
+def graph(story: Story, model: Model) -> Agent[Any]:
+    """The agents of a story, made in its order; returns the one that the run began with."""
+    spec = story["spec"]
+    made: dict[str, Agent[Any]] = {}
+    for name in spec["order"]:
+        made[name] = _agent(spec["agents"][name], made, model)
+    return made[spec["root"]]
+
+
+def _agent(spec: dict[str, Any], made: dict[str, Agent[Any]], model: Model) -> Agent[Any]:
+    tools: list[Any] = []
+    servers: list[Any] = []
+    for tool in spec.get("tools", []):
+        if tool["kind"] == "local_mcp":
+            servers.append(LocalServer(tool))
+        else:
+            tools += TOOLS[tool["kind"]](tool, made)
+    return Agent(
+        name=spec["name"],
+        instructions=spec["instructions"],
+        model=model,
+        tools=tools,
+        mcp_servers=servers,
+        handoffs=[_handoff(one, made) for one in spec.get("handoffs", [])],
+        tool_use_behavior=spec.get("tool_use_behavior", "run_llm_again"),
+        input_guardrails=[agents.InputGuardrail(guardrail_function=_passes)] if spec.get("input_guardrail") else [],
+        output_guardrails=[agents.OutputGuardrail(guardrail_function=_passes)] if spec.get("output_guardrail") else [],
+    )
+
+
+async def _passes(*args: Any) -> agents.GuardrailFunctionOutput:
+    return agents.GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+def _handoff(spec: Any, made: dict[str, Agent[Any]]) -> Any:
+    if isinstance(spec, str):
+        return made[spec]
+    return agents.handoff(made[spec["agent"]], tool_name_override=spec["tool_name"])
+
+
+def _function(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+    name = spec["name"]
+
+    async def invoke(context: Any, arguments: str) -> Any:
+        return answered(spec, arguments)
+
+    tool = FunctionTool(
+        name=name,
+        description=f"{name} tool",
+        params_json_schema={"type": "object", "properties": {}, "additionalProperties": True},
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+        needs_approval=spec.get("needs_approval", False),
+    )
+    space = spec.get("namespace")
+    return list(agents.tool_namespace(name=space, description=f"{space} tools", tools=[tool])) if space else [tool]
+
+
+def answered(spec: dict[str, Any], arguments: str) -> Any:
+    """What a story's function gives out."""
+    given = json.loads(arguments) if arguments else {}
+    match spec.get("output"):
+        case "dict":
+            return {"tool": spec["name"], "args": given, "n": 3, "ok": True, "none": None, "pi": 3.25}
+        case "empty":
+            return ""
+        case "structured":
+            return [
+                agents.ToolOutputText(text=f"{spec['name']} text"),
+                agents.ToolOutputImage(image_url="https://example.invalid/a.png", detail="low"),
+            ]
+    return echo(spec["name"], given)
+
+
+def echo(name: str, given: Any) -> str:
+    return f"{name}=>" + json.dumps(given, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
+def _agent_tool(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+    needs = spec.get("needs_approval", False)
+    return [
+        made[spec["agent"]].as_tool(
+            tool_name=spec["name"], tool_description=f"{spec['name']} tool", needs_approval=needs
+        )
+    ]
+
+
+def _shell(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+    def run(request: Any) -> ShellResult:
+        done = ShellCallOutcome(type="exit", exit_code=0)
+        return ShellResult(output=[ShellCommandOutput(stdout="shell ok", stderr="", outcome=done)])
+
+    return [agents.ShellTool(executor=run, needs_approval=spec["needs_approval"])]
+
+
+class Editor:
+    """Says that it changed a file, and changes none."""
+
+    def create_file(self, operation: Any) -> ApplyPatchResult:
+        return ApplyPatchResult(output=f"created {operation.path}")
+
+    def update_file(self, operation: Any) -> ApplyPatchResult:
+        return ApplyPatchResult(output=f"updated {operation.path}")
+
+    def delete_file(self, operation: Any) -> ApplyPatchResult:
+        return ApplyPatchResult(output=f"deleted {operation.path}")
+
+
+def _apply_patch(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+    return [agents.ApplyPatchTool(editor=Editor(), needs_approval=spec["needs_approval"])]
+
+
+def _custom(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+    async def invoke(context: Any, given: str) -> str:
+        return f"{spec['name']}=>{given}"
+
+    return [
+        CustomTool(
+            name=spec["name"],
+            description=f"{spec['name']} tool",
+            on_invoke_tool=invoke,
+            needs_approval=spec["needs_approval"],
+        )
+    ]
+
+
+def _hosted(spec: dict[str, Any], made: dict[str, Agent[Any]]) -> list[Any]:
+    config: Any = {
+        "type": "mcp",
+        "server_label": spec["server_label"],
+        "server_url": "https://example.invalid/mcp",
+        "require_approval": "always",
+    }
+    return [agents.HostedMCPTool(tool_config=config)]
+
+
+TOOLS = {
+    "function": _function,
+    "agent_tool": _agent_tool,
+    "shell": _shell,
+    "apply_patch": _apply_patch,
+    "custom": _custom,
+    "hosted_mcp": _hosted,
+}
+
+
+class LocalServer(MCPServer):
+    """A server on this machine, with tools that echo."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        super().__init__(require_approval="always" if spec["needs_approval"] else None)
+        self._spec = spec
+
+    @property
+    def name(self) -> str:
+        return str(self._spec["server_label"])
+
+    async def connect(self) -> None: ...
+
+    async def cleanup(self) -> None: ...
+
+    async def list_tools(self, *args: Any, **more: Any) -> list[McpTool]:
+        schema = {"type": "object", "properties": {"q": {"type": "string"}}}
+        tools = ({"name": name, "description": f"{name} tool", "inputSchema": schema} for name in self._spec["tools"])
+        return [McpTool.model_validate(tool) for tool in tools]
+
+    async def call_tool(self, tool_name: str, arguments: dict[str, Any] | None, meta: Any = None) -> CallToolResult:
+        return CallToolResult(content=[TextContent(type="text", text=echo(tool_name, arguments or {}))])
+
+    async def list_prompts(self) -> ListPromptsResult:
+        return ListPromptsResult(prompts=[])
+
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> GetPromptResult:
+        raise NotImplementedError
+
+
+# -- going on ------------------------------------------------------------------------------------------
+
+
+MOST = 6
+"""Rounds of approvals after which a run that asks the same again is left."""
+
+
+async def go_on(story: Story, text: str, decide: Decide | None = None) -> End:
+    """Resume `text`, which is decided, until the run ends.
+
+    decide:  makes every later pause's text into one that is decided; without it the SDK approves
+             what waits, in this process
+    """
+    spec = story["spec"]
+    model = Script(spec["script"], story["expected"]["model_calls_made"], spec.get("usages", []))
+    root = graph(story, model)
+    session = await _session(story)
+    settings = RunConfig(tracing_disabled=True, nest_handoff_history=spec["run"].get("nest_handoff_history", False))
+    rounds = [waiting(text)]
+    try:
+        state: Any = await RunState.from_string(root, text)
+        while True:
+            result = await _resumed(root, state, settings, session, streamed=spec["run"].get("stream", False))
+            if not result.interruptions or len(rounds) == MOST:
+                break
+            rounds.append(len(result.interruptions))
+            state = await _decided(root, result, decide)
+    except agents.AgentsException as failure:
+        return End(None, (type(failure).__name__, str(failure)), model.requests, None, rounds)
+    output = None if result.final_output is None else str(result.final_output)
+    return End(output, None, model.requests, result.context_wrapper.usage.total_tokens, rounds)
+
+
+def waiting(text: str) -> int:
+    """How many calls a state waits for."""
+    step = json.loads(text)["current_step"] or {}
+    return len(step.get("data", {}).get("interruptions", []))
+
+
+async def _decided(root: Agent[Any], result: Any, decide: Decide | None) -> Any:
+    state = result.to_state()
+    if decide:
+        return await RunState.from_string(root, decide(state.to_string()))
+    for item in result.interruptions:
+        state.approve(item)
+    return state
+
+
+async def _resumed(root: Agent[Any], state: Any, settings: RunConfig, session: Any, *, streamed: bool) -> Any:
+    if not streamed:
+        return await Runner.run(root, state, run_config=settings, session=session)
+    result = Runner.run_streamed(root, state, run_config=settings, session=session)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+
+async def _session(story: Story) -> SQLiteSession | None:
+    spec = story["spec"].get("session")
+    if spec is None:
+        return None
+    session = SQLiteSession(spec["id"])
+    before = story["expected"].get("session_before")
+    await session.add_items(before if before is not None else spec["history"])
+    return session

@@ -1,0 +1,82 @@
+"""The released SDK goes on from what convo decided, as it does from what it decided itself."""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from convo.runstate import LABELS, NEWEST, Verdict, decided, read, text
+from tests.runstate.sdk import Decide, End, go_on
+from tests.runstate.snapshots import of_label, snapshot, story
+
+STICKY = "sticky_approve"
+"""Decisions for good that were written before 1.18 are asked again from 0.23.1 on."""
+
+LOST = ("nested_agent_tool_approval", "nested_decided")
+"""Under 1.0 the state of an agent used as a tool was not kept: nobody can go on with such a pause."""
+
+
+@pytest.fixture(autouse=True)
+def quiet() -> Iterator[None]:
+    """The SDK logs what it cannot restore; the stories know."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def approved(words: str) -> str:
+    """A state's text with everything that waits approved by convo."""
+    state = read(words.encode())
+    return text(decided(state, state.pending, Verdict(approve=True)))
+
+
+async def resumed(entry: dict[str, Any], words: str, decide: Decide | None = None) -> End:
+    return await go_on(story(entry["file"]), words, decide)
+
+
+def ends(end: End) -> tuple[Any, ...]:
+    return end.output, end.error, end.requests, end.tokens
+
+
+def wanted(entry: dict[str, Any]) -> tuple[Any, ...]:
+    told = story(entry["file"])["resume_0_24_0"]
+    error = (told["error"]["type"], told["error"]["message"]) if told["error"] else None
+    return told["final_output"], error, told.get("requests") or [], told["usage_total"]
+
+
+async def check(entry: dict[str, Any]) -> None:
+    end = await resumed(entry, approved(snapshot(entry["file"]).decode()))
+    assert ends(end) == wanted(entry), entry["file"]
+    again = entry["scenario"] == STICKY and LABELS.index(entry["schema"]) < LABELS.index("1.18")
+    rounds = story(entry["file"])["resume_0_24_0"]["approval_rounds"]
+    assert rounds is None or end.rounds == ([1, *rounds] if again else rounds), entry["file"]
+
+
+SOME = [
+    *of_label("1.21"),
+    *(entry for label in LABELS[:-1] for entry in of_label(label)[::17]),
+    *(entry for label in LABELS for entry in of_label(label) if entry["scenario"] in (*LOST, STICKY)),
+]
+
+
+@pytest.mark.parametrize("part", range(4))
+async def test_the_sdk_ends_as_if_it_had_approved_everything_itself(part: int) -> None:
+    """The newest label whole, and some of every other one; the next test takes all of them."""
+    for entry in SOME[part::4]:
+        await check(entry)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("label", LABELS)
+async def test_the_sdk_ends_so_for_every_snapshot(label: str) -> None:
+    for entry in of_label(label):
+        await check(entry)
+
+
+async def test_every_later_pause_can_be_decided_by_convo_too() -> None:
+    """The SDK writes a new state at each pause, and convo decides on each."""
+    for entry in of_label(NEWEST.label):
+        if len(entry["resume_0_24_0"]["approval_rounds"] or []) > 1:
+            end = await resumed(entry, approved(snapshot(entry["file"]).decode()), approved)
+            assert ends(end) == wanted(entry), entry["file"]

@@ -1,0 +1,85 @@
+"""Every snapshot of a release is read, means what its index says, and comes back as it was."""
+
+import json
+from typing import Any
+
+import pytest
+
+from convo.runstate import LABELS, VERSIONS, read, summary, text
+from tests.runstate.snapshots import index, of, of_label, snapshot
+
+SAID = (
+    *("pending", "conversation_id", "previous_response_id", "auto_previous_response_id"),
+    *("model_responses", "usage", "current_turn", "max_turns"),
+)
+
+
+def meant(entry: dict[str, Any]) -> dict[str, Any]:
+    """What the index says of a snapshot, in the words of `convo inspect --json`."""
+    said = {key: entry[key] for key in SAID}
+    said["pending"] = [{key: one[key] for key in one if key != "raw_type"} for one in entry["pending"]]
+    return {**said, "schema_version": entry["schema"], "current_agent": entry["current_agent"]["name"]}
+
+
+def judged(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """The decisions of a snapshot; words that its label has no place for were not stored."""
+    return [
+        {
+            "call_id": one["call_id"],
+            "decision": one["decision"],
+            "always": one.get("always", False),
+            "message": one.get("message") if one.get("message_stored") else None,
+        }
+        for one in entry["decisions"]
+    ]
+
+
+def test_there_are_831_snapshots_of_16_labels() -> None:
+    assert (len(index()), {entry["schema"] for entry in index()}) == (831, set(LABELS))
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_snapshot_of_a_label_means_what_its_index_says(label: str) -> None:
+    for entry in of_label(label):
+        said = summary(read(snapshot(entry["file"])))
+        told = [{key: one[key] for key in ("call_id", "decision", "always", "message")} for one in said["decisions"]]
+        assert {key: said[key] for key in meant(entry)} == meant(entry), entry["file"]
+        assert told == judged(entry), entry["file"]
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_snapshot_of_a_label_comes_back_as_it_was(label: str) -> None:
+    for entry in of_label(label):
+        data = snapshot(entry["file"])
+        written = text(read(data)).encode()
+        again = text(read(written)).encode()
+        assert json.loads(written) == json.loads(data), entry["file"]
+        assert again == written, entry["file"]
+
+
+@pytest.mark.parametrize(
+    ("label", "authenticated"),
+    [("1.0", False), ("1.6", False), ("1.13", False), ("1.15", True), ("1.18", True), ("1.21", True)],
+)
+def test_decisions_are_authenticated_from_1_15_on_and_not_before(label: str, authenticated: bool) -> None:
+    said = summary(of("sticky_approve", label))
+    assert [one["authenticated"] for one in said["decisions"]] == [authenticated]
+
+
+def test_a_decision_on_a_call_that_is_over_is_a_past_one() -> None:
+    said = summary(of("second_pause", "1.6"))
+    assert (said["decisions"], [one["decision"] for one in said["past_decisions"]]) == ([], ["approve"])
+
+
+def test_every_label_has_one_line_that_says_what_came_with_it() -> None:
+    assert len({version.summary for version in VERSIONS}) == len(VERSIONS)
+    assert all(version.summary and "\n" not in version.summary for version in VERSIONS)
+
+
+def test_no_snapshot_has_a_key_that_came_after_its_label() -> None:
+    """What each label's file says came with it agrees with what the releases wrote."""
+    first = {label: at for at, label in enumerate(LABELS)}
+    for entry in index():
+        document = json.loads(snapshot(entry["file"]))
+        early = [v.label for v in VERSIONS[first[entry["schema"]] + 1 :] if any(v.own(document))]
+        assert early == [], entry["file"]
