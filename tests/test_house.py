@@ -59,6 +59,7 @@ ON_CONTRACTS = {"leasing", "errors"}
 
 HEAVY = {
     "anthropic": (),
+    "cryptography": (),
     "httpx2": (),
     "openai": ("convo.endpoints.remote",),
     "prompt_toolkit": ("convo.ui.editor",),

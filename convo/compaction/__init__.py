@@ -10,11 +10,12 @@ from convo.compaction.cutting import cuts, is_instruction, turns
 from convo.compaction.folding import Fold, fold
 from convo.compaction.sealed import Sealed, dumps, loads, short
 from convo.compaction.summary import Summariser, is_summary, stands_for, summariser
-from convo.compaction.truncating import within
-from convo.compaction.view import covered, last_compaction, seen
+from convo.compaction.truncating import last_turn, within
+from convo.compaction.view import Open, covered, last_compaction, opened, seen
 
 __all__ = [
     "Fold",
+    "Open",
     "Sealed",
     "Summariser",
     "covered",
@@ -24,7 +25,9 @@ __all__ = [
     "is_instruction",
     "is_summary",
     "last_compaction",
+    "last_turn",
     "loads",
+    "opened",
     "seen",
     "short",
     "stands_for",

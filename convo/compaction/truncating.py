@@ -26,3 +26,9 @@ def within(items: Sequence[Item], sizes: Sequence[int], room: int) -> tuple[Item
             return tuple(item for at, item in enumerate(items) if at >= begin or standing[at])
         need -= sum(sizes[at] for at in range(begin, end) if not standing[at])
     return None if items else ()
+
+
+def last_turn(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The last turn of `items`, behind the instructions of those before it."""
+    begin = turns(items)[-1] if items else 0
+    return tuple(item for at, item in enumerate(items) if at >= begin or is_instruction(item))

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.compaction import is_instruction, turns, within
+from convo.compaction import is_instruction, last_turn, turns, within
 from convo.items import Item
 from tests.compaction.histories import histories, instructions, is_whole, message
 
@@ -28,6 +28,11 @@ def test_half_a_turn_of_room_holds_no_half_a_turn() -> None:
 
 def test_a_last_turn_that_does_not_fit_is_not_cut() -> None:
     assert within(HISTORY, ONE_EACH, 2) is None
+
+
+def test_the_last_turn_alone_has_the_instructions_of_all() -> None:
+    assert last_turn(HISTORY) == (HISTORY[0], *HISTORY[5:])
+    assert last_turn([]) == ()
 
 
 def test_nothing_fits_everywhere() -> None:

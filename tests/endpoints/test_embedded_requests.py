@@ -154,9 +154,15 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
     ),
     (
         {"context_management": [{"type": "compaction"}]},
-        "unsupported_parameter",
-        "context_management",
-        "Unsupported parameter: 'context_management': ",
+        "missing_required_parameter",
+        "context_management[0].compact_threshold",
+        "Missing required parameter: ",
+    ),
+    (
+        {"context_management": [{"type": "clear_tool_uses", "compact_threshold": 1}]},
+        "invalid_value",
+        "context_management[0].type",
+        "Invalid value: 'clear_tool_uses'.",
     ),
     (
         {"stream_options": {"include_obfuscation": True}},

@@ -10,10 +10,13 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from convo.clock import Clock
+from convo.endpoints.embedded.fitting import Windows
 from convo.endpoints.embedded.runs import Runs
+from convo.endpoints.embedded.sealing import Sealing
 from convo.ids import NewId
 from convo.models.contract import Model
 from convo.stores.contract import Store
+from convo.tokens import window_of
 
 
 class Models(Protocol):
@@ -53,11 +56,18 @@ class Manner:
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Everything outside that a turn touches; `runs` is what goes on here without a reader."""
+    """Everything outside that a turn touches.
+
+    sealing:  opens and seals compaction items for the store's tenant
+    runs:     what goes on here without a reader
+    windows:  how much each model has room for
+    """
 
     store: Store
     models: Models
     clock: Clock
     new_id: NewId
+    sealing: Sealing
     runs: Runs = field(default_factory=Runs)
     manner: Manner = field(default_factory=Manner)
+    windows: Windows = window_of

@@ -8,33 +8,38 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from convo.clock import Clock
+from convo.config import Secret
 from convo.endpoints.contract import Order, Page
-from convo.endpoints.embedded import background, listing, refusals, requests
+from convo.endpoints.embedded import background, compacting, listing, refusals, requests
 from convo.endpoints.embedded.connection import Connection
 from convo.endpoints.embedded.context import added, before, ids_in, referred, the_response
 from convo.endpoints.embedded.conversations import Conversations
 from convo.endpoints.embedded.edges import Edges, Manner, Models
 from convo.endpoints.embedded.ending import abandoned, stopped
+from convo.endpoints.embedded.fitting import Windows
 from convo.endpoints.embedded.following import followed, output_of
 from convo.endpoints.embedded.ledger import OPEN
-from convo.endpoints.embedded.opening import asked
+from convo.endpoints.embedded.pairs import check_pairs
 from convo.endpoints.embedded.requests import Request
-from convo.endpoints.embedded.resource import resource
+from convo.endpoints.embedded.resource import compaction, resource
 from convo.endpoints.embedded.runs import Runs
+from convo.endpoints.embedded.sealing import Sealing
 from convo.endpoints.embedded.stateless import check_references, without_state
 from convo.endpoints.embedded.turn import Turn
-from convo.errors import Unsupported
 from convo.history import HERE, Scope
 from convo.ids import NewId
 from convo.items import Event, Item, Json, Response
 from convo.stores.contract import Store
+from convo.tokens import window_of
 
 
 class Embedded:
     """The endpoint over one tenant's store. Closing it closes the models, not the store.
 
-    runs:    what goes on without a reader, where other endpoints of the process share it
-    manner:  how it behaves; as the chat's own endpoint unless something else is said
+    runs:      what goes on without a reader, where other endpoints of the process share it
+    manner:    how it behaves; as the chat's own endpoint unless something else is said
+    seal_key:  seals compaction items; the database's own key does where there is none
+    windows:   how much each model has room for
     """
 
     def __init__(
@@ -46,8 +51,11 @@ class Embedded:
         *,
         runs: Runs | None = None,
         manner: Manner | None = None,
+        seal_key: Secret | None = None,
+        windows: Windows = window_of,
     ) -> None:
-        self._edges = Edges(store, models, clock, new_id, runs or Runs(), manner or Manner())
+        sealing = Sealing(store, seal_key)
+        self._edges = Edges(store, models, clock, new_id, sealing, runs or Runs(), manner or Manner(), windows)
         self._conversations = Conversations(self._edges)
 
     @property
@@ -87,7 +95,11 @@ class Embedded:
         return await self.retrieve(response_id)
 
     async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
-        raise Unsupported(str(body.get("model")), "compaction")
+        request = self._read(requests.to_compact(body))
+        history = await self._history(request)
+        check_pairs(history)
+        window, used = await compacting.window(request, history, self._edges)
+        return compaction(self._edges.new_id("resp"), self._edges.clock.now(), window, used)
 
     async def delete(self, response_id: str) -> None:
         link = await the_response(self._edges.store, response_id)
@@ -111,11 +123,15 @@ class Embedded:
 
     async def count(self, body: Mapping[str, Json]) -> int | None:
         request = self._counted(body)
+        items = await compacting.shown(await self._history(request), self._edges)
+        model, name = self._edges.models(request.model)
+        return await model.count(compacting.asked(request, items, name))
+
+    async def _history(self, request: Request) -> Sequence[Item]:
+        """All that `request` is about; nothing of it is kept. raises: as `before` and `added`"""
         history = await before(request, self._edges.store)
         found = await referred(request.items, history.ids, self._edges.store)
-        saw = history.path.grow(added(request.items, history.ids, found))
-        model, name = self._edges.models(request.model)
-        return await model.count(asked(request, saw, name))
+        return history.path.grow(added(request.items, history.ids, found)).items
 
     async def create_conversation(
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None

@@ -4,7 +4,7 @@ Only what the endpoint itself has to understand is checked: messages, calls and 
 references. A kind that is not known here is kept as it came, for a model that knows it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from convo.endpoints.embedded import refusals
@@ -12,6 +12,9 @@ from convo.endpoints.embedded.checks import Check, array, each, fields, in_words
 from convo.items import Item, Json, kind, user
 
 REFERENCE = "item_reference"
+
+TRIGGER = "compaction_trigger"
+"""Asks for a compaction now; it is nothing that was said, so it is never kept."""
 
 PART = fields(required={"type": string()})
 
@@ -65,6 +68,17 @@ def items_of(name: str, value: Json) -> tuple[Item, ...]:
 def reference(item: Item) -> str | None:
     """The id that an item only refers to."""
     return str(item["id"]) if item.get("type") == REFERENCE else None
+
+
+def is_trigger(item: Item) -> bool:
+    return item.get("type") == TRIGGER
+
+
+def triggered(items: Sequence[Item]) -> bool:
+    """Whether a compaction is asked for. raises: Refused  something stands behind that"""
+    if any(map(is_trigger, items[:-1])):
+        raise refusals.trigger_not_last()
+    return bool(items) and is_trigger(items[-1])
 
 
 def _check_item(name: str, item: Json) -> None:

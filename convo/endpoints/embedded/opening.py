@@ -7,14 +7,14 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 
+from convo.endpoints.embedded import compacting
 from convo.endpoints.embedded.context import Before, added, before, referred, the_conversation
 from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.lock import writing
-from convo.endpoints.embedded.pairs import check_pairs, for_the_model
+from convo.endpoints.embedded.pairs import check_pairs
 from convo.endpoints.embedded.requests import Request
 from convo.history import Path
 from convo.items import Event
-from convo.models.contract import Ask
 
 NO_TOKENS = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 
@@ -49,14 +49,8 @@ async def opened(request: Request, edges: Edges, held: AsyncExitStack, last: Bef
 
 
 def answer(turn: Opened, edges: Edges) -> AsyncGenerator[Event, None]:
-    """The events of the model that is asked. raises: as `Models`; what it iterates raises as `Model`"""
-    model, name = edges.models(turn.request.model)
-    return model.respond(asked(turn.request, turn.saw, name)) if turn.request.generate else _nothing()
-
-
-def asked(request: Request, saw: Path, name: str) -> Ask:
-    """What the model is asked; `name` is its provider's own name for it."""
-    return Ask(name, for_the_model(saw.items), request.instructions, request.for_the_model)
+    """The events of the model that is asked. raises: as `Models`, WindowExceeded; what it iterates as `Model`"""
+    return compacting.answered(turn.request, turn.saw.items, edges) if turn.request.generate else _nothing()
 
 
 async def _nothing() -> AsyncGenerator[Event, None]:

@@ -8,6 +8,7 @@ error object that travels has it.
 from collections.abc import Iterable
 
 from convo.errors import Refused, TryLater
+from convo.items import Item
 
 LOCKED_FOR_S = 2.0
 """Seconds after which a client may ask again for a conversation that is being written."""
@@ -177,6 +178,31 @@ def no_item(item_id: str) -> Refused:
 def no_place(name: str, item_id: str) -> Refused:
     """`after` names nothing in the list."""
     return Refused(f"Invalid '{name}': no item with id '{item_id}' in this list", code="invalid_value", param=name)
+
+
+# -- compaction -----------------------------------------------------------------------------------
+
+
+def not_verified(item: Item) -> Refused:
+    """A compaction item that was damaged, or that another gateway or tenant sealed; the answer does not tell which."""
+    return Refused(
+        f"The encrypted content for item {item.get('id') or 'without an id'} could not be verified. "
+        "Reason: Encrypted content could not be decrypted or parsed",
+        code="invalid_encrypted_content",
+        hint="send it to the gateway, and with the key, that it came from; or go on from before it",
+    )
+
+
+def trigger_not_last() -> Refused:
+    return Refused("The 'compaction_trigger' item must be the final input item", param="input")
+
+
+def nothing_to_seal_with() -> Refused:
+    return Refused(
+        "Compaction needs the package cryptography, which is not installed here",
+        code="unsupported_parameter",
+        hint="pip install 'convo-state[serve]'",
+    )
 
 
 def _a(kind: str) -> str:

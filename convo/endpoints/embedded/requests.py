@@ -29,7 +29,7 @@ from convo.endpoints.embedded.checks import (
     several_of,
     string,
 )
-from convo.endpoints.embedded.inputs import items_of
+from convo.endpoints.embedded.inputs import is_trigger, items_of, triggered
 from convo.items import Item, Json
 
 INCLUDABLE = (
@@ -81,6 +81,8 @@ def _nothing(what: str) -> Check:
     return check
 
 
+MANAGEMENT = fields({"type": one_of("compaction"), "compact_threshold": integer(1)})
+
 HONOURED: Mapping[str, Check] = {
     "input": anything,
     "previous_response_id": string(),
@@ -88,9 +90,13 @@ HONOURED: Mapping[str, Check] = {
     "store": boolean,
     "stream": boolean,
     "stream_options": _stream_options,
-    "context_management": _nothing("this endpoint does not compact by itself"),
+    "context_management": each(MANAGEMENT),
+    "client_metadata": object_,
 }
-"""What the endpoint itself acts on; it always streams, whatever `stream` says."""
+"""What the endpoint itself acts on; it always streams, whatever `stream` says.
+
+What a client tells of itself in `client_metadata`, as Codex does, is its own affair: it goes no further.
+"""
 
 FOR_THE_MODEL: Mapping[str, Check] = {
     "access_programs": object_,
@@ -143,6 +149,8 @@ class Request:
     conversation:  the conversation to speak in
     parameters:    the fields that say how to answer, with instructions and metadata; nulls left out
     generate:      whether a model is asked; else only what a later request goes on from is prepared
+    compact_at:    the tokens from which on the history is made smaller before it is answered
+    compact_now:   nothing but a smaller history is asked for
     """
 
     model: str
@@ -152,6 +160,8 @@ class Request:
     store: bool = True
     parameters: Mapping[str, Json] = field(default_factory=dict)
     generate: bool = True
+    compact_at: int | None = None
+    compact_now: bool = False
 
     @property
     def background(self) -> bool:
@@ -187,13 +197,16 @@ def read(body: Mapping[str, Json]) -> Request:
         raise refusals.not_honoured("background", "an answer that nobody waits for is stored; leave out `store`")
     if not given.get("input") and not (previous or conversation or given.get("prompt")):
         raise refusals.no_input()
+    items = items_of("input", given.get("input") or [])
     return Request(
         model=given["model"],
-        items=items_of("input", given.get("input") or []),
+        items=tuple(item for item in items if not is_trigger(item)),
         previous=previous,
         conversation=conversation,
         store=given.get("store", True),
         parameters={name: value for name, value in given.items() if name in FOR_THE_MODEL or name in ECHOED},
+        compact_at=min((one["compact_threshold"] for one in given.get("context_management") or ()), default=None),
+        compact_now=triggered(items),
     )
 
 
@@ -222,12 +235,30 @@ def read_count(body: Mapping[str, Json]) -> Request:
     return read({name: value for name, value in body.items() if name != "personality"})
 
 
+def to_compact(body: Mapping[str, Json]) -> dict[str, Json]:
+    """`body` as the request whose history is to be made smaller. raises: Refused  it has a field of another request"""
+    only(COMPACTED, body)
+    return {**body, "store": False}
+
+
+COMPACTED = frozenset(
+    {
+        *("model", "input", "instructions", "previous_response_id", "image", "service_tier"),
+        *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+    }
+)
+"""The fields of a request to compact."""
+
+
 def read_items(value: Json) -> tuple[Item, ...]:
     """The items that a conversation is to get. raises: Refused"""
     array("items", value)
     if len(value) > MOST_ITEMS:
         raise refusals.too_long("items", "array", MOST_ITEMS, len(value))
-    return items_of("items", value)
+    items = items_of("items", value)
+    if any(map(is_trigger, items)):
+        raise refusals.not_honoured("items", "a compaction is asked for with a response, not kept among items")
+    return items
 
 
 MOST_ITEMS = 20

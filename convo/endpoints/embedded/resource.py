@@ -98,6 +98,33 @@ def terminal(link: Link, output: Sequence[Item]) -> Event:
     return {"type": f"response.{kind}", "response": resource(link, output)}
 
 
+def compaction(response_id: str, made_at: float, window: Sequence[Item], used: Mapping[str, Json] | None) -> Response:
+    """A compacted window as the API shows it.
+
+    used:  None where nobody said; the API has no word for that, so it shows nothing used
+    """
+    return {
+        "id": response_id,
+        "object": "response.compaction",
+        "created_at": int(made_at),
+        "output": list(window),
+        "usage": _usage(used or {"total_tokens": 0}),
+    }
+
+
+def together(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) -> Mapping[str, Json] | None:
+    """The usage of two answers as that of one; None where it is known of neither."""
+    if not one or not other:
+        return one or other or None
+    return {name: _sum(one.get(name), other.get(name)) for name in {**one, **other}}
+
+
+def _sum(one: Json, other: Json) -> Json:
+    if one is None or other is None:
+        return other if one is None else one
+    return together(one, other) if isinstance(one, Mapping) else one + other
+
+
 def storable(parameters: Mapping[str, Json]) -> dict[str, Json]:
     """`parameters` as they may be kept and shown: without what a tool needs to log in somewhere."""
     kept = dict(parameters)

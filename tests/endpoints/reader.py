@@ -1,0 +1,65 @@
+"""A model that can be asked for summaries, has a window, and remembers what it was shown."""
+
+from collections.abc import AsyncGenerator, Sequence
+
+from convo.compaction.summary import ASKED_FOR
+from convo.errors import WindowExceeded
+from convo.ids import random_id
+from convo.items import Event, Item, text
+from convo.models.contract import Ask, Model
+from convo.models.stream import Answer, usage
+
+SUMMARY = "They greeted."
+TOLD = usage(10, 3)
+
+
+class Reader:
+    """Answers any name: a summary where one is asked for, else by how many items it was shown.
+
+    summary:  what it says when it is asked for one
+    room:     words that it can be shown at once; None: any number
+    theirs:   the compaction that its provider makes; None: the provider has none
+    answer:   what it answers where no summary is asked for; None: how many items it was shown
+    """
+
+    def __init__(
+        self, summary: str = SUMMARY, *, room: int | None = None, theirs: Sequence[Item] | None = None
+    ) -> None:
+        self.summary, self.room, self.theirs = summary, room, theirs
+        self.answer: str | None = None
+        self.asks: list[Ask] = []
+        self.summaries: list[Ask] = []
+        self.compactions: list[Ask] = []
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        return self, name
+
+    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        summing = (ask.instructions or "").startswith(ASKED_FOR)
+        (self.summaries if summing else self.asks).append(ask)
+        need = sum(len(text(item).split()) for item in ask.input)
+        if self.room is not None and need > self.room:
+            raise WindowExceeded(ask.model, need, self.room)
+        answer, words = Answer(random_id, ask.model), self.answer or f"shown {len(ask.input)}"
+        for event in answer.text(self.summary if summing else words):
+            yield event
+        for event in answer.completed(TOLD):
+            yield event
+
+    async def warm(self, model: str) -> None:
+        """Nothing has to be ready."""
+
+    async def count(self, ask: Ask) -> int | None:
+        return sum(len(text(item).split()) for item in ask.input)
+
+    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        if self.theirs is not None:
+            self.compactions.append(ask)
+        return self.theirs
+
+    async def aclose(self) -> None:
+        """Nothing is held."""
+
+    def shown(self) -> list[str]:
+        """What the last answer was made of, in words."""
+        return [text(item) for item in self.asks[-1].input]
