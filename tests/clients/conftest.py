@@ -1,0 +1,66 @@
+"""`convo serve` as a process of its own, in front of an upstream that answers everything."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.clients.upstream import Upstream, answering
+from tests.conftest import LEAKS
+
+ALIAS = "gpt-5-behind-convo"
+"""A name that clients take for a reasoning model's."""
+
+SETTINGS = """
+[providers.upstream]
+api = "chat"
+base_url = "{url}"
+[aliases]
+"{alias}" = "upstream/m"
+"""
+
+
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Upstream]]:
+    """The base URL of a gateway that keeps state in SQLite, and the upstream that it knows as `ALIAS`."""
+    folder = tmp_path_factory.mktemp("gateway")
+    settings = folder / "convo.toml"
+    with answering() as server:
+        settings.write_text(SETTINGS.format(url=server.url, alias=ALIAS), encoding="utf-8")
+        with gateway(folder, "--config", str(settings), "serve", "--port", "0", "--store", "sqlite:convo.db") as url:
+            yield f"{url}/v1", server
+
+
+@pytest.fixture
+def base_url(standing: tuple[str, Upstream]) -> str:
+    return standing[0]
+
+
+@pytest.fixture
+def upstream(standing: tuple[str, Upstream]) -> Upstream:
+    """The upstream, as if nobody had asked it anything yet."""
+    standing[1].forget()
+    return standing[1]
+
+
+@contextmanager
+def gateway(folder: Path, *argv: str) -> Iterator[str]:
+    """The command with these arguments, in `folder`, while the block runs; gives the address that it tells."""
+    command = [sys.executable, "-m", "convo", *argv]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS)}
+    environ = kept | {"CONVO_HOME": str(folder / "home")}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, encoding="utf-8", env=environ, cwd=folder) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        address = re.search(r"http://[^,\s]+", line)
+        assert address, line + process.stderr.read()
+        try:
+            yield address[0].removesuffix("/v1")
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)

@@ -1,0 +1,139 @@
+"""openai-agents as a client: every way in which it lets a server, or a session, hold the state.
+
+The model is the upstream, which says how many messages it was given; so each answer tells whether
+the history was there, and `asked` tells what was in it.
+"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    ModelSettings,
+    OpenAIConversationsSession,
+    OpenAIResponsesCompactionSession,
+    RunConfig,
+    Runner,
+    SQLiteSession,
+    function_tool,
+)
+from agents.models.openai_provider import OpenAIProvider
+from openai import AsyncOpenAI
+
+from tests.clients.conftest import ALIAS
+from tests.clients.upstream import Upstream
+
+
+@function_tool
+def capital(country: str) -> str:
+    """The capital of a country."""
+    return f"the capital of {country}"
+
+
+@pytest.fixture
+async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
+    async with AsyncOpenAI(base_url=base_url, api_key="any") as opened:
+        yield opened
+
+
+@pytest.fixture(params=["http", "websocket"])
+async def run(request: pytest.FixtureRequest, client: AsyncOpenAI) -> AsyncIterator[RunConfig]:
+    """How a run reaches the gateway; both transports keep every promise."""
+    provider = OpenAIProvider(openai_client=client, use_responses_websocket=request.param == "websocket")
+    yield RunConfig(model_provider=provider, tracing_disabled=True)
+    await provider.aclose()
+
+
+@pytest.fixture
+def agent() -> Agent[None]:
+    return Agent(name="plain", instructions="Be brief.", model=ALIAS)
+
+
+@pytest.fixture
+def tooled() -> Agent[None]:
+    return Agent(name="tooled", model=ALIAS, tools=[capital])
+
+
+def texts(upstream: Upstream) -> list[str]:
+    return [str(message["content"]) for message in upstream.messages]
+
+
+async def test_a_previous_response_id_brings_back_what_was_said(
+    run: RunConfig, agent: Agent[None], upstream: Upstream
+) -> None:
+    first = await Runner.run(agent, "one", run_config=run)
+    second = await Runner.run(agent, "two", previous_response_id=first.last_response_id, run_config=run)
+    assert second.final_output.startswith("4 messages, the last one: two")
+    assert texts(upstream)[::3] == ["Be brief.", "two"]
+
+
+async def test_auto_previous_response_id_sends_only_the_tool_output_and_the_model_sees_all(
+    run: RunConfig, tooled: Agent[None], upstream: Upstream, client: AsyncOpenAI
+) -> None:
+    got = await Runner.run(tooled, "Norway?", auto_previous_response_id=True, run_config=run)
+    assert got.final_output.startswith("3 messages, the last one: the capital of x")
+    assert [message["role"] for message in upstream.messages] == ["user", "assistant", "tool"]
+    assert got.last_response_id is not None
+    last = await client.responses.retrieve(got.last_response_id)
+    assert last.previous_response_id == got.raw_responses[0].response_id
+
+
+async def test_a_conversation_id_holds_turns_tools_and_all(
+    run: RunConfig, tooled: Agent[None], client: AsyncOpenAI
+) -> None:
+    conversation = await client.conversations.create()
+    await Runner.run(tooled, "Norway?", conversation_id=conversation.id, run_config=run)
+    got = await Runner.run(tooled, "Chad?", conversation_id=conversation.id, run_config=run)
+    assert got.final_output.startswith("7 messages")
+    kinds = [item.type async for item in client.conversations.items.list(conversation.id, order="asc", limit=3)]
+    assert kinds == ["message", "function_call", "function_call_output", "message"] * 2
+
+
+async def test_a_streamed_run_ends_with_what_the_model_said(run: RunConfig, agent: Agent[None]) -> None:
+    streamed = Runner.run_streamed(agent, "one", run_config=run)
+    kinds = [event.data.type async for event in streamed.stream_events() if event.type == "raw_response_event"]
+    assert kinds[0] == "response.created"
+    assert kinds[-1] == "response.completed"
+    assert streamed.final_output.startswith("2 messages, the last one: one")
+
+
+async def test_a_conversations_session_keeps_its_items_at_the_gateway(
+    run: RunConfig, tooled: Agent[None], client: AsyncOpenAI
+) -> None:
+    session = OpenAIConversationsSession(openai_client=client)
+    await Runner.run(tooled, "Norway?", session=session, run_config=run)
+    got = await Runner.run(tooled, "Chad?", session=session, run_config=run)
+    assert got.final_output.startswith("7 messages")
+    assert len(await session.get_items()) == 8
+    popped: Any = await session.pop_item()
+    assert popped["role"] == "assistant"
+    assert len(await session.get_items()) == 7
+    await session.clear_session()
+    assert await session.get_items() == []
+
+
+@pytest.mark.parametrize("mode", ["previous_response_id", "input"])
+async def test_a_compaction_session_goes_on_from_what_the_gateway_made_of_it(
+    run: RunConfig, agent: Agent[None], client: AsyncOpenAI, upstream: Upstream, mode: Any
+) -> None:
+    session = OpenAIResponsesCompactionSession(
+        "s", SQLiteSession("s"), client=client, model=ALIAS, compaction_mode=mode
+    )
+    for words in ("one", "two", "three"):
+        await Runner.run(agent, words, session=session, run_config=run)
+    await session.run_compaction({"force": True})
+    items: list[Any] = await session.get_items()
+    assert [item["type"] for item in items if item.get("type") == "compaction"] == ["compaction"]
+    assert len(items) < 6
+    await Runner.run(agent, "four", session=session, run_config=run)
+    assert texts(upstream)[-1] == "four"
+    assert any("messages, the last one" in words for words in texts(upstream)[:-1])
+
+
+async def test_a_run_that_stores_nothing_leaves_nothing(run: RunConfig, client: AsyncOpenAI) -> None:
+    agent = Agent(name="plain", model=ALIAS, model_settings=ModelSettings(store=False))
+    got = await Runner.run(agent, "one", run_config=run)
+    assert got.last_response_id is not None
+    with pytest.raises(Exception, match="not found"):
+        await client.responses.retrieve(got.last_response_id)

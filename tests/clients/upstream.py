@@ -1,0 +1,110 @@
+"""A model behind the gateway that answers whatever it is asked, and remembers what arrived.
+
+It speaks chat completions. What it says follows from the request alone: while the user spoke last and
+there are tools it calls the first one, with a word for every required argument; after the tool's
+output, and without tools, it says how many messages it was given and what the last one said. So an
+answer shows whether the history arrived.
+"""
+
+import json
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from tests.models.chat_server import begin, delta, event, finish, piece, tool
+
+WORD = "x"
+SAMPLE: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+
+
+@dataclass
+class Upstream:
+    """Answers every request.
+
+    asked:  the bodies of the requests, oldest first
+    word:   what stands for every text in the arguments of a call
+    """
+
+    url: str
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    word: str = WORD
+
+    def forget(self) -> None:
+        self.asked.clear()
+        self.word = WORD
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body, more = body + message.get("body", b""), message.get("more_body", False)
+        request = json.loads(body)
+        self.asked.append(request)
+        await begin(send, 200, "text/event-stream")
+        for chunk in answer(request, self.word):
+            await piece(send, event(chunk))
+        await piece(send, b"data: [DONE]\n\n", more=False)
+
+    @property
+    def messages(self) -> Sequence[Mapping[str, Any]]:
+        """What the last request held."""
+        messages: Sequence[Mapping[str, Any]] = self.asked[-1]["messages"]
+        return messages
+
+
+def answer(request: Mapping[str, Any], word: str) -> Iterator[dict[str, Any]]:
+    used = {"prompt_tokens": 10 * len(request["messages"]), "completion_tokens": 5}
+    called = due(request)
+    if called is None:
+        for word in said(request["messages"]).split(" "):
+            yield delta(content=f"{word} ")
+        yield finish("stop", used)
+        return
+    yield tool(0, call_id=f"call_{len(request['messages'])}", name=called["name"])
+    yield tool(0, arguments=json.dumps(arguments(called.get("parameters") or {}, word)))
+    yield finish("tool_calls", used)
+
+
+def due(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The function that is to be called now."""
+    functions = [tool["function"] for tool in request.get("tools") or () if tool["type"] == "function"]
+    spoken = request["messages"][-1]["role"] == "user" and request.get("tool_choice") != "none"
+    return functions[0] if functions and spoken else None
+
+
+def arguments(schema: Mapping[str, Any], word: str) -> dict[str, Any]:
+    """Arguments that `schema` takes; every text is `word`."""
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    return {name: SAMPLE.get(str(properties[name].get("type")), word) for name in schema.get("required") or ()}
+
+
+def said(messages: Sequence[Mapping[str, Any]]) -> str:
+    return f"{len(messages)} messages, the last one: {words(messages[-1]['content'])}"
+
+
+def words(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return " ".join(str(part.get("text", part["type"])) for part in content)
+
+
+@contextmanager
+def answering() -> Iterator[Upstream]:
+    """The model in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    upstream = Upstream(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
+    running = uvicorn.Server(uvicorn.Config(upstream, lifespan="off", ws="none", log_config=None))
+    thread = threading.Thread(target=running.run, args=([listening],))
+    thread.start()
+    try:
+        yield upstream
+    finally:
+        running.should_exit = True
+        thread.join()
+        listening.close()
