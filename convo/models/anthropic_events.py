@@ -31,8 +31,8 @@ class Blocks:
         """`by` is whose seals these are, see `convo.models.sealed`."""
         self._answer, self._by = answer, by
         self._block: dict[str, Any] = {}
-        self._used: dict[str, Json] = {}
-        self._stopped: Mapping[str, Json] = {}
+        self._used: dict[str, int] = {}
+        self._reason, self._explanation = "", NOT_SAID
         self._ended = False
 
     def read(self, event: Json) -> Iterator[Event]:
@@ -42,7 +42,7 @@ class Blocks:
         """
         try:
             yield from self._read(event)
-        except (AttributeError, KeyError, TypeError) as wrong:
+        except ODD as wrong:
             raise StreamBroken("the answer holds a piece that the Messages API does not have") from wrong
 
     def end(self) -> Iterator[Event]:
@@ -50,13 +50,11 @@ class Blocks:
 
         raises:  StreamBroken  it did not come
         """
-        reason = self._stopped.get("stop_reason")
-        if not self._ended or reason is None:
+        if not self._ended or not self._reason:
             raise StreamBroken("the answer stopped before its end")
-        used = used_of(self._used)
+        reason, used = self._reason, used_of(self._used)
         if reason == "refusal":
-            details = self._stopped.get("stop_details") or {}
-            yield from self._answer.refusal(details.get("explanation") or NOT_SAID)
+            yield from self._answer.refusal(self._explanation)
         if reason in DONE or reason == "refusal":
             yield from self._answer.completed(used)
         elif reason in CUT_SHORT:
@@ -67,8 +65,8 @@ class Blocks:
     def _read(self, event: Json) -> Iterator[Event]:
         match event["type"]:
             case "message_start":
-                self._answer.model = event["message"].get("model") or self._answer.model
-                self._used |= _given(event["message"].get("usage"))
+                self._answer.model = _words(event["message"].get("model")) or self._answer.model
+                self._used |= figures(event["message"].get("usage"))
             case "content_block_start":
                 yield from self._start(event["content_block"])
             case "content_block_delta":
@@ -76,8 +74,9 @@ class Blocks:
             case "content_block_stop":
                 yield from self._stop()
             case "message_delta":
-                self._stopped = event["delta"]
-                self._used |= _given(event.get("usage"))
+                self._reason = _words(event["delta"].get("stop_reason"))
+                self._explanation = _words((event["delta"].get("stop_details") or {}).get("explanation")) or NOT_SAID
+                self._used |= figures(event.get("usage"))
             case "message_stop":
                 self._ended = True
 
@@ -85,11 +84,11 @@ class Blocks:
         self._block = {"written": "", **block}
         match block["type"]:
             case "text":
-                yield from self._answer.text(block.get("text") or "")
+                yield from self._answer.text(_words(block.get("text")))
             case "thinking":
-                yield from self._answer.thinking(block.get("thinking") or "")
+                yield from self._answer.thinking(_words(block.get("thinking")))
             case "tool_use":
-                yield from self._answer.call(block["id"], block["name"])
+                yield from self._answer.call(_words(block["id"]), _words(block["name"]))
             case "redacted_thinking":
                 yield from self._answer.seal(self._by + thought(dict(block)))
             case other:
@@ -98,7 +97,7 @@ class Blocks:
     def _delta(self, delta: Mapping[str, Json]) -> Iterator[Event]:
         match delta["type"]:
             case "text_delta":
-                yield from self._answer.text(delta["text"])
+                yield from self._answer.text(_words(delta["text"]))
             case "input_json_delta":
                 self._block["written"] += delta["partial_json"]
                 yield from self._answer.arguments(delta["partial_json"])
@@ -117,19 +116,26 @@ class Blocks:
             yield from self._answer.seal(self._by + thought(block))
 
 
-def used_of(raw: Mapping[str, Json]) -> Json:
-    """A usage object: Claude counts what it read from its cache and wrote into it apart from the rest."""
+def used_of(raw: Mapping[str, int]) -> Json:
+    """A usage object of `figures`: Claude counts what it read from its cache and wrote into it apart from the rest."""
     cached, written = (raw.get(f"cache_{name}_input_tokens", 0) for name in ("read", "creation"))
-    details = raw.get("output_tokens_details") or {}
-    return usage(
-        raw.get("input_tokens", 0) + cached + written,
-        raw.get("output_tokens", 0),
-        cached=cached,
-        written=written,
-        reasoning=details.get("thinking_tokens") or 0,
-    )
+    reasoning = raw.get("thinking_tokens", 0)
+    total = raw.get("input_tokens", 0) + cached + written
+    return usage(total, raw.get("output_tokens", 0), cached=cached, written=written, reasoning=reasoning)
 
 
-def _given(figures: Mapping[str, Json] | None) -> dict[str, Json]:
-    """The figures that were told; those of the end count over those of the beginning."""
-    return {name: value for name, value in (figures or {}).items() if value is not None}
+def figures(told: Mapping[str, Json] | None) -> dict[str, int]:
+    """The figures that were told, by name; those of the end count over those of the beginning."""
+    every = {**(told or {}), **((told or {}).get("output_tokens_details") or {})}
+    return {name: value for name, value in every.items() if isinstance(value, int)}
+
+
+# -- what a server may leave out, and what it may not put in its place ----------------------------
+
+ODD = (AttributeError, KeyError, TypeError, ValueError)
+
+
+def _words(value: Json) -> str:
+    if not isinstance(value, str | None):
+        raise TypeError(f"{type(value).__name__} where words belong")
+    return value or ""

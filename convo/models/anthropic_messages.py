@@ -91,8 +91,9 @@ def _assistants(item: Item, who: str) -> list[Block]:
 
 def _thoughts(item: Item) -> list[Block]:
     """The block that a seal of our own holds; nothing where it was not sealed, or somebody changed it."""
+    seal = item.get(SEAL)
     try:
-        block = json.loads(base64.b64decode(item.get(SEAL) or "", validate=True))
+        block = json.loads(base64.b64decode(seal if isinstance(seal, str) else "", validate=True))
     except (NotBase64, ValueError):
         return []
     return [block] if isinstance(block, dict) else []

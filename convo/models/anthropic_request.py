@@ -22,7 +22,7 @@ NOT_OURS = frozenset(
     {
         # the response's own, kept and answered by whoever owns it
         "store", "stream", "stream_options", "background", "metadata",
-        "previous_response_id", "conversation", "context_management", "truncation",
+        "previous_response_id", "conversation", "context_management",
         # hints that the API has no word for; and a bound on tools that are refused anyway
         "user", "prompt_cache_key", "max_tool_calls",
     }
@@ -30,6 +30,7 @@ NOT_OURS = frozenset(
 
 MEANS_NOTHING: Mapping[str, Json] = {
     "temperature": 1, "top_p": 1, "top_logprobs": 0, "presence_penalty": 0, "frequency_penalty": 0,
+    "truncation": "disabled",
 }  # fmt: skip
 """Values that ask for what happens anyway; the newest models take no temperature at all."""
 

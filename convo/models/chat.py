@@ -17,9 +17,10 @@ from convo.items import Event, Item, Json
 from convo.models.account import NO_KEY, Account, connect, stream
 from convo.models.catalogue import names
 from convo.models.chat_chunks import Chunks
-from convo.models.chat_request import limit_field, request
+from convo.models.chat_request import dialect, request
 from convo.models.contract import Ask
 from convo.models.foreign import Asked, broken, edge
+from convo.models.sealed import maker
 from convo.models.stream import Answer
 
 if TYPE_CHECKING:
@@ -42,12 +43,13 @@ class ChatModel:
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url, key
         self._new_id, self._http, self._defaults = new_id, http, defaults or {}
+        self._dialect = dialect(provider, base_url)
         self._client: AsyncOpenAI | None = None
 
     async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
         body = {**self.body(ask), "stream": True, "stream_options": {"include_usage": True}}
         answer = Answer(self._new_id, ask.model)
-        chunks = Chunks(answer, self._new_id)
+        chunks = Chunks(answer, self._new_id, self._maker(ask) if self._dialect.thinks else None)
         async with aclosing(self._chunks(body)) as arriving:
             async for chunk in arriving:
                 for event in chunks.read(chunk):
@@ -77,7 +79,7 @@ class ChatModel:
 
     def body(self, ask: Ask) -> dict[str, Json]:
         """What `ask` is sent as, apart from the fields about streaming."""
-        asked = request(ask, f"{self._provider}/{ask.model}", limit=limit_field(self._base_url))
+        asked = request(ask, f"{self._provider}/{ask.model}", self._dialect, self._maker(ask))
         return {**self._defaults, **asked}
 
     async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
@@ -95,6 +97,9 @@ class ChatModel:
                     raise broken(chunk, asked, answering=begun)
                 begun = True
                 yield chunk
+
+    def _maker(self, ask: Ask) -> str:
+        return maker(self._provider, ask.model, self._base_url)
 
     def _asked(self, body: Mapping[str, Json]) -> Asked:
         return Asked(self._provider, self._base_url, model=body.get("model"), key=self._key)

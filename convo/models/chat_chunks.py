@@ -11,6 +11,7 @@ from typing import TypeVar
 from convo.errors import StreamBroken
 from convo.ids import NewId
 from convo.items import Event, Json
+from convo.models.chat_messages import sealed_thoughts
 from convo.models.stream import Answer, usage
 
 T = TypeVar("T")
@@ -30,9 +31,12 @@ THOUGHTS = ("reasoning_content", "reasoning")
 class Chunks:
     """One answer while its chunks come in."""
 
-    def __init__(self, answer: Answer, new_id: NewId) -> None:
-        self._answer, self._new_id = answer, new_id
+    def __init__(self, answer: Answer, new_id: NewId, by: str | None = None) -> None:
+        """`by` is whose thoughts these are, where the server wants them back; see `convo.models.sealed`."""
+        self._answer, self._new_id, self._by = answer, new_id, by
         self._call: tuple[int, str] | None = None
+        self._written = True
+        self._thought = ""
         self._finish: str | None = None
         self._used: Json = None
 
@@ -43,8 +47,9 @@ class Chunks:
         """
         chunk = _object(chunk)
         self._answer.model = _words(chunk.get("model")) or self._answer.model
-        if chunk.get("usage"):
-            self._used = used(_object(chunk["usage"]))
+        told = chunk.get("usage") or _object(chunk.get("x_groq")).get("usage")
+        if told:
+            self._used = used(_object(told))
         for choice in map(_object, _list(chunk.get("choices"))):
             yield from self._delta(_object(choice.get("delta")))
             self._finish = _words(choice.get("finish_reason")) or self._finish
@@ -57,6 +62,8 @@ class Chunks:
         if self._finish is None:
             raise StreamBroken("the answer stopped before its end")
         if self._finish in DONE:
+            yield from self._decided()
+            yield from self._whole_call()
             yield from self._answer.completed(self._used)
         elif self._finish in CUT_SHORT:
             yield from self._answer.incomplete(CUT_SHORT[self._finish], self._used)
@@ -65,11 +72,29 @@ class Chunks:
             yield from self._answer.failed("server_error", why, self._used)
 
     def _delta(self, delta: Mapping[str, Json]) -> Iterator[Event]:
-        yield from self._answer.thinking(next((_words(delta.get(name)) for name in THOUGHTS if delta.get(name)), ""))
-        yield from self._answer.text(_words(delta.get("content")))
-        yield from self._answer.refusal(_words(delta.get("refusal")))
-        for piece in map(_object, _list(delta.get("tool_calls"))):
+        thought = next((_words(delta.get(name)) for name in THOUGHTS if delta.get(name)), "")
+        said, refused, calls = (
+            _words(delta.get("content")),
+            _words(delta.get("refusal")),
+            _list(delta.get("tool_calls")),
+        )
+        if thought or said or refused:
+            yield from self._whole_call()
+            self._call = None
+        self._thought += thought
+        yield from self._answer.thinking(thought)
+        if said or refused or calls:
+            yield from self._decided()
+        yield from self._answer.text(said)
+        yield from self._answer.refusal(refused)
+        for piece in map(_object, calls):
             yield from self._tool_call(piece)
+
+    def _decided(self) -> Iterator[Event]:
+        """What was thought ends here, and is sealed where it is wanted back."""
+        thought, self._thought = self._thought, ""
+        if thought and self._by is not None:
+            yield from self._answer.seal(self._by + sealed_thoughts(thought))
 
     def _tool_call(self, piece: Mapping[str, Json]) -> Iterator[Event]:
         """A piece of a call. A new index begins the next call, and so does a new id: some servers count none."""
@@ -79,9 +104,18 @@ class Chunks:
             name = _words(function.get("name"))
             if not name:
                 raise StreamBroken("the answer mixes the pieces of its tool calls")
-            self._call = index, call_id or self._new_id("call")
+            yield from self._whole_call()
+            self._call, self._written = (index, call_id or self._new_id("call")), False
             yield from self._answer.call(self._call[1], name)
-        yield from self._answer.arguments(_words(function.get("arguments")))
+        arguments = _words(function.get("arguments"))
+        self._written = self._written or bool(arguments)
+        yield from self._answer.arguments(arguments)
+
+    def _whole_call(self) -> Iterator[Event]:
+        """The arguments of a call that has none: some servers write nothing at all."""
+        if not self._written:
+            self._written = True
+            yield from self._answer.arguments("{}")
 
 
 def used(raw: Mapping[str, Json]) -> Json:

@@ -3,66 +3,142 @@
     instructions, system, developer     system, the only role for it that every server knows
     user                                user: one string, or parts when there is more than text
     assistant, function_call            assistant: all calls of one answer in one message, with its words
-    function_call_output                tool
-    reasoning                           left out: chat completions has no place for it
+    function_call_output                tool; images in it go into a user's message behind the tools'
+    reasoning                           left out, but for a server that wants its own back
     anything else                       Unsupported, by its name
 
 Chat completions wants the outputs right behind the message that holds all the calls, so what the
-assistant said between its calls goes into the same message.
+assistant said between its calls goes into the same message. DeepSeek thinks before it calls, and
+refuses a history in which a turn with calls lacks the thoughts: there each message of such a turn
+carries them, and an empty string where another model made the call.
 """
 
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 
 from convo.errors import InputFault, Unsupported
-from convo.items import Item, Json, is_assistant, kind
+from convo.items import Item, Json, is_assistant, is_call, is_output, is_user, kind
+from convo.models.sealed import SEAL, opened
+from convo.models.turns import Turn, turns
 
 Message = dict[str, Json]
 
 ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 
-def messages(items: Iterable[Item], who: str, instructions: str | None = None) -> list[Message]:
+def messages(
+    items: Iterable[Item], who: str, instructions: str | None = None, *, wants_thoughts_of: str | None = None
+) -> list[Message]:
     """Translate a history.
 
-    who:     the model, for the error's sentence
-    raises:  Unsupported  an item, role or part that chat completions cannot carry
-             InputFault   an item or part without what its kind must have
+    who:                the model, for the error's sentence
+    wants_thoughts_of:  the maker whose thoughts the server wants back, see `convo.models.sealed`
+    raises:             Unsupported  an item, role or part that chat completions cannot carry
+                        InputFault   an item or part without what its kind must have
     """
     told = [{"role": "system", "content": instructions}] if instructions else []
-    for ours, group in groupby((item for item in items if kind(item) != "reasoning"), key=_is_the_assistants):
-        run = list(group)
-        told += _answers(run, who) if ours else [_message(item, who) for item in run]
+    history = [item for item in items if wants_thoughts_of or kind(item) != "reasoning"]
+    for exchange in _exchanges(turns(history)):
+        called = any(is_call(item) for _, run in exchange for item in run)
+        by = wants_thoughts_of if called else None
+        for ours, run in exchange:
+            told += _answers(run, who, by) if ours else _others(run, who)
     return told
 
 
-def _is_the_assistants(item: Item) -> bool:
-    return is_assistant(item) or kind(item) == "function_call"
+def _exchanges(runs: Iterable[Turn]) -> Iterator[list[Turn]]:
+    """Turns from one thing that the user said up to the next one."""
+    exchange: list[Turn] = []
+    for ours, run in runs:
+        if not ours and any(map(is_user, run)):
+            asked = next(at for at, item in enumerate(run) if is_user(item))
+            yield [*exchange, (False, run[:asked])]
+            exchange = [(False, run[asked:])]
+        else:
+            exchange.append((ours, run))
+    yield exchange
 
 
-def _answers(items: Sequence[Item], who: str) -> list[Message]:
-    calls = [_call(item) for item in items if kind(item) == "function_call"]
+def sealed_thoughts(said: str) -> str:
+    """What a server thought, as it is sealed in a reasoning item."""
+    return b64encode(said.encode("utf-8", "surrogatepass")).decode()
+
+
+# -- the assistant's ------------------------------------------------------------------------------
+
+
+def _answers(items: Sequence[Item], who: str, by: str | None) -> list[Message]:
+    calls = [_call(item, who) for item in items if is_call(item)]
     words = [_words(item.get("content"), who, "an answer") for item in items if is_assistant(item)]
+    thoughts = {} if by is None else {"reasoning_content": _thoughts(items, by, who)}
     if not calls:
-        return [{"role": "assistant", "content": said} for said in words]
-    return [{"role": "assistant", "content": "\n".join(words) or None, "tool_calls": calls}]
+        return [{"role": "assistant", "content": said, **thoughts} for said in words]
+    return [{"role": "assistant", "content": "\n".join(words) or None, **thoughts, "tool_calls": calls}]
 
 
-def _call(item: Item) -> Json:
+def _thoughts(items: Sequence[Item], by: str, who: str) -> str:
+    ours = (opened(item, by, who) for item in items if kind(item) == "reasoning")
+    seals = (item[SEAL] for item in ours if item is not None and isinstance(item.get(SEAL), str))
+    return "".join(map(_thought, seals))
+
+
+def _thought(seal: str) -> str:
+    """What `sealed_thoughts` sealed; nothing where somebody changed it."""
+    try:
+        return b64decode(seal, validate=True).decode("utf-8", "surrogatepass")
+    except ValueError:
+        return ""
+
+
+def _call(item: Item, who: str) -> Json:
+    if kind(item) != "function_call":
+        raise Unsupported(who, f"{kind(item)} items", param="input")
     function = {"name": _named(item, "name"), "arguments": item.get("arguments") or "{}"}
     return {"id": _named(item, "call_id"), "type": "function", "function": function}
 
 
-def _message(item: Item, who: str) -> Message:
-    if kind(item) == "function_call_output":
-        output = _words(item.get("output"), who, "a tool's output")
-        return {"role": "tool", "tool_call_id": _named(item, "call_id"), "content": output}
-    if kind(item) != "message":
+# -- everybody else's -----------------------------------------------------------------------------
+
+
+def _others(items: Sequence[Item], who: str) -> list[Message]:
+    """The tools' messages, what they showed beside words, and everything else that was said."""
+    outputs = [item for item in items if is_output(item)]
+    told = [_output(item, who) for item in outputs]
+    shown = [part for item in outputs for part in _shown(item, who)]
+    beside = [{"role": "user", "content": shown}] if shown else []
+    return [*told, *beside, *_said(items, who)]
+
+
+def _said(items: Sequence[Item], who: str) -> Iterator[Message]:
+    for item in items:
+        if is_output(item):
+            continue
+        if kind(item) != "message":
+            raise Unsupported(who, f"{kind(item)} items", param="input")
+        role = ROLES.get(str(item.get("role")))
+        if role is None:
+            raise Unsupported(who, f"messages of the role {item.get('role')!r}", param="input")
+        yield {"role": role, "content": _content(item.get("content"), who)}
+
+
+def _output(item: Item, who: str) -> Message:
+    if kind(item) != "function_call_output":
         raise Unsupported(who, f"{kind(item)} items", param="input")
-    role = ROLES.get(str(item.get("role")))
-    if role is None:
-        raise Unsupported(who, f"messages of the role {item.get('role')!r}", param="input")
-    return {"role": role, "content": _content(item.get("content"), who)}
+    said = _content(item.get("output"), who)
+    if not isinstance(said, str):
+        said = "\n".join(part["text"] for part in said if part["type"] == "text") or SHOWN
+    return {"role": "tool", "tool_call_id": _named(item, "call_id"), "content": said}
+
+
+def _shown(item: Item, who: str) -> list[Json]:
+    """What is more than words in an output, under the name of its call: a tool's message holds words alone."""
+    said = _content(item.get("output"), who)
+    other = [] if isinstance(said, str) else [part for part in said if part["type"] != "text"]
+    return [{"type": "text", "text": f"{SHOWN_BY} {item.get('call_id')}:"}, *other] if other else []
+
+
+SHOWN = "(shown in the next message)"
+SHOWN_BY = "Shown by the tool call"
 
 
 def _named(item: Item, field: str) -> str:
@@ -71,6 +147,9 @@ def _named(item: Item, field: str) -> str:
     if not isinstance(value, str):
         raise InputFault(f"an item of the kind {kind(item)} has no {field!r}")
     return value
+
+
+# -- parts ----------------------------------------------------------------------------------------
 
 
 def _content(content: Json, who: str) -> Json:

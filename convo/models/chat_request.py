@@ -6,6 +6,7 @@ in silence is a wrong answer that nobody notices.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ SAME_NAME = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 NOT_OURS = frozenset(
     {
         # the response's own, kept and answered by whoever owns it
-        "store", "stream", "stream_options", "background", "metadata", "include",
+        "store", "stream", "stream_options", "background", "metadata",
         "previous_response_id", "conversation", "context_management",
         # hints for one provider's caches, queues and abuse checks; and a bound on tools that are refused anyway
         "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "max_tool_calls",
@@ -29,27 +30,45 @@ NOT_OURS = frozenset(
 MEANS_NOTHING: Mapping[str, Json] = {"truncation": "disabled", "top_logprobs": 0}
 """Values that ask for what happens anyway."""
 
-NEW_LIMIT = ("api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
+OPENAIS = ("api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
+
+LOGPROBS = "message.output_text.logprobs"
 
 
-def limit_field(base_url: str) -> str:
-    """The field that bounds the answer at this server.
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What one server says otherwise than all others.
+
+    limit:       the field that bounds the answer
+    thinks:      it takes `thinking`, and wants its thoughts back in a turn with calls
+    """
+
+    limit: str = "max_tokens"
+    thinks: bool = False
+
+
+def dialect(provider: str, base_url: str) -> Dialect:
+    """The dialect of a server, by its name and address.
 
     OpenAI's reasoning models refuse `max_tokens`; the other servers all know it and some know
     nothing else.
     """
     host = urlsplit(base_url).hostname or ""
-    return "max_completion_tokens" if host.endswith(NEW_LIMIT) else "max_tokens"
+    return Dialect(
+        limit="max_completion_tokens" if host.endswith(OPENAIS) else "max_tokens",
+        thinks=provider == "deepseek" or host.endswith("deepseek.com"),
+    )
 
 
-def request(ask: Ask, who: str, *, limit: str = "max_tokens") -> dict[str, Json]:
+def request(ask: Ask, who: str, spoken: Dialect = Dialect(), by: str = "") -> dict[str, Json]:
     """The body that asks for `ask`, without `stream`.
 
     who:     the model, for the error's sentence
-    limit:   the field that bounds the answer, see `limit_field`
+    by:      whose thoughts these are, see `convo.models.sealed`
     raises:  Unsupported  an item or parameter that this server could not honour
     """
-    body: dict[str, Json] = {"model": ask.model, "messages": messages(ask.input, who, ask.instructions)}
+    said = messages(ask.input, who, ask.instructions, wants_thoughts_of=by if spoken.thinks else None)
+    body: dict[str, Json] = {"model": ask.model, "messages": said}
     asked = {name: value for name, value in ask.parameters.items() if value is not None}
     for name, value in asked.items():
         if name in SAME_NAME:
@@ -57,7 +76,9 @@ def request(ask: Ask, who: str, *, limit: str = "max_tokens") -> dict[str, Json]
         elif name in TRANSLATED:
             body |= TRANSLATED[name](value, asked, who)
         elif name == "max_output_tokens":
-            body[limit] = value
+            body[spoken.limit] = value
+        elif name == "reasoning":
+            body |= _reasoning(value, spoken)
         elif name not in NOT_OURS and MEANS_NOTHING.get(name) != value:
             raise Unsupported(who, f"the parameter {name!r}", param=name)
     return body
@@ -118,8 +139,18 @@ def _format(wanted: Json, who: str) -> dict[str, Json]:
             raise Unsupported(who, f"{other} as the format of text", param="text.format")
 
 
-def _reasoning(reasoning: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
-    return {"reasoning_effort": reasoning["effort"]} if reasoning.get("effort") else {}
+def _reasoning(reasoning: Json, spoken: Dialect) -> dict[str, Json]:
+    effort = reasoning.get("effort")
+    if effort == "none" and spoken.thinks:
+        return {"thinking": {"type": "disabled"}}
+    return {"reasoning_effort": effort} if effort else {}
+
+
+def _include(include: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    """Thoughts come as they are, and what hosted tools would add is refused with them."""
+    if LOGPROBS in include:
+        raise Unsupported(who, "a wish for logprobs", param="include")
+    return {}
 
 
 TRANSLATED: dict[str, Callable[[Json, Mapping[str, Json], str], dict[str, Json]]] = {
@@ -127,6 +158,6 @@ TRANSLATED: dict[str, Callable[[Json, Mapping[str, Json], str], dict[str, Json]]
     "tool_choice": _tool_choice,
     "parallel_tool_calls": _parallel,
     "text": _text,
-    "reasoning": _reasoning,
+    "include": _include,
 }
 """What has another shape in chat completions; each gets its value, all that was asked, and the model's name."""

@@ -154,8 +154,9 @@ def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | Non
         return _unknown_model(status, asked)
     if status in (400, 413) and (error.get("code") == TOO_LONG or IS_TOO_LONG.search(words)):
         fields |= {"code": TOO_LONG, "param": error.get("param") or "input"}
-        return Refused(words, hint=WindowExceeded.hint, **fields)
+        return Refused(words or "the input is longer than the model's window", hint=WindowExceeded.hint, **fields)
     if status == 402 or error.get("code") == "insufficient_quota":
+        words = words or f"{asked.provider} answered {status}"
         return Refused(words, hint="the account needs credit: see the provider's billing page", **fields)
     if status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked":
         return TryLater(words or f"{asked.provider} answered {status}", retry_after_s=retry_after_s, **fields)

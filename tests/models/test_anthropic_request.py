@@ -41,7 +41,7 @@ def test_the_answer_is_always_bounded(model: str, asked: int | None, bound: int)
     [
         ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
         ({"temperature": 1.0, "top_p": 1, "top_logprobs": 0, "presence_penalty": 0, "frequency_penalty": 0.0}, {}),
-        ({"truncation": "auto", "prompt_cache_key": "k", "max_tool_calls": 3, "store": True, "metadata": {}}, {}),
+        ({"truncation": "disabled", "prompt_cache_key": "k", "max_tool_calls": 3, "store": True, "metadata": {}}, {}),
         ({"service_tier": "default"}, {"service_tier": "standard_only"}),
         ({"service_tier": "auto"}, {}),
         ({"safety_identifier": "abc"}, {"metadata": {"user_id": "abc"}}),
@@ -66,6 +66,7 @@ def test_caching_is_left_out_where_only_marked_parts_are_to_be_cached() -> None:
         ({"temperature": 1.5}, "temperature"),
         ({"top_logprobs": 3}, "top_logprobs"),
         ({"include": ["message.output_text.logprobs"]}, "include"),
+        ({"truncation": "auto"}, "truncation"),
         ({"presence_penalty": 0.5}, "presence_penalty"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
         ({"tools": [{"type": "web_search"}]}, "tools"),

@@ -111,6 +111,44 @@ async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) ->
     assert [tool["function"]["name"] for tool in server.requests[0].json["tools"]] == ["weather", "time"]
 
 
+async def test_thoughts_before_a_call_go_back_to_deepseek_with_it(server: ChatServer, model: ChatModel) -> None:
+    server.streams(
+        delta(reasoning_content="Oslo, "),
+        delta(reasoning_content="then."),
+        tool(0, call_id="c1", name="weather", arguments="{}"),
+        finish("tool_calls"),
+        used(prompt_cache_hit_tokens=8, prompt_cache_miss_tokens=4, completion_tokens_details={"reasoning_tokens": 2}),
+    )
+    server.streams(delta(reasoning_content="Cold."), delta(content="-3"), finish("stop"))
+
+    first = await ended(model, asking(user("?"), model="v4"))
+    output: Json = {"type": "function_call_output", "call_id": "c1", "output": "-3"}
+    await all_of(model, asking(user("?"), *first["output"], output, model="v4"))
+
+    assert first["usage"] == usage(12, 3, cached=8, reasoning=2)
+    assert first["output"][0]["content"] == [{"type": "reasoning_text", "text": "Oslo, then."}]
+    assert server.requests[1].json["messages"][1] == {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "Oslo, then.",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}],
+    }
+
+
+async def test_another_server_is_not_shown_thoughts(server: ChatServer) -> None:
+    server.streams(delta(reasoning="Hm."), tool(0, call_id="c1", name="f", arguments="{}"), finish("tool_calls"))
+    server.streams(delta(content="-3"), finish("stop"))
+    model = ChatModel("groq", server.url, counting_ids())
+
+    first = await ended(model, asking(user("?")))
+    output: Json = {"type": "function_call_output", "call_id": "c1", "output": "-3"}
+    await all_of(model, asking(user("?"), *first["output"], output))
+    await model.aclose()
+
+    assert "encrypted_content" not in first["output"][0]
+    assert "Hm." not in str(server.requests[1].json)
+
+
 async def test_a_server_that_sends_no_usage_is_not_given_one(server: ChatServer, model: ChatModel) -> None:
     server.streams(delta(content="Hi"), finish("stop"))
 

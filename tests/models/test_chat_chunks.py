@@ -140,3 +140,47 @@ def test_the_model_is_the_one_that_the_server_names() -> None:
 )
 def test_usage_is_read_from_every_form(raw: dict[str, Any], read_as: Any) -> None:
     assert used(raw) == read_as
+
+
+def test_a_call_without_arguments_gets_an_empty_object() -> None:
+    behind_it = output(tool(0, call_id="c1", name="a"), delta(content="So."))
+
+    assert called(tool(0, call_id="c1", name="a"), tool(1, call_id="c2", name="b")) == [
+        ("c1", "a", "{}"),
+        ("c2", "b", "{}"),
+    ]
+    assert behind_it[0]["arguments"] == "{}"
+
+
+def test_a_piece_of_a_call_behind_words_is_a_mixture() -> None:
+    with pytest.raises(StreamBroken, match="mixes the pieces"):
+        read(tool(0, call_id="c1", name="a", arguments="{"), delta(content="So."), tool(0, arguments="}"))
+
+
+def test_usage_beside_the_answer_is_read_too() -> None:
+    said = read({**finish("stop"), "x_groq": {"usage": {"prompt_tokens": 4, "completion_tokens": 2}}})
+
+    assert said[-1]["response"]["usage"] == usage(4, 2)
+
+
+def test_each_thought_is_sealed_where_it_is_wanted_back() -> None:
+    new_id = counting_ids()
+    chunks = Chunks(Answer(new_id, "m"), new_id, "me:")
+    told = [delta(reasoning="A"), delta(reasoning="B", content="one"), delta(reasoning="C"), finish("stop")]
+    events = [*(event for chunk in told for event in chunks.read(chunk)), *chunks.end()]
+
+    items = events[-1]["response"]["output"]
+    assert [(item["type"], item.get("encrypted_content")) for item in items] == [
+        ("reasoning", "me:QUI="),
+        ("message", None),
+        ("reasoning", "me:Qw=="),
+    ]
+
+
+def test_a_thought_that_was_cut_off_is_not_sealed() -> None:
+    new_id = counting_ids()
+    chunks = Chunks(Answer(new_id, "m"), new_id, "me:")
+    events = [*chunks.read(delta(reasoning="A")), *chunks.read(finish("length")), *chunks.end()]
+
+    assert events[-1]["response"]["output"][0]["status"] == "incomplete"
+    assert "encrypted_content" not in events[-1]["response"]["output"][0]

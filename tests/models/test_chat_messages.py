@@ -4,7 +4,8 @@ import pytest
 
 from convo.errors import Unsupported
 from convo.items import Item, Json, assistant, user
-from convo.models.chat_messages import messages
+from convo.models.chat_messages import messages, sealed_thoughts
+from convo.models.sealed import maker
 
 
 def call(call_id: str, name: str = "weather", arguments: str = "{}") -> Item:
@@ -124,6 +125,60 @@ def test_reasoning_is_left_out_and_does_not_part_an_answer_from_its_calls() -> N
     ]
 
 
+def test_images_in_outputs_are_shown_behind_the_last_output() -> None:
+    image = {"type": "input_image", "image_url": "data:x"}
+    shot = output("c1", [{"type": "input_text", "text": "done"}, image])
+
+    said = messages([call("c1"), call("c2"), shot, output("c2", [image]), user("so?")], "m")
+
+    assert [message["role"] for message in said] == ["assistant", "tool", "tool", "user", "user"]
+    assert [message["content"] for message in said[1:3]] == ["done", "(shown in the next message)"]
+    assert said[3]["content"] == [
+        {"type": "text", "text": "Shown by the tool call c1:"},
+        {"type": "image_url", "image_url": {"url": "data:x"}},
+        {"type": "text", "text": "Shown by the tool call c2:"},
+        {"type": "image_url", "image_url": {"url": "data:x"}},
+    ]
+
+
+def test_an_output_that_came_late_stands_behind_its_call() -> None:
+    said = messages([call("c1"), user("hurry"), output("c1")], "m")
+
+    assert [message["role"] for message in said] == ["assistant", "tool", "user"]
+
+
+DEEPSEEK = maker("deepseek", "v4", "https://api.deepseek.com")
+
+
+def thought(words: str, by: str = DEEPSEEK) -> Item:
+    content = [{"type": "reasoning_text", "text": words}]
+    return {"type": "reasoning", "summary": [], "content": content, "encrypted_content": by + sealed_thoughts(words)}
+
+
+def test_a_server_that_wants_its_thoughts_back_gets_them_in_turns_with_calls_alone() -> None:
+    history = [
+        *(user("hi"), thought("A greeting."), assistant("Hello.")),
+        *(user("?"), thought("Né, "), thought("look."), call("c1"), output("c1"), thought("I see."), assistant("12.")),
+        user("thanks"),
+    ]
+
+    said = messages(history, "m", wants_thoughts_of=DEEPSEEK)
+
+    thoughts = [message.get("reasoning_content") for message in said if message["role"] == "assistant"]
+    assert thoughts == [None, "Né, look.", "I see."]
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [thought("Hm.", maker("deepseek", "v3", "https://api.deepseek.com")), {**thought(""), "encrypted_content": "x"}],
+    ids=["another model's", "nobody's"],
+)
+def test_a_call_without_thoughts_of_that_model_says_that_there_are_none(left_out: Item) -> None:
+    said = messages([user("?"), left_out, call("c1"), output("c1")], "m", wants_thoughts_of=DEEPSEEK)
+
+    assert said[1]["reasoning_content"] == ""
+
+
 @pytest.mark.parametrize(
     ("item", "named"),
     [
@@ -135,7 +190,7 @@ def test_reasoning_is_left_out_and_does_not_part_an_answer_from_its_calls() -> N
         (of_user({"type": "tomorrows_part"}), "tomorrows_part parts"),
         (of_user({"type": "input_image", "file_id": "file_1"}), "input_image parts"),
         (of_user({"type": "input_file", "file_url": "https://example.org/a.pdf"}), "input_file parts"),
-        (output("c1", [{"type": "input_image", "image_url": "data:x"}]), "image_url parts in a tool's output"),
+        ({"type": "computer_call_output", "call_id": "c1", "output": {}}, "computer_call_output items"),
     ],
 )
 def test_what_chat_completions_cannot_carry_is_refused_by_its_name(item: Item, named: str) -> None:

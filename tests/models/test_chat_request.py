@@ -6,7 +6,7 @@ import pytest
 
 from convo.errors import Unsupported
 from convo.items import Json, user
-from convo.models.chat_request import limit_field, request
+from convo.models.chat_request import Dialect, dialect, request
 from tests.models.reading import asking
 
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": True}
@@ -83,6 +83,8 @@ def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[
         ({"tools": [WEATHER], "tool_choice": {"type": "mcp"}}, "a choice of mcp tools", "tool_choice"),
         ({"text": {"format": {"type": "grammar"}}}, "grammar as the format", "text.format"),
         ({"truncation": "auto"}, "the parameter 'truncation'", "truncation"),
+        ({"include": ["message.output_text.logprobs"]}, "a wish for logprobs", "include"),
+        ({"top_logprobs": 2}, "the parameter 'top_logprobs'", "top_logprobs"),
         ({"prompt": {"id": "pmpt_1"}}, "the parameter 'prompt'", "prompt"),
         ({"tomorrow": 1}, "the parameter 'tomorrow'", "tomorrow"),
     ],
@@ -106,5 +108,29 @@ def test_what_the_server_could_not_honour_is_refused_by_its_name(
     ],
 )
 def test_the_bound_has_the_name_that_the_server_knows(url: str, field: str) -> None:
-    assert limit_field(url) == field
-    assert request(asking(user("hi"), max_output_tokens=7), "m", limit=field)[field] == 7
+    spoken = dialect("mine", url)
+
+    assert request(asking(user("hi"), max_output_tokens=7), "m", spoken)[field] == 7
+
+
+@pytest.mark.parametrize(
+    ("spoken", "fields"),
+    [(Dialect(thinks=True), {"thinking": {"type": "disabled"}}), (Dialect(), {"reasoning_effort": "none"})],
+    ids=["DeepSeek", "others"],
+)
+def test_not_to_think_is_told_as_the_server_takes_it(spoken: Dialect, fields: dict[str, Json]) -> None:
+    body = request(asking(user("hi"), reasoning={"effort": "none"}), "m", spoken)
+
+    assert body == {"model": "m", "messages": [{"role": "user", "content": "hi"}], **fields}
+
+
+@pytest.mark.parametrize(
+    ("provider", "url", "thinks"),
+    [
+        ("deepseek", "http://127.0.0.1:1/v1", True),
+        ("mine", "https://api.deepseek.com/v1", True),
+        ("groq", "https://api.groq.com/openai/v1", False),
+    ],
+)
+def test_deepseek_is_known_by_its_name_and_by_its_address(provider: str, url: str, thinks: bool) -> None:
+    assert dialect(provider, url).thinks is thinks

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from convo.errors import ConvoError, EndpointFault, StreamBroken
 from convo.ids import counting_ids
+from convo.models.anthropic_events import Blocks
+from convo.models.anthropic_request import request as messages_request
 from convo.models.chat_chunks import Chunks
 from convo.models.chat_request import request
 from convo.models.foreign import Asked, broken, refusal
@@ -31,6 +33,18 @@ CHUNK = json_with(
     "choices", "delta", "content", "tool_calls", "function", "name", "arguments", "index", "id", "usage", "model",
     "finish_reason", "prompt_tokens", "prompt_tokens_details", "cached_tokens", "reasoning", "refusal",
 )  # fmt: skip
+PIECE = json_with("text", "thinking", "id", "name", "input", "stop_reason", "stop_details", "usage", "model", "data")
+SHAPES = ["message_start", "content_block_start", "content_block_delta", "content_block_stop", "message_delta"]
+BLOCKS = ["text", "thinking", "tool_use", "redacted_thinking", "text_delta", "input_json_delta", "signature_delta"]
+MESSAGE = PIECE | st.fixed_dictionaries(
+    {"type": st.sampled_from([*SHAPES, "message_stop", "odd"])},
+    optional={
+        "message": PIECE,
+        "content_block": PIECE | st.fixed_dictionaries({"type": st.sampled_from(BLOCKS)}, optional={"id": LEAF}),
+        "delta": PIECE | st.fixed_dictionaries({"type": st.sampled_from(BLOCKS)}, optional={"partial_json": LEAF}),
+        "usage": PIECE,
+    },
+)
 ERROR = json_with("error", "message", "code", "type", "detail", "param")
 PART = json_with("type", "text", "refusal", "image_url", "detail", "file_data", "input_audio")
 ITEM = st.fixed_dictionaries(
@@ -59,6 +73,17 @@ def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
     assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
 
 
+@given(st.lists(MESSAGE, max_size=4))
+def test_odd_messages_are_read_or_break_the_answer(told: list[Any]) -> None:
+    reading = Blocks(Answer(counting_ids(), "m"), "me:")
+    try:
+        events = [event for one in told for event in reading.read(one)]
+        events += reading.end()
+    except StreamBroken:
+        return
+    assert events[-1]["type"] in ("response.completed", "response.incomplete", "response.failed")
+
+
 @given(st.integers(400, 599), ERROR, st.booleans())
 def test_odd_error_objects_are_faults_with_a_sentence(status: int, body: Any, answering: bool) -> None:
     asked = Asked("deepseek", "http://x", model="m")
@@ -74,3 +99,12 @@ def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
         body = request(asking(*items), "m")
 
     assert body is None or all(isinstance(message["role"], str) for message in body["messages"])
+
+
+@given(st.lists(ITEM, max_size=4))
+def test_odd_items_are_sent_to_claude_or_refused(items: list[Any]) -> None:
+    body = None
+    with suppress(ConvoError):
+        body = messages_request(asking(*items), "me:", "m")
+
+    assert body is None or all(message["role"] in ("user", "assistant") for message in body["messages"])
