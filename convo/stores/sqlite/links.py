@@ -87,7 +87,7 @@ def put(t: Tenant, new: Link) -> tuple[int, ...]:
         *(t.n, made.id, number(t, made.parent), _session(t, made.session), node(t, made.saw), node(t, made.head)),
         *(made.sent, _route(t, route), made.status, made.created_at),
         *(previous_of(made), made.seconds, made.first_token_s),
-        *(_repeated(t, made.parameters) if made.parameters else None, figures),
+        *(_once(t, made.parameters)[0] if made.parameters else None, figures),
         dumps(made.error) if made.error is not None else None,
     )
     return there or ()
@@ -95,8 +95,9 @@ def put(t: Tenant, new: Link) -> tuple[int, ...]:
 
 def _route(t: Tenant, route: Sequence[Json]) -> int:
     """The number of the way that a call took, which calls before it may have taken."""
-    n = _repeated(t, route)
-    names.put_route(t, route, n)
+    n, is_new = _once(t, route)
+    if is_new:
+        names.put_route(t, route, n)
     return n
 
 
@@ -115,9 +116,11 @@ def _session(t: Tenant, session_id: str | None) -> int | None:
     return found or t.add("INSERT INTO sessions (tenant, id) VALUES (?, ?)", t.n, session_id)
 
 
-def _repeated(t: Tenant, value: Json) -> int:
-    """The number of JSON that is stored once."""
+def _once(t: Tenant, value: Json) -> tuple[int, bool]:
+    """The number of JSON that is stored once, and whether it was not there before."""
     body = dumps(value)
     name = sha256(body.encode()).digest()
     found: int | None = t.one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.n, name)
-    return found or t.add("INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.n, name, body)
+    if found is not None:
+        return found, False
+    return t.add("INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.n, name, body), True
