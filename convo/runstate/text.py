@@ -16,14 +16,17 @@ from convo.errors import BadState
 from convo.items import Json
 from convo.runstate.paths import Step, path
 
-BYTES = 256 * 1024 * 1024
-"""More than this is no state; the largest ones seen are of a few megabytes."""
+BYTES = 64 * 1024 * 1024
+"""More than this is no state; one of 5,000 items has 4 million."""
+
+HOLDERS = 2_000_000
+"""More objects and lists than this would fill the memory; one of 5,000 items has 100,000."""
 
 LEVELS = 400
 """How deep objects and lists may stand in one another; a state of its own needs eight."""
 
-SCANNED = 16_000_000
-"""Characters in which the place of a fault is looked for; past them only its offset is told."""
+SCANNED = 1_000_000
+"""Characters in which the place of a fault is looked for; past them only its line is told."""
 
 MARKS = (
     (b"\xef\xbb\xbf", "a UTF-8 byte order mark, which no release reads"),
@@ -40,6 +43,8 @@ def parse(data: bytes) -> dict[str, Json]:
     text = _decoded(data)
     if not text.strip():
         raise BadState("$", "is empty; a state is one JSON object")
+    if text.count("[") + text.count("{") > HOLDERS:
+        raise BadState("$", f"holds more than {HOLDERS:,} objects and lists, which no state does")
     document = _loaded(text)
     if not isinstance(document, dict):
         raise BadState("$", f"is {kind(document)}, not an object")
@@ -144,8 +149,10 @@ class Found(NamedTuple):
 
 
 def place(text: str, offset: int) -> str:
-    """The JSON path of what begins at or before `offset`."""
+    """The JSON path of what begins at or before `offset`; of the whole where that is far into the text."""
     way: list[Step] = []
+    if offset > SCANNED:
+        return path(way)
     for found in _tokens(text):
         if found.at >= offset:
             break

@@ -1,0 +1,261 @@
+"""What convo makes of files that are broken or hostile: one sentence with the place, or it reads them.
+
+The table is the answer to every one of the 76. What is read is legal: a state may have keys and
+items that nobody knows, may lack what every reader makes up again, and may be large.
+"""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from convo.errors import BadState, UnknownSchema
+from convo.runstate import LABELS, read
+from convo.runstate.text import HOLDERS, LEVELS
+from tests.runstate.snapshots import document, malformed, snapshot
+
+UNKNOWN = "which this convo does not read"
+NOT_THE_AGENTS = "is another agent's than the current one's"
+NOT_WHAT_RUNS = "what is approved must be what runs"
+NO_PAUSE = "is missing or empty, and a paused run cannot go on without it"
+STEP = "$.current_step.data.interruptions"
+PLAN = "$.last_processed_response"
+LEDGER = "$.context.tool_invocations"
+
+READ = {
+    "21_missing_session_items.json": "every reader makes them again from the generated items",
+    "51_ledger_dropped.json": "no decision leans on it, and deciding writes the entry that is needed",
+    "55_unknown_item_type.json": "an item that nobody knows travels on untouched",
+    "57_extra_unknown_keys.json": "keys that nobody knows travel on untouched",
+    "62_nul_and_controls.json": "control characters are escaped in JSON and legal in a string",
+    "76_2MB_context_string.json": "a large state is a state",
+}
+"""The files that are read, and why they may be."""
+
+REFUSED = {
+    "01_truncated_half.json": ("$.session_items[2]", "is where the JSON goes wrong"),
+    "02_empty_file.json": ("$", "is empty"),
+    "03_bom_prefix.json": ("$", "begins with a UTF-8 byte order mark"),
+    "04_trailing_garbage.json": ("$", "extra data"),
+    "05_root_is_list.json": ("$", "is a list, not an object"),
+    "06_root_is_null.json": ("$", "is null, not an object"),
+    "07_root_is_string.json": ("$", "is a string, not an object"),
+    "08_missing_version.json": ("$.$schemaVersion", "is missing"),
+    "09_version_9_9.json": ("$.$schemaVersion", UNKNOWN),
+    "10_version_number.json": ("$.$schemaVersion", "must be a string"),
+    "11_version_1_3_never_released.json": ("$.$schemaVersion", UNKNOWN),
+    "12_version_downlabel_1_0.json": ("$.reasoning_item_id_policy", "came with 1.2, and the label is 1.0"),
+    "13_version_int_like.json": ("$.$schemaVersion", UNKNOWN),
+    "14_missing_current_agent.json": ("$.current_agent", "is missing"),
+    "15_missing_original_input.json": ("$.original_input", "is missing"),
+    "16_missing_context.json": ("$.context", "is missing"),
+    "17_missing_max_turns.json": ("$.max_turns", "is missing"),
+    "18_missing_current_turn.json": ("$.current_turn", "is missing"),
+    "19_missing_model_responses.json": ("$.model_responses", NO_PAUSE),
+    "20_missing_generated_items.json": ("$.generated_items", NO_PAUSE),
+    "22_missing_last_processed_response.json": (PLAN, NO_PAUSE),
+    "23_missing_current_step.json": ("$.current_step", "forget whatever waits"),
+    "24_agent_unknown.json": (f"{STEP}[0].agent", NOT_THE_AGENTS),
+    "25_agent_identity_unknown.json": (f"{STEP}[0].agent", NOT_THE_AGENTS),
+    "26_agent_as_string.json": ("$.current_agent", "must be an object with the agent's name"),
+    "27_agent_null.json": ("$.current_agent", "must be an object with the agent's name"),
+    "28_wrong_agent_root.json": (f"{STEP}[0].agent", NOT_THE_AGENTS),
+    "29_interruption_agent_unknown.json": (f"{STEP}[0].agent", NOT_THE_AGENTS),
+    "30_nested_100k_arrays_in_context.json": ("$.context.deep[0][0][0][0][0][0]…", "is nested deeper than 400 levels"),
+    "31_nested_100k_root.json": ("$[0][0][0][0][0][0][0][0]…", "is nested deeper than 400 levels"),
+    "32_nested_100k_objects_in_input.json": ("$.original_input.a.a.a.a.a.a.a…", "is nested deeper than 400 levels"),
+    "33_huge_int_current_turn.json": ("$.current_turn", "must be a number of turns"),
+    "34_int_5000_digits.json": ("$.current_turn", "more digits than can be read"),
+    "35_nan_usage.json": ("$.model_responses[0].usage.total_tokens", "is NaN"),
+    "36_infinity_max_turns.json": ("$.max_turns", "is Infinity"),
+    "37_negative_max_turns.json": ("$.max_turns", "must be a number of turns"),
+    "38_max_turns_string.json": ("$.max_turns", "must be a number of turns"),
+    "39_duplicate_keys.json": ("$.$schemaVersion", "stands twice"),
+    "40_duplicate_pending_call_id_other_args.json": (f"{STEP}[1].raw_item", "waits twice"),
+    "41_duplicate_pending_identical.json": (f"{STEP}[1].raw_item", "waits twice"),
+    "42_call_ids_are_ints.json": (f"{STEP}[0].raw_item", "has no call id"),
+    "43_pending_call_id_null.json": (f"{STEP}[0].raw_item", "has no call id"),
+    "44_pending_call_id_empty.json": (f"{STEP}[0].raw_item", "has no call id"),
+    "45_args_tampered_pending_only.json": (f"{PLAN}.functions[1].tool_call", NOT_WHAT_RUNS),
+    "46_args_tampered_execution_only.json": (f"{PLAN}.functions[1].tool_call", NOT_WHAT_RUNS),
+    "47_injected_sticky_approval.json": ("$.context.approvals.publish_card", "decides for good without"),
+    "48_fingerprint_flipped.json": (f"{LEDGER}.fc-call-wlgeejvJmGJCeP23ibC7G96p", "binds another call"),
+    "49_fingerprint_bad_hex.json": (f"{LEDGER}.call_E48dAF", "two digests"),
+    "50_completed_without_executed.json": (f"{LEDGER}.call_E48dAF", "marks that agree"),
+    "52_approvals_list.json": ("$.context.approvals", "must be an object"),
+    "53_generated_items_null.json": ("$.generated_items", "must be a list of run items"),
+    "54_generated_items_object.json": ("$.generated_items", "must be a list of run items"),
+    "56_item_without_raw.json": ("$.generated_items[0]", "a run item with its raw_item"),
+    "58_tool_unknown_in_functions.json": (f"{PLAN}.functions[1].tool_call", NOT_WHAT_RUNS),
+    "59_conv_and_prev_both.json": ("$.previous_response_id", "one owner"),
+    "60_conversation_id_number.json": ("$.conversation_id", "must be a string or null"),
+    "61_lone_surrogate_args.json": (f"{LEDGER}.fc-call-wlgeejvJmGJCeP23ibC7G96p", "a lone surrogate"),
+    "63_invalid_utf8.json": ("$.original_input", "is not UTF-8 at byte 116"),
+    "64_utf16.json": ("$", "begins with a UTF-16 byte order mark"),
+    "65_nested_state_bad_version.json": (f"{PLAN}.functions[0].agent_run_state.$schemaVersion", UNKNOWN),
+    "66_nested_state_removed.json": (f"{STEP}[0].agent", "in no state of an agent used as a tool"),
+    "67_last_processed_null_pending_kept.json": (PLAN, NO_PAUSE),
+    "68_step_type_unknown.json": ("$.current_step.type", "must be one of"),
+    "69_decision_both.json": ("$.context.function_tool_approvals[0].decision", "approves and rejects"),
+    "70_pending_input_object.json": ("$.pending_input", "must be a list of items"),
+    "71_persisted_count_string.json": ("$.current_turn_persisted_item_count", "must be a number"),
+    "72_usage_strings.json": ("$.context.usage.input_tokens", "must be a number"),
+    "73_guardrail_boundary_bad.json": (f"{PLAN}.tool_output_guardrail_result_start", "points past"),
+    "74_terminal_false.json": ("$.terminal_unrecoverable", "must be true"),
+    "75_pending_session_write_extra_key.json": ("$.pending_session_write", "with the keys of its label"),
+}
+"""The files that are refused: the place, and words of the reason."""
+
+
+def refusal(data: bytes) -> BadState:
+    with pytest.raises(BadState) as refused:
+        read(data)
+    return refused.value
+
+
+def packed(broken: Any) -> bytes:
+    return json.dumps(broken).encode()
+
+
+def test_the_tables_speak_of_every_file() -> None:
+    assert {*READ, *REFUSED} == set(malformed())
+
+
+@pytest.mark.parametrize("name", READ)
+def test_what_is_legal_is_read(name: str) -> None:
+    assert len(read(malformed()[name]).pending) == 1
+
+
+@pytest.mark.parametrize(("name", "path", "words"), [(name, *why) for name, why in REFUSED.items()])
+def test_what_is_not_is_refused_in_one_sentence_with_its_place(name: str, path: str, words: str) -> None:
+    wrong = refusal(malformed()[name])
+    assert (wrong.path, wrong.message.count("\n")) == (path, 0)
+    assert wrong.message.startswith(f"{path} ")
+    assert words in wrong.message
+
+
+def test_an_unknown_label_is_a_matter_of_compatibility_and_says_what_is_read() -> None:
+    wrong = refusal(malformed()["09_version_9_9.json"])
+    assert isinstance(wrong, UnknownSchema)
+    assert (wrong.known, wrong.hint) == (LABELS, "upgrade convo-state, if a newer release wrote it")
+
+
+@pytest.mark.parametrize(
+    "label", ["1.3", "1.7", "1.8", "1.14", "1.19", "1.20", "1", "1.22", "2.0", "", "1.21 ", "x" * 99]
+)
+def test_only_labels_that_a_release_wrote_are_read(label: str) -> None:
+    broken = document("single_approval", "1.21") | {"$schemaVersion": label}
+    assert isinstance(refusal(packed(broken)), UnknownSchema)
+
+
+# -- a label turned back ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("newer", [label for label in LABELS[1:] if label != "1.12"])
+def test_a_state_turned_back_to_any_older_label_is_refused_or_says_the_same_there(newer: str) -> None:
+    """A turned-back state is read only where its release wrote nothing that the older label had not."""
+    refused = set()
+    for older in LABELS[: LABELS.index(newer)]:
+        try:
+            read(packed(document("single_approval", newer) | {"$schemaVersion": older}))
+        except BadState:
+            refused.add(older)
+    expected = {older for older in LABELS[: LABELS.index(newer)] if SAYS.get(older) != SAYS[newer]}
+    assert refused == expected
+
+
+SAYS = {
+    **dict.fromkeys(("1.0", "1.1"), 0),
+    "1.2": 2,
+    "1.4": 4,
+    **dict.fromkeys(("1.5", "1.6"), 5),
+    **dict.fromkeys(("1.9", "1.10", "1.11"), 9),
+    "1.13": 13,
+    **dict.fromkeys(("1.15", "1.16"), 15),
+    "1.17": 17,
+    **dict.fromkeys(("1.18", "1.21"), 18),
+}
+"""Labels under which a single pending call is written alike have the same number."""
+
+
+def test_an_approval_injected_under_a_turned_back_label_is_refused() -> None:
+    broken = document("single_approval", "1.21") | {"$schemaVersion": "1.13"}
+    call = broken["current_step"]["data"]["interruptions"][0]["raw_item"]
+    del broken["context"]["tool_invocations"]
+    broken["context"]["approvals"] = {call["name"]: {"approved": [call["call_id"]], "rejected": []}}
+    assert "smuggled" in refusal(packed(broken)).message
+
+
+def test_a_state_of_an_older_label_inside_a_newer_one_is_refused() -> None:
+    broken = document("nested_agent_tool_approval", "1.21")
+    inner = broken["last_processed_response"]["functions"][0]
+    inner["agent_run_state"] = document("single_approval", "1.0")
+    assert "smuggled" in refusal(packed(broken)).message
+
+
+def test_a_decision_without_its_entry_in_the_ledger_is_refused_from_1_15_on() -> None:
+    broken = document("parallel_mixed_decided", "1.21")
+    broken["context"]["tool_invocations"] = {}
+    wrong = refusal(packed(broken))
+    assert wrong.path == "$.context.function_tool_approvals[0].decision.approved"
+    assert "without its entry in the ledger" in wrong.message
+
+
+# -- streams of hostile bytes --------------------------------------------------------------------------
+
+STATE = snapshot("0.24.0__schema1.21__single_approval.json")
+
+HOSTILE = {
+    "key twice, deep": (b'{"a": [{"b": 1, "c": {"d": 1, "d": 2}}]}', "$.a[0].c.d", "stands twice"),
+    "key twice, in two spellings": (b'{"a": 1, "\\u0061": 2}', "$.a", "stands twice"),
+    "no number": (b'{"a": [1, {"b": -Infinity}]}', "$.a[1].b", "is -Infinity"),
+    "rounded to infinity": (b'{"a": [1e999]}', "$.a[0]", "too large"),
+    "digits": (b'{"a": ' + b"9" * 5000 + b"}", "$.a", "more digits"),
+    "cut in a string": (b'{"a": {"b": "cd', "$.a.b", "goes wrong"),
+    "cut in a key": (b'{"a": {"b', "$.a", "goes wrong"),
+    "odd key": (b'{"a b\\n": [NaN]}', '$["a b\\u000a"][0]', "is NaN"),
+    "deep": (b'{"a":' + b"[" * (LEVELS + 1) + b"]" * (LEVELS + 1) + b"}", "$.a[0][0][0][0][0][0][0]…", "deeper"),
+    "many": (b"[" + b"[]," * HOLDERS + b"[]]", "$", "objects and lists"),
+    "only spaces": (b" \n\t ", "$", "is empty"),
+    "raw newline in a string": (b'{"a": "b\nc"}', "$.a", "goes wrong"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_bytes_are_refused_with_their_place(what: str) -> None:
+    data, path, words = HOSTILE[what]
+    wrong = refusal(data)
+    assert wrong.path == path
+    assert words in wrong.message
+
+
+def test_a_state_cut_off_anywhere_is_refused() -> None:
+    for end in range(0, len(STATE.rstrip()), 37):
+        assert refusal(STATE[:end]).path.startswith("$")
+
+
+LIMITED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
+resource.setrlimit(resource.RLIMIT_AS, (200_000_000, 200_000_000))
+from convo.errors import BadState
+from convo.runstate import read
+data = sys.stdin.buffer.read()
+try:
+    read(data)
+except BadState as wrong:
+    print(wrong)
+"""
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize("what", ["deep", "twice", "cut"])
+def test_a_refusal_takes_less_than_a_second_and_200_megabytes(what: str) -> None:
+    """The kernel ends a process that needs more."""
+    large = b'{"a": [' + b'{"b": "' + b"x" * 60 + b'"}, ' * 100_000
+    data = {"deep": b"[" * 20_000_000, "twice": large + b'{"c": 1, "c": 2}]}', "cut": large}[what]
+    done = subprocess.run([sys.executable, "-c", LIMITED], input=data, capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.startswith(b"$")
