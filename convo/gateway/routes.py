@@ -4,14 +4,16 @@ From this table come the server's own routing and the document that describes it
 words what it does, and by the names of the Open Responses schemas what it takes and gives.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from itertools import groupby
 from operator import attrgetter
 
-from convo.gateway import conversations, responses, standing
-from convo.gateway.asked import Handler
+from convo.gateway import conversations, openapi, responses, standing
+from convo.gateway.asked import Answer, Asked, Handler
 from convo.gateway.queries import INCLUDE, LISTING, OBFUSCATION, STARTING_AFTER, STREAM, Query
+from convo.items import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,16 @@ class Route:
     query: tuple[Query, ...] = ()
     events: bool = False
     open: bool = False
+
+
+async def document(asked: Asked) -> Answer:
+    """This table, as OpenAPI."""
+    return described()
+
+
+@cache
+def described() -> Mapping[str, Json]:
+    return openapi.document(ROUTES)
 
 
 RESPONSE = "/v1/responses/{response_id}"
@@ -89,6 +101,7 @@ ROUTES = (
     Route("GET", "/v1/models/{model:path}", standing.model, "Retrieve a model.", "Model"),
     Route("GET", "/healthz", standing.healthz, "Whether the server runs.", "Status", open=True),
     Route("GET", "/readyz", standing.readyz, "Whether the server can answer.", "Status", open=True),
+    Route("GET", "/openapi.json", document, "This document.", "Document", open=True),
     Route("GET", "/metrics", standing.metrics, "Figures for Prometheus.", "Text"),
 )  # fmt: skip
 """In the order in which paths are tried: fixed parts before variable ones."""
