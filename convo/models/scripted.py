@@ -7,6 +7,7 @@
                  {"call": {"name": "weather", "arguments": {"city": "Oslo"}}},
                  {"output": [{"type": "message", "role": "assistant", ...}]},
                  {"refusal": "I will not."},
+                 {"reasoning": "Four, then.", "text": "4", "usage": {"cached": 9, "written": 0, "reasoning": 12}},
                  {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}}],
      "chunk": 8, "delay_s": 0.05}
 
@@ -34,7 +35,10 @@ from convo.models.stream import Answer, usage
 
 ECHO = "echo"
 CHUNK = 16
-FORMS: Mapping[str, type] = {"text": str, "output": list, "refusal": str, "error": dict, "call": dict}
+FORMS: Mapping[str, type] = {
+    "text": str, "reasoning": str, "output": list, "refusal": str, "error": dict, "call": dict, "usage": dict,
+}  # fmt: skip
+DETAILS = ("cached", "written", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +90,8 @@ def _reply_fault(reply: Json, number: int) -> str | None:
             return f"reply {number} has a wrong {name!r}"
     if "call" in reply and not isinstance(reply["call"].get("name"), str):
         return f"reply {number} calls no name"
+    if not all(name in DETAILS and isinstance(tokens, int) for name, tokens in reply.get("usage", {}).items()):
+        return f"reply {number} has a usage that is not figures of {', '.join(DETAILS)}"
     if not all(isinstance(item, dict) for item in reply.get("output", ())):
         return f"reply {number} has output that is not items"
     return None
@@ -112,7 +118,7 @@ class ScriptedModel:
             yield event
         if error:
             raise StreamBroken(str(error.get("message", "the script broke off")), code=error.get("code"))
-        for event in _end(answer, reply, usage(_words(ask.input, ask.instructions), _words(answer.output))):
+        for event in _end(answer, reply, _used(ask, answer, reply)):
             yield event
 
     async def warm(self, model: str) -> None:
@@ -138,6 +144,7 @@ class ScriptedModel:
         return self._scripts[ask.model]
 
     def _events(self, answer: Answer, reply: Mapping[str, Json], size: int) -> Iterator[Event]:
+        yield from chain.from_iterable(map(answer.thinking, _cut(reply.get("reasoning", ""), size)))
         yield from chain.from_iterable(map(answer.text, _cut(reply.get("text", ""), size)))
         yield from chain.from_iterable(map(answer.refusal, _cut(reply.get("refusal", ""), size)))
         if call := reply.get("call"):
@@ -160,7 +167,16 @@ def _bounded(reply: Mapping[str, Json], ask: Ask) -> Mapping[str, Json]:
     said = reply.get("text", "").split(" ")
     if bound is None or len(said) <= bound:
         return reply
-    return {"text": " ".join(said[:bound]), "cut": True}
+    return {**_only(reply, "reasoning", "usage"), "text": " ".join(said[:bound]), "cut": True}
+
+
+def _only(reply: Mapping[str, Json], *names: str) -> dict[str, Json]:
+    return {name: reply[name] for name in names if name in reply}
+
+
+def _used(ask: Ask, answer: Answer, reply: Mapping[str, Json]) -> Json:
+    details = {"reasoning": _words([{"content": reply.get("reasoning", "")}]), **reply.get("usage", {})}
+    return usage(_words(ask.input, ask.instructions), _words(answer.output), **details)
 
 
 def _end(answer: Answer, reply: Mapping[str, Json], used: Json) -> Iterator[Event]:

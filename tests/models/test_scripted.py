@@ -148,3 +148,19 @@ async def test_a_script_that_is_not_there_or_a_folder_is_unreadable(model: Scrip
     for name in ("missing.json", "."):
         with pytest.raises(Unreadable, match=f"^{name} cannot be read: "):
             await all_of(model, asking(user("a"), model=name))
+
+
+async def test_a_reply_can_think_and_say_what_it_used(model: ScriptedModel) -> None:
+    name = script({"reasoning": "two and two", "text": "4", "usage": {"cached": 1, "written": 1}})
+
+    response = await ended(model, Ask(name, [user("2+2, please")]))
+
+    assert [item["type"] for item in response["output"]] == ["reasoning", "message"]
+    assert response["output"][0]["content"] == [{"type": "reasoning_text", "text": "two and two"}]
+    assert response["usage"] == usage(2, 4, cached=1, written=1, reasoning=3)
+
+
+@pytest.mark.parametrize("used", [{"cached": "many"}, {"tokens": 3}])
+async def test_a_usage_of_another_form_is_refused(model: ScriptedModel, used: Any) -> None:
+    with pytest.raises(Unreadable, match="reply 1 has a usage that is not figures"):
+        await ended(model, Ask(script({"text": "4", "usage": used}), [user("?")]))
