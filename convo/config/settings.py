@@ -27,6 +27,7 @@ class Serve(NamedTuple):
     max_items:         items in one request
     max_requests:      requests that are carried out at once
     read_s:            seconds that a request has to arrive, its head and its body each
+    write_s:           seconds for which a client may take nothing of its answer
     keepalive_s:       seconds of quiet after which a stream says that it is still there
     grace_s:           seconds that running turns have when the server is told to end
     reasoning_events:  whose names the events of reasoning have: "openai" or "specification"
@@ -42,6 +43,7 @@ class Serve(NamedTuple):
     max_items: int = 10_000
     max_requests: int = 1_000
     read_s: float = 30.0
+    write_s: float = 60.0
     keepalive_s: float = 15.0
     grace_s: float = 30.0
     reasoning_events: str = "openai"

@@ -93,6 +93,7 @@ SERVE: dict[str, Shape] = {
     "max_items": at_least(1),
     "max_requests": at_least(1),
     "read_s": seconds,
+    "write_s": seconds,
     "keepalive_s": seconds,
     "grace_s": seconds,
     "reasoning_events": one_of("openai", "specification"),

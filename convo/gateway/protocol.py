@@ -1,7 +1,8 @@
 """HTTP/1.1 with bounds on what comes before a request is one.
 
-uvicorn's own protocol waits for headers as long as they take and as large as they are. This one
-counts and times them, and says what is wrong as the API's error object.
+uvicorn's own protocol waits for headers as long as they take and as large as they are, and for a
+client that takes nothing of its answer as long as it stays. This one counts and times, and says what
+is wrong as the API's error object, where somebody still reads.
 """
 
 from asyncio import TimerHandle, Transport
@@ -16,12 +17,13 @@ from convo.gateway import documents, refusals
 
 
 class BoundedHttp(HttpToolsProtocol):
-    """One connection. `serve` says how large and how slow a request's head may be."""
+    """One connection. `serve` says how large and how slow a request's head may be, and how slow its reader."""
 
     serve: ClassVar[Serve]
 
     _head = 0
     _timer: TimerHandle | None = None
+    _stalled: TimerHandle | None = None
     _in_head = True
     _fault: ConvoError | None = None
 
@@ -31,7 +33,16 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
+        self._taken()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self.serve.write_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
@@ -74,6 +85,11 @@ class BoundedHttp(HttpToolsProtocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
 
     def _too_late(self) -> None:
         if not self.transport.is_closing():

@@ -10,7 +10,7 @@ watches the client; once that has gone the loop ends and closes the endpoint's g
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
@@ -31,6 +31,9 @@ HEADERS = (
 
 DONE = b"data: [DONE]\n\n"
 COMMENT = b": still here\n\n"
+MOST_WAITING = 64 * 1024
+"""Bytes that may wait to be written before nothing more is read from the endpoint."""
+
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
@@ -62,18 +65,25 @@ async def relay(exchange: Exchange, answering: Answering, noticing: Noticing, *,
 
     raises:  ConvoError  nothing has been sent yet
     """
-    if not answering.streamed:
-        async with Watch(exchange):
-            response = await _collected(exchange, answering, noticing)
-            await exchange.answer(response)
-        return
-    told = Told(exchange, noticing)
+    async with Watch(exchange):
+        if answering.streamed:
+            await _streamed(exchange, answering.events, noticing, keepalive_s)
+        else:
+            await exchange.answer(await _collected(exchange, answering, noticing))
+
+
+async def _streamed(
+    exchange: Exchange, events: AsyncGenerator[Event, None], noticing: Noticing, keepalive_s: float
+) -> None:
+    told = Told(exchange, noticing, keepalive_s)
+    writing = asyncio.create_task(told.write())
     noticing.stream(+1)
     try:
-        async with Watch(exchange, told.quiet, keepalive_s):
-            await _passed_on(answering.events, told)
+        await _passed_on(events, told)
+        await writing
     finally:
         noticing.stream(-1)
+        writing.cancel()
 
 
 async def _collected(exchange: Exchange, answering: Answering, noticing: Noticing) -> Json:
@@ -102,46 +112,71 @@ async def _passed_on(answer: AsyncGenerator[Event, None], told: "Told") -> None:
         if not told.begun:
             raise
         await told.fault(fault)
-    await told.end()
+    told.end()
 
 
 class Told:
-    """A stream of server-sent events, as far as it has been written."""
+    """A stream of server-sent events. What comes at once is written at once: a write costs more than an event."""
 
-    def __init__(self, exchange: Exchange, noticing: Noticing) -> None:
-        self._exchange, self._noticing = exchange, noticing
-        self._next, self._quiet = 0, True
-        self.begun = False
+    def __init__(self, exchange: Exchange, noticing: Noticing, keepalive_s: float) -> None:
+        self._exchange, self._noticing, self._keepalive_s = exchange, noticing, keepalive_s
+        self._next, self._ended, self._headed = 0, False, False
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._changed, self._room = asyncio.Event(), asyncio.Event()
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a status already, or an event that needs one."""
+        return self._headed or bool(self._pieces)
 
     async def event(self, event: Event) -> None:
-        if not self.begun:
-            await self._begin()
         if self._next == 0:
             self._noticing.first_event(self._exchange.route, self._exchange.took_s)
-        self._next, self._quiet = event["sequence_number"] + 1, False
-        await self._exchange.piece(encoded(event))
+        self._next = event["sequence_number"] + 1
         if event["type"] in TERMINAL:
             self._noticing.ended(event["response"])
+        await self._add(encoded(event))
 
     async def fault(self, fault: ConvoError) -> None:
-        await self._exchange.piece(encoded(error_event(fault, self._next)))
+        await self._add(encoded(error_event(fault, self._next)))
 
-    async def quiet(self) -> None:
-        """Say that there is nothing to say, if nothing was said since the last time."""
-        if self._quiet:
-            if not self.begun:
-                await self._begin()
-            await self._exchange.piece(COMMENT)
-        self._quiet = True
-
-    async def end(self) -> None:
+    def end(self) -> None:
+        """raises: StreamBroken  nothing was said"""
         if not self.begun:
             raise refusals.no_answer()
-        await self._exchange.piece(DONE, more=False)
+        self._pieces.append(DONE)
+        self._ended = True
+        self._changed.set()
 
-    async def _begin(self) -> None:
-        self.begun = True
-        await self._exchange.begin(200, HEADERS)
+    async def write(self) -> None:
+        """Write what was told, until its end; after some time of quiet, that there is nothing to say."""
+        while not self._ended or self._pieces:
+            try:
+                async with asyncio.timeout(self._keepalive_s):
+                    await self._changed.wait()
+            except TimeoutError:
+                self._pieces.append(COMMENT)
+            await self._flush()
+
+    async def _add(self, piece: bytes) -> None:
+        self._pieces.append(piece)
+        self._size += len(piece)
+        self._changed.set()
+        if self._size > MOST_WAITING:
+            self._room.clear()
+            await self._room.wait()
+
+    async def _flush(self) -> None:
+        if not self._headed:
+            self._headed = True
+            await self._exchange.begin(200, HEADERS)
+        written = b"".join(self._pieces)
+        self._pieces.clear()
+        self._changed.clear()
+        self._size = 0
+        self._room.set()
+        await self._exchange.piece(written, more=not self._ended)
 
 
 def encoded(event: Event) -> bytes:
@@ -149,16 +184,10 @@ def encoded(event: Event) -> bytes:
 
 
 class Watch:
-    """Breaks its block off once the client has gone away, and says nothing more about it.
+    """Breaks its block off once the client has gone away, and says nothing more about it."""
 
-    quiet:   called every `every_s` seconds while the block runs
-    """
-
-    def __init__(
-        self, exchange: Exchange, quiet: Callable[[], Awaitable[None]] | None = None, every_s: float | None = None
-    ) -> None:
-        self._exchange, self._quiet, self._every_s = exchange, quiet, every_s
-        self._gone = False
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._gone = exchange, False
 
     async def __aenter__(self) -> None:
         self._block = asyncio.current_task()
@@ -175,16 +204,8 @@ class Watch:
         return self._block.uncancel() == 0
 
     async def _watch(self) -> None:
-        while True:
-            try:
-                async with asyncio.timeout(self._every_s):
-                    message = await self._exchange.receive()
-            except TimeoutError:
-                assert self._quiet
-                await self._quiet()
-                continue
-            if message["type"] == "http.disconnect":
-                self._gone = True
-                assert self._block
-                self._block.cancel()
-                return
+        while (await self._exchange.receive())["type"] != "http.disconnect":
+            pass
+        self._gone = True
+        assert self._block
+        self._block.cancel()

@@ -92,3 +92,16 @@ def test_a_socket_names_its_protocol() -> None:
     """Only then does asyncio switch Nagle's algorithm off; a body would wait 40 ms behind its headers."""
     with listen("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
+
+
+def test_a_client_that_takes_nothing_is_left(serve: Serve) -> None:
+    """Its place is free again, though it never closes."""
+    served = serve(write_s=0.1, max_requests=1)
+    body = json.dumps({"model": "echo", "input": "x" * 2_000_000, "stream": True, "store": False}).encode()
+    head = b"POST /v1/responses HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body)
+    with socket.create_connection(("127.0.0.1", served.port)) as client:
+        client.sendall(head + body)
+        assert client.recv(17) == b"HTTP/1.1 200 OK\r\n"
+        while served.ask({"model": "echo", "input": "hi"}).status_code == 503:
+            pass
+    assert b"convo_streams_open 0.0" in served.http.get("/metrics").content
