@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convo.clock import Clock, SystemClock
-from convo.config import Provider, Settings, key_of, token_of
+from convo.config import Provider, Secret, Settings, key_of, token_of
 from convo.config.names import BUILT_IN_MODEL, Choice, named
 from convo.config.providers import FILE_APIS, EndpointKind
+from convo.config.secret import secret_in
 from convo.endpoints.contract import Endpoint
 from convo.errors import BadSettings, ConvoError, ModelMissing, Refused
 from convo.ids import NewId, random_id
@@ -40,7 +41,11 @@ def open_endpoint(provider: Provider, *, settings: Settings, store: Store, clock
 def _embedded(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
     from convo.endpoints.embedded import Embedded
 
-    return Embedded(store, ModelsByName(settings, clock, new_id), clock, new_id)
+    return Embedded(store, ModelsByName(settings, clock, new_id), clock, new_id, seal_key=_seal_key(settings))
+
+
+def _seal_key(settings: Settings) -> Secret | None:
+    return secret_in(os.environ, settings.serve.seal_key_env)
 
 
 def _remote(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
@@ -165,22 +170,28 @@ def open_service(settings: Settings, *, store: Store, clock: Clock, new_id: NewI
         renamed=SPECIFIED if settings.serve.reasoning_events == "specification" else {},
     )
 
+    began = int(clock.now())
+
     async def listed() -> Sequence[Mapping[str, Json]]:
-        return await models_of(settings, int(clock.now()))
+        return await models_of(settings, began)
 
     models = ModelsForClients(settings, clock, new_id)
-    return Service(store, models, clock, new_id, listed=listed, manner=manner)
+    kept = settings.storage
+    ttl_s = kept.ttl_s if kept.ttl or kept.ttls else None
+    return Service(
+        store, models, clock, new_id, listed=listed, manner=manner, ttl_s=ttl_s, seal_key=_seal_key(settings)
+    )
 
 
-async def models_of(settings: Settings, now: int) -> Sequence[Mapping[str, Json]]:
+async def models_of(settings: Settings, created: int) -> Sequence[Mapping[str, Json]]:
     """What a client can ask for by name, as resources of the API; whoever does not answer is passed over.
 
-    now:  seconds since 1970; nobody says when a model was made
+    created:  seconds since 1970; nobody says when a model was made
     """
     asked = [provider for provider in settings.providers.values() if provider.api in FILE_APIS]
     catalogues = await asyncio.gather(*(_names(settings, provider) for provider in asked))
     names = dict([*_own_names(settings), *(pair for catalogue in catalogues for pair in catalogue)])
-    return [{"id": name, "object": "model", "created": now, "owned_by": owner} for name, owner in names.items()]
+    return [{"id": name, "object": "model", "created": created, "owned_by": owner} for name, owner in names.items()]
 
 
 def _own_names(settings: Settings) -> Iterable[tuple[str, str]]:

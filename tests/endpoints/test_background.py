@@ -1,7 +1,7 @@
 """Responses that nobody waits for: taken on, followed, stopped, from any replica, once."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from convo.items import Event
 from convo.stores.contract import Store
 from convo.stores.memory import MemoryStore
 from convo.stores.open import open_store
-from tests.endpoints.sides import MODEL, ask, refusal, texts, told
+from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told
 from tests.endpoints.slow import Slow, over, ready
 
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
@@ -32,14 +32,14 @@ async def taken_on(endpoint: Embedded, **body: Any) -> str:
 
 
 async def all_of(endpoint: Embedded, response_id: str, after: int | None = None) -> list[Event]:
-    async with aclosing(endpoint.follow(response_id, after=after)) as events:
-        return [event async for event in events]
+    async with aclosing(endpoint.follow(response_id, after=after)) as following:
+        return [event async for event in following]
 
 
 async def upto(endpoint: Embedded, response_id: str, kind: str) -> Event:
     """The first event of this kind that a follower is told."""
-    async with aclosing(endpoint.follow(response_id)) as events:
-        async for event in events:
+    async with aclosing(endpoint.follow(response_id)) as following:
+        async for event in following:
             if event["type"] == kind:
                 return event
     raise AssertionError(f"no {kind}")
@@ -169,6 +169,33 @@ async def test_a_model_that_breaks_off_fails_the_response_whenever_it_does(store
     last = (await all_of(endpoint, await taken_on(endpoint)))[-1]
     assert last["type"] == "response.failed"
     assert last["response"]["error"] == {"code": "server_error", "message": "the connection broke"}
+
+
+class Unhurried(MemoryStore):
+    """The real memory store, whose first writing of events takes until it is told to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on, self.writing = asyncio.Event(), asyncio.Event()
+
+    async def append(self, response_id: str, events: Sequence[Event]) -> None:
+        self.writing.set()
+        await self.go_on.wait()
+        await super().append(response_id, events)
+
+
+async def test_what_comes_while_the_store_is_slow_is_kept_once_and_in_order() -> None:
+    store = Unhurried()
+    endpoint = over(store, ready())
+    reading = asyncio.create_task(events(endpoint, "a", background=True))
+    await store.writing.wait()
+    for _ in range(50):  # time flies meanwhile, and whoever writes every tenth of a second comes by
+        await asyncio.sleep(0)
+    store.go_on.set()
+    got = await reading
+    assert got[-1]["type"] == "response.completed"
+    assert [event["sequence_number"] for event in got] == list(range(len(got)))
+    assert await store.events("resp_1") == got[:-1]
 
 
 # -- stopping -------------------------------------------------------------------------------------

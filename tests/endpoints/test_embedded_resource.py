@@ -3,28 +3,51 @@
 from dataclasses import replace
 from typing import Any, get_args
 
+import pytest
 from openai.types.responses import ResponseError
 from openai.types.responses.response import Response as TypedResponse
 
 from convo.endpoints.embedded.resource import FAILURES, resource, storable
 from convo.history import Link, Strategy, root
+from convo.history.link import Status
 from tests.endpoints.sides import TOOL
 
-FIELDS = {
-    *("id", "object", "created_at", "completed_at", "status", "incomplete_details", "model", "previous_response_id"),
-    *("instructions", "output", "error", "tools", "tool_choice", "truncation", "parallel_tool_calls", "text", "top_p"),
-    *(
-        "presence_penalty",
-        "frequency_penalty",
-        "top_logprobs",
-        "temperature",
-        "reasoning",
-        "usage",
-        "max_output_tokens",
-    ),
-    *("max_tool_calls", "store", "background", "service_tier", "metadata", "safety_identifier", "prompt_cache_key"),
+NOTHING, NUMBER = type(None), (int, float)
+
+FIELDS: dict[str, tuple[type, ...]] = {
+    "id": (str,),
+    "object": (str,),
+    "created_at": (int,),
+    "completed_at": (int, NOTHING),
+    "status": (str,),
+    "incomplete_details": (dict, NOTHING),
+    "model": (str,),
+    "previous_response_id": (str, NOTHING),
+    "instructions": (str, NOTHING),
+    "output": (list,),
+    "error": (dict, NOTHING),
+    "tools": (list,),
+    "tool_choice": (str, dict),
+    "truncation": (str,),
+    "parallel_tool_calls": (bool,),
+    "text": (dict,),
+    "top_p": NUMBER,
+    "presence_penalty": NUMBER,
+    "frequency_penalty": NUMBER,
+    "top_logprobs": (int,),
+    "temperature": NUMBER,
+    "reasoning": (dict, NOTHING),
+    "usage": (dict, NOTHING),
+    "max_output_tokens": (int, NOTHING),
+    "max_tool_calls": (int, NOTHING),
+    "store": (bool,),
+    "background": (bool,),
+    "service_tier": (str,),
+    "metadata": (dict,),
+    "safety_identifier": (str, NOTHING),
+    "prompt_cache_key": (str, NOTHING),
 }
-"""ResponseResource of the Open Responses specification, 2026-04-24."""
+"""ResponseResource of the Open Responses specification, 2026-04-24: what must be there, and as what."""
 
 HERE = root("local")
 LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, seconds=2.5)
@@ -33,11 +56,24 @@ LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_7
 def test_every_field_of_the_specification_is_there_when_nothing_was_asked() -> None:
     shown = resource(LINK, ())
     assert len(FIELDS) == 31
-    assert set(shown) - FIELDS == {"conversation"}
-    assert FIELDS - set(shown) == set()
+    assert set(shown) - set(FIELDS) == {"conversation"}
+    assert set(FIELDS) - set(shown) == set()
     assert (shown["created_at"], shown["completed_at"]) == (1_700_000_000, 1_700_000_003)
     assert shown["text"] == {"format": {"type": "text"}}
     assert shown["reasoning"] == {"effort": None, "summary": None}
+
+
+STATUSES: tuple[Status, ...] = get_args(Status)
+ASKED: dict[str, Any] = {"background": True, "instructions": "Be brief.", "max_output_tokens": 16, "top_p": 1}
+
+
+@pytest.mark.parametrize("parameters", [{}, ASKED], ids=["nothing asked", "much asked"])
+@pytest.mark.parametrize("status", STATUSES)
+def test_every_field_has_its_type_however_a_response_stands(status: Status, parameters: dict[str, Any]) -> None:
+    why = {"code": "max_output_tokens", "message": "too long"}
+    shown = resource(replace(LINK, status=status, error=why, usage={}, parameters=parameters), ())
+    assert [name for name, types in FIELDS.items() if not isinstance(shown[name], types)] == []
+    assert shown["status"] == status
 
 
 def test_every_field_is_one_that_the_package_reads() -> None:

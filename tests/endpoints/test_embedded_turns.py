@@ -178,6 +178,31 @@ async def test_a_cancelled_task_does_the_same(store: Store) -> None:
     assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
 
 
+async def test_whoever_is_cancelled_twice_keeps_the_answer_all_the_same() -> None:
+    """The second time comes while the store still writes what the first one left."""
+    store, model = Unhurried(), Slow()
+    endpoint = over(store, model)
+    waiting = asyncio.Event()
+
+    async def read() -> None:
+        async with begun(endpoint, {}) as answer:
+            waiting.set()
+            await anext(answer)
+
+    task = asyncio.create_task(read())
+    await waiting.wait()
+    task.cancel()
+    await store.writing.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    store.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
+
+
 async def test_an_answer_stopped_before_it_began_leaves_nothing() -> None:
     model, store = Slow(silent=True), Watched()
     task = asyncio.create_task(events(over(store, model), "a"))
@@ -382,4 +407,17 @@ class Watched(MemoryStore):
         if self._fails:
             raise self._fails
         self.commits.append(change)
+        await super().commit(change)
+
+
+class Unhurried(MemoryStore):
+    """The real memory store; a change takes until it is told to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on, self.writing = asyncio.Event(), asyncio.Event()
+
+    async def commit(self, change: Change) -> None:
+        self.writing.set()
+        await self.go_on.wait()
         await super().commit(change)

@@ -130,8 +130,9 @@ class Run:
         seconds = self._edges.clock.ticks() - self._began
         link = replace(ending.finished(self.link, self._turn.saw, end, seconds), first_token_s=self._first_s)
         change = ending.change_for(self._turn.before, self._turn.saw, end, link, self._edges.new_id)
-        try:
+        with suppress(Conflict, NotFound):  # if the run is over, the change is told so as well
             await self._ledger.flush()
+        try:
             await self._edges.store.commit(replace(change, ends=link.id))
         except (Conflict, NotFound) as lost:
             there = await self._edges.store.link(link.id)

@@ -6,6 +6,7 @@ it takes no events of a run that somebody ended.
 """
 
 import asyncio
+from contextlib import suppress
 from itertools import count
 
 from convo.clock import Clock
@@ -30,6 +31,7 @@ class Ledger:
         self._store, self._clock, self._id, self._told = store, clock, response_id, told
         self._waiting: list[Event] = []
         self._doubtful = False
+        self._writing = asyncio.Lock()
         self._news = asyncio.Event()
 
     def next_news(self) -> asyncio.Event:
@@ -45,30 +47,36 @@ class Ledger:
 
     async def flush(self) -> None:
         """Keep what waits. raises: Conflict  the run is over;  StoreFault  it waits on"""
-        if self._doubtful:
-            await self._leave_out_what_is_kept()
-        batch = tuple(self._waiting)
-        if not batch:
-            return
-        self._doubtful = True
-        await self._store.append(self._id, batch)
-        self._doubtful = False
-        del self._waiting[: len(batch)]
+        async with self._writing:
+            if self._doubtful:
+                await self._leave_out_what_is_kept()
+            if not self._waiting:
+                return
+            batch = tuple(self._waiting)
+            self._doubtful = True
+            await self._store.append(self._id, batch)
+            self._doubtful = False
+            del self._waiting[: len(batch)]
         self.ring()
 
     async def keep(self) -> None:
         """Keep what comes; returns when somebody else ended the run."""
         for beat in count(1):
             await self._clock.sleep(BEAT_S)
-            try:
-                if self._waiting:
-                    await self.flush()
-                elif beat % LOOKS == 0 and not await self._open():
+            with suppress(StoreFault):  # what waits is kept when the store is back
+                if not await self._kept(look=beat % LOOKS == 0):
                     return
-            except (Conflict, NotFound):
-                return
-            except StoreFault:
-                continue  # what waits is kept when the store is back
+
+    async def _kept(self, *, look: bool) -> bool:
+        """Whether the run goes on. raises: StoreFault"""
+        try:
+            if self._waiting:
+                await self.flush()
+            elif look:
+                return await self._open()
+        except (Conflict, NotFound):
+            return await self._open()
+        return True
 
     async def _open(self) -> bool:
         link = await self._store.link(self._id)

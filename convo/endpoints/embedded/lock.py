@@ -5,11 +5,11 @@ process on another machine left behind runs out sooner than a client loses patie
 was lost nevertheless cannot lose items: every change says where the conversation's head must stand.
 """
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from convo.endpoints.embedded import refusals
+from convo.endpoints.embedded.runs import unbroken
 from convo.errors import Busy
 from convo.processes import this_process
 from convo.stores.contract import Store
@@ -32,4 +32,4 @@ async def writing(store: Store, conversation_id: str, holder: str) -> AsyncItera
     try:
         yield
     finally:
-        await asyncio.shield(hold.release())
+        await unbroken(hold.release())

@@ -70,10 +70,11 @@ class Runs:
         self.close()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=grace_s)
-        left = dict(self._tasks)
-        for stop in left.values():
-            stop()
-        await asyncio.gather(*left, return_exceptions=True)
+        while self._tasks:
+            left = dict(self._tasks)
+            for stop in left.values():
+                stop()
+            await asyncio.gather(*left, return_exceptions=True)
 
 
 async def apart(events: AsyncGenerator[Event, None], runs: Runs) -> AsyncGenerator[Event, None]:

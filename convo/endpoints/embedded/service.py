@@ -11,6 +11,7 @@ from contextlib import suppress
 from itertools import count
 
 from convo.clock import Clock
+from convo.config import Secret
 from convo.endpoints.embedded.edges import Manner, Models
 from convo.endpoints.embedded.endpoint import Embedded
 from convo.endpoints.embedded.runs import Runs
@@ -35,12 +36,13 @@ TimeToLive = Callable[[str], float | None]
 """For how many seconds a tenant's state is kept; None for ever."""
 
 
-def for_ever(tenant: str) -> None:
-    """The time to live of everybody, unless a setting says something else."""
-
-
 class Service:
-    """See `convo.endpoints.contract.Service`. Closing it closes the models, not the store."""
+    """See `convo.endpoints.contract.Service`. Closing it closes the models, not the store.
+
+    listed:  what can be asked for by name; asked again when a minute has passed
+    ttl_s:   where something is to be kept for a time only
+    seal_key:  seals compaction items; the database's own key does where there is none
+    """
 
     def __init__(
         self,
@@ -51,10 +53,12 @@ class Service:
         *,
         listed: Listed,
         manner: Manner,
-        ttl_s: TimeToLive = for_ever,
+        ttl_s: TimeToLive | None = None,
+        seal_key: Secret | None = None,
     ) -> None:
         self._store, self._models, self._clock, self._new_id = store, models, clock, new_id
         self._listed, self._manner, self._ttl_s = listed, manner, ttl_s
+        self._seal_key = seal_key
         self._runs = Runs()
         self._endpoints: dict[str, Embedded] = {}
         self._sweeping: asyncio.Task[None] | None = None
@@ -66,7 +70,13 @@ class Service:
         if tenant not in self._endpoints:
             store = self._store.of(tenant)
             self._endpoints[tenant] = Embedded(
-                store, self._models, self._clock, self._new_id, runs=self._runs, manner=self._manner
+                store,
+                self._models,
+                self._clock,
+                self._new_id,
+                runs=self._runs,
+                manner=self._manner,
+                seal_key=self._seal_key,
             )
         return self._endpoints[tenant]
 
@@ -81,6 +91,7 @@ class Service:
         await self._store.upkeep.check()
 
     async def aclose(self, grace_s: float = 0.0) -> None:
+        self._runs.close()
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.gather(self._sweeping, return_exceptions=True)
@@ -94,12 +105,12 @@ class Service:
                 await self.of(tenant).mark_abandoned(response_id)
         if number % FORGETS == 0:
             await self._store.upkeep.forget_events(EVENTS_FOR_S)
-        if number % PRUNES == 0 and self._ttl_s is not for_ever:
-            await self._prune()
+        if number % PRUNES == 0 and self._ttl_s is not None:
+            await self._prune(self._ttl_s)
 
-    async def _prune(self) -> None:
+    async def _prune(self, ttl: TimeToLive) -> None:
         for held in await self._store.upkeep.holdings():
-            ttl_s = self._ttl_s(held.tenant)
+            ttl_s = ttl(held.tenant)
             if ttl_s is not None:
                 await self._store.upkeep.prune(held.tenant, self._clock.now() - ttl_s, dry=False)
 

@@ -1,0 +1,122 @@
+"""Every parameter of every method of the openai package is in a table: nothing is dropped in silence."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from openai.resources.conversations.conversations import Conversations
+from openai.resources.conversations.items import Items
+from openai.resources.responses.input_items import InputItems
+from openai.resources.responses.input_tokens import InputTokens
+from openai.resources.responses.responses import Responses
+
+from convo.endpoints.contract import Endpoint
+from convo.endpoints.embedded import requests
+from convo.endpoints.embedded.requests import FIELDS
+
+OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
+
+IN_THE_PACKAGE = {"text_format", "parse_as", "verbosity"}
+"""What the package turns into `text` before it sends anything."""
+
+SHOWN_ANYWAY = "items are always shown whole, so what is asked to be included is there"
+NOT_PADDED = "events are not padded; asking for padding is refused by whoever reads the query"
+
+PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
+    Responses.retrieve: {
+        "response_id": "retrieve.response_id",
+        "stream": "follow",
+        "starting_after": "follow.after",
+        "include": SHOWN_ANYWAY,
+        "include_obfuscation": NOT_PADDED,
+    },
+    Responses.cancel: {"response_id": "cancel.response_id"},
+    Responses.delete: {"response_id": "delete.response_id"},
+    InputItems.list: {
+        "response_id": "input_items.response_id",
+        "after": "input_items.after",
+        "limit": "input_items.limit",
+        "order": "input_items.order",
+        "include": SHOWN_ANYWAY,
+    },
+    Conversations.create: {"items": "create_conversation.items", "metadata": "create_conversation.metadata"},
+    Conversations.retrieve: {"conversation_id": "conversation.conversation_id"},
+    Conversations.update: {
+        "conversation_id": "update_conversation.conversation_id",
+        "metadata": "update_conversation.metadata",
+    },
+    Conversations.delete: {"conversation_id": "delete_conversation.conversation_id"},
+    Items.create: {
+        "conversation_id": "add_items.conversation_id",
+        "items": "add_items.items",
+        "include": SHOWN_ANYWAY,
+    },
+    Items.list: {
+        "conversation_id": "conversation_items.conversation_id",
+        "after": "conversation_items.after",
+        "limit": "conversation_items.limit",
+        "order": "conversation_items.order",
+        "include": SHOWN_ANYWAY,
+    },
+    Items.retrieve: {
+        "conversation_id": "conversation_item.conversation_id",
+        "item_id": "conversation_item.item_id",
+        "include": SHOWN_ANYWAY,
+    },
+    Items.delete: {"conversation_id": "delete_item.conversation_id", "item_id": "delete_item.item_id"},
+}
+"""What becomes of each parameter: the method of the contract that takes it, or why none needs to."""
+
+BODIES: Mapping[Callable[..., Any], set[str]] = {
+    Responses.create: set(FIELDS),
+    Responses.parse: set(FIELDS) | IN_THE_PACKAGE,
+    Responses.stream: set(FIELDS) | IN_THE_PACKAGE | {"response_id", "starting_after"},
+    Responses.compact: set(requests.COMPACTED),
+    InputTokens.count: set(requests.COUNTED) | {"personality"},
+}
+"""What may stand in a body; how each field is read is shown in `test_embedded_requests`."""
+
+
+def parameters(method: Callable[..., Any]) -> set[str]:
+    return set(inspect.signature(method).parameters) - OF_THE_CALL
+
+
+@pytest.mark.parametrize("method", PATHS_AND_QUERIES, ids=lambda method: method.__qualname__)
+def test_every_parameter_of_a_path_or_query_has_its_row(method: Callable[..., Any]) -> None:
+    assert parameters(method) == set(PATHS_AND_QUERIES[method])
+
+
+@pytest.mark.parametrize("method", BODIES, ids=lambda method: method.__qualname__)
+def test_every_field_of_a_body_is_read_or_refused_by_its_name(method: Callable[..., Any]) -> None:
+    assert parameters(method) - BODIES[method] == set()
+
+
+@pytest.mark.parametrize(
+    "place",
+    sorted({where for rows in PATHS_AND_QUERIES.values() for where in rows.values() if " " not in where}),
+)
+def test_what_a_row_names_is_a_parameter_of_the_contract(place: str) -> None:
+    name, _, parameter = place.partition(".")
+    method = getattr(Endpoint, name)
+    assert not parameter or parameter in inspect.signature(method).parameters
+
+
+METHODS: set[Callable[..., Any]] = {
+    *(Responses.connect, Responses.create, Responses.parse, Responses.stream, Responses.compact, Responses.retrieve),
+    *(Responses.cancel, Responses.delete, InputItems.list, InputTokens.count),
+    *(Conversations.create, Conversations.retrieve, Conversations.update, Conversations.delete),
+    *(Items.create, Items.list, Items.retrieve, Items.delete),
+}
+
+
+def test_every_method_that_asks_a_server_has_a_table() -> None:
+    """`connect` opens a connection and has no parameters of the API."""
+    there: set[Callable[..., Any]] = {
+        method
+        for resource in (Responses, InputItems, InputTokens, Conversations, Items)
+        for name, method in inspect.getmembers(resource, inspect.isfunction)
+        if not name.startswith("_")
+    }
+    assert there == METHODS
+    assert {*PATHS_AND_QUERIES, *BODIES, Responses.connect} == METHODS

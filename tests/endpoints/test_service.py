@@ -1,0 +1,377 @@
+"""The endpoints of all tenants, while a server runs: readers who leave, replicas that die, an orderly end."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+import pytest
+
+from convo.clock import FixedClock, SystemClock
+from convo.endpoints.embedded import SPECIFIED, Manner, Service
+from convo.endpoints.embedded.service import TimeToLive
+from convo.errors import NotFound, Refused, StoreFull, StoreUnavailable, StreamBroken, TryLater
+from convo.history import Link
+from convo.ids import counting_ids, random_id
+from convo.items import Item, Json
+from convo.stores.contract import Change, Store
+from convo.stores.memory import MemoryStore
+from convo.stores.memory.upkeep import MemoryUpkeep
+from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
+from tests.endpoints.slow import Slow, ready
+
+SERVED = Manner(outlasts=True)
+
+
+async def nobody() -> Sequence[Mapping[str, Json]]:
+    return []
+
+
+def service(
+    store: Store, models: Slow | None = None, *, manner: Manner = SERVED, ttl_s: TimeToLive | None = None
+) -> Service:
+    return Service(store, models or ready(), SystemClock(), counting_ids(), listed=nobody, manner=manner, ttl_s=ttl_s)
+
+
+async def left_in_the_middle(served: Service, **body: object) -> None:
+    """Ask and go away when the first piece has come."""
+    async with aclosing(served.of("t").create({"model": MODEL, "input": "a", **body})) as answer:
+        async for event in answer:
+            if event["type"] == "response.output_text.delta":
+                return
+
+
+async def test_a_tenant_has_one_endpoint_and_sees_nothing_of_another(store: Store) -> None:
+    served = service(store)
+    response = (await ask(served.of("ann"), "a"))["id"]
+
+    assert served.of("ann") is served.of("ann")
+    assert (await served.of("ann").retrieve(response))["id"] == response
+    with pytest.raises(NotFound):
+        await served.of("bob").retrieve(response)
+    await served.aclose()
+
+
+# -- readers who leave ----------------------------------------------------------------------------
+
+
+async def test_a_stored_answer_is_finished_and_kept_when_its_reader_leaves(store: Store) -> None:
+    model = Slow()
+    served = service(store, model)
+    conversation = str((await served.of("t").create_conversation())["id"])
+
+    await left_in_the_middle(served, conversation=conversation)
+    model.go_on.set()
+    await served.aclose(grace_s=60)
+
+    kept = await served.of("t").retrieve("resp_1")
+    assert (kept["status"], texts(kept["output"])) == ("completed", ["one two"])
+    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["a", "one two"]
+    await served.aclose()
+
+
+async def test_a_reader_whose_task_is_cancelled_leaves_the_same_behind(store: Store) -> None:
+    model = Slow(silent=True)
+    served = service(store, model)
+    reading = asyncio.create_task(events(served.of("t"), "a"))
+    await model.asked.wait()
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+    model.go_on.set()
+    await served.aclose(grace_s=60)
+
+    assert (await served.of("t").retrieve("resp_1"))["status"] == "completed"
+    await served.aclose()
+
+
+async def test_what_nobody_stores_is_stopped_when_its_reader_leaves(store: Store) -> None:
+    model = Slow()
+    served = service(store, model)
+    await left_in_the_middle(served, store=False)
+    assert model.closed.is_set()
+    await served.aclose()
+
+
+async def test_refusals_and_faults_reach_the_reader_as_they_are(store: Store) -> None:
+    model = Slow(fails=StreamBroken("the connection broke"), silent=True)
+    model.go_on.set()
+    served = service(store, model)
+    assert (await refusal(served.of("t"), "a", previous_response_id="resp_x")).code == "previous_response_not_found"
+    assert (await events(served.of("t"), "a"))[-1]["type"] == "response.failed"
+    await served.aclose()
+
+
+# -- stores that fail -----------------------------------------------------------------------------
+
+
+class Failing(MemoryStore):
+    """The real memory store; fails as it is told to, for its tenants too."""
+
+    fault: StoreFull | StoreUnavailable | None = None
+    reads: bool = True
+
+    def of(self, tenant: str) -> "Failing":
+        return self
+
+    async def commit(self, change: Change) -> None:
+        if self.fault:
+            raise self.fault
+        await super().commit(change)
+
+    async def link(self, link_id: str) -> Link | None:
+        if self.fault and not self.reads:
+            raise self.fault
+        return await super().link(link_id)
+
+
+async def test_a_store_that_fails_at_the_end_fails_the_response() -> None:
+    failing = Failing()
+    failing.fault = StoreFull("no room is left in /secret/place")
+    served = service(failing)
+    got = await events(served.of("t"), "a")
+    assert [event["sequence_number"] for event in got] == list(range(len(got)))
+    assert got[-1]["type"] == "response.failed"
+    assert got[-1]["response"]["error"] == {
+        "code": "server_error",
+        "message": "The server could not keep this answer.",
+    }
+    assert "/secret" not in str(got)
+    await served.aclose()
+
+
+async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
+    failing, model = Failing(), ready()
+    served = service(failing, model)
+    first = await ask(served.of("t"), "a")
+    failing.fault, failing.reads = StoreUnavailable("no connection"), False
+    wrong = await refusal(served.of("t"), "b", previous_response_id=first["id"])
+    assert wrong.status == 503
+    assert len(model.asks) == 1
+    await served.aclose()
+
+
+async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> None:
+    failing, model, clock = Failing(), Slow(), FixedClock()
+    served = Service(failing, model, clock, counting_ids(), listed=nobody, manner=SERVED)
+    async with aclosing(served.of("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
+        async for event in answer:
+            if event["type"] == "response.output_text.delta":
+                break
+    failing.fault = StoreUnavailable("no connection")
+    model.go_on.set()
+    await model.closed.wait()
+    failing.fault = None
+    async with aclosing(served.of("t").follow("resp_1")) as following:
+        got = [event async for event in following]
+    await served.aclose()
+
+    assert got[-1]["type"] == "response.completed"
+    assert [event["sequence_number"] for event in got] == list(range(len(got)))
+    assert texts(got[-1]["response"]["output"]) == ["one two"]
+
+
+# -- the end --------------------------------------------------------------------------------------
+
+
+async def test_when_it_ends_nothing_is_begun_and_what_runs_may_finish(store: Store) -> None:
+    model = Slow()
+    served = service(store, model)
+    reading = asyncio.create_task(events(served.of("t"), "a"))
+    await model.asked.wait()
+    ending = asyncio.create_task(served.aclose(grace_s=60))
+    await asyncio.sleep(0)
+
+    wrong = await refusal(served.of("t"), "b")
+    model.go_on.set()
+    await ending
+
+    assert (wrong.code, wrong.status) == ("server_shutting_down", 503)
+    assert isinstance(wrong, TryLater)
+    assert (await reading)[-1]["type"] == "response.completed"
+    await served.aclose()
+
+
+async def test_a_reader_of_what_does_not_finish_in_time_is_told_why(store: Store) -> None:
+    model = Slow()
+    served = service(store, model)
+    reading = asyncio.create_task(refusal(served.of("t"), "a"))
+    await model.asked.wait()
+    await served.aclose(grace_s=0)
+    assert (await reading).code == "server_shutting_down"
+
+
+async def test_what_does_not_finish_in_time_is_marked(store: Store) -> None:
+    model = Slow()
+    served = service(store, model)
+    await left_in_the_middle(served)
+    await left_in_the_middle(served, background=True)
+
+    await served.aclose(grace_s=0)
+
+    waited, background = [await served.of("t").retrieve(one) for one in ("resp_1", "resp_2")]
+    assert (waited["status"], background["status"]) == ("cancelled", "failed")
+    assert background["error"]["message"] == "The server that ran this response went away."
+    assert await store.upkeep.abandoned() == []
+    await served.aclose()
+
+
+# -- what others left -----------------------------------------------------------------------------
+
+
+async def test_a_dead_replicas_runs_are_marked_failed_for_every_tenant(store: Store) -> None:
+    """The killed one left an open run, without a lease that is alive."""
+    served = service(store)
+    for tenant in ("ann", "bob"):
+        mine = store.of(tenant)
+        done = (await ask(served.of(tenant), "a"))["id"]
+        link = await mine.link(done)
+        assert link
+        run = replace(link, id=f"resp_of_{tenant}", status="in_progress", head=link.saw)
+        await mine.commit(Change(links=(replace(run, parameters={"background": True}),), starts=run.id))
+
+    await served.sweep()
+
+    for tenant in ("ann", "bob"):
+        failed = await served.of(tenant).retrieve(f"resp_of_{tenant}")
+        assert (failed["status"], failed["error"]["code"]) == ("failed", "server_error")
+    assert await store.upkeep.abandoned() == []
+    await served.aclose()
+
+
+async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> None:
+    model = Slow()
+    here, there = service(store, model), service(store)
+    await left_in_the_middle(here, background=True)
+    await there.sweep()
+    assert (await there.of("t").retrieve("resp_1"))["status"] == "in_progress"
+    await here.aclose()
+    await there.aclose()
+
+
+async def test_what_a_tenant_keeps_for_a_time_only_goes_when_it_is_over() -> None:
+    store, clock = MemoryStore(), FixedClock()
+    served = Service(store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s={"short": 3600.0}.get)
+    short, long = [(await ask(served.of(tenant), "a"))["id"] for tenant in ("short", "long")]
+    clock.move(4000)
+    kept = (await ask(served.of("short"), "b"))["id"]
+
+    await served.sweep()
+
+    with pytest.raises(NotFound):
+        await served.of("short").retrieve(short)
+    assert (await served.of("short").retrieve(kept))["id"] == kept
+    assert (await served.of("long").retrieve(long))["id"] == long
+    await served.aclose()
+
+
+async def test_a_store_that_cannot_be_reached_fails_the_check() -> None:
+    class Away(MemoryStore):
+        @property
+        def upkeep(self) -> MemoryUpkeep:
+            raise StoreUnavailable("no connection")
+
+    served = service(MemoryStore())
+    await served.check()
+    await served.aclose()
+    away = service(Away())
+    with pytest.raises(StoreUnavailable):
+        await away.check()
+    await away.aclose()
+
+
+# -- what clients are told ------------------------------------------------------------------------
+
+
+async def test_who_has_which_models_is_asked_once_a_minute(store: Store) -> None:
+    asked: list[float] = []
+    clock = FixedClock()
+
+    async def listed() -> Sequence[Mapping[str, Json]]:
+        asked.append(clock.now())
+        return [{"id": f"model-{len(asked)}"}]
+
+    served = Service(store, ready(), clock, random_id, listed=listed, manner=SERVED)
+    assert [(await served.models())[0]["id"] for _ in range(3)] == ["model-1"] * 3
+    clock.move(61)
+    assert (await served.models())[0]["id"] == "model-2"
+    await served.aclose()
+
+
+THOUGHT: Item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]}
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_reasoning_has_the_names_of_the_package_or_of_the_specification(store: Store, background: bool) -> None:
+    kinds = {}
+    for name, renamed in (("openai", {}), ("specification", SPECIFIED)):
+        model = Slow(first=THOUGHT)
+        model.go_on.set()
+        served = service(store.of(name), model, manner=replace(SERVED, renamed=renamed))
+        got = await events(served.of(name), "a", background=background)
+        kinds[name] = {event["type"] for event in got if "reasoning" in event["type"]}
+        await served.aclose()
+    assert kinds == {
+        "openai": {"response.reasoning_text.delta", "response.reasoning_text.done"},
+        "specification": {"response.reasoning.delta", "response.reasoning.done"},
+    }
+
+
+# -- without a store ------------------------------------------------------------------------------
+
+
+STATEFUL: list[tuple[dict[str, object], str]] = [
+    ({"previous_response_id": "resp_1"}, "previous_response_id"),
+    ({"conversation": "conv_1"}, "conversation"),
+    ({"store": True}, "store"),
+    ({"background": True}, "background"),
+    ({"input": [user("a"), {"type": "item_reference", "id": "msg_1"}]}, "input[1]"),
+]
+
+
+@pytest.mark.parametrize(("body", "param"), STATEFUL, ids=[param for _, param in STATEFUL])
+async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name(
+    body: dict[str, object], param: str
+) -> None:
+    model = ready()
+    served = service(MemoryStore(), model, manner=Manner(stateless=True))
+    wrong = await refusal(served.of("t"), **{"said": "a", **body} if "input" not in body else body)
+    assert told(wrong) == ("unsupported_parameter", 400, param)
+    assert "keeps no state" in wrong.message
+    assert model.asks == []
+    await served.aclose()
+
+
+async def test_without_a_store_a_plain_request_is_answered_and_kept_nowhere() -> None:
+    served = service(MemoryStore(), manner=Manner(stateless=True))
+    endpoint = served.of("t")
+    response = await ask(endpoint, "a")
+    assert (response["status"], response["store"]) == ("completed", False)
+    for gone in (endpoint.retrieve(response["id"]), endpoint.conversation("conv_1"), endpoint.cancel("resp_1")):
+        with pytest.raises(NotFound):
+            await gone
+    assert (await refusal(endpoint, "b", conversation="conv_1")).code == "unsupported_parameter"
+    await served.aclose()
+
+
+async def test_without_a_store_there_are_no_conversations() -> None:
+    served = service(MemoryStore(), manner=Manner(stateless=True))
+    with pytest.raises(Refused, match="keeps no state") as wrong:
+        await served.of("t").create_conversation()
+    assert told(wrong.value) == ("unsupported_parameter", 400, "conversation")
+    await served.aclose()
+
+
+async def test_without_a_store_a_connection_still_goes_on_from_its_last_response() -> None:
+    model = ready()
+    served = service(MemoryStore(), model, manner=Manner(stateless=True))
+    connection = served.of("t").connect()
+    async with aclosing(connection.create({"model": MODEL, "input": "a"})) as answer:
+        *_, last = [event async for event in answer]
+    body = {"model": MODEL, "input": "b", "previous_response_id": last["response"]["id"]}
+    async with aclosing(connection.create(body)) as answer:
+        *_, last = [event async for event in answer]
+    assert last["type"] == "response.completed"
+    assert texts(model.asks[1].input) == ["a", "one two", "b"]
+    await served.aclose()
