@@ -58,6 +58,7 @@ ON_CONTRACTS = {"leasing", "errors"}
 """Modules of a seam that work against its contract alone, whichever side they are given."""
 
 HEAVY = {
+    "aiohttp": (),
     "anthropic": (),
     "cryptography": (),
     "httpx2": (),

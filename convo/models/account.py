@@ -93,6 +93,19 @@ def connect(account: Account, http: "AsyncClient | None" = None) -> "AsyncOpenAI
     return client
 
 
+def fastest() -> "AsyncClient":
+    """The fastest transport that is installed: through aiohttp, where it is, half as much again as without.
+
+    It goes where it was sent and follows nobody elsewhere.
+    """
+    from openai import DefaultAioHttpClient, DefaultAsyncHttpxClient
+
+    try:
+        return DefaultAioHttpClient(follow_redirects=False)
+    except RuntimeError:  # the package's own word for a missing aiohttp
+        return DefaultAsyncHttpxClient(follow_redirects=False)
+
+
 async def stream(
     client: "AsyncOpenAI", path: str, body: Mapping[str, Json], asked: Asked
 ) -> AsyncGenerator[Json, None]:

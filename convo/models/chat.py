@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from convo.config.secret import Secret
 from convo.ids import NewId
 from convo.items import Event, Item, Json
-from convo.models.account import NO_KEY, Account, connect, stream
+from convo.models.account import NO_KEY, Account, connect, fastest, stream
 from convo.models.catalogue import names
 from convo.models.chat_chunks import Chunks
 from convo.models.chat_request import dialect, request
@@ -107,5 +107,5 @@ class ChatModel:
     def _connected(self) -> "AsyncOpenAI":
         if self._client is None:
             account = Account(self._provider, self._base_url, key=self._key or NO_KEY)
-            self._client = connect(account, self._http)
+            self._client = connect(account, self._http or fastest())
         return self._client

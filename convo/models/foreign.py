@@ -46,6 +46,9 @@ NO_SUCH_MODEL = re.compile(
 OTHER_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
 """What a package calls everything that it raises itself."""
 
+HUNG_UP = ("ServerDisconnectedError", "ClientOSError", "ClientConnectionResetError")
+"""What aiohttp calls a server that hung up; the openai package's transport takes them for timeouts."""
+
 TOO_LONG = WindowExceeded.code
 IS_TOO_LONG = re.compile(
     r"prompt is too long|exceed\w*\b.{0,40}\bcontext\b|maximum context length|context window", re.IGNORECASE
@@ -243,7 +246,7 @@ def _unconnected(wrong: BaseException, asked: Asked, *, answering: bool) -> Endp
 
     if answering:
         return StreamBroken(f"the connection to {asked.provider} broke before the answer ended")
-    if isinstance(wrong, httpx2.TimeoutException):
+    if isinstance(wrong, httpx2.TimeoutException) and type(wrong.__cause__).__name__ not in HUNG_UP:
         return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
     if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return Unreachable(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from convo.errors import EndpointFault, StreamBroken
 from convo.ids import NewId
 from convo.items import Event, Item, Json
-from convo.models.account import Account, connect, stream
+from convo.models.account import Account, connect, fastest, stream
 from convo.models.catalogue import names
 from convo.models.contract import Ask
 from convo.models.foreign import checked, edge, error_in
@@ -113,7 +113,7 @@ class ResponsesModel:
 
     def _connected(self) -> "AsyncOpenAI":
         if self._client is None:
-            self._client = connect(self._account, self._http)
+            self._client = connect(self._account, self._http or fastest())
         return self._client
 
 
