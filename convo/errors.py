@@ -41,6 +41,7 @@ approval is an outcome of a run and stands nowhere here.
 """
 
 from collections.abc import Sequence
+from typing import Self
 
 
 class ConvoError(Exception):
@@ -130,6 +131,11 @@ class BadState(InputFault):
     def __init__(self, path: str, wrong: str, *, hint: str | None = None) -> None:
         self.path = path
         super().__init__(f"{path} {wrong}", hint=hint)
+
+    def in_file(self, name: str) -> Self:
+        """The same, with the name of the file in front."""
+        self.args = (f"{name}: {self.message}",)
+        return self
 
 
 class UnknownSchema(BadState):

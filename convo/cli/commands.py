@@ -23,6 +23,7 @@ COMMANDS: Table = MappingProxyType(
         "chat": Row("convo.cli.chat", "Talk to a model, with the state held where you choose."),
         "inspect": Row("convo.cli.inspect", "Show who owns a conversation and what each request sent."),
         "serve": Row("convo.cli.serve", "Serve the Responses API over HTTP, in front of any model."),
+        "resume": Row("convo.cli.resume", "Decide on the calls that a paused run waits for."),
         "sessions": Row("convo.cli.sessions", "List, search, rename and remove conversations."),
         "store": Row("convo.cli.store", "Migrate, measure and prune the database of conversations."),
         "models": Row("convo.cli.models", "List what can be used, and fetch the built-in model."),

@@ -5,16 +5,22 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from convo.cli.states import shown
 from convo.inspection import Known, as_json
+from convo.runstate import State
 from convo.ui.inspecting import screen, transcript
 from convo.ui.medium import Medium, medium_of
 
 
-def printed(found: Sequence[Known], form: str) -> None:
-    """Print conversations in one of `FORMS`; what programs read has no line between."""
+def printed(found: Sequence[Known | State], handles: Sequence[str], form: str) -> None:
+    """Print conversations and states in one of `FORMS`; what programs read has no line between."""
     medium = medium_of(sys.stdout, os.environ)
     between = "" if form in ("--json", "--raw") else "\n"
-    sys.stdout.write(between.join(FORMS[form](known, medium) + "\n" for known in found))
+    texts = (
+        shown(one, handle, form, medium) if isinstance(one, State) else FORMS[form](one, medium)
+        for one, handle in zip(found, handles, strict=True)
+    )
+    sys.stdout.write(between.join(words + "\n" for words in texts))
 
 
 def _object(known: Known, medium: Medium) -> str:

@@ -4,20 +4,16 @@ It is read before every turn and written whole after it: into a new file beside 
 place, so that a reader sees the old list or the new one and a kill leaves one of them.
 """
 
-import errno
 import json
 import os
 import stat
-import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
+from convo.engine.whole_file import lies_at, put, why
+from convo.errors import StoreReadOnly, Unreadable
 from convo.items import Item, Json, kind
-
-NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-"""The error numbers of a full disk, a used up quota, a file size limit."""
 
 LOOKS_LIKE = 'a replay file looks like [{"role": "user", "content": "hi"}]'
 
@@ -45,7 +41,7 @@ class ReplayFile:
                 return []
             text = self.place.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as wrong:
-            raise Unreadable(f"{self.place} cannot be read: {_why(wrong)}") from wrong
+            raise Unreadable(f"{self.place} cannot be read: {why(wrong)}") from wrong
         return _items(self.place, text) if text.strip() else []
 
     def said(self) -> list[Item]:
@@ -63,32 +59,21 @@ class ReplayFile:
         raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
         """
         text = "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
-        target = self._target()
-        try:
-            _replace(target, text)
-        except OSError as wrong:
-            raise _fault(target, wrong) from wrong
+        put(lies_at(self.place), text)
         self._seen = self._stamp()
 
     def check(self) -> None:
         """Make sure that the file could be written, before anything is sent. raises: as `write`; Unreadable"""
-        target = self._target()
+        target = lies_at(self.place)
         folder = target.parent
         if not os.path.isdir(folder):
             raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
         try:
             there = _is_there(target)
         except OSError as wrong:
-            raise Unreadable(f"{target} cannot be reached: {_why(wrong)}") from wrong
+            raise Unreadable(f"{target} cannot be reached: {why(wrong)}") from wrong
         if not os.access(folder, os.W_OK) or (there and not os.access(target, os.W_OK)):
             raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
-
-    def _target(self) -> Path:
-        """Where the file itself lies, past all links. raises: Unreadable  they lead in a circle"""
-        target = Path(os.path.realpath(self.place))
-        if os.path.islink(target):
-            raise Unreadable(f"{self.place} is a link that leads in a circle")
-        return target
 
     def _stamp(self) -> tuple[int, int, int] | None:
         with suppress(OSError):
@@ -131,40 +116,3 @@ def _lack(item: Item) -> str | None:
     if kind(item) == "message" and not isinstance(item.get("content"), str | list):
         return "is a message without content"
     return None
-
-
-def _replace(target: Path, text: str) -> None:
-    mode = target.stat().st_mode & 0o777 if os.path.exists(target) else 0o600
-    handle, name = tempfile.mkstemp(prefix=".convo-", dir=target.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fchmod(out.fileno(), mode)
-            os.fsync(out.fileno())
-        os.replace(name, target)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(name)
-        raise
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def _fault(target: Path, wrong: OSError) -> StoreFault:
-    if wrong.errno in NO_ROOM:
-        return StoreFull(f"no room to write {target}")
-    if isinstance(wrong, PermissionError) or wrong.errno == errno.EROFS:
-        return StoreReadOnly(
-            f"{target} cannot be written: {_why(wrong)}", hint="choose another file, or make it writable"
-        )
-    return StoreFault(f"{target} cannot be written: {_why(wrong)}", hint="choose another file")
-
-
-def _why(wrong: Exception) -> str:
-    if isinstance(wrong, UnicodeDecodeError):
-        return "it is not UTF-8"
-    return (getattr(wrong, "strerror", None) or str(wrong)).lower()

@@ -30,8 +30,19 @@ def transcript(known: Known, medium: Medium) -> str:
     """Every item of the path: its number, kind, role and id, then its words in full."""
     said = known.path.place(known.mark)
     return "\n\n".join(
-        _item(at, node.item, waits=at > said, medium=medium) for at, node in enumerate(known.path.nodes, 1)
+        whole(at, node.item, waits=at > said, medium=medium) for at, node in enumerate(known.path.nodes, 1)
     )
+
+
+def whole(at: int, item: Item, *, waits: bool, medium: Medium) -> str:
+    """One item: its number, kind, role and id, then its words in full."""
+    named = " ".join(filter(None, (_label(item), str(item.get("id") or ""))))
+    status = item.get("status")
+    ended = [str(status)] if status not in (None, "completed") else []
+    marks = ", ".join(ended + (["unacknowledged"] if waits else []))
+    head = safe(f"{at}  {named}" + (f"  ({marks})" if marks else ""))
+    words = safe(searchable(item)) or json.dumps(item, ensure_ascii=True)
+    return "\n".join([medium.paint(head, "dim"), *(f"   {line}".rstrip() for line in words.split("\n"))])
 
 
 def _facts(known: Known, fits: Table | None) -> Iterator[Line]:
@@ -80,16 +91,6 @@ def _listed(known: Known, medium: Medium) -> Iterator[str]:
     for at, node in enumerate(known.path.nodes, 1):
         line = f"{at:>4}  {_label(node.item)}: {safe(first_words(node.item))}"
         yield line if medium.width is None else cut(line, medium.width)
-
-
-def _item(at: int, item: Item, *, waits: bool, medium: Medium) -> str:
-    named = " ".join(filter(None, (_label(item), str(item.get("id") or ""))))
-    status = item.get("status")
-    ended = [str(status)] if status not in (None, "completed") else []
-    marks = ", ".join(ended + (["unacknowledged"] if waits else []))
-    head = safe(f"{at}  {named}" + (f"  ({marks})" if marks else ""))
-    words = safe(searchable(item)) or json.dumps(item, ensure_ascii=True)
-    return "\n".join([medium.paint(head, "dim"), *(f"   {line}".rstrip() for line in words.split("\n"))])
 
 
 def _label(item: Item) -> str:

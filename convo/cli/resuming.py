@@ -1,0 +1,198 @@
+"""Decides on a state as the flags of `convo resume` ask, and writes it.
+
+Everything is decided before anything is written, and what was decided is told on stderr. The exit
+code is 3 as long as a call waits for somebody else.
+"""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from convo.cli.states import PIPE, from_pipe
+from convo.engine.state_file import load, save
+from convo.errors import Usage
+from convo.runstate import (
+    Loss,
+    Pending,
+    State,
+    Verdict,
+    decided,
+    edited,
+    named,
+    pending,
+    relabelled,
+    signed,
+    summary,
+    text,
+    unsigned,
+    verify,
+)
+from convo.ui.answer import safe
+from convo.ui.labelled import counted
+from convo.ui.pausing import lost
+
+PAUSED = 3
+
+
+class Asked(NamedTuple):
+    """What the flags say of calls; each word is a call's id, a tool's name or "all"."""
+
+    approve: tuple[str, ...]
+    reject: tuple[str, ...]
+    edit: tuple[str, ...]
+    always: bool
+
+
+class Written(NamedTuple):
+    """What is to be written, where to, and what is to be proved."""
+
+    out: str
+    schema: str | None
+    sign: bool
+    verify: bool
+    key_env: str
+    as_json: bool
+
+
+class Choice(NamedTuple):
+    """What one flag says of the calls that it names; the rank is of how exactly it names them."""
+
+    rank: int
+    verdict: Verdict
+    edits: bool = False
+
+
+def decide(place: str, asked: Asked, written: Written) -> int:
+    """Decide on the state at `place` and write it; returns the exit code.
+
+    raises:  Usage, NotFound, BadState, NotSigned, StoreFault  nothing was written
+    """
+    key = _key(written.key_env) if written.sign or written.verify else b""
+    state = from_pipe() if place == PIPE else load(place)
+    if written.verify:
+        verify(state, key)
+    state = _decided(unsigned(state), asked)
+    losses: tuple[Loss, ...] = ()
+    if written.schema:
+        state, losses = relabelled(state, written.schema)
+    for words in lost(losses):
+        sys.stderr.write(safe(words) + "\n")
+    _write(signed(state, key) if written.sign else state, written.out)
+    return _told(state, losses, written)
+
+
+def _decided(state: State, asked: Asked) -> State:
+    choices = _choices(state, asked)
+    if not state.pending:
+        sys.stderr.write("nothing waits in this state\n")
+    for one in state.pending:
+        choice = choices.get(one.id)
+        if choice is None:
+            continue
+        if choice.edits:
+            state = edited(state, one, _in_an_editor(one))
+        state = decided(state, (_again(state, one),), choice.verdict)
+        word = "approved" if choice.verdict.approve else "rejected"
+        edits = ", with other arguments" if choice.edits else ""
+        sys.stderr.write(safe(f"{word} {one.call.tool} ({one.id}){edits}") + "\n")
+    return state
+
+
+def _again(state: State, one: Pending) -> Pending:
+    """A pending call as it is now, after it was edited."""
+    return next(now for now in state.pending if now.id == one.id)
+
+
+def _choices(state: State, asked: Asked) -> dict[str, Choice]:
+    """What is asked for each call. raises: Usage  two flags want different things of one; NotFound"""
+    chosen: dict[str, Choice] = {}
+    said = [
+        *((words, Verdict(True, None, asked.always), False) for words in asked.approve),
+        *((words, Verdict(True, None, asked.always), True) for words in asked.edit),
+        *((*_reason(state, words, asked), False) for words in asked.reject),
+    ]
+    for words, verdict, edits in said:
+        for one in named(state, words):
+            choice = Choice(_rank(one, words), verdict, edits)
+            other = chosen.get(one.id)
+            if other and other.rank == choice.rank and other != choice:
+                raise Usage(f"{one.id} is asked to be two things at once", hint="name it in one flag alone")
+            if other is None or other.rank < choice.rank:
+                chosen[one.id] = choice
+    return chosen
+
+
+def _reason(state: State, words: str, asked: Asked) -> tuple[str, Verdict]:
+    """`CALL=WHY` in its two parts; a call whose id has a sign of equality is still itself."""
+    if any(words == one.id for one in state.pending):
+        return words, Verdict(False, None, asked.always)
+    call, _, why = words.partition("=")
+    return call, Verdict(False, why or None, asked.always)
+
+
+def _rank(one: Pending, words: str) -> int:
+    return 2 if words == one.id else 0 if words == "all" else 1
+
+
+def _in_an_editor(one: Pending) -> str:
+    """The call's arguments as somebody left them. raises: Usage  there is no editor, or it failed"""
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not command:
+        raise Usage("EDITOR is not set, so nothing can be edited", hint="EDITOR=nano convo resume ...")
+    with tempfile.TemporaryDirectory(prefix="convo-") as folder:
+        draft = Path(folder) / "arguments.json"
+        draft.write_text(_draft(one), encoding="utf-8")
+        try:
+            done = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
+        except OSError as wrong:
+            raise Usage(f"{command[0]} cannot be run: {(wrong.strerror or str(wrong)).lower()}") from wrong
+        if done:
+            raise Usage(
+                f"{command[0]} ended with {done}, so nothing was changed", hint="leave the editor without an error"
+            )
+        return draft.read_text(encoding="utf-8").strip()
+
+
+def _draft(one: Pending) -> str:
+    """The arguments as they are edited: JSON a member a line, anything else as it is."""
+    try:
+        return json.dumps(json.loads(one.call.arguments), indent=2, ensure_ascii=False) + "\n"
+    except (ValueError, TypeError):
+        return str(one.call.arguments)
+
+
+def _key(variable: str) -> bytes:
+    key = os.environ.get(variable)
+    if not key:
+        raise Usage(f"{variable} is not set, and it holds the key", hint=f"export {variable}=$(openssl rand -hex 32)")
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _write(state: State, out: str) -> None:
+    if out == PIPE:
+        sys.stdout.write(text(state))
+    else:
+        save(state, out)
+
+
+def _told(state: State, losses: Sequence[Loss], written: Written) -> int:
+    left = state.undecided()
+    if written.as_json:
+        said = summary(state)
+        done = {"state_file": written.out, "schema_version": state.label, "decisions": said["decisions"]}
+        sys.stdout.write(
+            json.dumps({**done, "pending": list(map(pending, left)), "losses": [_lost(one) for one in losses]}) + "\n"
+        )
+    elif left:
+        sys.stderr.write(f"{counted(len(left), 'call')} still undecided: {safe(', '.join(one.id for one in left))}\n")
+    return PAUSED if left else 0
+
+
+def _lost(one: Loss) -> dict[str, str]:
+    return {"path": one.path, "what": one.what, "why": one.why}

@@ -1,0 +1,181 @@
+"""`convo inspect` of a paused run: a file that holds a RunState, or a pipe."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.held import held, talks
+from tests.running import Convo
+from tests.runstate.snapshots import malformed, snapshot
+
+MIXED = "0.24.0__schema1.21__parallel_mixed_decided.json"
+NESTED = "0.19.4__schema1.13__nested_agent_tool_approval.json"
+
+SCREEN = """\
+./state.json
+  state    RunState 1.21, written by 0.24.0 or later: session writes may be held until guardrails passed; output \
+guardrails know their response (1.19 to 1.21)
+  agent    Writer
+  owner    this file
+  turns    1 of 10
+  usage    1 request, 10 in, 3 out, 13 tokens
+  waiting  2 calls
+
+call                           agent   decision  tool           arguments
+toolu_DedkrgCtnz               Writer  approved  charge_order5  {"id": 441, "city": "Turin", "dry": false}
+call_EmCJtNxtrFB7p4pvriACEhDc  Writer  rejected  restart_order  {"id": 2650, "city": "Lviv", "dry": false}
+"""
+
+
+def kept(name: str, at: Path) -> None:
+    at.write_bytes(snapshot(name))
+
+
+def test_a_state_shows_whose_turn_it_is_and_what_waits(convo: Convo, tmp_path: Path) -> None:
+    kept(MIXED, tmp_path / "state.json")
+    got = convo("inspect", "./state.json")
+    assert (got.exit, got.out, got.err) == (0, SCREEN, "")
+
+
+def test_what_waits_in_an_agent_used_as_a_tool_waits(convo: Convo, tmp_path: Path) -> None:
+    kept(NESTED, tmp_path / "state.json")
+    said = convo("inspect", "state.json", "--json").json()
+    assert (said["current_agent"], [one["agent"] for one in said["pending"]]) == ("Outer", ["Inner"])
+
+
+def test_below_1_15_a_note_says_that_decisions_are_unauthenticated(convo: Convo, tmp_path: Path) -> None:
+    kept(NESTED, tmp_path / "state.json")
+    assert "decisions are unauthenticated" in convo("inspect", "state.json").out
+
+
+def test_json_is_one_object_a_line(convo: Convo, tmp_path: Path) -> None:
+    kept(MIXED, tmp_path / "a.json")
+    kept(NESTED, tmp_path / "b.json")
+    lines = convo("inspect", "a.json", "b.json", "--json").out.splitlines()
+    assert [json.loads(line)["schema_version"] for line in lines] == ["1.21", "1.13"]
+
+
+def test_json_has_the_shape_that_programs_rely_on(convo: Convo, tmp_path: Path) -> None:
+    kept(MIXED, tmp_path / "state.json")
+    said = convo("inspect", "state.json", "--json").json()
+    assert said == {
+        "schema_version": "1.21",
+        "current_agent": "Writer",
+        "pending": [
+            {
+                "call_id": "toolu_DedkrgCtnz",
+                "tool_name": "charge_order5",
+                "arguments": '{"id": 441, "city": "Turin", "dry": false}',
+                "agent": "Writer",
+            },
+            {
+                "call_id": "call_EmCJtNxtrFB7p4pvriACEhDc",
+                "tool_name": "restart_order",
+                "arguments": '{"id": 2650, "city": "Lviv", "dry": false}',
+                "agent": "Writer",
+            },
+        ],
+        "decisions": [
+            {
+                "call_id": "toolu_DedkrgCtnz",
+                "tool_name": "charge_order5",
+                "agent": "Writer",
+                "decision": "approve",
+                "always": False,
+                "message": None,
+                "authenticated": True,
+            },
+            {
+                "call_id": "call_EmCJtNxtrFB7p4pvriACEhDc",
+                "tool_name": "restart_order",
+                "agent": "Writer",
+                "decision": "reject",
+                "always": False,
+                "message": "Denied by Cusco policy — ask again",
+                "authenticated": True,
+            },
+        ],
+        "past_decisions": [],
+        "conversation_id": None,
+        "previous_response_id": None,
+        "auto_previous_response_id": False,
+        "model_responses": 1,
+        "usage": {"requests": 1, "input_tokens": 10, "output_tokens": 3, "total_tokens": 13},
+        "current_turn": 1,
+        "max_turns": 10,
+    }
+
+
+def test_items_are_what_was_said_and_raw_is_the_document(convo: Convo, tmp_path: Path) -> None:
+    kept(MIXED, tmp_path / "state.json")
+    assert convo("inspect", "state.json", "--items").out.startswith(
+        "1  message user\n   Please deploy the build in Perth"
+    )
+    assert json.loads(convo("inspect", "state.json", "--raw").out) == json.loads(snapshot(MIXED))
+
+
+def test_a_dash_is_a_state_from_a_pipe(convo: Convo) -> None:
+    got = convo("inspect", "-", "--json", stdin=snapshot(MIXED).decode())
+    assert (got.exit, got.json()["schema_version"]) == (0, "1.21")
+
+
+def test_a_name_wins_over_a_file_and_a_slash_over_a_name(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("state", Strategy.SESSION, "hello"))
+    kept(MIXED, tmp_path / "state")
+    assert convo("inspect", "state", "--json").json()["strategy"] == "session"
+    assert convo("inspect", "./state", "--json").json()["schema_version"] == "1.21"
+
+
+def test_a_state_and_a_conversation_are_shown_in_the_order_they_are_named(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    held(home, talks("monads", Strategy.SESSION, "hello"))
+    kept(MIXED, tmp_path / "state.json")
+    lines = convo("inspect", "monads", "state.json", "monads", "--json").out.splitlines()
+    assert ["strategy" in json.loads(line) for line in lines] == [True, False, True]
+
+
+def test_a_replay_file_that_talks_about_states_is_a_replay_file(convo: Convo, tmp_path: Path) -> None:
+    said = [{"role": "user", "content": 'what is "$schemaVersion" and current_agent?'}]
+    (tmp_path / "talk.json").write_text(json.dumps(said))
+    assert convo("inspect", "talk.json", "--json").json()["strategy"] == "replay"
+
+
+def test_no_broken_state_ends_in_a_traceback(convo: Convo, tmp_path: Path) -> None:
+    for name, data in malformed().items():
+        (tmp_path / name).write_bytes(data)
+        got = convo("inspect", f"./{name}")
+        assert got.exit in (0, 2), name
+        assert "internal error" not in got.err
+        assert len(got.err.splitlines()) <= 2, name
+
+
+def test_a_refusal_names_the_file_and_the_place(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(malformed()["38_max_turns_string.json"])
+    got = convo("inspect", "state.json")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == (
+        "convo: state.json: $.max_turns must be a number of turns, or null for no limit, not '10'\n"
+        "  try: take the file as its release wrote it; it was changed, or cut, since\n"
+    )
+
+
+IMPORTED = """
+import sys
+from convo.cli.app import run
+code = run(["inspect", *sys.argv[1:], "--json"])
+print(code, sorted({name.partition(".")[0] for name in sys.modules} & set(HEAVY)))
+"""
+
+
+@pytest.mark.parametrize("name", ["./state.json", "state.json"])
+def test_nothing_heavy_is_imported_to_show_a_state(name: str, tmp_path: Path) -> None:
+    kept(MIXED, tmp_path / "state.json")
+    heavy = ("agents", "anthropic", "asyncio", "httpx2", "openai", "prompt_toolkit", "pydantic", "rich", "xllamacpp")
+    code = IMPORTED.replace("HEAVY", repr(heavy))
+    done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.splitlines()[-1] == "0 []"
