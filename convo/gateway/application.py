@@ -153,7 +153,7 @@ class Gateway:
         scope = exchange.scope
         query = queries.read(scope["query_string"], route.query)
         body = await exchange.document(self._serve, optional=route.optional) if route.takes else {}
-        asked = Asked(self._service, self.metrics, exchange.tenant, scope["path_params"], query, body)
+        asked = Asked(self._service, self.metrics, self.ending, exchange.tenant, scope["path_params"], query, body)
         answer = await route.handler(asked)
         if isinstance(answer, Answering):
             await relay(exchange, answer, self.metrics, keepalive_s=self._serve.keepalive_s)

@@ -15,6 +15,7 @@ from convo.items import Json
 class Asked:
     """One request, read.
 
+    ending:    whether the server is going down
     tenant:    whose key came with it
     ids:       the variable parts of its path, by name
     query:     the parameters behind the path, by name
@@ -23,6 +24,7 @@ class Asked:
 
     service: Service
     metrics: Metrics
+    ending: bool
     tenant: str
     ids: Mapping[str, str]
     query: Mapping[str, Any]

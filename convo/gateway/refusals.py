@@ -74,7 +74,7 @@ def too_many_requests() -> TryLater:
 
 def ending() -> TryLater:
     return TryLater(
-        "This server is going down. Please retry in a moment", code="shutting_down", retry_after_s=FULL_FOR_S
+        "The server is shutting down. Please retry in a moment", code="server_shutting_down", retry_after_s=FULL_FOR_S
     )
 
 

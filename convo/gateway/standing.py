@@ -25,6 +25,8 @@ async def healthz(asked: Asked) -> Answer:
 
 async def readyz(asked: Asked) -> Answer:
     """A request would be answered now. raises: TryLater  it would not, whatever the reason"""
+    if asked.ending:
+        raise refusals.ending()
     try:
         await asked.service.check()
     except ConvoError as fault:

@@ -1,0 +1,92 @@
+"""What is counted, and what is never said."""
+
+import re
+
+import pytest
+
+from convo.gateway.metrics import MOST_MODELS, OTHERS, Metrics
+from tests.gateway.conftest import Serve
+from tests.gateway.server import Served
+from tests.gateway.test_streams import has_no_store, odd
+
+
+def figures(served: Served) -> dict[str, float]:
+    """Every sample by its name and labels."""
+    lines = served.http.get("/metrics").text.splitlines()
+    pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
+    return {name: float(value) for name, _, value in pairs}
+
+
+def test_requests_are_counted_by_route_and_status(served: Served) -> None:
+    """By the route as it is written in the table, whatever was asked for."""
+    served.ask({"model": "echo", "input": "hi"})
+    for path in ("resp_1", "resp_2"):
+        served.http.get(f"/v1/responses/{path}")
+    served.http.put("/v1/responses")
+    served.http.get("/nowhere/at/all")
+    got = figures(served)
+
+    assert got['convo_requests_total{method="POST",route="/v1/responses",status="200"}'] == 1
+    assert got['convo_requests_total{method="GET",route="/v1/responses/{response_id}",status="404"}'] == 2
+    assert got['convo_requests_total{method="PUT",route="/v1/responses",status="405"}'] == 1
+    assert got['convo_requests_total{method="GET",route="",status="404"}'] == 1
+    assert got['convo_request_seconds_count{route="/v1/responses/{response_id}"}'] == 2
+
+
+def test_tokens_are_counted_by_model_and_kind(served: Served) -> None:
+    served.ask({"model": "echo", "input": "one two three"})
+    served.events({"model": "echo", "input": "one two"})
+    got = figures(served)
+    assert got['convo_tokens_total{kind="input",model="echo"}'] == 5
+    assert got['convo_tokens_total{kind="output",model="echo"}'] == 5
+    assert got['convo_first_event_seconds_count{route="/v1/responses"}'] == 2
+
+
+def test_open_streams_are_counted_while_they_are_open(served: Served) -> None:
+    served.script("slow", {"text": "word " * 50}, delay_s=0.02)
+    with served.http.stream("POST", "/v1/responses", json={"model": "slow", "input": "hi", "stream": True}) as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        open_now = figures(served)["convo_streams_open"]
+        assert list(lines)
+    assert (open_now, figures(served)["convo_streams_open"]) == (1, 0)
+
+
+def test_what_the_store_stood_in_the_way_of_is_counted(serve: Serve) -> None:
+    served = serve(wrap=odd(has_no_store))
+    served.ask({"model": "m", "input": "hi"})
+    assert figures(served)["convo_store_errors_total"] == 1
+
+
+def test_models_are_told_apart_up_to_a_bound() -> None:
+    metrics = Metrics()
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    for at in range(MOST_MODELS + 5):
+        metrics.ended({"model": f"m{at}", "usage": usage})
+    found = set(re.findall(r'model="(\w+)"', metrics.text().decode()))
+    assert len(found) == MOST_MODELS + 1
+    assert f'convo_tokens_total{{kind="input",model="{OTHERS}"}} 5.0' in metrics.text().decode()
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"input_tokens": None}])
+def test_a_response_without_usage_counts_nothing(usage: object) -> None:
+    metrics = Metrics()
+    metrics.ended({"model": "m", "usage": usage})
+    assert not re.search(r"convo_tokens_total\{.*\} [1-9]", metrics.text().decode())
+
+
+def test_no_id_and_no_word_is_ever_a_label(served: Served) -> None:
+    made = served.ask({"model": "echo", "input": "a secret word", "user": "somebody"}).json()
+    served.http.get(f"/v1/responses/{made['id']}?include=secret")
+    text = served.http.get("/metrics").text
+    assert not [word for word in (made["id"], "secret", "somebody", "local", "req_") if word in text]
+
+
+def test_every_exchange_is_told_once_with_its_status_and_id(served: Served) -> None:
+    got = [served.http.get("/healthz"), served.http.get("/nope"), served.ask({"model": "echo", "input": "hi"})]
+    served.http.get("/healthz")  # on the same connection, so that the one before has been told
+    told = served.told[:3]
+    assert [(each.id, each.status) for each in told] == [
+        (answer.headers["x-request-id"], answer.status_code) for answer in got
+    ]
+    assert [each.tenant for each in told] == ["", "", "local"]
