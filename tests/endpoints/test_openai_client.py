@@ -218,3 +218,31 @@ def test_another_process_finds_the_server_by_the_environment(loopback: Loopback)
     )
     assert told.stdout == "hello\n"
     assert len(loopback.bodies) == 1
+
+
+LONG = " ".join(["word"] * 60)
+HISTORY: Any = [user(LONG), {"role": "assistant", "content": LONG}]
+
+
+def test_the_accumulator_accepts_a_compaction_before_an_answer(loopback: Loopback, client: OpenAI) -> None:
+    loopback.replies({"text": "They said words."}, {"text": "Go on."})
+    management: Any = [{"type": "compaction", "compact_threshold": 50}]
+    said: Any = [*HISTORY, user("More.")]
+    with client.responses.stream(model=MODEL, input=said, context_management=management) as stream:
+        numbers = [event.sequence_number for event in stream]
+        gathered = stream.get_final_response()
+    assert numbers == list(range(len(numbers)))
+    assert [item.type for item in gathered.output] == ["compaction", "message"]
+    assert gathered.output_text == "Go on."
+
+
+def test_the_accumulator_accepts_a_compaction_that_is_all_that_was_asked_for(
+    loopback: Loopback, client: OpenAI
+) -> None:
+    loopback.replies({"text": "They said words."})
+    said: Any = [*HISTORY, {"type": "compaction_trigger"}]
+    with client.responses.stream(model=MODEL, input=said) as stream:
+        kinds = [event.type for event in stream]
+        gathered = stream.get_final_response()
+    assert "response.compaction.compacting" in kinds
+    assert [item.type for item in gathered.output] == ["compaction"]

@@ -1,0 +1,81 @@
+"""The built-in model makes a short history smaller, for real, and carries on from it."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.clock import SystemClock
+from convo.endpoints.embedded import Embedded
+from convo.ids import random_id
+from convo.items import kind, text
+from convo.models.contract import Ask, Model
+from convo.models.local.model import LocalModel
+from convo.stores.memory import MemoryStore
+from tests.endpoints.sides import ask, refusal, told, user
+
+pytestmark = pytest.mark.needs("weights")
+
+NAME = "smollm2-135m-instruct"
+DIARY = " ".join(
+    f"Day {day}: we walked {day + 3} miles along the river to the village of Elm, where it rained all afternoon, and "
+    "we slept in the small hotel beside the old bridge."
+    for day in range(1, 5)
+)
+HISTORY = [
+    user("My name is Vera. I write a travel diary."),
+    {"role": "assistant", "content": f"Here is what you wrote, Vera. {DIARY} And once more from the start. {DIARY}"},
+]
+
+
+class Local:
+    """The built-in model under any name; `asks` is what it was shown."""
+
+    def __init__(self) -> None:
+        self._model = LocalModel(Path("no-models"), random_id)
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        return self._model, NAME
+
+    async def tokens(self, items: Any) -> int:
+        return await self._model.count(Ask(NAME, items))
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+@pytest.fixture
+async def local() -> AsyncIterator[Local]:
+    opened = Local()
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+def endpoint(local: Local) -> Embedded:
+    return Embedded(MemoryStore(), local, SystemClock(), random_id)
+
+
+async def test_the_built_in_model_compacts_a_history_and_answers_from_it(local: Local, endpoint: Embedded) -> None:
+    before = await local.tokens(HISTORY)
+    window = await endpoint.compact({"model": "local", "input": HISTORY})
+    assert [kind(item) for item in window["output"]] == ["message", "compaction"]
+    assert window["usage"]["input_tokens"] > before
+    assert window["usage"]["output_tokens"] > 0
+
+    after = await endpoint.count({"model": "local", "input": window["output"]})
+    assert after is not None
+    assert after <= before  # a summary that is longer than what it folds is not used
+
+    answer = await ask(endpoint, [*window["output"], user("Say hello.")], max_output_tokens=16)
+    assert text(answer["output"][0])
+
+
+async def test_a_history_past_its_window_is_answered_where_turns_may_be_left_out(endpoint: Embedded) -> None:
+    """The model counts by itself how much it has room for; nobody else knows."""
+    long = [user(DIARY * 40), {"role": "assistant", "content": "Thank you."}, user("Say hello.")]
+    assert told(await refusal(endpoint, long))[0] == "context_length_exceeded"
+    answer = await ask(endpoint, long, truncation="auto", max_output_tokens=16)
+    assert text(answer["output"][0])
+    assert answer["usage"]["input_tokens"] < 100
