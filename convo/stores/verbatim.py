@@ -24,7 +24,7 @@ def dumps(value: Json) -> str:
         raise NotCanonical(f"a value has no JSON form: {wrong}") from wrong
 
 
-def loads(text: str) -> Json:
+def loads(text: str | bytes) -> Json:
     return json.loads(text)
 
 

@@ -1,6 +1,7 @@
 """What is done across tenants, on every store."""
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
@@ -8,12 +9,13 @@ from convo.errors import NotFound
 from convo.history import Path, Strategy, root
 from convo.items import user
 from convo.stores.contract import Change, Conversation, Growth, Pruned, Store
-from tests.stores.chats import NOW, json_bytes, link, session
+from tests.stores.chats import NOW, json_bytes, link, prose, session
 from tests.stores.test_tenants import everything
 
 TOP = root("local")
 PATH = Path(TOP).grow([user("one"), user("two"), user("three")])
 ONE, TWO, THREE = PATH.keys
+MANY = 1100
 BIT = {"sequence_number": 0, "type": "response.created"}
 
 
@@ -51,7 +53,7 @@ async def test_an_empty_store_holds_nothing(store: Store) -> None:
 
 
 async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
-    items = tuple(user("word " * 100 + str(number)) for number in range(3))
+    items = tuple(user(prose(Random(number), 500)) for number in range(3))
     path = Path(TOP).grow(items)
     calls = [link(f"resp_{n}", path.keys[n], path.head, created_at=NOW + n, session="ses_1") for n in range(2)]
     await store.of("a guest").commit(everything("a guest"))
@@ -185,6 +187,15 @@ async def test_an_open_run_keeps_its_response_its_conversation_and_its_session(s
     await store.append("resp_1", [BIT])
     await store.commit(Change(links=(replace(running, status="completed"),), ends="resp_1"))
     assert await prune(store, NOW + 5) == Pruned(1, 1, 1)
+    assert list(await store.upkeep.holdings()) == []
+
+
+async def test_more_goes_than_a_store_takes_at_once(store: Store) -> None:
+    paths = [Path(TOP).grow([user(f"question {number}")]) for number in range(MANY)]
+    calls = tuple(link(f"resp_{number}", path.head) for number, path in enumerate(paths))
+    await store.commit(Change(tuple(Growth(TOP, path.items) for path in paths), calls))
+
+    assert await prune(store, NOW + 1) == Pruned(0, MANY, 0)
     assert list(await store.upkeep.holdings()) == []
 
 

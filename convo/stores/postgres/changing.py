@@ -26,7 +26,7 @@ from convo.stores.terms import terms_of
 ITEMS = """
 INSERT INTO convo.items (tenant, hash, named, body, stored_at)
 SELECT $1, hash, named, body, extract(epoch FROM clock_timestamp())
-FROM unnest($2::uuid[], $3::bigint[], $4::text[]) AS new (hash, named, body)
+FROM unnest($2::uuid[], $3::bigint[], $4::bytea[]) AS new (hash, named, body)
 ON CONFLICT DO NOTHING
 """
 
@@ -107,7 +107,7 @@ def _grow(t: Tenant, plan: Plan, found: Found) -> Iterator[Ask]:
 def _keep(t: Tenant, grown: Iterable[Grown]) -> Iterator[Ask]:
     """Store the items that are not stored yet, and the terms that a search finds them by."""
     items = sorted({one.hash: one for one in grown}.items())
-    yield t.ask(ITEMS, *columns([(hashed, own_number(one.item), one.text) for hashed, one in items], 3))
+    yield t.ask(ITEMS, *columns([(hashed, own_number(one.item), one.body) for hashed, one in items], 3))
     words = [(hashed, len(cut), _array(t, cut)) for hashed, one in items if (cut := terms_of(one.item))]
     if words:
         yield t.ask(WORDS, *columns(words, 3))

@@ -10,8 +10,8 @@ from uuid import UUID
 from convo.history import Key
 from convo.stores import rules
 from convo.stores.postgres import names
+from convo.stores.postgres.bodies import item_of
 from convo.stores.postgres.tenant import Tenant, columns
-from convo.stores.verbatim import loads
 
 FREE = """
 parent IS NOT NULL
@@ -60,7 +60,7 @@ async def erase(t: Tenant, keys: Sequence[Key]) -> list[UUID]:
     if not keys:
         return []
     rows = await t.all(ERASED, [names.half(key) for key in keys])
-    own = [(place, names.written(rules.own_id(loads(body)))) for place, _, body in rows]
+    own = [(place, names.written(rules.own_id(item_of(body)))) for place, _, body in rows]
     await t.together(t.ask(ERASE, *columns(own, 2)))
     return [item for _, item, _ in rows]
 

@@ -14,7 +14,7 @@ from convo.items import Item, hash_of
 from convo.stores import rules
 from convo.stores.contract import Change, Growth
 from convo.stores.postgres import names
-from convo.stores.verbatim import dumps
+from convo.stores.postgres.bodies import packed
 
 
 class Grown(NamedTuple):
@@ -23,7 +23,7 @@ class Grown(NamedTuple):
     parent: Key
     item: Item
     hash: UUID
-    text: str
+    body: bytes
 
 
 class There(NamedTuple):
@@ -107,7 +107,7 @@ def _grown(growths: Iterable[Growth]) -> dict[Key, Grown]:
             hashed = hash_of(item)
             parent, at = at, child(at, hashed)
             if at not in grown:
-                grown[at] = Grown(parent, item, names.item_name(hashed), dumps(item))
+                grown[at] = Grown(parent, item, names.item_name(hashed), packed(item))
     return grown
 
 

@@ -13,6 +13,7 @@ from convo.stores import rules
 from convo.stores.contract import Conversation, Outline
 from convo.stores.forms import record_of, session_of
 from convo.stores.postgres import names
+from convo.stores.postgres.bodies import item_of
 from convo.stores.postgres.tenant import Ask, Row, Tenant, columns
 from convo.stores.postgres.tree import KEY
 from convo.stores.verbatim import dumps, loads
@@ -126,7 +127,7 @@ async def outline(t: Tenant, session_id: str) -> Outline:
     if found is None:
         raise NotFound("session", session_id)
     items, confirmed, turns, body = found
-    return Outline(items, items - (confirmed or 0), turns, loads(body) if body else None)
+    return Outline(items, items - (confirmed or 0), turns, item_of(body) if body else None)
 
 
 def read_session(row: Row) -> Session:
@@ -159,9 +160,9 @@ async def conversation(t: Tenant, conversation_id: str) -> Conversation | None:
     return Conversation(conversation_id, Key(key.hex()), created_at, ids, loads(metadata))
 
 
-def _id(given: str | None, erased: str | None, body: str | None) -> str:
+def _id(given: str | None, erased: str | None, body: bytes | None) -> str:
     if body is not None:
-        return rules.own_id(loads(body))
+        return rules.own_id(item_of(body))
     return names.read(given or erased or "")
 
 

@@ -12,12 +12,12 @@ from convo.history import Key
 from convo.items import Item
 from convo.stores.contract import Found, Hit
 from convo.stores.postgres import names
+from convo.stores.postgres.bodies import item_of
 from convo.stores.postgres.changing import term_numbers
 from convo.stores.postgres.records import SESSION, read_session
 from convo.stores.postgres.tenant import SNAPSHOT, Tenant
 from convo.stores.postgres.tree import KEY, words
 from convo.stores.terms import density, phrases, terms_of
-from convo.stores.verbatim import loads
 
 BEHIND_ALL = "\U0010ffff"
 """Sorts behind every character that a name has."""
@@ -106,7 +106,7 @@ async def _batches(t: Tenant, cut: tuple[str, ...]) -> AsyncIterator[list[Ranked
     numbers = sorted({number for phrase in cut for number in term_numbers(t, phrase)})
     skipped = 0
     while rows := await t.all(CANDIDATES, numbers, BATCH, skipped):
-        items = {name: loads(body) for name, body in rows}
+        items = {name: item_of(body) for name, body in rows}
         dense = {name: rank for name, item in items.items() if (rank := density(terms_of(item), cut))}
         reaching = await t.all(REACHING, sorted(dense)) if dense else []
         yield [Ranked(dense[name], _hit(items[name], key, row)) for name, key, *row in reaching]

@@ -11,8 +11,8 @@ from convo.history import Key, Node, Path
 from convo.items import Item, first_words
 from convo.stores import rules
 from convo.stores.postgres import names
+from convo.stores.postgres.bodies import item_of, items_of
 from convo.stores.postgres.tenant import Tenant
-from convo.stores.verbatim import loads
 
 KEY = "uuid_send(nodes.id) || uuid_send(nodes.rest)"
 """The whole key of a node, as bytes."""
@@ -37,18 +37,15 @@ async def path(t: Tenant, head: Key) -> Path:
     rows = await t.all(PATH, names.half(head), names.rest(head)) if names.is_key(head) else []
     if not rows:
         raise rules.no_place(head)
-    return Path(t.root, tuple(_read(Key(key.hex()), body) for key, body in rows[-2::-1]))
+    keys, bodies = [Key(key.hex()) for key, _ in rows[-2::-1]], [body for _, body in rows[-2::-1]]
+    if None in bodies:
+        raise ItemDeleted(keys[bodies.index(None)])
+    return Path(t.root, tuple(map(Node, keys, items_of(bodies))))
 
 
-def _read(key: Key, body: str | None) -> Node:
-    if body is None:
-        raise ItemDeleted(key)
-    return Node(key, loads(body))
-
-
-def words(body: str | None) -> str:
+def words(body: bytes | None) -> str:
     """The first words of an item; "" where there is none."""
-    return first_words(loads(body)) if body else ""
+    return first_words(item_of(body)) if body else ""
 
 
 # -- items by their ids ---------------------------------------------------------------------------
@@ -73,7 +70,7 @@ WHERE nodes.tenant = $1 AND nodes.id = $2
 async def item(t: Tenant, item_id: str) -> Item | None:
     """The item with this id, the one stored last if several have it."""
     for body, given in await t.all(CALLED, names.number(item_id)) if item_id else []:
-        found: Item = loads(body)
+        found = item_of(body)
         if item_id == (rules.own_id(found) if given is None else names.read(given)):
             return found
     return await _in_place(t, rules.place_in(item_id))
@@ -83,4 +80,4 @@ async def _in_place(t: Tenant, digits: str) -> Item | None:
     if not digits:
         return None
     found = await t.row(STANDING, UUID(hex=digits[: names.HALF]))
-    return loads(found[1]) if found and found[0].hex().startswith(digits) else None
+    return item_of(found[1]) if found and found[0].hex().startswith(digits) else None

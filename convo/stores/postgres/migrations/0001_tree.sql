@@ -28,15 +28,17 @@ CREATE TABLE convo.tenants (
     PRIMARY KEY (tenant)
 );
 
--- body is the item's JSON as it travelled. named is eight bytes of the hash of its own id.
+-- body is the item's JSON as it travelled, mostly compressed by zlib. named is eight bytes of the hash of its own id.
 CREATE TABLE convo.items (
     tenant     bigint NOT NULL,
     hash       uuid NOT NULL,
     named      bigint,
     stored_at  double precision NOT NULL,
-    body       text NOT NULL,
+    body       bytea NOT NULL,
     PRIMARY KEY (tenant, hash)
 );
+
+ALTER TABLE convo.items ALTER COLUMN body SET STORAGE EXTERNAL;
 
 CREATE INDEX items_by_name ON convo.items (tenant, named) WHERE named IS NOT NULL;
 
