@@ -61,3 +61,15 @@ def opened(item: Item, by: str, who: str) -> Item | None:
 def all_opened(items: Iterable[Item], by: str, who: str) -> tuple[Item, ...]:
     """What `opened` leaves of `items`. raises: Unsupported"""
     return tuple(item for item in (opened(item, by, who) for item in items) if item is not None)
+
+
+def at_its_owner(items: Iterable[Item], by: str, who: str) -> list[Item]:
+    """As `all_opened`, for a server that hands its seals out itself: what names no maker is its own.
+
+    raises:  Unsupported
+    """
+    return [
+        kept
+        for item in items
+        if (kept := opened(item, by, who) if str(item.get(SEAL)).startswith(f"{FORM}:") else item) is not None
+    ]

@@ -6,7 +6,7 @@ import pytest
 
 from convo.errors import Unsupported
 from convo.items import assistant, user
-from convo.models.sealed import all_opened, maker, opened, signed
+from convo.models.sealed import all_opened, at_its_owner, maker, opened, signed
 
 OURS = maker("openai", "gpt-5", "https://api.openai.com/v1", None, None)
 
@@ -59,3 +59,10 @@ def test_a_sealed_history_that_names_no_maker_is_left_to_the_server() -> None:
     window = {"type": "compaction", "encrypted_content": "x"}
 
     assert opened(window, OURS, "openai/gpt-5") == window
+
+
+def test_a_server_that_hands_out_its_own_seals_gets_those_that_name_nobody() -> None:
+    mine, others = signed(reasoning("a"), OURS), signed(reasoning("b"), maker("deepseek", "v4", "https://d"))
+    history = [reasoning("own"), mine, others, user("hi")]
+
+    assert at_its_owner(history, OURS, "openai") == [reasoning("own"), reasoning("a"), user("hi")]

@@ -21,6 +21,7 @@ from convo.items import Event, Item, Json, Response
 from convo.models.account import Account, connect
 from convo.models.catalogue import names
 from convo.models.foreign import Asked, checked, edge, error_in
+from convo.models.sealed import at_its_owner, maker
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -50,6 +51,7 @@ class Remote:
         return self._account.scope
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        body = self._opened(body)
         conversation = str(conversation_id(body.get("conversation")) or "")
         asked, continued = self._asked(body), False
         async with aclosing(self._told(self._posted(body), asked, ("conversation", conversation))) as events:
@@ -77,7 +79,7 @@ class Remote:
     async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
         asked = self._asked(body)
         with edge(asked):
-            answer = await self._connected().post("/responses/compact", cast_to=object, body=dict(body))
+            answer = await self._connected().post("/responses/compact", cast_to=object, body=self._opened(body))
         if not isinstance(answer, Mapping):
             raise StreamBroken(f"{asked.provider} answered with something that is not an object")
         return answer
@@ -103,7 +105,7 @@ class Remote:
         self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
     ) -> Mapping[str, Json]:
         raw = self._connected().conversations.with_raw_response
-        given = _given(items=list(items) or None, metadata=dict(metadata) if metadata else None)
+        given = _given(items=self._own(items) or None, metadata=dict(metadata) if metadata else None)
         return await self._json(raw.create(**given), "conversation", "")
 
     async def conversation(self, conversation_id: str) -> Mapping[str, Json]:
@@ -120,7 +122,9 @@ class Remote:
 
     async def add_items(self, conversation_id: str, items: Sequence[Item]) -> Page:
         raw: Any = self._connected().conversations.items.with_raw_response
-        return _page(await self._json(raw.create(conversation_id, items=list(items)), "conversation", conversation_id))
+        return _page(
+            await self._json(raw.create(conversation_id, items=self._own(items)), "conversation", conversation_id)
+        )
 
     async def conversation_items(
         self,
@@ -146,7 +150,7 @@ class Remote:
         return await self._json(asked, "item", item_id, within=conversation_id)
 
     async def count(self, body: Mapping[str, Json]) -> int | None:
-        counted = {name: value for name, value in body.items() if name in COUNTED}
+        counted = {name: value for name, value in self._opened(body).items() if name in COUNTED}
         try:
             with edge(self._asked(body)):
                 answer = await self._connected().post("/responses/input_tokens", cast_to=object, body=counted)
@@ -252,6 +256,17 @@ class Remote:
                 return await answer
         except EndpointFault as fault:
             raise _not_found(fault, ("conversation", within), (kind, handle)) or fault from fault.__cause__
+
+    def _opened(self, body: Mapping[str, Json]) -> dict[str, Json]:
+        """`body` with what this account's own models sealed for convo opened, and others' reasoning left out."""
+        said = body.get("input")
+        own = {"input": self._own(said, str(body.get("model")))} if isinstance(said, list) else {}
+        return {**body, **own}
+
+    def _own(self, items: Sequence[Item], model: str = "") -> list[Item]:
+        account = self._account
+        by = maker(account.provider, model, account.base_url, account.organisation, account.project)
+        return at_its_owner(items, by, account.provider)
 
     def _asked(self, body: Mapping[str, Json]) -> Asked:
         account = self._account
