@@ -36,6 +36,15 @@ CONVERSATIONS = ["conv_a", "conv_b"]
 WORDS = ["yes", "no", "tree", "cafe", "yes tree", '"yes']
 Status = Literal["in_progress", "completed"]
 
+UNNEEDED = (
+    "SELECT id FROM links WHERE saw IS NULL AND n NOT IN (SELECT parent FROM links WHERE parent IS NOT NULL)"
+    " AND n NOT IN (SELECT link FROM sessions WHERE link IS NOT NULL)",
+    "SELECT id FROM sessions WHERE record IS NULL AND n NOT IN (SELECT session FROM links WHERE session IS NOT NULL)",
+    "SELECT body FROM repeated WHERE n NOT IN (SELECT route FROM links WHERE route IS NOT NULL"
+    " UNION SELECT parameters FROM links WHERE parameters IS NOT NULL)",
+)
+"""Rows that only others need, and that nobody does."""
+
 PLACE = st.integers(min_value=0, max_value=11)
 """Which of the paths known so far; their number is taken modulo."""
 
@@ -245,6 +254,8 @@ class SideBySide(RuleBasedStateMachine):
         try:
             assert db.execute("PRAGMA foreign_key_check").fetchall() == []
             bodies = [json.dumps(json.loads(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM items")]
+            for unneeded in UNNEEDED:
+                assert db.execute(unneeded).fetchall() == []
             names = "SELECT n FROM names WHERE n NOT IN (SELECT n FROM items) AND n NOT IN (SELECT n FROM repeated)"
             assert db.execute(names).fetchall() == []
             assert len(set(bodies)) == len(bodies) == db.execute("SELECT count(*) FROM hashes").fetchone()[0]

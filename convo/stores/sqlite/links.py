@@ -16,6 +16,7 @@ from convo.stores.forms import link_of, previous_of, route_of
 from convo.stores.sqlite import names
 from convo.stores.sqlite.tenant import Tenant, asked
 from convo.stores.sqlite.tree import node, seek
+from convo.stores.sqlite.unneeded import drop_held
 from convo.stores.verbatim import dumps
 
 LINKS = """
@@ -50,6 +51,12 @@ ON CONFLICT (tenant, id) DO UPDATE SET (parent, session, saw, head, sent, route,
 """
 
 
+HOLDS = """
+SELECT saw, head, parent, session, route, parameters FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
+"""
+"""Everything that a link names."""
+
+
 def link(t: Tenant, link_id: str) -> Link | None:
     found = t.row(LINKS + "WHERE links.tenant = ? AND links.id = ?", t.n, asked(link_id))
     return link_of(found) if found else None
@@ -79,7 +86,7 @@ def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> l
 
 def put(t: Tenant, new: Link) -> tuple[int, ...]:
     """Write a link, by the rules for one that is there; the nodes that it stood on before."""
-    there = t.row("SELECT saw, head FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, new.id)
+    there = t.row(HOLDS, t.n, new.id)
     made = rules.written(link(t, new.id), new) if there else new
     route, figures = route_of(made)
     t.run(
@@ -90,7 +97,11 @@ def put(t: Tenant, new: Link) -> tuple[int, ...]:
         *(_once(t, made.parameters)[0] if made.parameters else None, figures),
         dumps(made.error) if made.error is not None else None,
     )
-    return there or ()
+    if there is None:
+        return ()
+    saw, head, *held = there
+    drop_held(t, *held)
+    return saw, head
 
 
 def _route(t: Tenant, route: Sequence[Json]) -> int:

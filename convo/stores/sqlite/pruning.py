@@ -1,9 +1,12 @@
 """What is old enough to go.
 
-It is chosen whole before the first of it goes, so that a dry run says what a real one does. Then
-all of it goes in one transaction, as it would one by one.
+A dry run counts what a real one takes. That goes some hundred rows at a time, each time in a
+transaction, so that nobody who writes meanwhile has to wait for all of it: the sessions first, then
+the links that no session needs any more, then conversations.
 """
 
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from convo.history import Strategy
@@ -16,22 +19,23 @@ OLD = """
 WITH RECURSIVE running (link, session, route) AS (
     SELECT links.n, links.session, links.route FROM runs JOIN links ON links.n = runs.link
     WHERE runs.tenant = :tenant AND ended_at IS NULL
-), old (n, head, mark, written) AS (
-    SELECT n, head, mark, written FROM sessions
+), old (n, link, head, mark, written) AS (
+    SELECT n, link, head, mark, written FROM sessions
     WHERE tenant = :tenant AND record IS NOT NULL AND used_at < :before
         AND n NOT IN (SELECT session FROM running WHERE session IS NOT NULL)
 )
 """
 """What the queries below begin with: the links in open runs, and the sessions to go."""
 
-SESSIONS = "SELECT n, head, mark, written FROM old"
+SESSIONS = "SELECT n, link, head, mark, written FROM old"
 
 LINKS = """
 , chained (n) AS (
     SELECT link FROM sessions WHERE tenant = :tenant AND link IS NOT NULL AND n NOT IN (SELECT n FROM old)
     UNION SELECT links.parent FROM chained JOIN links ON links.n = chained.n WHERE links.parent IS NOT NULL
 )
-SELECT links.n, saw, links.head FROM links LEFT JOIN sessions ON sessions.n = links.session
+SELECT links.n, saw, links.head, parent, session, route, parameters
+FROM links LEFT JOIN sessions ON sessions.n = links.session
 WHERE links.tenant = :tenant AND saw IS NOT NULL
     AND links.n NOT IN (SELECT n FROM chained) AND links.n NOT IN (SELECT link FROM running)
     AND (removed OR sessions.n IN (SELECT n FROM old) OR (record IS NULL AND links.created_at < :before))
@@ -40,7 +44,8 @@ WHERE links.tenant = :tenant AND saw IS NOT NULL
 CONVERSATIONS = "SELECT n, head, id FROM conversations WHERE tenant = :tenant AND created_at < :before"
 
 LIVING = """
-SELECT 1 FROM links WHERE route = :route AND (created_at >= :before OR n IN (SELECT link FROM running))
+SELECT 1 FROM links LEFT JOIN runs ON runs.link = links.n AND ended_at IS NULL
+WHERE route = :route AND (created_at >= :before OR runs.link IS NOT NULL)
 """
 
 KEPT = """
@@ -48,8 +53,12 @@ SELECT record FROM sessions WHERE tenant = :tenant AND record IS NOT NULL AND n 
 """
 
 
+AT_ONCE = 500
+"""Rows of a kind that go in one transaction."""
+
+
 class Old(NamedTuple):
-    """What a pruning takes: the number of each row, then the nodes that it stands on."""
+    """What a pruning takes: rows as `removing.tidy` wants them."""
 
     sessions: list[Row]
     links: list[Row]
@@ -57,8 +66,8 @@ class Old(NamedTuple):
 
 
 def prune(t: Tenant, before: float) -> Pruned:
-    """Take what was last used before this moment."""
-    old = _old(t, before)
+    """Take some of what was last used before this moment; nothing only where nothing is left."""
+    old = _next(t, before)
     for session, *_ in old.sessions:
         removing.forget_session(t, session)
     for link, *_ in old.links:
@@ -66,34 +75,54 @@ def prune(t: Tenant, before: float) -> Pruned:
     for conversation, head in old.conversations:
         removing.forget_conversation(t, conversation, head)
     if any(old):
-        removing.tidy(t, [node for rows in old for row in rows for node in row[1:]])
-    return count(old)
-
-
-def prunable(t: Tenant, before: float) -> Pruned:
-    """How much `prune` would take."""
-    return count(_old(t, before))
-
-
-def count(old: Old) -> Pruned:
+        removing.tidy(t, **old._asdict())
     return Pruned(*map(len, old))
 
 
-def _old(t: Tenant, before: float) -> Old:
+def prunable(t: Tenant, before: float) -> Pruned:
+    """How much there is to take."""
+    return Pruned(*(len(list(find(t, before))) for find in FINDERS.values()))
+
+
+def _next(t: Tenant, before: float) -> Old:
+    old = Old([], [], [])
+    for kind, find in FINDERS.items():
+        if found := list(islice(find(t, before), AT_ONCE)):
+            return old._replace(**{kind: found})
+    return old
+
+
+def _sessions(t: Tenant, before: float) -> Iterator[Row]:
+    return t.db.execute(OLD + SESSIONS, {"tenant": t.n, "before": before})
+
+
+def _links(t: Tenant, before: float) -> Iterator[Row]:
+    return t.db.execute(OLD + LINKS, {"tenant": t.n, "before": before})
+
+
+def _conversations(t: Tenant, before: float) -> Iterator[Row]:
+    """The conversations that no session holds and that were not answered since."""
     bounds = {"tenant": t.n, "before": before}
-    sessions, links, conversations, kept = (
-        t.db.execute(OLD + sql, bounds).fetchall() for sql in (SESSIONS, LINKS, CONVERSATIONS, KEPT)
-    )
+    kept = t.db.execute(OLD + KEPT, bounds).fetchall()
     held = {handle for (record,) in kept if (handle := _handle(record))}
-    quiet = [row for row in conversations if row[2] not in held and not _lives(t, row[2], before)]
-    return Old(sessions, links, [(n, head) for n, head, _ in quiet])
+    for n, head, name in t.db.execute(CONVERSATIONS, bounds):
+        if name not in held and not _lives(t, name, before):
+            yield n, head
+
+
+FINDERS: dict[str, Callable[[Tenant, float], Iterator[Row]]] = {
+    "sessions": _sessions,
+    "links": _links,
+    "conversations": _conversations,
+}
+"""How the rows of each kind are found, in the order in which they go."""
 
 
 def _lives(t: Tenant, conversation_id: str, before: float) -> bool:
     """Whether a conversation was answered since, or is answered now."""
-    ask = {"tenant": t.n, "before": before}
+    bounds = {"tenant": t.n, "before": before}
     routes = names.routes(t, conversation_id)
-    return any(t.db.execute(OLD + LIVING, {**ask, "route": route}).fetchone() for route in routes)
+    return any(t.db.execute(LIVING, {**bounds, "route": route}).fetchone() for route in routes)
 
 
 def _handle(record: str) -> str | None:

@@ -15,6 +15,7 @@ from convo.stores.forms import record_of, session_of
 from convo.stores.sqlite import links, names
 from convo.stores.sqlite.tenant import Row, Tenant, asked
 from convo.stores.sqlite.tree import item, node
+from convo.stores.sqlite.unneeded import drop_link
 from convo.stores.verbatim import dumps, loads
 
 SESSIONS = """
@@ -102,13 +103,16 @@ def outline(t: Tenant, session_id: str) -> Outline:
 
 def put_session(t: Tenant, new: Session) -> tuple[int, ...]:
     """Write a record; the nodes that it stood on before."""
-    there = t.row("SELECT head, mark, written FROM sessions WHERE tenant = ? AND id = ?", t.n, new.id)
+    there = t.row("SELECT link, head, mark, written FROM sessions WHERE tenant = ? AND id = ?", t.n, new.id)
     t.run(
         WRITE,
         *(t.n, new.id, new.name, node(t, new.head), node(t, new.mark), node(t, new.written) if new.written else None),
         *(links.number(t, new.link), new.used_at, record_of(new)),
     )
-    return tuple(n for n in there or () if n is not None)
+    link, *nodes = there or (None,)
+    if link is not None:
+        drop_link(t, link)
+    return tuple(n for n in nodes if n is not None)
 
 
 def check_session(t: Tenant, new: Session, expected: rules.Expected) -> None:

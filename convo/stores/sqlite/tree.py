@@ -119,7 +119,7 @@ def _keep(t: Tenant, hashed: Hash, item: Item) -> int:
 
 
 def _raw(hashed: Hash) -> bytes:
-    return bytes.fromhex(hashed.partition(":")[2])
+    return bytes.fromhex(hashed.partition(":")[2])[:16]
 
 
 def erase(t: Tenant, key: Key) -> None:

@@ -63,7 +63,10 @@ class SqliteUpkeep:
     async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:
         if dry:
             return await self._database.read(lambda db: prunable(Tenant.known(db, tenant), before))
-        return await self._database.write(lambda db: prune(Tenant.known(db, tenant), before), create=False)
+        found = [Pruned(0, 0, 0)]
+        while len(found) == 1 or any(found[-1]):
+            found.append(await self._database.write(lambda db: prune(Tenant.known(db, tenant), before), create=False))
+        return Pruned(*map(sum, zip(*found, strict=True)))
 
     async def abandoned(self) -> Sequence[Abandoned]:
         return await self._database.read(_abandoned)

@@ -1,5 +1,7 @@
 """A file of an older convo is brought up when it is opened, with all that is in it."""
 
+import json
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path as File
@@ -8,7 +10,7 @@ import pytest
 
 from convo.errors import StoreUnavailable
 from convo.history import Path, root
-from convo.items import Item, assistant, user
+from convo.items import Item, assistant, hash_of, user
 from convo.stores.contract import Change, Conversation, Growth
 from convo.stores.sqlite import SqliteStore
 from convo.stores.sqlite.database import Database
@@ -23,9 +25,17 @@ CALLED = link("resp_1", PATH.head, session="ses_1", conversation_id="conv_1")
 SAY = Change((Growth(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
 
 BACK_TO_1 = """
-DROP TABLE runs; DROP TABLE events; DROP TABLE names; DROP TABLE secrets; DROP INDEX links_by_route;
+DROP TABLE runs; DROP TABLE events; DROP TABLE names; DROP TABLE secrets; DROP TABLE hashes;
+DROP INDEX links_by_route; DROP INDEX links_by_parameters; DROP INDEX members_by_conversation;
 PRAGMA user_version = 1;
 """
+
+HASHES = re.compile(r"CREATE TABLE hashes .*?;", re.DOTALL)
+
+
+def first() -> str:
+    """The statements of the first migration."""
+    return (MIGRATIONS / "0001_tree.sql").read_text()
 
 
 @pytest.fixture
@@ -34,8 +44,14 @@ async def old(file: File) -> File:
     store = SqliteStore(Database(file))
     await store.commit(SAY)
     await store.aclose()
-    with closing(sqlite3.connect(file)) as db:
-        db.executescript(BACK_TO_1)
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        hashes = HASHES.search(first())
+        assert hashes
+        db.executescript(BACK_TO_1 + hashes[0])
+        for n, body in db.execute("SELECT n, body FROM items").fetchall():
+            whole = bytes.fromhex(hash_of(json.loads(body)).partition(":")[2])
+            db.execute("INSERT INTO hashes VALUES (1, ?, ?)", (whole, n))
+        db.execute("INSERT INTO repeated (tenant, hash, body) VALUES (1, x'00', '{}')")
     return file
 
 
@@ -46,7 +62,7 @@ def shape(db: sqlite3.Connection) -> list[tuple[str, str]]:
 async def test_the_old_file_has_the_shape_that_the_first_migration_gave_it(old: File) -> None:
     """So that what the tests below bring up is what an older convo left."""
     with closing(sqlite3.connect(old)) as there, closing(sqlite3.connect(":memory:")) as fresh:
-        fresh.executescript((MIGRATIONS / "0001_tree.sql").read_text())
+        fresh.executescript(first())
         assert shape(there) == shape(fresh)
 
 
@@ -70,6 +86,23 @@ async def test_what_was_there_before_is_found_by_its_names(old: File) -> None:
     await store.remove_conversation("conv_1")
 
     assert await store.database.read(lambda db: db.execute("SELECT * FROM names").fetchall()) == []
+    await store.aclose()
+
+
+async def test_what_is_said_again_is_still_stored_once(old: File) -> None:
+    store = SqliteStore(Database(old))
+    again = Path(TOP).grow([CALL, user("hi"), assistant("hello")])
+    await store.commit(Change((Growth(TOP, again.items),), session=session(id="ses_2", name="two", head=again.head)))
+
+    (ours,) = await store.upkeep.holdings()
+    assert (ours.rows["items"], ours.rows["places"]) == (3, 6)
+    await store.aclose()
+
+
+async def test_what_nobody_needed_any_more_goes(old: File) -> None:
+    store = SqliteStore(Database(old))
+
+    assert await store.database.read(lambda db: db.execute("SELECT n FROM repeated WHERE body = '{}'").fetchall()) == []
     await store.aclose()
 
 
