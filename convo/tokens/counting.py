@@ -20,6 +20,7 @@ from convo.tokens.estimate import AROUND_AN_ITEM, BYTES_A_TOKEN
 
 VOCABULARY = "o200k_base"
 
+IMAGES = ("input_image", "computer_screenshot")
 IMAGE, SMALL_IMAGE = 765, 85
 ENCODED = 4 / 3
 """Base64 takes so many characters a byte."""
@@ -67,9 +68,8 @@ def count_text(words: str) -> Count:
 
 
 def at_most(items: Iterable[Item], instructions: str | None = None, tools: Json = None) -> int:
-    """More tokens than `count` can find, and found without counting: its bytes, since no token is less."""
-    texts = (*map(searchable, items), *_around(instructions, tools))
-    return sum(map(_bytes, texts)) + sum(AROUND_AN_ITEM + _without_text(item) for item in items)
+    """As many tokens as `count` finds or more, without counting: no token is less than a byte."""
+    return sum(AROUND_AN_ITEM + _most(item) for item in items) + sum(map(_bytes, _around(instructions, tools)))
 
 
 def _around(instructions: str | None, tools: Json) -> Iterator[str]:
@@ -97,6 +97,15 @@ def _whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
+def _most(value: Json) -> int:
+    """The bytes of all text in `value`, whether or not it counts as such, and what its images may take."""
+    if isinstance(value, str):
+        return _bytes(value)
+    if isinstance(value, Mapping):
+        return len(value) + (IMAGE if value.get("type") in IMAGES else 0) + sum(map(_most, value.values()))
+    return sum(map(_most, value)) if isinstance(value, list) else 0
+
+
 def _bytes(text: str) -> int:
     return len(text) if text.isascii() else MOST_BYTES_A_SIGN * len(text)
 
@@ -115,7 +124,7 @@ def _parts(value: Json) -> Iterator[Mapping[str, Json]]:
 
 def _of_part(part: Mapping[str, Json]) -> int:
     match part.get("type"):
-        case "input_image" | "computer_screenshot":
+        case form if form in IMAGES:
             return SMALL_IMAGE if part.get("detail") == "low" else IMAGE
         case "input_file":
             return _of_bytes(part.get("file_data"))

@@ -51,6 +51,14 @@ def test_an_image_is_a_guess_and_its_bytes_do_not_count(detail: dict[str, str], 
     assert count([shown]) == Count(tokens + 4, estimated=True)
 
 
+@pytest.mark.parametrize("place", ["content", "output"])
+def test_an_image_that_is_only_named_stays_within_its_bound(place: str) -> None:
+    shown = {"type": "function_call_output", place: [{"type": "input_image", "file_id": "f"}]}
+    assert count([shown]).tokens <= at_most([shown])
+    screen = {"type": "computer_call_output", "output": {"type": "computer_screenshot", "file_id": "f"}}
+    assert count([screen]).tokens <= at_most([screen])
+
+
 @pytest.mark.parametrize(
     "item",
     [
