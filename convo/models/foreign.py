@@ -39,6 +39,9 @@ LONGEST_MESSAGE = 600
 """Characters of a server's own words that are passed on."""
 
 KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|\S*\*{3,}\S*")
+NAMES = ("code", "type", "param")
+"""Fields of an error object that are no sentence, and go where it goes."""
+
 NO_SUCH_MODEL = re.compile(
     r"\bmodel\b.*\b(not exist|not found|no such|unknown|not available)", re.IGNORECASE | re.DOTALL
 )
@@ -100,6 +103,11 @@ class Asked:
             words = words.replace(self.key.reveal(), "***")
         return " ".join(KEY_LIKE.sub("***", words).split())[:LONGEST_MESSAGE].rstrip(". ")
 
+    def names_in(self, error: Mapping[str, Any]) -> dict[str, Any]:
+        """`error` with nothing that looks like a key where names should stand."""
+        named = {name: self.clean(said) for name in NAMES if isinstance(said := error.get(name), str)}
+        return {**error, **named}
+
 
 class edge:  # noqa: N801 - read as a word: `with edge(asked):`
     """Inside it foreign errors become ours.
@@ -148,7 +156,7 @@ def translated(wrong: BaseException, asked: Asked, *, answering: bool = False) -
 
 def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | None = None) -> EndpointFault:
     """The error that a server answered with `status` and `body`, an error object if it is a good one."""
-    error = _error_object(body)
+    error = asked.names_in(_error_object(body))
     words = asked.clean(error["message"])
     fields: dict[str, Any] = {"code": _code(error), "status": status, "param": error.get("param")}
     if status in (401, 403):
@@ -170,7 +178,7 @@ def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | Non
 
 def broken(body: Json, asked: Asked, *, answering: bool) -> EndpointFault:
     """The error event `body` of a stream, read as an answer's status when nothing else came before."""
-    error = _error_object(body)
+    error = asked.names_in(_error_object(body))
     status = _status(error)
     if status is not None and not answering:
         return refusal(status, body, asked)

@@ -38,6 +38,7 @@ PIECES = st.one_of(
     st.tuples(st.just("text"), st.text(min_size=1, max_size=3)),
     st.tuples(st.just("refusal"), st.text(min_size=1, max_size=3)),
     st.tuples(st.just("thinking"), st.text(min_size=1, max_size=3)),
+    st.tuples(st.just("seal"), st.text(min_size=1, max_size=3)),
     st.tuples(st.just("call"), st.lists(st.text(max_size=3), max_size=3)),
 )
 

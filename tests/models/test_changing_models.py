@@ -1,0 +1,121 @@
+"""One conversation goes from model to model: calls and outputs stay, and each is shown its own thoughts alone."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from convo.config.secret import Secret
+from convo.ids import counting_ids
+from convo.items import Item, user
+from convo.models.account import Account
+from convo.models.anthropic import AnthropicModel
+from convo.models.chat import ChatModel
+from convo.models.responses import ResponsesModel
+from tests.models.chat_server import ChatServer, delta, finish, serving
+from tests.models.chat_server import tool as chat_tool
+from tests.models.messages_events import thinking, tool, whole
+from tests.models.reading import asking, ended
+
+KEY = Secret("sk-abcdefghijklmnop")
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+class Three:
+    """A model of each language at one server, and how often each was asked."""
+
+    def __init__(self, server: ChatServer) -> None:
+        self.server, self.new_id = server, counting_ids()
+        self.deepseek = ChatModel("deepseek", server.url, self.new_id, key=KEY)
+        self.claude = AnthropicModel("anthropic", server.url, self.new_id, key=KEY)
+        self.gpt = ResponsesModel(Account(base_url=server.url, key=KEY), self.new_id)
+
+    async def ask_deepseek(self, *history: Item) -> list[Item]:
+        thought = delta(reasoning_content="D thinks.")
+        self.server.streams(thought, chat_tool(0, call_id="d1", name="f", arguments="{}"), finish("tool_calls"))
+        return list((await ended(self.deepseek, asking(*history, model="v4")))["output"])
+
+    async def ask_claude(self, *history: Item) -> list[Item]:
+        blocks = thinking(0, "C thinks.", signature="Sig"), tool(1, "toolu_1", "f", "{}")
+        self.server.streams(*whole(*blocks, reason="tool_use"), end=b"")
+        return list((await ended(self.claude, asking(*history, model="claude-opus-5")))["output"])
+
+    async def ask_gpt(self, *history: Item) -> list[Item]:
+        thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "G thinks."}
+        call = {"type": "function_call", "id": "fc_1", "call_id": "g1", "name": "f", "arguments": "{}"}
+        self.server.streams({"type": "response.completed", "response": {"output": [thought, call]}})
+        return list((await ended(self.gpt, asking(*history, model="gpt-5")))["output"])
+
+    @property
+    def sent(self) -> Any:
+        """The body that arrived last."""
+        return self.server.requests[-1].json
+
+
+@pytest.fixture
+async def three(server: ChatServer) -> AsyncIterator[Three]:
+    async with AsyncExitStack() as closing:
+        models = Three(server)
+        for model in (models.deepseek, models.claude, models.gpt):
+            closing.push_async_callback(model.aclose)
+        yield models
+
+
+def output(call_id: str) -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": f"out of {call_id}"}
+
+
+async def history_of(three: Three) -> list[Item]:
+    """A turn of each model, with a call and its output."""
+    history: list[Item] = [user("one")]
+    history += [*await three.ask_deepseek(*history), output("d1"), user("two")]
+    history += [*await three.ask_claude(*history), output("toolu_1"), user("three")]
+    history += [*await three.ask_gpt(*history), output("g1"), user("four")]
+    return history
+
+
+async def test_deepseek_sees_all_calls_and_its_own_thoughts(three: Three) -> None:
+    history = await history_of(three)
+
+    await three.ask_deepseek(*history)
+
+    asked = [message for message in three.sent["messages"] if message["role"] == "assistant"]
+    assert [message["reasoning_content"] for message in asked] == ["D thinks.", "", ""]
+    assert [message["tool_calls"][0]["id"] for message in asked] == ["d1", "toolu_1", "g1"]
+    outputs = [message["content"] for message in three.sent["messages"] if message["role"] == "tool"]
+    assert outputs == ["out of d1", "out of toolu_1", "out of g1"]
+
+
+async def test_claude_sees_all_calls_and_its_own_thoughts(three: Three) -> None:
+    history = await history_of(three)
+
+    await three.ask_claude(*history)
+
+    kinds = [[block["type"] for block in message["content"]] for message in three.sent["messages"]]
+    assert kinds == [
+        ["text"],
+        ["tool_use"],
+        ["tool_result", "text"],
+        ["thinking", "tool_use"],
+        ["tool_result", "text"],
+        ["tool_use"],
+        ["tool_result", "text"],
+    ]
+
+
+async def test_a_responses_server_sees_all_calls_and_its_own_thoughts(three: Three) -> None:
+    history = await history_of(three)
+
+    await three.ask_gpt(*history)
+
+    kinds = [item.get("type", "message") for item in three.sent["input"]]
+    pair = ["function_call", "function_call_output"]
+    assert kinds == ["message", *pair, "message", *pair, "message", "reasoning", *pair, "message"]
+    assert [item["encrypted_content"] for item in three.sent["input"] if item["type"] == "reasoning"] == ["G thinks."]
+    assert not any("id" in item for item in three.sent["input"])
