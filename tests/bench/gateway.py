@@ -1,0 +1,227 @@
+"""What `convo serve` adds to a model's own time, on each store, beside LiteLLM's proxy.
+
+    python -m tests.bench.gateway [--litellm PROGRAM] [--postgres URL] [--requests N]
+
+One mock model answers everybody at once, so what is left is the server in front of it; the first line
+is the mock alone. Every line is a server process of its own, asked over kept connections: one client
+for the added time, 16 and 64 for requests a second, 16 streaming for the time to the first token. Every
+request is stored where the server stores; the chains grow on one another and show what a turn takes.
+
+LiteLLM is not installed with convo: `pip install 'litellm[proxy]'` into an environment of its own.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tests.bench.load import Body, Times, ask
+
+WARM = 60
+CLIENTS = (16, 64)
+CHAINS = (100, 1000)
+PATIENCE_S = 180
+
+SETTINGS = """
+[providers.mock]
+api = "{api}"
+base_url = "http://127.0.0.1:{port}/v1"
+owner = "convo"
+[aliases]
+"mock" = "mock/m"
+"""
+
+LITELLM = """
+model_list:
+  - model_name: mock
+    litellm_params: {{model: openai/m, api_base: "http://127.0.0.1:{port}/v1", api_key: sk-1}}
+general_settings: {{master_key: sk-1234}}
+"""
+
+
+@dataclass(frozen=True)
+class Server:
+    """One line of the table: what it is called, how it is started, and whether it keeps state."""
+
+    name: str
+    command: Sequence[str]
+    port: int
+    stateful: bool = True
+    database: Path | None = None
+
+
+@dataclass(frozen=True)
+class Line:
+    """What one server came to."""
+
+    start_s: float
+    one: Times
+    streamed: Times
+    many: Mapping[int, Times]
+    memory_mb: float
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def plain(turn: int) -> Mapping[str, Any]:
+    return {"model": "mock", "input": f"This is turn {turn}."}
+
+
+def streaming(turn: int) -> Mapping[str, Any]:
+    return {**plain(turn), "stream": True}
+
+
+@contextmanager
+def running(server: Server) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+    """The server as a process; seconds until it first answered."""
+    quiet = subprocess.DEVNULL
+    began = time.perf_counter()
+    with subprocess.Popen(server.command, stdout=quiet, stderr=quiet) as process:
+        try:
+            yield process, answers_after(server, process, began)
+        finally:
+            process.terminate()
+
+
+def answers_after(server: Server, process: subprocess.Popen[bytes], began: float) -> float:
+    while time.perf_counter() - began < PATIENCE_S:
+        assert process.poll() is None, f"{server.name} ended"
+        try:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=5):
+                return time.perf_counter() - began
+        except OSError:
+            time.sleep(0.01)
+    raise TimeoutError(server.name)
+
+
+def memory_mb(process: subprocess.Popen[bytes]) -> float:
+    """The resident memory of a process and of its children."""
+    pids = [process.pid, *children(process.pid)]
+    return sum(resident_kb(pid) for pid in pids) / 1024
+
+
+def children(pid: int) -> list[int]:
+    listed = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [each for child in map(int, listed) for each in (child, *children(child))]
+
+
+def resident_kb(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
+
+
+async def measured(server: Server, requests: int, start_s: float, process: subprocess.Popen[bytes]) -> Line:
+    async def times(body: Body, clients: int, turns: int) -> Times:
+        return await ask("127.0.0.1", server.port, "/v1/responses", body, clients=clients, turns=turns)
+
+    await times(plain, 4, WARM // 4)
+    await times(streaming, 4, WARM // 4)
+    one = await times(plain, 1, requests)
+    many = {clients: await times(plain, clients, max(4, requests // clients)) for clients in CLIENTS}
+    streamed = await times(streaming, 16, max(4, requests // 16))
+    return Line(start_s, one, streamed, many, memory_mb(process))
+
+
+def chained(server: Server, turns: int) -> float:
+    """Milliseconds of the last tenth of a chain's turns, on average."""
+    connection, previous, took = HTTPConnection("127.0.0.1", server.port, timeout=60), None, []
+    for turn in range(turns):
+        body = {**plain(turn), **({"previous_response_id": previous} if previous else {})}
+        began = time.perf_counter()
+        connection.request("POST", "/v1/responses", json.dumps(body), {"content-type": "application/json"})
+        previous = json.loads(connection.getresponse().read())["id"]
+        took.append(time.perf_counter() - began)
+    connection.close()
+    last = took[-max(1, turns // 10) :]
+    return sum(last) / len(last) * 1e3
+
+
+def size(database: Path) -> int:
+    return sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
+
+
+def convo(name: str, folder: Path, api: str, mock: int, store: str, database: Path | None = None) -> Server:
+    settings, port = folder / f"{api}.toml", free_port()
+    settings.write_text(SETTINGS.format(api=api, port=mock), encoding="utf-8")
+    said = ["--config", str(settings), "serve", "--port", str(port), "--store", store]
+    return Server(name, [sys.executable, "-m", "convo", *said], port, database=database)
+
+
+def servers(folder: Path, mock: int, litellm: str | None, postgres: str | None) -> Iterator[Server]:
+    file = folder / "convo.db"
+    yield convo("convo, none", folder, "responses", mock, "none")
+    yield convo("convo, memory", folder, "responses", mock, "memory")
+    yield convo("convo, sqlite", folder, "responses", mock, f"sqlite:{file}", file)
+    chat = folder / "chat.db"
+    yield convo("convo, sqlite, chat", folder, "chat", mock, f"sqlite:{chat}", chat)
+    if postgres:
+        yield convo("convo, postgres", folder, "responses", mock, postgres)
+    if litellm:
+        config, port = folder / "litellm.yaml", free_port()
+        config.write_text(LITELLM.format(port=mock), encoding="utf-8")
+        command = [litellm, "--config", str(config), "--port", str(port), "--num_workers", "1"]
+        yield Server("LiteLLM", command, port, stateful=False)
+
+
+HEAD = f"{'':<22}{'start s':>8}{'MB':>6}{'p50 ms':>8}{'p99 ms':>8}{'added':>7}{'first ms':>9}" + "".join(
+    f"{f'req/s {clients}':>10}" for clients in CLIENTS
+)
+
+
+def told(name: str, line: Line, floor: Line) -> str:
+    added = line.one.p50_ms - floor.one.p50_ms
+    return (
+        f"{name:<22}{line.start_s:>8.2f}{line.memory_mb:>6.0f}{line.one.p50_ms:>8.2f}{line.one.p99_ms:>8.2f}{added:>7.2f}"
+        f"{line.streamed.first_ms:>9.1f}" + "".join(f"{line.many[clients].per_s:>10,.0f}" for clients in CLIENTS)
+    )
+
+
+def grown(server: Server) -> Iterator[str]:
+    """What chains cost: the time of their last turns, and the bytes of a turn in a file."""
+    for turns in CHAINS:
+        before = size(server.database) if server.database else 0
+        last_ms = chained(server, turns)
+        after = size(server.database) if server.database else 0
+        kept = f"{(after - before) / turns:>8,.0f} B a turn" if server.database else ""
+        yield f"{server.name:<22} a chain of {turns:>5}: {last_ms:>6.1f} ms for its last turns {kept}"
+
+
+def main() -> None:
+    said = argparse.ArgumentParser()
+    said.add_argument("--litellm")
+    said.add_argument("--postgres")
+    said.add_argument("--requests", type=int, default=2000)
+    given = said.parse_args()
+    os.environ["NO_PROXY"] = "127.0.0.1"
+    with TemporaryDirectory() as name:
+        folder, port = Path(name), free_port()
+        os.environ["CONVO_HOME"] = str(folder / "home")
+        mock = Server("the mock alone", [sys.executable, "-m", "tests.bench.upstream", str(port)], port, stateful=False)
+        with running(mock) as (process, start_s):
+            floor = asyncio.run(measured(mock, given.requests, start_s, process))
+            print(HEAD)
+            print(told(mock.name, floor, floor), flush=True)
+            for server in servers(folder, port, given.litellm, given.postgres):
+                with running(server) as (process, start_s):
+                    print(told(server.name, asyncio.run(measured(server, given.requests, start_s, process)), floor))
+                    for line in grown(server) if server.stateful and "none" not in server.name else ():
+                        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

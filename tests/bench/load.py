@@ -1,0 +1,84 @@
+"""Clients that ask over one kept connection each, as fast as they are answered, and note the times.
+
+Written on bare streams: a client library would cost more than what is measured.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from statistics import median, quantiles
+from typing import Any
+
+Body = Callable[[int], Mapping[str, Any]]
+"""The request of a client's nth turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """What some clients saw: seconds to the first byte of content and to the end, and requests a second."""
+
+    first_s: list[float]
+    whole_s: list[float]
+    per_s: float
+
+    @property
+    def p50_ms(self) -> float:
+        return median(self.whole_s) * 1e3
+
+    @property
+    def p99_ms(self) -> float:
+        return quantiles(self.whole_s, n=100)[98] * 1e3
+
+    @property
+    def first_ms(self) -> float:
+        return median(self.first_s) * 1e3
+
+
+async def ask(host: str, port: int, path: str, body: Body, *, clients: int, turns: int) -> Times:
+    """Each of `clients` asks `turns` times, one after the other. raises: AssertionError  anything but 200"""
+    first: list[float] = []
+    whole: list[float] = []
+
+    async def one() -> None:
+        reader, writer = await asyncio.open_connection(host, port, limit=1 << 24)
+        for turn in range(turns):
+            sent = request(host, path, body(turn))
+            began = time.perf_counter()
+            writer.write(sent)
+            first_s = await answered(reader, began)
+            first.append(first_s)
+            whole.append(time.perf_counter() - began)
+        writer.close()
+        await writer.wait_closed()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(one() for _ in range(clients)))
+    return Times(first, whole, clients * turns / (time.perf_counter() - began))
+
+
+def request(host: str, path: str, body: Mapping[str, Any]) -> bytes:
+    raw = json.dumps(body).encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer sk-1234\r\ncontent-type: application/json\r\n"
+    )
+    return f"{head}content-length: {len(raw)}\r\n\r\n".encode() + raw
+
+
+async def answered(reader: asyncio.StreamReader, began: float) -> float:
+    """Read one answer to its end; the seconds until the first delta, or the end where nothing streams."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    lowered = head.lower()
+    assert b" 200 " in head.split(b"\r\n", 1)[0], head + await reader.read(2000)
+    if b"content-length:" in lowered:
+        length = int(lowered.split(b"content-length:")[1].split(b"\r\n")[0])
+        await reader.readexactly(length)
+        return time.perf_counter() - began
+    first_s = None
+    while size := int((await reader.readline()).strip() or b"0", 16):
+        piece = await reader.readexactly(size + 2)
+        if first_s is None and b".delta" in piece:
+            first_s = time.perf_counter() - began
+    await reader.readline()
+    return first_s if first_s is not None else time.perf_counter() - began
