@@ -1,6 +1,7 @@
 """What `convo serve` does once its flags are read: a store, a service over it, a socket before it."""
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ from convo.ui.answer import safe
 if TYPE_CHECKING:
     from convo.gateway.exchange import Exchange
     from convo.stores.contract import Store
+
+SHELLS_ADD = 128
+"""What shells add to a signal's number for the exit code of whoever it ended."""
 
 NEEDS = ("starlette", "uvicorn", "httptools", "prometheus_client", "websockets")
 
@@ -92,7 +96,12 @@ def signals() -> Iterator[asyncio.Event]:
     loop, ending = asyncio.get_running_loop(), asyncio.Event()
     heard = [number for number in _endings() if signal.getsignal(number) is not signal.SIG_IGN]
 
+    told: list[int] = []
+
     def end(number: int, frame: object) -> None:
+        told.append(number)
+        if len(told) > 1:  # both came before this was called once
+            os._exit(SHELLS_ADD + number)
         for each in heard:
             signal.signal(each, signal.SIG_DFL)
         loop.call_soon_threadsafe(ending.set)

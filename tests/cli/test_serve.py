@@ -1,0 +1,215 @@
+"""`convo serve` as it is run: one line when it is ready, and an orderly end."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from tests.cli.served import Server, serving, settings_file
+from tests.models.chat_server import serving as answering
+from tests.running import Convo
+
+ALIASES = '[aliases]\necho = "scripted/echo"\nslow = "scripted/{folder}/slow.json"\n'
+
+
+@pytest.fixture
+def aliases(tmp_path: Path) -> tuple[str, str]:
+    slow = {"replies": [{"text": "word " * 1000}], "delay_s": 0.05}
+    (tmp_path / "slow.json").write_text(json.dumps(slow), encoding="utf-8")
+    return settings_file(tmp_path, ALIASES.format(folder=tmp_path))
+
+
+def streaming(server: Server) -> object:
+    """A long answer that has begun; goes on as long as what is returned is held."""
+    body = {"model": "slow", "input": "hi", "stream": True}
+    stream = server.http.stream("POST", "/v1/responses", json=body)
+    lines = stream.__enter__().iter_lines()
+    next(lines)
+    return stream, lines
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_it_tells_its_address_in_one_line_and_ends_well_on_a_signal(
+    aliases: tuple[str, str], number: signal.Signals
+) -> None:
+    with serving("--store", "memory", before=aliases) as server:
+        assert server.ask("hello")["output"][0]["content"][0]["text"] == "hello"
+        code = server.end(number)
+    assert (code, server.err) == (0, "")
+    assert re.fullmatch(r"convo serves http://127\.0\.0\.1:\d+/v1, store memory\n", server.line)
+
+
+def test_a_second_signal_ends_it_at_once(aliases: tuple[str, str]) -> None:
+    with serving("--store", "memory", before=aliases) as server:
+        held = streaming(server)
+        server.process.send_signal(signal.SIGTERM)
+        while listening(server):
+            pass
+        code = server.end(signal.SIGTERM)
+    assert code == -signal.SIGTERM
+    assert held
+
+
+def listening(server: Server) -> bool:
+    """Whether it still takes connections; it stops when it has heard the first signal."""
+    try:
+        socket.create_connection((server.http.base_url.host, server.http.base_url.port)).close()
+    except ConnectionError:
+        return False
+    return True
+
+
+def test_what_it_keeps_is_there_after_a_restart(aliases: tuple[str, str], tmp_path: Path) -> None:
+    store = f"sqlite:{tmp_path / 'served.db'}"
+    with serving("--store", store, before=aliases) as server:
+        made = server.ask("remember")
+        assert server.end(signal.SIGTERM) == 0
+    with serving("--store", store, before=aliases) as server:
+        assert server.http.get(f"/v1/responses/{made['id']}").json() == made
+        assert server.ask("go on", previous_response_id=made["id"])["previous_response_id"] == made["id"]
+
+
+def test_its_own_store_is_the_chats(convo: Convo, aliases: tuple[str, str]) -> None:
+    """What was said on a chain in a chat is gone on from over HTTP, and inspected afterwards."""
+    said = convo("chat", "--chain", "-m", "scripted/echo", "--json", "hello").json()
+    with serving(before=aliases) as server:
+        kept = server.http.get(f"/v1/responses/{said['response_id']}").json()
+        made = server.ask("again", previous_response_id=said["response_id"])
+        server.end(signal.SIGTERM)
+    seen = convo("inspect", made["id"], "--json").json()
+
+    assert kept["output"] == said["output"]
+    assert [link["response_id"] for link in seen["links"]] == [said["response_id"], made["id"]]
+
+
+def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -> None:
+    with serving("--store", "none", before=aliases) as server:
+        made = server.http.post("/v1/responses", json={"model": "echo", "input": "hi", "store": False})
+        got = server.http.post("/v1/conversations", json={})
+    assert made.status_code == 200
+    assert (got.status_code, got.json()["error"]["type"]) == (400, "invalid_request_error")
+
+
+def test_the_openai_package_and_a_database_are_loaded_when_they_are_asked_for(aliases: tuple[str, str]) -> None:
+    """A server that asks no provider starts fast and stays small."""
+    with serving("--store", "memory", before=aliases, python=("-X", "importtime")) as server:
+        server.ask("hello")
+        server.end(signal.SIGTERM)
+    loaded = {line.rpartition("|")[2].strip() for line in server.err.splitlines() if line.startswith("import time:")}
+    assert "starlette.routing" in loaded
+    assert not loaded & {"openai", "pydantic", "httpx2", "anthropic", "psycopg", "sqlite3", "rich", "prompt_toolkit"}
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def test_a_new_key_is_printed_once_and_opens_the_door(convo: Convo, aliases: tuple[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    got = convo("serve", "--new-key", "alice", "--keys", str(file))
+    key = got.out.strip()
+    with serving("--store", "memory", "--keys", str(file), before=aliases) as server:
+        refused = server.http.get("/v1/responses/resp_1").status_code
+        let_in = server.http.get("/v1/responses/resp_1", headers={"authorization": f"Bearer {key}"}).status_code
+
+    assert (got.exit, got.out.count("\n"), refused, let_in) == (0, 1, 401, 404)
+    assert key not in got.err
+    assert file.read_text() == f"alice {sha256(key.encode()).hexdigest()}\n"
+
+
+def test_a_new_key_has_a_place_of_its_own_where_none_is_named(convo: Convo, home: Path) -> None:
+    got = convo("serve", "--new-key", "alice")
+    assert (got.exit, str(home / "config" / "keys") in got.err) == (0, True)
+    assert (home / "config" / "keys").read_text().startswith("alice ")
+
+
+REFUSED = [
+    (
+        ["--host", "0.0.0.0"],
+        "0.0.0.0 lets other machines in, and there are no keys",
+        "convo serve --new-key NAME --keys FILE makes one; then serve with --keys FILE",
+    ),
+    (["--keys", "./none"], "none: there is no such keys file", "convo serve --new-key NAME makes one"),
+    (["--store", "redis://x"], "--store must be none, memory, sqlite:PATH or postgresql://...", ""),
+    (["--port", "99999"], "--port must be a port from 0 (any free one) to 65535", ""),
+    (["--new-key", "a b"], "'a b' cannot be the name of a key", ""),
+]
+
+
+@pytest.mark.parametrize(("argv", "message", "hint"), REFUSED)
+def test_what_cannot_be_served_is_a_usage_error(convo: Convo, argv: list[str], message: str, hint: str) -> None:
+    got = convo("serve", *argv)
+    assert (got.exit, got.out) == (2, "")
+    assert message in got.err
+    assert hint in got.err
+
+
+def test_a_port_that_is_taken_is_a_usage_error(convo: Convo) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        got = convo("serve", "--store", "memory", "--port", str(port))
+    assert got.exit == 2
+    assert f"convo: cannot listen on 127.0.0.1, port {port}: Address already in use\n" in got.err
+
+
+WITHOUT = """
+import sys
+from convo.__main__ import main
+sys.modules["uvicorn"] = None
+sys.argv[1:] = ["serve"]
+sys.exit(main())
+"""
+
+
+def test_without_its_extra_it_says_how_to_get_it() -> None:
+    got = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, encoding="utf-8", check=False)
+    assert got.returncode == 2
+    assert got.stderr == "convo: convo serve needs uvicorn\n  try: pip install 'convo-state[serve]'\n"
+
+
+# -- what is said ---------------------------------------------------------------------------------
+
+
+def test_a_line_a_request_is_said_when_asked_for_and_never_a_word_of_it(aliases: tuple[str, str]) -> None:
+    with serving("--store", "memory", "--verbose", before=aliases) as server:
+        server.ask("a secret word")
+        server.http.get("/v1/responses/resp%0A1?include=secret", headers={"authorization": "Bearer sk-secret"})
+        server.end(signal.SIGTERM)
+    first, second = server.err.splitlines()
+    assert re.fullmatch(r"POST /v1/responses 200 \d+ ms req_[0-9a-f]{32} local", first)
+    assert re.fullmatch(r"GET /v1/responses/resp%0A1 400 \d+ ms req_[0-9a-f]{32} local", second)
+
+
+PROVIDER = '[providers.upstream]\napi = "chat"\nbase_url = "{url}"\nkey_env = "UPSTREAM_KEY"\n'
+KEY = "sk-upstream-0123456789-secret"
+
+
+def test_a_providers_key_goes_to_the_provider_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Not into an answer, an error, a log, a figure or the database, though the provider repeats it."""
+    monkeypatch.setenv("UPSTREAM_KEY", KEY)
+    store = tmp_path / "served.db"
+    with answering() as upstream:
+        upstream.refuses(401, {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}})
+        upstream.refuses(500, f"Traceback: Authorization: Bearer {KEY}")
+        upstream.refuses(429, {"error": {"message": KEY, "code": KEY}})
+        before = settings_file(tmp_path, PROVIDER.format(url=upstream.url))
+        with serving("--store", f"sqlite:{store}", "--verbose", before=before) as server:
+            body = {"model": "upstream/m", "input": "hi"}
+            said = [server.http.post("/v1/responses", json=body).text for _ in range(2)]
+            made = server.http.post("/v1/responses", json={**body, "background": True}).text
+            said += [made, server.http.get("/metrics").text, server.http.get("/v1/models").text]
+            server.end(signal.SIGTERM)
+        asked = [request.headers["authorization"] for request in upstream.requests]
+
+    files = b"".join(file.read_bytes() for file in tmp_path.glob("served.db*"))
+    assert asked[:2] == [f"Bearer {KEY}"] * 2
+    assert KEY not in "".join([*said, server.err, server.line])
+    assert files
+    assert KEY.encode() not in files
