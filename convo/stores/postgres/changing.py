@@ -138,9 +138,9 @@ def term_numbers(t: Tenant, cut: str) -> set[int]:
 def _links(t: Tenant, change: Change, found: Found) -> Iterator[Ask]:
     there = dict(found.links)
     for new in change.links:
-        made = rules.written(there.get(new.id), new)
-        yield from links.put(t, made, there=new.id in there)
-        there[new.id] = made
+        yield from links.put(t, new, there.get(new.id))
+        if there.get(new.id, "queued") in rules.UNFINISHED:
+            there[new.id] = new.status
 
 
 def _behind(plan: Plan, head: Key, found: Found) -> tuple[list[tuple[UUID, int | None]], bool]:

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 from uuid import UUID
 
 from convo.history import Key, Link
+from convo.history.link import Status
+from convo.stores import rules
 from convo.stores.forms import PARENTS_ID, link_of, previous_of, route_of
 from convo.stores.postgres import names
 from convo.stores.postgres.tenant import Ask, Row, Tenant
@@ -54,6 +56,13 @@ id, parent, session, saw, head, sent, route, status, created_at, previous, secon
     usage, error"""
 VALUES = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
 ADD = f"INSERT INTO convo.links (tenant, {WRITTEN}) VALUES ($1, {VALUES})"
+FILL = """
+UPDATE convo.links SET session = coalesce(nullif(session, ''), $3), parent = coalesce(nullif(parent, ''), $4),
+    first_token_s = coalesce(first_token_s, $5)
+WHERE tenant = $1 AND id = $2
+"""
+"""What a final link may still be told; see `rules.written`."""
+
 REPLACE = f"UPDATE convo.links SET ({WRITTEN}) = ROW ({VALUES}) WHERE tenant = $1 AND id = $2"
 
 
@@ -94,8 +103,12 @@ def read_link(row: Row) -> Link:
     return link_of((*own, *middle[:6], previous, *middle[7:]))
 
 
-def put(t: Tenant, made: Link, *, there: bool) -> Iterable[Ask]:
-    """Write a link, and what it repeats. raises: NotCanonical"""
+def put(t: Tenant, made: Link, there: Status | None) -> Iterable[Ask]:
+    """Write a link, and what it repeats, by the rules for one that is there. raises: NotCanonical"""
+    if there is not None and there not in rules.UNFINISHED:
+        known = names.maybe(made.session), names.maybe(made.parent), made.first_token_s
+        yield t.ask(FILL, names.written(made.id), *known)
+        return
     route, figures = route_of(made)
     repeated = {"route": dumps(route), **({"parameters": dumps(made.parameters)} if made.parameters else {})}
     hashes = {kind: names.text_name(body) for kind, body in repeated.items()}

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from convo.errors import NotFound, StoreUnavailable
-from convo.history import Key, Link
+from convo.history import Key
+from convo.history.link import Status
 from convo.stores import rules
 from convo.stores.postgres import names
-from convo.stores.postgres.links import LINKS, read_link
 from convo.stores.postgres.planning import Plan, There
 from convo.stores.postgres.records import BEHIND
 from convo.stores.postgres.tenant import BEGIN, Ask, Row, Tenant
@@ -25,38 +25,33 @@ NEW_TENANT = "INSERT INTO convo.tenants (tenant, name) VALUES ($1, $2) ON CONFLI
 NEW_ROOT = "INSERT INTO convo.nodes (tenant, id, rest, depth) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING"
 TENANT = "SELECT name FROM convo.tenants WHERE tenant = $1"
 
-PLACES = f"SELECT {KEY}, depth, item IS NULL FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[])"
+PLACES = f"SELECT {KEY}, parent, depth, item IS NULL FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[])"
 
-SESSIONS = "SELECT id, head FROM convo.sessions WHERE tenant = $1 AND (id = $2 OR name = $3) ORDER BY id FOR UPDATE"
+SESSIONS = """
+SELECT id, head, mark, written FROM convo.sessions
+WHERE tenant = $1 AND (id = $2 OR name = $3) ORDER BY id FOR UPDATE
+"""
 
 CONVERSATION = "SELECT head FROM convo.conversations WHERE tenant = $1 AND id = $2 FOR UPDATE"
 
-LOCK_LINKS = "SELECT id FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE"
-"""Whoever waited for a lock sees the row as it is then, and other rows as they were: so this comes first."""
-
-THESE_LINKS = f"{LINKS} WHERE tenant = $1 AND id = ANY($2::text[])"
+THESE_LINKS = """
+SELECT id, status, saw, head FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE
+"""
 
 RUN = "SELECT 1 FROM convo.runs WHERE tenant = $1 AND id = $2 AND ended_at IS NULL FOR UPDATE"
 
 LOOSE = """
-WITH RECURSIVE stood (id) AS (
-    SELECT unnest(ARRAY[head, mark, written]) FROM convo.sessions WHERE tenant = $1 AND id = $2
-    UNION SELECT head FROM convo.conversations WHERE tenant = $1 AND id = $3
-    UNION SELECT unnest(ARRAY[saw, head]) FROM convo.links WHERE tenant = $1 AND id = ANY($4::text[])
-), old (id, depth) AS (
-    SELECT nodes.id, nodes.depth FROM stood JOIN LATERAL (
-        SELECT id, depth FROM convo.nodes WHERE tenant = $1 AND id = stood.id LIMIT 1) AS nodes ON true
-    WHERE nodes.depth > 0 AND nodes.id <> ALL($5::uuid[])
+WITH RECURSIVE old (id, depth) AS (
+    SELECT id, depth FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[]) AND depth > 0
 ), up (id, parent, depth) AS (
-    SELECT id, parent, depth FROM convo.nodes
-    WHERE tenant = $1 AND id = ANY($5::uuid[]) AND depth > (SELECT min(depth) FROM old)
+    SELECT id, parent, depth FROM convo.nodes WHERE tenant = $1 AND id = ANY($3::uuid[])
     UNION SELECT before.id, before.parent, before.depth FROM up JOIN LATERAL (
         SELECT id, parent, depth FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1) AS before ON true
     WHERE up.depth > (SELECT min(depth) FROM old)
 )
 SELECT id FROM old WHERE id NOT IN (SELECT id FROM up)
 """
-"""Where the records that change stand now, and will not stand on or before afterwards."""
+"""Those of some places that are neither others nor before them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +59,7 @@ class Found:
     """What was there before a change.
 
     places:        those of the plan that are there
-    links:         those that the change writes, or starts
+    links:         how those stand that the change writes, or starts
     session:       whether there is a record of it already
     conversation:  where its head stands
     behind:        of a conversation: (place, its item's own id as a number, erased id), from its new
@@ -73,7 +68,7 @@ class Found:
     """
 
     places: Mapping[Key, There]
-    links: Mapping[str, Link]
+    links: Mapping[str, Status]
     session: bool
     conversation: UUID | None
     behind: list[Row]
@@ -90,18 +85,42 @@ async def look(t: Tenant, plan: Plan, *, alone: bool, known: bool) -> Found:
     told = dict(zip(asked, await t.together(*asked.values()), strict=True))
     if told.get("tenant", [(names.written(t.name),)]) != [(names.written(t.name),)]:
         raise StoreUnavailable(f"the tenant {t.name!a} cannot be told from another one", hint="call it otherwise")
-    found = Found(
-        {Key(key.hex()): There(depth, empty) for key, depth, empty in told["places"]},
-        {link.id: link for link in map(read_link, told.get("links", []))},
-        _expected_session(plan, told.get("sessions", [])),
-        _expected_conversation(plan, told.get("conversation", [])),
-        told.get("behind", []),
-        [place for (place,) in told.get("loose", [])],
-    )
     if plan.change.ends and not told["run"]:
         raise rules.not_running(plan.change.ends)
+    found = Found(
+        places={Key(key.hex()): There(depth, empty) for key, _, depth, empty in told["places"]},
+        links={names.read(link_id): status for link_id, status, _, _ in told.get("links", [])},
+        session=_expected_session(plan, told.get("sessions", [])),
+        conversation=_expected_conversation(plan, told.get("conversation", [])),
+        behind=told.get("behind", []),
+        loose=await _loose(t, plan, told),
+    )
     _check(plan, found)
     return found
+
+
+async def _loose(t: Tenant, plan: Plan, told: Mapping[str, list[Row]]) -> list[UUID]:
+    """Where the records that change stand now, and will not stand on or before afterwards.
+
+    That a head goes forward by what the change grows is seen without asking again.
+    """
+    old = {place for row in told.get("conversation", []) for place in row}
+    old |= {place for session_id, *row in told.get("sessions", []) if _is_own(plan, session_id) for place in row}
+    old |= {place for _, status, *row in told.get("links", []) if status in rules.UNFINISHED for place in row}
+    parents = {UUID(bytes=bytes(key[:16])): parent for key, parent, _, _ in told["places"]}
+    kept: set[UUID | None] = {None, names.half(t.root)}
+    for base in plan.bases:
+        at: UUID | None = base
+        while at not in kept:
+            kept.add(at)
+            at = parents.get(at) if at else None
+    doubtful = sorted(place for place in old - kept if place)
+    return [place for (place,) in await t.all(LOOSE, doubtful, plan.bases)] if doubtful else []
+
+
+def _is_own(plan: Plan, session_id: str) -> bool:
+    session = plan.change.session
+    return session is not None and names.read(session_id) == session.id
 
 
 def _opening(t: Tenant, *, alone: bool, known: bool) -> dict[str, Ask]:
@@ -130,13 +149,9 @@ def _questions(t: Tenant, plan: Plan) -> dict[str, Ask]:
         asked["conversation"] = t.ask(CONVERSATION, head)
         asked["behind"] = t.ask(BEHIND, _half_or_none(plan.base(conversation.head)), head)
     if links:
-        asked["link locks"] = t.ask(LOCK_LINKS, links)
         asked["links"] = t.ask(THESE_LINKS, links)
     if change.ends:
         asked["run"] = t.ask(RUN, names.written(change.ends))
-    if session or conversation or links:
-        ends = (names.maybe(one.id if one else None) for one in (session, conversation))
-        asked["loose"] = t.ask(LOOSE, *ends, links, plan.bases)
     return asked
 
 
@@ -149,7 +164,7 @@ def _expected_session(plan: Plan, rows: list[Row]) -> bool:
     session = plan.change.session
     if session is None:
         return False
-    heads = {names.read(session_id): head for session_id, head in rows}
+    heads = {names.read(session_id): head for session_id, head, _, _ in rows}
     rules.expect(f"session {session.name!r}", plan.change.expect, _place(plan.change.expect, heads.get(session.id)))
     if set(heads) - {session.id}:
         raise rules.name_taken(session.name)
