@@ -179,6 +179,7 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
         "Invalid type for 'input': expected one of an array of objects or string, but got an integer instead",
     ),
     ({"input": [7]}, "invalid_type", "input[0]", "Invalid type for 'input[0]': expected an object"),
+    ({"input": [{"type": ["message"], "role": "user", "content": "hi"}]}, "invalid_type", "input[0].type", "Invalid"),
     ({"input": [{}]}, "missing_required_parameter", "input[0].type", "Missing required parameter: 'input[0].type'"),
     ({"input": [{"role": "king", "content": ""}]}, "invalid_value", "input[0].role", "Invalid value: 'king'. "),
     ({"input": [{"role": "user"}]}, "missing_required_parameter", "input[0].content", "Missing required parameter: "),

@@ -4,15 +4,21 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
 from convo.clock import FixedClock
-from tests.gateway.server import Served
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error", "response.steer.failed")
+
+
+class Rooted(Protocol):
+    """A server with an address."""
+
+    @property
+    def root(self) -> str: ...
 
 
 class Talk:
@@ -50,7 +56,7 @@ class Talk:
 
 
 @contextmanager
-def talking(served: Served, *, path: str = "/v1/responses", key: str | None = None, **more: Any) -> Iterator[Talk]:
+def talking(served: Rooted, *, path: str = "/v1/responses", key: str | None = None, **more: Any) -> Iterator[Talk]:
     headers = {"authorization": f"Bearer {key}"} if key else {}
     address = f"ws{served.root.removeprefix('http')}{path}"
     with connect(address, additional_headers=headers | more.pop("headers", {}), proxy=None, **more) as socket:

@@ -84,6 +84,8 @@ def triggered(items: Sequence[Item]) -> bool:
 def _check_item(name: str, item: Json) -> None:
     object_(name, item)
     typed: Item = _typed(item)
+    if typed.get("type") is not None:
+        string()(f"{name}.type", typed["type"])
     if kind(typed) == "unknown":
         raise refusals.missing(f"{name}.type")
     KINDS.get(kind(typed), object_)(name, typed)
