@@ -53,7 +53,8 @@ def serving(*argv: str, python: tuple[str, ...] = (), before: tuple[str, ...] = 
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=pipe, encoding="utf-8") as process:
         assert process.stderr
-        line, told = "", []
+        told: list[str] = []
+        line = ""
         while "convo serves" not in line:
             line = process.stderr.readline()
             assert line, "".join(told)

@@ -1,5 +1,7 @@
 """From where a server without keys lets itself be asked."""
 
+from pathlib import Path
+
 import pytest
 
 from convo.errors import BadSettings
@@ -66,7 +68,7 @@ def test_other_machines_are_let_in_with_keys_alone(host: str) -> None:
     with pytest.raises(BadSettings, match="lets other machines in, and there are no keys") as refused:
         check_exposed(serve)
     assert "convo serve --new-key NAME" in refused.value.hint
-    check_exposed(serve._replace(keys_file="keys"))
+    check_exposed(serve._replace(keys_file=Path("keys")))
 
 
 def test_a_port_that_is_taken_is_named() -> None:

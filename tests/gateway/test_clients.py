@@ -6,6 +6,7 @@ from typing import Any
 
 import openai
 import pytest
+from openai._resource import SyncAPIResource
 
 from tests.gateway import calls
 from tests.gateway.calls import CALLS, ELSEWHERE, TRIED, Call
@@ -39,7 +40,7 @@ def methods(resource: Any, name: str) -> Iterator[str]:
         if member.startswith(("_", "with_")):
             continue
         found = getattr(resource, member)
-        if isinstance(found, openai.resources.responses.responses.SyncAPIResource):
+        if isinstance(found, SyncAPIResource):
             yield from methods(found, f"{name}.{member}")
         elif callable(found):
             yield f"{name}.{member}"

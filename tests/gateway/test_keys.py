@@ -3,6 +3,7 @@
 import os
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[Serv
     made = served.ask({"model": "echo", "input": "secret"}, headers=bearer(alice)).json()
     told = served.http.post("/v1/conversations", json={}, headers=bearer(alice)).json()
     response, conversation = f"/v1/responses/{made['id']}", f"/v1/conversations/{told['id']}"
-    routes = [
+    routes: list[tuple[str, str, Any]] = [
         ("GET", response, None),
         ("GET", f"{response}?stream=true", None),
         ("DELETE", response, None),

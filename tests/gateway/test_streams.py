@@ -109,7 +109,8 @@ def test_an_error_behind_the_first_event_is_one_event_in_both_forms(serve: Serve
 
 
 async def says_nothing() -> AsyncGenerator[Event, None]:
-    for event in ():
+    nothing: tuple[Event, ...] = ()
+    for event in nothing:
         yield event
 
 
@@ -199,7 +200,7 @@ def leave(served: Served, body: dict[str, Any], *, after: bytes) -> None:
 def settled(served: Served, conversation_id: str, items: int) -> list[Any]:
     """The items of a conversation once there are so many of them."""
     while True:
-        listed = served.http.get(f"/v1/conversations/{conversation_id}/items").json()["data"]
+        listed: list[Any] = served.http.get(f"/v1/conversations/{conversation_id}/items").json()["data"]
         if len(listed) >= items:
             return listed
 
