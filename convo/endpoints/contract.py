@@ -65,8 +65,9 @@ class Endpoint(Protocol):
     def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[Event, None]:
         """The events of a background response, from the beginning or behind sequence number `after`.
 
-        It ends with the terminal event, which may still have to come, as the events of `create` do.
-        Closing the generator stops nothing.
+        It ends with the terminal event, which may still have to come, as the events of `create` do;
+        for one that was cancelled with `response.incomplete`, whose response says so. Nothing is told
+        to whoever was told the end already. Closing the generator stops nothing.
 
         raises:  NotFound;  Refused  it was not asked for in the background, or its events are no longer kept
         """

@@ -61,6 +61,24 @@ def test_the_packages_own_accumulator_accepts_every_stream(
     assert (kept.output_text, kept.usage, kept.status) == (gathered.output_text, gathered.usage, "completed")
 
 
+def test_a_background_response_is_resumed_and_polled_by_the_package(loopback: Loopback, client: OpenAI) -> None:
+    """Its accumulator takes the whole stream, and the part of it behind any event."""
+    loopback.replies({"text": "Hello there, how are you?"}, chunk=3)
+    with client.responses.stream(model=MODEL, input="hi", background=True) as stream:
+        whole = list(stream)
+        gathered = stream.get_final_response()
+
+    with client.responses.stream(response_id=gathered.id) as again:
+        assert [event.sequence_number for event in again] == [event.sequence_number for event in whole]
+        assert again.get_final_response().output_text == "Hello there, how are you?"
+    behind = client.responses.retrieve(gathered.id, stream=True, starting_after=4)
+    assert [event.sequence_number for event in behind] == list(range(5, len(whole)))
+    assert [event.type for event in whole[:3]] == ["response.created", "response.queued", "response.in_progress"]
+    kept = client.responses.retrieve(gathered.id)
+    assert (kept.status, kept.background, kept.output_text) == ("completed", True, gathered.output_text)
+    assert client.responses.cancel(gathered.id) == kept
+
+
 def unparsed(value: Any) -> Any:
     """`value` without what the accumulator adds for its own callers."""
     if isinstance(value, dict):

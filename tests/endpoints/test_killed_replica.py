@@ -1,0 +1,83 @@
+"""A replica that is killed with -9 in the middle of a background response, and what another one makes of it."""
+
+import os
+import signal
+import subprocess
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from convo.clock import SystemClock
+from convo.endpoints.embedded import Manner, Service
+from convo.ids import random_id
+from convo.processes import this_process
+from convo.stores.contract import run_lease
+from convo.stores.leasing import Hold
+from convo.stores.open import open_store
+from tests.endpoints.sides import texts
+from tests.endpoints.slow import ready
+from tests.running import ROOT
+
+PROGRAM = """
+import asyncio, sys
+from contextlib import aclosing
+from convo.clock import SystemClock
+from convo.endpoints.embedded import Embedded
+from convo.ids import random_id
+from convo.stores.open import open_store
+from tests.endpoints.slow import Slow
+
+WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
+
+async def main():
+    endpoint = Embedded(open_store(sys.argv[1]), Slow(first=WHOLE), SystemClock(), random_id)
+    async with aclosing(endpoint.create({"model": "m", "input": "a", "background": True})) as answer:
+        async for event in answer:
+            if event["type"] == "response.created":
+                print(event["response"]["id"], flush=True)
+            if event["type"] == "response.output_text.delta" and event["delta"] == "one ":
+                print(event["sequence_number"], flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def killed(tmp_path: Path) -> tuple[str, str, int]:
+    """A store, a response that was running in it, and the number of the last event that was told."""
+    url = f"sqlite:{tmp_path / 'convo.db'}"
+    there = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", PROGRAM, url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=there) as replica:
+        assert replica.stdout
+        response, number = replica.stdout.readline().strip(), int(replica.stdout.readline())
+        replica.send_signal(signal.SIGKILL)
+    return url, response, number
+
+
+async def test_what_it_told_can_be_followed_and_what_it_finished_is_kept(killed: tuple[str, str, int]) -> None:
+    url, response, number = killed
+    store = open_store(url)
+    served = Service(store, ready(), SystemClock(), random_id, listed=list_nothing, manner=Manner(outlasts=True))
+    running = await served.of("local").retrieve(response)
+    lapsed = await Hold.take(store, run_lease(response), f"{this_process()}:test", 1.0)  # its holder is seen to be dead
+    await lapsed.release()
+
+    await served.sweep()
+
+    failed = await served.of("local").retrieve(response)
+    async with aclosing(served.of("local").follow(response)) as following:
+        told = [event async for event in following]
+    await served.aclose()
+    await store.aclose()
+    assert running["status"] == "in_progress"
+    assert (failed["status"], texts(failed["output"])) == ("failed", ["whole"])
+    assert failed["error"]["message"] == "The server that ran this response went away."
+    assert [event["sequence_number"] for event in told] == list(range(number + 2))
+    assert told[-1] == {"type": "response.failed", "response": failed, "sequence_number": number + 1}
+
+
+async def list_nothing() -> list[dict[str, object]]:
+    return []
