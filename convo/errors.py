@@ -327,7 +327,7 @@ class Unsupported(ModelFault):
 class WindowExceeded(ModelFault):
     """The input does not fit the model's window: `need` and `room` are tokens."""
 
-    code = "context_length_exceeded"
+    code, param = "context_length_exceeded", "input"
     hint = "say it shorter, start a new conversation, or choose a model with a larger window"
 
     def __init__(self, model: str, need: int, room: int) -> None:

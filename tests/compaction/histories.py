@@ -1,5 +1,6 @@
 """Histories as they come about: turns of words, thoughts, calls in parallel, instructions in between."""
 
+from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
@@ -39,18 +40,18 @@ def histories(draw: some.DrawFn) -> list[Item]:
 
 def _step(numbers: list[int], *, thinks: bool) -> list[Item]:
     """A thought, calls in parallel, and their outputs in another order."""
-    thought: list[Item] = [{"type": "reasoning", "id": "rs_1", "summary": []}] if thinks and numbers else []
+    thought: list[Item] = [{"type": "reasoning", "summary": []}] if thinks and numbers else []
     return [*thought, *map(call, numbers), *map(output, reversed(numbers))]
 
 
-def is_whole(items: list[Item] | tuple[Item, ...]) -> bool:
+def is_whole(items: Sequence[Item]) -> bool:
     """Whether `items` hold no half of a pair: calls and outputs match, and no thought is the last of them."""
     called = {call_id(item) for item in items if is_call(item)}
     answered = {call_id(item) for item in items if is_output(item)}
     return called == answered and not (items and kind(items[-1]) == "reasoning")
 
 
-def instructions(items: list[Item] | tuple[Item, ...]) -> list[Item]:
+def instructions(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if is_instruction(item)]
 
 

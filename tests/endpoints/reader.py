@@ -3,9 +3,9 @@
 from collections.abc import AsyncGenerator, Sequence
 
 from convo.compaction.summary import ASKED_FOR
-from convo.errors import WindowExceeded
+from convo.errors import Refused, Unsupported, WindowExceeded
 from convo.ids import random_id
-from convo.items import Event, Item, text
+from convo.items import Event, Item, kind, text
 from convo.models.contract import Ask, Model
 from convo.models.stream import Answer, usage
 
@@ -19,6 +19,7 @@ class Reader:
     summary:  what it says when it is asked for one
     room:     words that it can be shown at once; None: any number
     theirs:   the compaction that its provider makes; None: the provider has none
+    refuses:  whether its provider has a compaction, and not for this model
     answer:   what it answers where no summary is asked for; None: how many items it was shown
     """
 
@@ -27,6 +28,7 @@ class Reader:
     ) -> None:
         self.summary, self.room, self.theirs = summary, room, theirs
         self.answer: str | None = None
+        self.refuses = False
         self.asks: list[Ask] = []
         self.summaries: list[Ask] = []
         self.compactions: list[Ask] = []
@@ -38,6 +40,8 @@ class Reader:
         summing = (ask.instructions or "").startswith(ASKED_FOR)
         (self.summaries if summing else self.asks).append(ask)
         need = sum(len(text(item).split()) for item in ask.input)
+        if self.theirs is None and any(kind(item) == "compaction" for item in ask.input):
+            raise Unsupported(ask.model, "compaction items", param="input")
         if self.room is not None and need > self.room:
             raise WindowExceeded(ask.model, need, self.room)
         answer, words = Answer(random_id, ask.model), self.answer or f"shown {len(ask.input)}"
@@ -53,6 +57,8 @@ class Reader:
         return sum(len(text(item).split()) for item in ask.input)
 
     async def compact(self, ask: Ask) -> Sequence[Item] | None:
+        if self.refuses:
+            raise Refused("This model cannot compact")
         if self.theirs is not None:
             self.compactions.append(ask)
         return self.theirs

@@ -137,6 +137,25 @@ async def test_a_provider_that_has_a_compaction_makes_the_window(store: Store) -
     assert window["usage"]["total_tokens"] == 0
 
 
+async def test_where_a_provider_compacts_other_models_only_a_summary_is_made(
+    endpoint: Embedded, reader: Reader
+) -> None:
+    reader.refuses = True
+    window = await compacted(endpoint, input=[user("One."), ANSWER])
+    assert kinds(window["output"]) == ["message", "compaction"]
+    assert len(reader.summaries) == 1
+
+
+async def test_a_providers_window_without_a_compaction_becomes_one(store: Store) -> None:
+    """Whoever counts on exactly one such item gets it, whatever a server calls its own."""
+    reader = Reader(theirs=[user("One."), {"type": "message", "role": "assistant", "content": "In short: words."}])
+    endpoint = Embedded(store, reader, SystemClock(), random_id)
+    window = await compacted(endpoint, input=[user("One."), ANSWER])
+    assert kinds(window["output"]) == ["compaction"]
+    await ask(endpoint, [*window["output"], user("Two.")])
+    assert reader.shown() == ["One.", "In short: words.", "Two."]
+
+
 async def test_a_call_without_its_output_is_not_compacted(endpoint: Embedded) -> None:
     with pytest.raises(Refused, match="No tool output found for function call call_1"):
         await compacted(endpoint, input=[user("Look."), CALL])
@@ -335,3 +354,10 @@ async def test_no_summary_is_made_of_what_somebody_else_sealed(endpoint: Embedde
     theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}
     wrong = await refusal(endpoint, [theirs, user(LONG), TRIGGER])
     assert told(wrong)[0] == "invalid_encrypted_content"
+
+
+async def test_a_model_that_cannot_open_what_somebody_else_sealed_is_not_blamed_for_it(endpoint: Embedded) -> None:
+    theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}
+    wrong = await refusal(endpoint, [theirs, user("Two.")])
+    assert told(wrong) == ("invalid_encrypted_content", 400, None)
+    assert "cmp_9" in wrong.message

@@ -53,7 +53,7 @@ async def test_what_fits_is_asked_as_it_is(endpoint: Embedded, reader: Reader) -
 
 async def test_what_does_not_fit_is_refused_before_the_model_is_asked(endpoint: Embedded, reader: Reader) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small")
-    assert told(wrong)[:2] == ("context_length_exceeded", 400)
+    assert told(wrong) == ("context_length_exceeded", 400, "input")
     assert wrong.message == "small has room for 100 tokens of input; this needs 181"
     assert reader.asks == []
 

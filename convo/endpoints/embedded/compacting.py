@@ -8,11 +8,11 @@ A request that has nothing of all this goes straight to its model.
 """
 
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import replace
 
 from convo.compaction import last_compaction, seen
-from convo.endpoints.embedded import fitting
+from convo.endpoints.embedded import fitting, refusals
 from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.listing import own_id, prefix
 from convo.endpoints.embedded.listing import shown as listed
@@ -21,6 +21,7 @@ from convo.endpoints.embedded.requests import Request
 from convo.endpoints.embedded.resource import together
 from convo.endpoints.embedded.summarising import Asking, Smaller, folded, opener
 from convo.endpoints.embedded.summarising import window as smaller_window
+from convo.errors import Unsupported
 from convo.items import Event, Item, Json
 from convo.models.contract import Ask
 from convo.tokens import at_most, count
@@ -67,8 +68,21 @@ async def _compacting(asking: Asking, request: Request) -> AsyncGenerator[Event,
         asking = replace(asking, ask=replace(asking.ask, input=made.shown))
     if made is None or not request.compact_now:
         async with aclosing(_fitted(asking, request)) as events:
-            async for event in events:
-                yield event if made is None else _behind(event, made)
+            with _not_to_be_opened(asking.ask):
+                async for event in events:
+                    yield event if made is None else _behind(event, made)
+
+
+@contextmanager
+def _not_to_be_opened(ask: Ask) -> Iterator[None]:
+    """Names what nobody sealed here, where its model says that it cannot open it either."""
+    try:
+        yield
+    except Unsupported as wrong:
+        at = last_compaction(ask.input)
+        if at is None or wrong.param != "input":
+            raise
+        raise refusals.not_verified(ask.input[at], hint=wrong.hint) from wrong
 
 
 async def _smaller(asking: Asking, request: Request) -> Smaller | None:

@@ -183,13 +183,13 @@ def no_place(name: str, item_id: str) -> Refused:
 # -- compaction -----------------------------------------------------------------------------------
 
 
-def not_verified(item: Item) -> Refused:
+def not_verified(item: Item, *, hint: str | None = None) -> Refused:
     """A compaction item that was damaged, or that another gateway or tenant sealed; the answer does not tell which."""
     return Refused(
         f"The encrypted content for item {item.get('id') or 'without an id'} could not be verified. "
         "Reason: Encrypted content could not be decrypted or parsed",
         code="invalid_encrypted_content",
-        hint="send it to the gateway, and with the key, that it came from; or go on from before it",
+        hint=hint or "send it to the gateway, and with the key, that it came from; or go on from before it",
     )
 
 

@@ -27,7 +27,7 @@ from convo.endpoints.embedded import ending, refusals
 from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.fitting import too_long
 from convo.endpoints.embedded.resource import together
-from convo.errors import ConvoError, StreamBroken
+from convo.errors import ConvoError, Refused, StreamBroken
 from convo.items import Event, Item, Json, is_assistant, kind, text
 from convo.models.contract import Ask, Model
 from convo.tokens import count_each
@@ -78,12 +78,13 @@ async def window(asking: Asking) -> tuple[Sequence[Item], Mapping[str, Json] | N
 
     It is the provider's own, or the user's words and one compaction item.
     """
-    theirs = await asking.model.compact(asking.ask)
-    if theirs is not None:
+    theirs = await _theirs(asking, asking.ask.input)
+    if theirs is None:
+        made = await _summarised(asking, fold(asking.ask.input, count_each(asking.ask.input)), outside=True)
+        return (*made.beside, made.item), made.usage
+    if [kind(item) for item in theirs].count("compaction") == 1:
         return theirs, None
-    sizes = count_each(asking.ask.input)
-    made = await _summarised(asking, fold(asking.ask.input, sizes), outside=True)
-    return (*made.beside, made.item), made.usage
+    return [(await _made(asking, before=tuple(theirs))).item], None
 
 
 async def folded(asking: Asking, threshold: int | None = None) -> Smaller | None:
@@ -99,10 +100,18 @@ async def folded(asking: Asking, threshold: int | None = None) -> Smaller | None
         parts = fold(asking.ask.input, sizes, keep=threshold // KEPT, said=threshold // SAID)
         if all(map(is_summary, parts.folded)):
             return None
-    theirs = await asking.model.compact(replace(asking.ask, input=parts.folded)) if parts.folded else None
+    theirs = await _theirs(asking, parts.folded)
     if theirs is None:
         return await _summarised(asking, parts, outside=False)
     return await _made(asking, before=(*parts.standing, *theirs), after=parts.kept)
+
+
+async def _theirs(asking: Asking, items: Sequence[Item]) -> Sequence[Item] | None:
+    """The provider's own window for `items`; None where it has none, or has none for this model."""
+    try:
+        return await asking.model.compact(replace(asking.ask, input=items)) if items else None
+    except Refused:
+        return None
 
 
 async def _summarised(asking: Asking, parts: Fold, *, outside: bool) -> Smaller:

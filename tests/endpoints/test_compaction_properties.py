@@ -1,0 +1,95 @@
+"""What holds for every history that is made smaller, whatever is in it."""
+
+import asyncio
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from convo.clock import SystemClock
+from convo.compaction import short
+from convo.endpoints.embedded import Embedded
+from convo.errors import Refused
+from convo.ids import random_id
+from convo.items import Item, kind
+from convo.stores.memory import MemoryStore
+from convo.tokens import count
+from tests.compaction.histories import WORDS, histories, instructions, is_whole, message
+from tests.endpoints.reader import Reader
+from tests.endpoints.sides import ask
+
+EXAMPLES = settings(max_examples=40)
+STORE = MemoryStore()
+LAST = message("user", "And now?")
+TRIGGER = {"type": "compaction_trigger"}
+
+
+def run(items: list[Item], summary: str, **body: Any) -> tuple[Reader, list[Item]]:
+    """The model that was asked, and the output of the answer."""
+    reader = Reader(summary)
+
+    async def answered() -> list[Item]:
+        endpoint = Embedded(STORE, reader, SystemClock(), random_id)
+        return list((await ask(endpoint, items, store=False, **body))["output"])
+
+    return reader, asyncio.run(answered())
+
+
+@EXAMPLES
+@given(histories(), WORDS, some.integers(1, 200))
+def test_past_a_threshold_the_model_sees_a_whole_history_that_is_no_longer_than_before(
+    items: list[Item], summary: str, threshold: int
+) -> None:
+    management = [{"type": "compaction", "compact_threshold": threshold}]
+    reader, output = run([*items, LAST], summary, context_management=management)
+    shown = reader.asks[-1].input
+    assert [kind(item) for item in output].count("compaction") <= 1
+    assert is_whole(shown)
+    assert sorted(map(short, instructions(shown))) == sorted(map(short, instructions(items)))
+    assert short(shown[-1]) == short(LAST)
+    assert count(shown).tokens <= count([*items, LAST]).tokens
+
+
+@EXAMPLES
+@given(histories(), WORDS)
+def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(items: list[Item], summary: str) -> None:
+    _, output = run([*items, TRIGGER], summary)
+    assert [kind(item) for item in output] == ["compaction"]
+    reader, _ = run([*output, LAST], summary)
+    shown = reader.asks[-1].input
+    assert is_whole(shown)
+    assert short(shown[-1]) == short(LAST)
+    assert count(shown).tokens <= count([*items, LAST]).tokens
+
+
+@EXAMPLES
+@given(histories(), WORDS)
+def test_a_window_has_exactly_one_compaction_and_says_no_more_than_before(items: list[Item], summary: str) -> None:
+    async def asked() -> tuple[list[Item], Reader]:
+        reader = Reader(summary)
+        endpoint = Embedded(STORE, reader, SystemClock(), random_id)
+        window = await endpoint.compact({"model": "any", "input": [*items, LAST]})
+        await ask(endpoint, [*window["output"], LAST], store=False)
+        return list(window["output"]), reader
+
+    window, reader = asyncio.run(asked())
+    assert [kind(item) for item in window].count("compaction") == 1
+    assert kind(window[-1]) == "compaction"
+    assert is_whole(reader.asks[-1].input)
+    assert count(reader.asks[-1].input).tokens <= count([*items, LAST, LAST]).tokens
+
+
+@EXAMPLES
+@given(histories(), WORDS, some.sampled_from(["other", "Local", "local ", ""]))
+def test_no_tenant_opens_anothers_compaction(items: list[Item], summary: str, tenant: str) -> None:
+    _, output = run([*items, TRIGGER], summary)
+
+    async def opened() -> str:
+        endpoint = Embedded(STORE.of(tenant), Reader(), SystemClock(), random_id)
+        try:
+            await ask(endpoint, [*output, LAST], store=False)
+        except Refused as wrong:
+            return wrong.code
+        return "opened"
+
+    assert asyncio.run(opened()) == "invalid_encrypted_content"
