@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
-from pathlib import Path
+from dataclasses import replace
+from pathlib import Path as File
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from convo.endpoints.embedded import Embedded
 from convo.endpoints.embedded.background import TTL_S
 from convo.endpoints.embedded.service import EVENTS_FOR_S
 from convo.errors import NotFound, Refused, StreamBroken, TryLater
+from convo.history import Path, root
 from convo.ids import random_id
 from convo.items import Event
-from convo.stores.contract import Store
+from convo.items import user as said_by_user
+from convo.stores.contract import Change, Growth, Store
 from convo.stores.memory import MemoryStore
 from convo.stores.open import open_store
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told
@@ -46,7 +49,7 @@ async def upto(endpoint: Embedded, response_id: str, kind: str) -> Event:
 
 
 @pytest.fixture
-async def replicas(tmp_path: Path) -> AsyncIterator[tuple[Store, Store]]:
+async def replicas(tmp_path: File) -> AsyncIterator[tuple[Store, Store]]:
     """One database, opened twice as two replicas open it."""
     stores = open_store(f"sqlite:{tmp_path / 'convo.db'}"), open_store(f"sqlite:{tmp_path / 'convo.db'}")
     yield stores
@@ -290,6 +293,45 @@ async def test_another_replica_cancels_it_and_the_model_is_stopped(replicas: tup
     assert (await all_of(here, response))[-1]["response"] == stopped
     await here.aclose()
     assert await here.retrieve(response) == stopped
+
+
+async def test_whoever_ends_it_first_it_ends_once(replicas: tuple[Store, Store]) -> None:
+    """Two replicas stop it, and it comes to its end, all at the same time."""
+    model = Slow(first=WHOLE)
+    here, there = over(replicas[0], model), over(replicas[1], ready())
+    response = await taken_on(here)
+    await upto(there, response, "response.output_text.delta")
+
+    model.go_on.set()
+    seen = await asyncio.gather(here.cancel(response), there.cancel(response), there.cancel(response))
+
+    ends = [(await all_of(side, response))[-1] for side in (here, there)]
+    assert [end["response"] for end in ends] == [seen[0]] * 2
+    assert seen == [seen[0]] * 3
+    assert seen[0]["status"] in ("cancelled", "completed")
+    assert await replicas[0].upkeep.abandoned() == []
+    await here.aclose()
+
+
+async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothing(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    conversation = str((await endpoint.create_conversation())["id"])
+    response = await taken_on(endpoint, conversation=conversation)
+    await upto(endpoint, response, "response.output_text.delta")
+    there = await store.conversation(conversation)
+    assert there
+    path = Path(root(store.tenant)).grow([said_by_user("meanwhile")])
+    moved = replace(there, head=path.head, ids=("msg_x",))
+    grow = (Growth(path.root, path.items),)
+    await store.commit(Change(grow=grow, conversation=moved, conversation_expect=there.head))
+
+    model.go_on.set()
+
+    last = (await all_of(endpoint, response))[-1]
+    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
+    assert texts(await endpoint.conversation_items(conversation)) == ["meanwhile"]
+    assert await store.upkeep.abandoned() == []
 
 
 async def test_after_a_restart_it_is_followed_from_the_store(replicas: tuple[Store, Store]) -> None:
