@@ -6,7 +6,7 @@ elsewhere is moved, what it has no word for is taken out and reported. The label
 last, in every state inside as well.
 """
 
-from convo.errors import UnknownSchema
+from convo.errors import BadState, UnknownSchema, Usage
 from convo.items import Json
 from convo.runstate.nested import children
 from convo.runstate.paths import Place, Steps, path, pattern, replaced, without
@@ -23,16 +23,23 @@ def relabelled(state: State, label: str) -> tuple[State, tuple[Loss, ...]]:
     """`state` under another label, and what that label cannot say.
 
     raises:  UnknownSchema  no release ever wrote that label
+             Usage          what waits has no place under it, so readers would forget it
     """
     if label not in BY_LABEL:
-        raise UnknownSchema(f"--schema {label}"[:60], "that label", LABELS)
+        raise UnknownSchema(path((LABEL,)), repr(label[:20]), LABELS)
     target, document = BY_LABEL[label], state.document
     losses: list[Loss] = []
     for version in _borders(state.version, target):
         down = target.number < state.version.number
         document, gone = _over(document, version, (), down=down)
         losses += gone
-    return of(_labelled(document, label)), tuple(losses)
+    try:
+        return of(_labelled(document, label)), tuple(losses)
+    except BadState as wrong:
+        raise Usage(
+            f"what this state of {state.label} waits for cannot be written as {label}: {wrong.message}",
+            hint="choose a label nearer to its own",
+        ) from wrong
 
 
 def _borders(start: Version, end: Version) -> tuple[Version, ...]:

@@ -1,0 +1,204 @@
+"""A state under another label: what moves, what is lost, and that readers go on from it."""
+
+from typing import Any
+
+import pytest
+
+from convo.errors import UnknownSchema, Usage
+from convo.runstate import LABELS, NEWEST, Loss, State, Verdict, decided, read, relabelled, summary, text
+from tests.runstate import snapshots
+from tests.runstate.sdk import go_on
+from tests.runstate.snapshots import index, of_label, snapshot, story
+from tests.runstate.test_sdk import ends, quiet, wanted
+
+__all__ = ["quiet"]
+
+YES = Verdict(approve=True)
+UNKEPT = ("nested_agent_tool_approval", "nested_decided")
+"""What waits in an agent used as a tool has no place under 1.0, and from 1.0 nobody can take it up."""
+
+
+def moved(scenario: str, start: str, end: str) -> tuple[State, tuple[Loss, ...]]:
+    return relabelled(snapshots.of(scenario, start), end)
+
+
+def unwritable(entry: dict[str, Any], label: str) -> bool:
+    """Whether what a snapshot waits for has no place under a label, or never had one."""
+    number = LABELS.index(label)
+    if entry["scenario"] in UNKEPT:
+        return "1.0" in (label, entry["schema"])
+    return entry["scenario"] == "custom_tool_approval" and number < LABELS.index("1.9")
+
+
+def paths(losses: tuple[Loss, ...]) -> set[str]:
+    return {loss.path for loss in losses}
+
+
+def test_a_label_that_no_release_wrote_is_refused() -> None:
+    for label in ("1.3", "9.9", ""):
+        with pytest.raises(UnknownSchema):
+            moved("single_approval", "1.21", label)
+
+
+def test_the_same_label_changes_nothing() -> None:
+    for label in ("1.0", "1.21"):
+        state = snapshots.of("single_approval", label)
+        assert relabelled(state, label) == (state, ())
+
+
+@pytest.mark.parametrize("label", LABELS)
+def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(label: str) -> None:
+    said = ("pending", "current_agent", "usage", "current_turn", "conversation_id", "previous_response_id")
+    for entry in [*index()[::5], *of_label("1.21")]:
+        if unwritable(entry, label):
+            continue
+        before = read(snapshot(entry["file"]))
+        after, _ = relabelled(before, label)
+        again = read(text(after).encode())
+        assert (again.label, again.document) == (label, after.document), entry["file"]
+        assert {key: summary(again)[key] for key in said} == {key: summary(before)[key] for key in said}, entry["file"]
+
+
+# -- what moves ----------------------------------------------------------------------------------------
+
+
+def test_decisions_move_to_where_the_label_keeps_them_and_back() -> None:
+    for label in ("1.0", "1.6", "1.13", "1.15", "1.17"):
+        newest = snapshots.of("parallel_mixed_decided", "1.21")
+        older, _ = relabelled(newest, label)
+        again, _ = relabelled(older, "1.21")
+        assert "function_tool_approvals" not in older.document["context"]
+        verdicts = [[(one.call_id, one.approve) for one in each.decisions] for each in (newest, older, again)]
+        assert verdicts[0] == verdicts[1] == verdicts[2]
+
+
+def test_a_decision_in_an_agent_used_as_a_tool_moves_out_below_1_15_and_in_again() -> None:
+    older, _ = moved("nested_decided", "1.21", "1.13")
+    call = older.pending[0].id
+    assert older.document["context"]["approvals"]["refund_funds"]["rejected"] == [call]
+    newer, _ = relabelled(older, "1.21")
+    assert newer.document["context"].get("approvals") == {}
+    assert [(one.call_id, one.approve) for one in newer.decisions] == [(call, False)]
+
+
+def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
+    state = snapshots.of("hosted_mcp_approval", "1.21")
+    older, _ = relabelled(decided(state, state.pending, YES), "1.13")
+    assert older.document["context"]["approvals"] == {
+        state.pending[0].call.tool: {"approved": [state.pending[0].id], "rejected": []}
+    }
+    newer, _ = relabelled(older, "1.21")
+    assert [one.approve for one in newer.decisions] == [True]
+
+
+def test_a_decision_for_good_says_whose_it_becomes() -> None:
+    _, losses = moved("sticky_approve", "1.21", "1.17")
+    assert [loss.why for loss in losses if "function_tool_approvals" in loss.path] == [
+        "labels before 1.18 know no owner: the decision holds for every agent with such a tool"
+    ]
+    newer, gained = moved("sticky_approve", "1.13", "1.21")
+    assert newer.decisions[0].always
+    assert any("holds for one agent" in loss.why for loss in gained)
+
+
+def test_a_decision_for_good_on_a_tool_that_is_not_waiting_cannot_be_bound_and_is_told() -> None:
+    document = snapshots.document("single_approval", "1.13")
+    document["context"]["approvals"]["other"] = {"approved": True, "rejected": []}
+    newer, losses = relabelled(
+        read(text(State(document, snapshots.of("single_approval", "1.13").version)).encode()), "1.21"
+    )
+    assert newer.decisions == ()
+    assert paths(losses) == {"$.context.approvals.other"}
+
+
+# -- what is lost --------------------------------------------------------------------------------------
+
+LOST = [
+    ("pending_input", "1.21", "1.13", "$.pending_input"),
+    ("parallel_mixed_decided", "1.21", "1.5", "$.context.approvals.restart_order.rejection_messages"),
+    ("custom_data", "1.21", "1.10", "$.generated_items[1].custom_data"),
+    ("max_turns_none", "1.21", "1.9", "$.max_turns"),
+    ("duplicate_agent_names", "1.21", "1.6", "$.current_agent.identity"),
+    ("namespaced_tool", "1.21", "1.4", "$.current_step.data.interruptions[0].tool_lookup_key"),
+    ("pending_session_write", "1.21", "1.16", "$.pending_session_write"),
+    (
+        "nested_agent_tool_approval",
+        "1.21",
+        "1.6",
+        "$.last_processed_response.functions[0].agent_run_state.generated_session_item_indexes",
+    ),
+    ("local_mcp_approval", "1.21", "1.17", "$.last_processed_response.mcp_tool_bindings"),
+]
+
+
+@pytest.mark.parametrize(("scenario", "start", "end", "path"), LOST)
+def test_what_an_older_label_cannot_say_is_told_with_its_place(scenario: str, start: str, end: str, path: str) -> None:
+    assert path in paths(moved(scenario, start, end)[1])
+
+
+def test_upwards_nothing_is_lost_but_what_cannot_be_bound() -> None:
+    for entry in index():
+        if entry["scenario"] in UNKEPT and entry["schema"] == "1.0":
+            continue
+        _, losses = relabelled(read(snapshot(entry["file"])), NEWEST.label)
+        assert all(loss.path.startswith("$.context.approvals.") for loss in losses), entry["file"]
+
+
+def test_a_pause_that_1_0_never_kept_cannot_be_moved_on() -> None:
+    with pytest.raises(Usage, match="in no state of an agent used as a tool"):
+        moved("nested_agent_tool_approval", "1.0", "1.21")
+
+
+def test_a_call_that_older_readers_would_forget_is_not_written_for_them() -> None:
+    """Custom tools came with 1.9."""
+    with pytest.raises(Usage, match=r"cannot be written as 1\.6"):
+        moved("custom_tool_approval", "1.9", "1.6")
+
+
+def test_a_write_that_is_held_back_is_not_let_go_by_an_older_label() -> None:
+    document = snapshots.document("pending_session_write", "1.21")
+    document["pending_session_write"] |= {"held": True, "before": None, "current_response": {"turn": 1, "start": 0}}
+    state = State(document, NEWEST)
+    older, losses = relabelled(state, "1.18")
+    assert "pending_session_write" not in older.document
+    assert "$.pending_session_write" in paths(losses)
+
+
+# -- readers go on from it -----------------------------------------------------------------------------
+
+EXPLAINED = {
+    "pending_input": "pending_input",
+    "guardrail_results": "current_response_generated_item_ownership",
+    "local_mcp_approval": "mcp_tool_bindings",
+    "duplicate_agent_names": "identity",
+}
+"""Scenarios that end otherwise under an older label, and what stands in the loss that says why."""
+
+
+async def check(entry: dict[str, Any], label: str) -> None:
+    """The SDK ends as from the state itself, or the losses name what made the difference."""
+    state, losses = relabelled(read(snapshot(entry["file"])), label)
+    end = await go_on(story(entry["file"]), text(decided(state, state.pending, YES)))
+    same = ends(end) == wanted(entry)
+    told = EXPLAINED.get(entry["scenario"], "nothing")
+    assert same or any(told in loss.path for loss in losses), entry["file"]
+
+
+@pytest.mark.parametrize("label", ["1.0", "1.13", "1.17"])
+async def test_the_sdk_goes_on_from_older_labels_unless_a_loss_says_otherwise(label: str) -> None:
+    for entry in of_label("1.21"):
+        if not unwritable(entry, label):
+            await check(entry, label)
+
+
+async def test_the_sdk_goes_on_from_the_newest_label_whatever_the_state_was_written_under() -> None:
+    for entry in [*of_label("1.2")[::3], *of_label("1.13")[::4], *of_label("1.17")[::4]]:
+        await check(entry, "1.21")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("label", LABELS)
+async def test_the_sdk_goes_on_from_every_snapshot_under_every_label(label: str) -> None:
+    for entry in index():
+        if not unwritable(entry, label):
+            await check(entry, label)
