@@ -202,6 +202,16 @@ async def test_a_chain_goes_on_from_its_compaction(endpoint: Embedded, reader: R
     assert len(reader.summaries) == 1
 
 
+async def test_a_long_question_is_no_reason_to_fold_the_same_again(endpoint: Embedded, reader: Reader) -> None:
+    last = await chained(endpoint, "One.", "Two. " + LONG)
+    first = await ask(endpoint, LONG, previous_response_id=last, context_management=at(60))
+    again = await ask(endpoint, LONG, previous_response_id=first["id"], context_management=at(60))
+    assert [kinds(response["output"]) for response in (first, again)] == [["compaction", "message"]] * 2
+    third = await ask(endpoint, [TRIGGER], previous_response_id=again["id"])
+    asked = await ask(endpoint, LONG * 2, previous_response_id=third["id"], context_management=at(60))
+    assert kinds(asked["output"]) == ["message"]
+
+
 async def test_a_conversation_goes_on_from_its_compaction_and_keeps_everything(
     endpoint: Embedded, reader: Reader
 ) -> None:

@@ -200,3 +200,24 @@ def test_nothing_is_loaded_that_was_not_asked_for(program: str, absent: set[str]
         check=True,
     )
     assert set(told.stdout.split()) & absent == set()
+
+
+@pytest.mark.parametrize("key", ["shared by two replicas", None])
+async def test_what_one_gateway_sealed_another_opens_that_shares_its_key(
+    given: Settings, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    """They share no database here; without the setting each has its own key."""
+    if key:
+        monkeypatch.setenv(given.serve.seal_key_env, key)
+    here = opened("local", given)
+    service = open_service(given, store=MemoryStore(), clock=SystemClock(), new_id=random_id)
+    try:
+        made = await ask(here, [{"type": "compaction_trigger"}], model="scripted/echo")
+        told = [*made["output"], {"role": "user", "content": "Go on."}]
+        if key:
+            assert texts((await ask(service.of("local"), told, model="scripted/echo"))["output"]) == ["Go on."]
+        else:
+            assert (await refusal(service.of("local"), told, model="scripted/echo")).code == "invalid_encrypted_content"
+    finally:
+        await service.aclose()
+        await here.aclose()

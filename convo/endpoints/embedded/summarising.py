@@ -17,7 +17,6 @@ from convo.compaction import (
     covered,
     cuts,
     fold,
-    is_summary,
     last_compaction,
     opened,
     stands_for,
@@ -28,7 +27,7 @@ from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.fitting import too_long
 from convo.endpoints.embedded.resource import together
 from convo.errors import ConvoError, Refused, StreamBroken
-from convo.items import Event, Item, Json, is_assistant, kind, text
+from convo.items import Event, Item, Json, is_assistant, is_user, kind, text
 from convo.models.contract import Ask, Model
 from convo.tokens import count_each
 
@@ -98,8 +97,8 @@ async def folded(asking: Asking, threshold: int | None = None) -> Smaller | None
         parts = fold(asking.ask.input, sizes)
     else:
         parts = fold(asking.ask.input, sizes, keep=threshold // KEPT, said=threshold // SAID)
-        if all(map(is_summary, parts.folded)):
-            return None
+        if all(is_user(item) or kind(item) == "compaction" for item in parts.folded):
+            return None  # what stayed of an earlier fold: nobody answered since
     theirs = await _theirs(asking, parts.folded)
     if theirs is None:
         return await _summarised(asking, parts, outside=False)
