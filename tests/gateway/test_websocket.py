@@ -1,6 +1,7 @@
 """WebSocket mode around its rules: who may open one, its limits, and how it ends."""
 
 import json
+import socket
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
@@ -144,6 +145,18 @@ def test_a_turn_takes_a_place_among_the_requests_that_run_at_once(serve: Serve) 
         assert words(talk.came()) == SLOW["text"]
         assert served.ask({"model": "echo", "input": "hi"}).status_code == 200
         assert refused(served) == (503, "overloaded")
+
+
+def test_a_client_that_takes_nothing_is_let_go(serve: Serve) -> None:
+    served = serve(max_requests=1, bounds=Bounds(send_s=0.05))
+    served.script("slow", {"text": "for ever " * 700_000}, chunk=100_000)
+    line = socket.socket()
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    line.connect(("127.0.0.1", served.port))
+    with talking(served, sock=line, max_queue=1, close_timeout=0.1) as talk:
+        talk.say(model="slow", input="hi", store=False)
+        talk.hear()
+        assert words(asked_until(200, lambda: served.ask({"model": "echo", "input": "free"}))) == "free"
 
 
 def test_nothing_is_compressed(shared: Served) -> None:

@@ -159,14 +159,17 @@ def test_generate_false_asks_no_model_and_can_be_gone_on_from(served: Served) ->
     assert words(then) == "The second user message."
 
 
-def test_a_new_chain_begins_on_an_open_connection(served: Served) -> None:
-    """As after /responses/compact, whose window is an input and no id."""
-    served.script("one", {"text": "One message."}, {"text": "Two messages."})
-    with talking(served) as talk:
+def test_a_compacted_window_begins_a_new_chain_on_the_same_connection(shared: Served) -> None:
+    """/responses/compact gives an input and no id."""
+    asked = {"model": "echo", "input": [{"role": "user", "content": word} for word in ("old", "older")]}
+    window = shared.http.post("/v1/responses/compact", json=asked).json()["output"]
+    with talking(shared) as talk:
         talk.turn(input="old", store=False)
-        came = talk.turn(model="one", input=[{"role": "user", "content": "window"}], previous_response_id=None)
+        came = talk.turn(input=[*window, {"role": "user", "content": "new"}], previous_response_id=None)
+        on = talk.turn(input="newer", previous_response_id=came["id"])
 
-    assert (words(came), came["previous_response_id"]) == ("One message.", None)
+    assert (words(came), came["previous_response_id"]) == ("new", None)
+    assert words(on) == "newer"
 
 
 def test_a_connection_ends_after_sixty_minutes_with_an_error(serve: Serve) -> None:
