@@ -328,6 +328,18 @@ async def test_a_summary_that_fails_leaves_nothing_behind(endpoint: Embedded, re
     assert told(wrong)[0] == "context_length_exceeded"
 
 
+async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behind(
+    endpoint: Embedded, reader: Reader
+) -> None:
+    """Nothing was told before the model began, so nobody takes the item for an answer."""
+    reader.room = 150
+    conversation = (await endpoint.create_conversation([user("One."), ANSWER]))["id"]
+    wrong = await refusal(endpoint, LONG * 3, conversation=conversation, context_management=at(50))
+    assert told(wrong)[0] == "context_length_exceeded"
+    assert len(reader.summaries) == 1
+    assert kinds((await endpoint.conversation_items(conversation)).items) == ["message"] * 2
+
+
 async def test_a_background_response_is_compacted_as_any_other(endpoint: Embedded) -> None:
     history = [user(LONG), ANSWER, user("Two.")]
     told_ = await events(endpoint, history, background=True, context_management=at(50))

@@ -62,15 +62,27 @@ async def window(
 async def _compacting(asking: Asking, request: Request) -> AsyncGenerator[Event, None]:
     asking = replace(asking, ask=replace(asking.ask, input=await shown(asking.history, asking.edges)))
     made = await _smaller(asking, request)
-    if made is not None:
-        for event in _announced(made, asked_for=request.compact_now):
+    if made is not None and request.compact_now:
+        for event in (*_announced(made, asked_for=True), _nothing_else(made)):
             yield event
+        return
+    if made is not None:
         asking = replace(asking, ask=replace(asking.ask, input=made.shown))
-    if made is None or not request.compact_now:
-        async with aclosing(_fitted(asking, request)) as events:
-            with _not_to_be_opened(asking.ask):
-                async for event in events:
-                    yield event if made is None else _behind(event, made)
+    with _not_to_be_opened(asking.ask):
+        async with aclosing(_fitted(asking, request)) as answer, aclosing(_joined(made, answer)) as events:
+            async for event in events:
+                yield event
+
+
+async def _joined(made: Smaller | None, answer: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+    """The events of `answer`, those of the compaction in front: once it has begun, so that it can still be refused."""
+    first = await anext(answer, None)
+    for event in _announced(made, asked_for=False) if made else ():
+        yield event
+    if first is not None:
+        yield _behind(first, made)
+    async for event in answer:
+        yield _behind(event, made)
 
 
 @contextmanager
@@ -106,17 +118,21 @@ def _fitted(asking: Asking, request: Request) -> AsyncGenerator[Event, None]:
 
 
 def _announced(made: Smaller, *, asked_for: bool) -> Iterator[Event]:
-    """The events of the item; all of the answer's, where nothing else was asked for."""
+    """The events of the item; `asked_for`: by a trigger, and not by a threshold."""
     yield {"type": "response.output_item.added", "output_index": 0, "item": made.item}
     if asked_for:
         yield {"type": "response.compaction.compacting", "output_index": 0, "item_id": made.item["id"]}
     yield {"type": "response.output_item.done", "output_index": 0, "item": made.item}
-    if asked_for:
-        yield {"type": "response.completed", "response": {"output": [made.item], "usage": made.usage or NO_TOKENS}}
 
 
-def _behind(event: Event, made: Smaller) -> Event:
-    """An event of an answer whose first item is the compaction."""
+def _nothing_else(made: Smaller) -> Event:
+    return {"type": "response.completed", "response": {"output": [made.item], "usage": made.usage or NO_TOKENS}}
+
+
+def _behind(event: Event, made: Smaller | None) -> Event:
+    """An event of an answer whose first item is the compaction, if there was one."""
+    if made is None:
+        return event
     if "output_index" in event:
         return {**event, "output_index": event["output_index"] + 1}
     response = event.get("response")
