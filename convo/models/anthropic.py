@@ -11,6 +11,7 @@ import os
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from convo.config.secret import Secret
@@ -29,6 +30,8 @@ from convo.models.stream import Answer
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from httpx2 import AsyncClient
+
+PACKAGE = "anthropic"
 
 NO_COUNTING = (404, 405, 501)
 """What a server answers that cannot count tokens."""
@@ -61,7 +64,7 @@ class AnthropicModel:
             yield event
 
     async def warm(self, model: str) -> None:
-        await asyncio.to_thread(_package)
+        await asyncio.to_thread(import_module, PACKAGE)
 
     async def count(self, ask: Ask) -> int | None:
         body = {name: value for name, value in self.body(ask).items() if name in COUNTED}
@@ -113,24 +116,19 @@ class AnthropicModel:
         return maker(self._provider, ask.model, self._base_url)
 
     def _asked(self, body: Mapping[str, Json]) -> Asked:
-        return Asked(self._provider, self._base_url, model=body.get("model"), key=self._key, package="anthropic")
+        return Asked(self._provider, self._base_url, model=body.get("model"), key=self._key, package=PACKAGE)
 
     def _connected(self) -> "AsyncAnthropic":
         if self._client is None:
-            _package()
             ambient = self._provider == "anthropic"
             self._client = _client(self._base_url, self._key or NO_KEY, self._http, ambient=ambient)
         return self._client
 
 
-def _package() -> None:
-    """raises: ModelMissing  Anthropic's package is not installed"""
-    try:
-        import_module("anthropic")
-    except ModuleNotFoundError as missing:
-        raise ModelMissing(
-            "the anthropic package is not installed", hint="pip install 'convo-state[anthropic]'"
-        ) from missing
+def installed() -> None:
+    """raises: ModelMissing  Anthropic's package is not here; it is an extra"""
+    if find_spec(PACKAGE) is None:
+        raise ModelMissing(f"the {PACKAGE} package is not installed", hint=f"pip install 'convo-state[{PACKAGE}]'")
 
 
 def _client(base_url: str, key: Secret, http: "AsyncClient | None", *, ambient: bool) -> "AsyncAnthropic":

@@ -49,9 +49,6 @@ NO_SUCH_MODEL = re.compile(
 OTHER_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
 """What a package calls everything that it raises itself."""
 
-HUNG_UP = ("ServerDisconnectedError", "ClientOSError", "ClientConnectionResetError")
-"""What aiohttp calls a server that hung up; the openai package's transport takes them for timeouts."""
-
 TOO_LONG = WindowExceeded.code
 IS_TOO_LONG = re.compile(
     r"prompt is too long|exceed\w*\b.{0,40}\bcontext\b|maximum context length|context window", re.IGNORECASE
@@ -254,14 +251,15 @@ def _unconnected(wrong: BaseException, asked: Asked, *, answering: bool) -> Endp
 
     if answering:
         return StreamBroken(f"the connection to {asked.provider} broke before the answer ended")
-    if isinstance(wrong, httpx2.TimeoutException) and type(wrong.__cause__).__name__ not in HUNG_UP:
+    below = {kind.__name__ for kind in type(wrong.__cause__).__mro__}  # aiohttp's transport takes all for timeouts
+    if isinstance(wrong, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
         return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
     if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
         return Unreachable(
             f"{asked.place!r} is not the address of a server", code=NO_CONNECTION, hint="check the provider's base_url"
         )
-    if isinstance(wrong, httpx2.ConnectError):
-        words = asked.clean(str(wrong))
+    if isinstance(wrong, httpx2.ConnectError) or "ClientConnectorError" in below:
+        words = asked.clean(str(getattr(wrong.__cause__, "os_error", wrong)))
         return Unreachable(f"cannot reach {asked.provider} at {asked.place}{_because(words)}", code=NO_CONNECTION)
     return Unreachable(f"the connection to {asked.provider} at {asked.place} broke before it answered")
 

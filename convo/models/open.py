@@ -30,8 +30,9 @@ def open_model(
     key:     what `key_env` holds, or None
     token:   what `token_env` holds, or None
     models:  the folder of weights that convo fetched
-    raises:  KeyRefused   the provider takes a key and there is none, or it cannot be one
-             BadSettings  it has no address
+    raises:  KeyRefused    the provider takes a key and there is none, or it cannot be one
+             BadSettings   it has no address
+             ModelMissing  what it is asked through is not installed
     """
     match provider.api:
         case "local":
@@ -45,13 +46,15 @@ def open_model(
 
             return ChatModel(provider.name, address(provider), new_id, key=usable(provider, key))
         case "anthropic":
-            from convo.models.anthropic import AnthropicModel
+            from convo.models.anthropic import AnthropicModel, installed
 
-            return AnthropicModel(provider.name, address(provider), new_id, key=usable(provider, key))
+            key = usable(provider, key)
+            installed()
+            return AnthropicModel(provider.name, address(provider), new_id, key=key)
         case "responses" | "azure":
             from convo.models.responses import ResponsesModel
 
-            return ResponsesModel(account_of(provider, key=key or _no_key(provider), token=token), new_id)
+            return ResponsesModel(account_of(provider, key=key, token=token), new_id)
 
 
 def account_of(provider: Provider, *, key: Secret | None, token: Secret | None = None) -> "Account":
@@ -78,13 +81,6 @@ def account_of(provider: Provider, *, key: Secret | None, token: Secret | None =
         api_version=provider.api_version,
         deployment=provider.deployment,
     )
-
-
-def _no_key(provider: Provider) -> Secret | None:
-    """What stands for a key at a server that takes none."""
-    from convo.models.account import NO_KEY
-
-    return NO_KEY if provider.key_env is None and provider.api != "azure" else None
 
 
 def address(provider: Provider) -> str:

@@ -97,8 +97,8 @@ def _set_up(entry: Entry) -> str:
         case KeyRefused():
             return "no key"
         case ModelMissing():
-            return "no weights"
-    return "no adapter" if entry.provider.base_url else "no base URL"
+            return "no weights" if entry.provider.api == "local" else "no package"
+    return "no base URL"
 
 
 def _key(entry: Entry) -> str:

@@ -66,7 +66,7 @@ LISTED = """\
   built in  local/smollm2-135m-instruct, {weights} (98 MB)
 
 provider   api        endpoint  set up       key                           base URL
-anthropic  anthropic  embedded  no adapter   ANTHROPIC_API_KEY not set     https://api.anthropic.com
+anthropic  anthropic  embedded  no key       ANTHROPIC_API_KEY not set     https://api.anthropic.com
 azure      azure      remote    no base URL  AZURE_OPENAI_API_KEY not set  -
 deepseek   chat       embedded  no key       DEEPSEEK_API_KEY not set      https://api.deepseek.com
 local      local      embedded  yes          none needed                   -
@@ -145,7 +145,7 @@ def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> Non
     ("name", "environ", "key", "code"),
     [
         ("mine", {}, ("not set", None), "invalid_api_key"),
-        ("half", {}, ("not set", None), "bad_settings"),
+        ("half", {}, ("not set", None), "invalid_api_key"),
         ("groq", {"GROQ_API_KEY": "gsk-1"}, ("set", "GROQ_API_KEY"), None),
         ("groq", {"GROQ_API_KEY": "gsk 1"}, ("set", "GROQ_API_KEY"), "invalid_api_key"),
         ("azure", {"AZURE_OPENAI_API_KEY": "1"}, ("set", "AZURE_OPENAI_API_KEY"), "bad_settings"),

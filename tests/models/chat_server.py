@@ -66,6 +66,14 @@ class ChatServer:
 
         self.answers.append(answer)
 
+    def hangs_up(self) -> None:
+        """Close the connection without a word."""
+
+        async def answer(receive: Receive, send: Send) -> None:
+            send.__self__.transport.abort()  # type: ignore[attr-defined]
+
+        self.answers.append(answer)
+
     def waits(self, *chunks: Any) -> None:
         """Answer with these chunks and then with nothing, until the client leaves."""
 

@@ -1,13 +1,12 @@
 """Claude's Messages API, over a real connection."""
 
-import sys
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from convo.config.secret import Secret
-from convo.errors import KeyRefused, ModelMissing, Refused, StreamBroken, TryLater, Unreachable, Unsupported
+from convo.errors import KeyRefused, Refused, StreamBroken, TryLater, Unreachable, Unsupported
 from convo.ids import counting_ids
 from convo.items import Event, user
 from convo.models.anthropic import AnthropicModel
@@ -373,17 +372,6 @@ async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
         await all_of(model, asking(user("hi"), model=OPUS, tools=[{"type": "web_search"}]))
 
     assert server.requests == []
-
-
-async def test_without_its_package_it_says_what_to_install(
-    server: ChatServer, model: AnthropicModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "anthropic", None)
-
-    with pytest.raises(ModelMissing) as missing:
-        await all_of(model, HI)
-
-    assert missing.value.hint == "pip install 'convo-state[anthropic]'"
 
 
 async def test_another_server_never_sees_what_the_environment_says_of_anthropics_account(

@@ -8,7 +8,7 @@ from contextlib import aclosing
 import pytest
 
 from convo.config.secret import Secret
-from convo.errors import KeyRefused, Refused, StreamBroken, TryLater, Unreachable, Unsupported
+from convo.errors import NO_CONNECTION, KeyRefused, Refused, StreamBroken, TryLater, Unreachable, Unsupported
 from convo.ids import counting_ids
 from convo.items import Event, Json, user
 from convo.models.chat import ChatModel
@@ -237,12 +237,23 @@ async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer) -> Non
     assert refused.value.hint == "check its base_url"
 
 
+async def test_a_server_that_hangs_up_before_it_answers_was_reached(server: ChatServer, model: ChatModel) -> None:
+    server.hangs_up()
+
+    with pytest.raises(Unreachable, match="broke before it answered") as gone:
+        await all_of(model, HI)
+
+    assert gone.value.code != NO_CONNECTION
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "api.example.org/v1"], ids=["nobody listens", "no scheme"])
 async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
     model = ChatModel("ollama", url, counting_ids())
 
-    with pytest.raises(Unreachable, match=url):
+    with pytest.raises(Unreachable, match=url) as nobody:
         await all_of(model, HI)
+
+    assert nobody.value.code == NO_CONNECTION
     await model.aclose()
 
 

@@ -10,7 +10,7 @@ import pytest
 from convo.clock import SystemClock
 from convo.config.providers import Provider
 from convo.config.secret import Secret
-from convo.errors import BadSettings, KeyRefused
+from convo.errors import BadSettings, KeyRefused, ModelMissing
 from convo.ids import counting_ids
 from convo.models.contract import Model
 from convo.models.open import account_of, open_model
@@ -28,7 +28,7 @@ def opened(provider: Provider, key: str | None = None) -> Model:
     [
         (Provider("ollama", "chat", base_url=URL), "ChatModel"),
         (Provider("anthropic", "anthropic", base_url=URL, key_env="K"), "AnthropicModel"),
-        (Provider("vllm", "responses", base_url=URL), "ResponsesModel"),
+        (Provider("vllm", "responses", base_url=URL, key_env="K"), "ResponsesModel"),
         (Provider("azure", "azure", base_url=URL, key_env="K"), "ResponsesModel"),
         (Provider("local", "local"), "LocalModel"),
         (Provider("scripted", "scripted"), "ScriptedModel"),
@@ -45,6 +45,15 @@ async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> Non
 def test_a_provider_without_an_address_is_named(api: Any) -> None:
     with pytest.raises(BadSettings, match="'mine' has no base URL"):
         opened(Provider("mine", api), "key")
+
+
+def test_claude_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("convo.models.anthropic.PACKAGE", "not_there")
+
+    with pytest.raises(ModelMissing, match="not_there package is not installed") as missing:
+        opened(Provider("anthropic", "anthropic", base_url=URL), "key")
+
+    assert missing.value.hint == "pip install 'convo-state[not_there]'"
 
 
 def test_azure_is_asked_with_a_key_or_a_token() -> None:
