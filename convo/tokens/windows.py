@@ -5,11 +5,12 @@ known window: nothing is refused on its behalf, and its server says itself what 
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
+
+FIGURES = Path(__file__).with_name("models.toml")
 
 DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
 """How a name ends that means one day's edition of a model."""
@@ -40,5 +41,7 @@ def window_of(model: str) -> Window | None:
 @cache
 def windows() -> Mapping[str, Window]:
     """Every window that is known, by name."""
-    raw = tomllib.loads(files("convo.tokens").joinpath("models.toml").read_text("utf-8"))
+    import tomllib  # few commands ask
+
+    raw = tomllib.loads(FIGURES.read_text("utf-8"))
     return {name: Window(**row) for name, row in raw["windows"].items()}

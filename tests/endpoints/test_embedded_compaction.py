@@ -7,7 +7,7 @@ import pytest
 
 from convo.clock import SystemClock
 from convo.compaction.summary import HEAD
-from convo.endpoints.embedded import Embedded
+from convo.endpoints.embedded import Embedded, Manner
 from convo.errors import Refused
 from convo.ids import random_id
 from convo.items import Item, kind
@@ -338,6 +338,30 @@ async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behin
     assert told(wrong)[0] == "context_length_exceeded"
     assert len(reader.summaries) == 1
     assert kinds((await endpoint.conversation_items(conversation)).items) == ["message"] * 2
+
+
+async def test_what_was_streamed_with_a_compaction_is_what_is_retrieved(endpoint: Embedded) -> None:
+    answer = await ask(endpoint, [user(LONG), ANSWER, user("Two.")], context_management=at(50))
+    assert await endpoint.retrieve(answer["id"]) == answer
+
+
+async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(endpoint: Embedded, reader: Reader) -> None:
+    connection = endpoint.connect()
+
+    async def said(words: Any, **body: Any) -> dict[str, Any]:
+        asked = {"model": "any", "input": words, "store": False, **body}
+        return dict([event async for event in connection.create(asked)][-1]["response"])
+
+    first = await said([user("One."), ANSWER, user("Two.")], context_management=at(50))
+    await said("Three.", previous_response_id=first["id"])
+    assert reader.shown() == ["One.", SUMMED, "Two.", "shown 3", "Three."]
+
+
+async def test_a_server_that_keeps_nothing_compacts_all_the_same(store: Store, reader: Reader) -> None:
+    endpoint = Embedded(store, reader, SystemClock(), random_id, manner=Manner(stateless=True))
+    window = await compacted(endpoint, input=[user("One."), ANSWER])
+    await ask(endpoint, [*window["output"], user("Two.")])
+    assert reader.shown() == ["One.", SUMMED, "Two."]
 
 
 async def test_a_background_response_is_compacted_as_any_other(endpoint: Embedded) -> None:
