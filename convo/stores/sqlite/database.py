@@ -124,6 +124,7 @@ class Database:
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA foreign_keys = ON")
         db.execute("PRAGMA secure_delete = ON")
+        db.execute("PRAGMA temp_store = MEMORY")  # else what a statement could undo goes through a file
         self._ran = schema.migrate(db)
 
     def _patiently(self, work: Callable[[], None]) -> None:

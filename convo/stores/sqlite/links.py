@@ -40,16 +40,18 @@ WITH RECURSIVE kin (n) AS (
 """
 
 WRITE = """
-INSERT INTO links (tenant, id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,
-    first_token_s, parameters, usage, error)
+INSERT INTO links (tenant, id, saw, head, parent, session, route, parameters, sent, status, created_at, previous,
+    seconds, first_token_s, usage, error)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant, id) DO UPDATE SET (parent, session, saw, head, sent, route, status, created_at, previous, seconds,
-    first_token_s, parameters, usage, error)
-    = (excluded.parent, excluded.session, excluded.saw, excluded.head, excluded.sent, excluded.route, excluded.status,
-    excluded.created_at, excluded.previous, excluded.seconds, excluded.first_token_s, excluded.parameters,
-    excluded.usage, excluded.error)
+ON CONFLICT (tenant, id) DO UPDATE SET (saw, head, parent, session, route, parameters, sent, status, created_at,
+    previous, seconds, first_token_s, usage, error)
+    = (excluded.saw, excluded.head, excluded.parent, excluded.session, excluded.route, excluded.parameters,
+    excluded.sent, excluded.status, excluded.created_at, excluded.previous, excluded.seconds,
+    excluded.first_token_s, excluded.usage, excluded.error)
 """
 
+FILL = "UPDATE links SET (parent, session, first_token_s) = (?, ?, ?) WHERE tenant = ? AND id = ?"
+"""All that may become known of a link that is final."""
 
 HOLDS = """
 SELECT saw, head, parent, session, route, parameters FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
@@ -86,22 +88,25 @@ def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> l
 
 def put(t: Tenant, new: Link) -> tuple[int, ...]:
     """Write a link, by the rules for one that is there; the nodes that it stood on before."""
-    there = t.row(HOLDS, t.n, new.id)
-    made = rules.written(link(t, new.id), new) if there else new
+    there = link(t, new.id)
+    made = rules.written(there, new)
+    if there and there.status not in rules.UNFINISHED:
+        t.run(FILL, number(t, made.parent), _session(t, made.session), made.first_token_s, t.n, made.id)
+        return ()
+    held = t.row(HOLDS, t.n, new.id)
     route, figures = route_of(made)
+    parameters = _once(t, made.parameters)[0] if made.parameters else None
+    holds = (number(t, made.parent), _session(t, made.session), _route(t, route), parameters)
     t.run(
         WRITE,
-        *(t.n, made.id, number(t, made.parent), _session(t, made.session), node(t, made.saw), node(t, made.head)),
-        *(made.sent, _route(t, route), made.status, made.created_at),
-        *(previous_of(made), made.seconds, made.first_token_s),
-        *(_once(t, made.parameters)[0] if made.parameters else None, figures),
+        *(t.n, made.id, node(t, made.saw), node(t, made.head), *holds, made.sent, made.status, made.created_at),
+        *(previous_of(made), made.seconds, made.first_token_s, figures),
         dumps(made.error) if made.error is not None else None,
     )
-    if there is None:
+    if held is None:
         return ()
-    saw, head, *held = there
-    drop_held(t, *held)
-    return saw, head
+    drop_held(t, *(before if before != after else None for before, after in zip(held[2:], holds, strict=True)))
+    return held[:2]
 
 
 def _route(t: Tenant, route: Sequence[Json]) -> int:

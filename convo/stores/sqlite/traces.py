@@ -24,6 +24,7 @@ def clear(db: sqlite3.Connection) -> None:
     with suppress(sqlite3.Error):
         notes = db.execute("SELECT n FROM traces").fetchall()
         if notes:
+            db.execute("PRAGMA temp_store = FILE")  # a whole copy has no place in memory
             db.execute("INSERT INTO words (words) VALUES ('optimize')")
             db.execute("VACUUM")
             db.executemany("DELETE FROM traces WHERE n = ?", notes)
