@@ -16,6 +16,7 @@ from convo.config.names import BUILT_IN_MODEL, Choice, named
 from convo.config.providers import FILE_APIS, EndpointKind
 from convo.config.secret import secret_in
 from convo.endpoints.contract import Endpoint
+from convo.endpoints.on_behalf import OnBehalf, key_of_the_server
 from convo.errors import BadSettings, ConvoError, ModelMissing, Refused
 from convo.ids import NewId, random_id
 from convo.items import Json
@@ -103,15 +104,19 @@ class ModelsByName:
             raise no_model(name, wrong) from wrong
         provider = choice.provider
         if provider.name not in self._open:
-            self._open[provider.name] = open_model(
-                provider,
-                key=key_of(provider, os.environ),
-                token=token_of(provider, os.environ),
-                models=self._settings.places.models,
-                clock=self._clock,
-                new_id=self._new_id,
-            )
+            self._open[provider.name] = self._opened(provider)
         return self._open[provider.name], choice.name.model
+
+    def _opened(self, provider: Provider) -> Model:
+        """raises: KeyRefused, BadSettings"""
+        return open_model(
+            provider,
+            key=key_of(provider, os.environ),
+            token=token_of(provider, os.environ),
+            models=self._settings.places.models,
+            clock=self._clock,
+            new_id=self._new_id,
+        )
 
     def _chosen(self, name: str) -> Choice:
         """raises: BadSettings"""
@@ -128,7 +133,11 @@ ECHO = "scripted/echo"
 
 
 class ModelsForClients(ModelsByName):
-    """As `ModelsByName`, for people who may not read this machine's files by naming them."""
+    """As `ModelsByName`, for people who hold no provider's key and may not read files here by naming them."""
+
+    def _opened(self, provider: Provider) -> Model:
+        with key_of_the_server(provider.name):
+            return OnBehalf(super()._opened(provider), provider.name)
 
     def _chosen(self, name: str) -> Choice:
         choice = super()._chosen(name)

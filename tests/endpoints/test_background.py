@@ -307,7 +307,7 @@ async def test_whoever_ends_it_first_it_ends_once(replicas: tuple[Store, Store])
 
     ends = [(await all_of(side, response))[-1] for side in (here, there)]
     assert [end["response"] for end in ends] == [seen[0]] * 2
-    assert seen == [seen[0]] * 3
+    assert list(seen) == [seen[0]] * 3
     assert seen[0]["status"] in ("cancelled", "completed")
     assert await replicas[0].upkeep.abandoned() == []
     await here.aclose()

@@ -167,6 +167,25 @@ quick = "scripted/echo"
     )
 
 
+async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whether the provider says so, or there is none to show to it."""
+    with serving() as server:
+        server.refuses(401, {"error": {"message": "Incorrect API key provided: sk-upstream."}})
+        service = served(
+            settings(user=f'[providers.here]\napi = "chat"\nbase_url = "{server.url}"\nkey_env = "HERE_API_KEY"')
+        )
+        lacking = await refusal(service.of("ann"), "hi", model="here/m")
+        monkeypatch.setenv("HERE_API_KEY", "sk-upstream")
+        refused = await refusal(service.of("ann"), "hi", model="here/m")
+        await service.aclose()
+    for wrong in (lacking, refused):
+        assert (wrong.code, wrong.status) == ("provider_key_refused", 502)
+        assert wrong.message == "here did not take the key of this server"
+        assert "sk-upstream" not in wrong.hint
+
+
 async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:
     service = served(settings(user='[state_storage]\ntype = "none"\n[aliases]\nquick = "scripted/echo"'))
     response = await ask(service.of("ann"), "hi", model="quick")
