@@ -14,7 +14,7 @@ from convo.stores.contract import Conversation, Outline
 from convo.stores.forms import record_of, session_of
 from convo.stores.sqlite import links, names
 from convo.stores.sqlite.tenant import Row, Tenant, asked
-from convo.stores.sqlite.tree import item, node
+from convo.stores.sqlite.tree import decoded, item, node
 from convo.stores.sqlite.unneeded import drop_link
 from convo.stores.verbatim import dumps, loads
 
@@ -138,7 +138,8 @@ def conversation(t: Tenant, conversation_id: str) -> Conversation | None:
         return None
     n, head, key, created_at, metadata = found
     rows = t.all(MEMBERS, head, NOWHERE, n)[-2::-1]
-    ids = tuple(given or erased or rules.own_id(loads(body)) for _, given, erased, body, _ in rows)
+    own = iter(decoded([body for _, _, _, body, _ in rows if body is not None]))
+    ids = tuple(rules.own_id(next(own)) if body is not None else given or erased for _, given, erased, body, _ in rows)
     return Conversation(conversation_id, Key(key.hex()), created_at, ids, _metadata(metadata))
 
 
