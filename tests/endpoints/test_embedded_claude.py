@@ -1,0 +1,57 @@
+"""Convo's own endpoint keeps a chain for Claude: what it thought and called comes back to it from the store."""
+
+from typing import Any
+
+from convo.clock import SystemClock
+from convo.config.secret import Secret
+from convo.endpoints.embedded import Embedded
+from convo.ids import random_id
+from convo.models.anthropic import AnthropicModel
+from convo.models.contract import Model
+from convo.stores.contract import Store
+from tests.models.chat_server import serving
+from tests.models.messages_events import text, thinking, tool, whole
+
+CLAUDE = "anthropic/claude-opus-5"
+
+
+class OneModel:
+    """The model of every name."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        return self._model, name.partition("/")[2]
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+async def answer(endpoint: Embedded, **body: Any) -> Any:
+    """The response of one request."""
+    return [event async for event in endpoint.create({"model": CLAUDE, **body})][-1]["response"]
+
+
+async def test_a_chain_with_a_call_goes_on_with_its_thoughts(store: Store) -> None:
+    output = {"type": "function_call_output", "call_id": "toolu_1", "output": "4"}
+    with serving() as server:
+        models = OneModel(AnthropicModel("anthropic", server.url, random_id, key=Secret("sk-ant-1")))
+        endpoint = Embedded(store, models, SystemClock(), random_id)
+        blocks = thinking(0, "Hm.", signature="S+/="), tool(1, "toolu_1", "add", "{}")
+        server.streams(*whole(*blocks, reason="tool_use"), end=b"")
+        server.streams(*whole(text(0, "Four.")), end=b"")
+
+        first = await answer(endpoint, input="2+2?")
+        second = await answer(endpoint, previous_response_id=first["id"], input=[output])
+        await models.aclose()
+
+    assert second["status"] == "completed"
+    assert [message["content"] for message in server.requests[1].json["messages"]] == [
+        [{"type": "text", "text": "2+2?"}],
+        [
+            {"type": "thinking", "thinking": "Hm.", "signature": "S+/="},
+            {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {}},
+        ],
+        [{"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": "4"}]}],
+    ]
