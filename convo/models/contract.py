@@ -53,6 +53,8 @@ class Model(Protocol):
         """The window that the provider itself makes of `ask.input`; None where it has no compaction.
 
         It is for the same model: what was sealed only that one can open; usage is not reported here.
+
+        raises:  Refused  it has none for this model; whoever asks may summarise instead
         """
         ...
 
