@@ -1,5 +1,6 @@
 """`convo store`, over a real store filled by the engine itself."""
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -7,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from convo.history import Strategy
+from convo.stores.open import open_store
 from convo.stores.sqlite.schema import SCHEMA
 from tests.cli.held import DATABASE, Teller, held
+from tests.databases import empty_database
 from tests.greenwich import greenwich
 from tests.running import Convo
+from tests.stores.test_tenants import everything
 
 __all__ = ["greenwich"]
 
@@ -186,3 +190,44 @@ def test_partitions_are_for_the_statements_of_postgresql(argv: list[str], says: 
 
     assert (got.exit, got.out) == (2, "")
     assert got.err.splitlines()[0] == f"convo: {says}"
+
+
+# -- a server -------------------------------------------------------------------------------------
+
+
+def test_the_statements_for_a_server_are_printed_without_asking_it(convo: Convo) -> None:
+    url = "postgresql://nobody@nowhere.invalid/convo"
+    plain = convo("store", "migrate", "--print-sql", "--store", url)
+    spread = convo("store", "migrate", "--print-sql", "--partitions", "4", "--store", url)
+
+    assert (plain.exit, plain.err, spread.exit, spread.err) == (0, "", 0, "")
+    assert "CREATE TABLE convo.items" in plain.out
+    assert "PARTITION BY HASH (tenant)" not in plain.out
+    assert "PARTITION BY HASH (tenant)" in spread.out
+
+
+@pytest.mark.needs("postgresql")
+def test_a_server_is_migrated_measured_and_pruned(convo: Convo) -> None:
+    url = empty_database()
+    asyncio.run(say_hi(url))
+
+    assert convo("store", "migrate", "--json", "--store", url).json()["ran"] == []
+    (ours,) = convo("store", "stats", "--json", "--store", url).json()
+    assert (ours["tenant"], ours["rows"]["sessions"], ours["rows"]["items"]) == ("local", 1, 1)
+    assert convo("store", "prune", "--older-than", AGO, "--store", url).err == "this would go; --yes removes it\n"
+    assert convo("store", "prune", "--older-than", AGO, "--yes", "--store", url).err == "this was removed\n"
+    assert convo("store", "stats", "--json", "--store", url).json() == []
+
+
+async def say_hi(url: str) -> None:
+    store = open_store(url)
+    await store.commit(everything("local"))
+    await store.aclose()
+
+
+def test_a_server_that_cannot_be_reached_is_said_without_its_password(convo: Convo) -> None:
+    got = convo("store", "stats", "--store", "postgresql://me:hush@127.0.0.1:1/convo?connect_timeout=2")
+
+    assert (got.exit, got.out) == (1, "")
+    assert got.err.startswith("convo: ")
+    assert "hush" not in got.err
