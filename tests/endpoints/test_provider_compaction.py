@@ -1,0 +1,110 @@
+"""In front of a provider that compacts by itself: what it sealed comes back to it, and to nobody else."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from convo.clock import SystemClock
+from convo.config import Secret
+from convo.endpoints.embedded import Embedded
+from convo.ids import random_id
+from convo.models.account import Account
+from convo.models.contract import Model
+from convo.models.responses import ResponsesModel
+from convo.stores.contract import Store
+from tests.endpoints.sides import ask, refusal, user
+from tests.models.chat_server import ChatServer, serving
+from tests.models.test_responses import end, words
+
+LONG = " ".join(["word"] * 60)
+THEIRS = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAAAA-theirs"}
+BARE = {"type": "compaction", "encrypted_content": "gAAAAA-theirs"}
+HISTORY = [user(LONG), {"type": "message", "role": "assistant", "content": LONG}]
+AT_FIFTY = [{"type": "compaction", "compact_threshold": 50}]
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+class Provider:
+    """Opens the models of one account at `server`."""
+
+    def __init__(self, server: ChatServer) -> None:
+        self._model = ResponsesModel(Account(base_url=server.url, key=Secret("sk-test-key")), random_id)
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        return self._model, name
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+@pytest.fixture
+async def endpoint(store: Store, server: ChatServer) -> AsyncIterator[Embedded]:
+    opened = Embedded(store, Provider(server), SystemClock(), random_id)
+    yield opened
+    await opened.aclose()
+
+
+def sent(server: ChatServer) -> list[tuple[str, list[object]]]:
+    """Where each request went, and the input that it had."""
+    return [(request.path, request.json["input"]) for request in server.requests]
+
+
+async def test_past_a_threshold_the_provider_compacts_and_goes_on_from_its_own_seal(
+    server: ChatServer, endpoint: Embedded
+) -> None:
+    server.refuses(200, {"object": "response.compaction", "output": [THEIRS]})
+    server.streams(end(words("Well.")))
+    server.streams(end(words("Good.")))
+
+    first = await ask(endpoint, [*HISTORY, user("Two.")], model="gpt-5", context_management=AT_FIFTY)
+    await ask(endpoint, [user("Three.")], model="gpt-5", previous_response_id=first["id"])
+
+    assert [item["type"] for item in first["output"]] == ["compaction", "message"]
+    paths, inputs = zip(*sent(server), strict=True)
+    assert paths == ("/v1/responses/compact", "/v1/responses", "/v1/responses")
+    assert inputs[0] == HISTORY
+    assert inputs[1] == [BARE, user("Two.")]
+    assert inputs[2][:2] == [BARE, user("Two.")]
+    assert inputs[2][-1] == user("Three.")
+    assert all("context_management" not in request.json for request in server.requests)
+
+
+async def test_the_providers_window_is_the_clients_next_input(server: ChatServer, endpoint: Embedded) -> None:
+    server.refuses(200, {"object": "response.compaction", "output": [user("One.", id="msg_1"), THEIRS]})
+    server.streams(end(words("Well.")))
+
+    window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
+    await ask(endpoint, [*window["output"], user("Two.")], model="gpt-5")
+
+    assert [item["type"] for item in window["output"]] == ["message", "compaction"]
+    (_, last) = sent(server)[-1]
+    assert last[1:] == [BARE, user("Two.")]
+
+
+async def test_another_model_of_the_provider_does_not_get_what_one_sealed(
+    server: ChatServer, endpoint: Embedded
+) -> None:
+    server.refuses(200, {"object": "response.compaction", "output": [THEIRS]})
+    window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
+
+    wrong = await refusal(endpoint, [*window["output"], user("Two.")], model="gpt-4.1")
+
+    assert (wrong.code, wrong.status) == ("invalid_encrypted_content", 400)
+    assert "gpt-5" in wrong.hint
+    assert len(server.requests) == 1
+
+
+async def test_a_server_without_compaction_is_asked_for_a_summary(server: ChatServer, endpoint: Embedded) -> None:
+    server.refuses(404, {"error": {"message": "no such route"}})
+    server.streams(end(words("They said words.")))
+
+    window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
+
+    assert [item["type"] for item in window["output"]].count("compaction") == 1
+    assert window["usage"]["total_tokens"] == 11
+    assert [path for path, _ in sent(server)] == ["/v1/responses/compact", "/v1/responses"]
