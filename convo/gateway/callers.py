@@ -7,11 +7,13 @@ an address of this machine, and an Origin has to be the server's own. No CORS he
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 
 from convo.gateway import refusals
 
 
+@lru_cache(maxsize=256)
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches what listens on `host`."""
     name = host.strip("[]").rstrip(".").lower()

@@ -5,8 +5,8 @@ client that takes nothing of its answer as long as it stays. This one counts and
 is wrong as the API's error object, where somebody still reads.
 """
 
-from asyncio import TimerHandle, Transport
-from typing import ClassVar
+from asyncio import AbstractEventLoop, TimerHandle, Transport
+from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
@@ -14,6 +14,45 @@ from convo.config import Serve
 from convo.endpoints.errors import error_object
 from convo.errors import ConvoError
 from convo.gateway import documents, refusals
+from convo.ids import random_id
+
+MOST_WAITING = 64 * 1024
+"""Bytes that wait for others before they are written."""
+
+
+class Gathering:
+    """A transport that writes at once what comes at once: headers with a body, events with one another.
+
+    To write to a socket costs more than to make an event. What is handed over while the loop is busy is
+    written when it comes round again, or when there is much of it.
+    """
+
+    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self.flush)
+        self._waiting.append(data)
+        self._size += len(data)
+        if self._size > MOST_WAITING:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            gathered = b"".join(self._waiting)
+            self._waiting.clear()
+            self._size = 0
+            self._transport.write(gathered)
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -28,7 +67,7 @@ class BoundedHttp(HttpToolsProtocol):
     _fault: ConvoError | None = None
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        super().connection_made(Gathering(transport, self.loop))  # type: ignore[arg-type]  # it is one in all but name
         self._wait_for_a_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -98,8 +137,8 @@ class BoundedHttp(HttpToolsProtocol):
     def _refuse(self, fault: ConvoError) -> None:
         """Answer without a request, and close."""
         body = documents.write({"error": error_object(fault)})
-        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
-        self.transport.write(STATUS_LINE[fault.status] + head + body)
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[fault.status] + head % (len(body), random_id("req").encode()) + body)
         self.transport.close()
 
 

@@ -10,7 +10,7 @@ watches the client; once that has gone the loop ends and closes the endpoint's g
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from types import TracebackType
@@ -31,8 +31,8 @@ HEADERS = (
 
 DONE = b"data: [DONE]\n\n"
 COMMENT = b": still here\n\n"
-MOST_WAITING = 64 * 1024
-"""Bytes that may wait to be written before nothing more is read from the endpoint."""
+UNWATCHED_S = 0.02
+"""Most answers take less, and to watch for a client costs as much as to send it one."""
 
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -65,25 +65,18 @@ async def relay(exchange: Exchange, answering: Answering, noticing: Noticing, *,
 
     raises:  ConvoError  nothing has been sent yet
     """
-    async with Watch(exchange):
-        if answering.streamed:
-            await _streamed(exchange, answering.events, noticing, keepalive_s)
-        else:
-            await exchange.answer(await _collected(exchange, answering, noticing))
-
-
-async def _streamed(
-    exchange: Exchange, events: AsyncGenerator[Event, None], noticing: Noticing, keepalive_s: float
-) -> None:
-    told = Told(exchange, noticing, keepalive_s)
-    writing = asyncio.create_task(told.write())
+    if not answering.streamed:
+        async with Watch(exchange):
+            response = await _collected(exchange, answering, noticing)
+            await exchange.answer(response)
+        return
+    told = Told(exchange, noticing)
     noticing.stream(+1)
     try:
-        await _passed_on(events, told)
-        await writing
+        async with Watch(exchange, told.quiet, keepalive_s):
+            await _passed_on(answering.events, told)
     finally:
         noticing.stream(-1)
-        writing.cancel()
 
 
 async def _collected(exchange: Exchange, answering: Answering, noticing: Noticing) -> Json:
@@ -112,71 +105,46 @@ async def _passed_on(answer: AsyncGenerator[Event, None], told: "Told") -> None:
         if not told.begun:
             raise
         await told.fault(fault)
-    told.end()
+    await told.end()
 
 
 class Told:
-    """A stream of server-sent events. What comes at once is written at once: a write costs more than an event."""
+    """A stream of server-sent events, as far as it has been written."""
 
-    def __init__(self, exchange: Exchange, noticing: Noticing, keepalive_s: float) -> None:
-        self._exchange, self._noticing, self._keepalive_s = exchange, noticing, keepalive_s
-        self._next, self._ended, self._headed = 0, False, False
-        self._pieces: list[bytes] = []
-        self._size = 0
-        self._changed, self._room = asyncio.Event(), asyncio.Event()
-
-    @property
-    def begun(self) -> bool:
-        """Whether there is a status already, or an event that needs one."""
-        return self._headed or bool(self._pieces)
+    def __init__(self, exchange: Exchange, noticing: Noticing) -> None:
+        self._exchange, self._noticing = exchange, noticing
+        self._next, self._quiet = 0, True
+        self.begun = False
 
     async def event(self, event: Event) -> None:
+        if not self.begun:
+            await self._begin()
         if self._next == 0:
             self._noticing.first_event(self._exchange.route, self._exchange.took_s)
-        self._next = event["sequence_number"] + 1
+        self._next, self._quiet = event["sequence_number"] + 1, False
+        await self._exchange.piece(encoded(event))
         if event["type"] in TERMINAL:
             self._noticing.ended(event["response"])
-        await self._add(encoded(event))
 
     async def fault(self, fault: ConvoError) -> None:
-        await self._add(encoded(error_event(fault, self._next)))
+        await self._exchange.piece(encoded(error_event(fault, self._next)))
 
-    def end(self) -> None:
-        """raises: StreamBroken  nothing was said"""
+    async def quiet(self) -> None:
+        """Say that there is nothing to say, if nothing was said since the last time."""
+        if self._quiet:
+            if not self.begun:
+                await self._begin()
+            await self._exchange.piece(COMMENT)
+        self._quiet = True
+
+    async def end(self) -> None:
         if not self.begun:
             raise refusals.no_answer()
-        self._pieces.append(DONE)
-        self._ended = True
-        self._changed.set()
+        await self._exchange.piece(DONE, more=False)
 
-    async def write(self) -> None:
-        """Write what was told, until its end; after some time of quiet, that there is nothing to say."""
-        while not self._ended or self._pieces:
-            try:
-                async with asyncio.timeout(self._keepalive_s):
-                    await self._changed.wait()
-            except TimeoutError:
-                self._pieces.append(COMMENT)
-            await self._flush()
-
-    async def _add(self, piece: bytes) -> None:
-        self._pieces.append(piece)
-        self._size += len(piece)
-        self._changed.set()
-        if self._size > MOST_WAITING:
-            self._room.clear()
-            await self._room.wait()
-
-    async def _flush(self) -> None:
-        if not self._headed:
-            self._headed = True
-            await self._exchange.begin(200, HEADERS)
-        written = b"".join(self._pieces)
-        self._pieces.clear()
-        self._changed.clear()
-        self._size = 0
-        self._room.set()
-        await self._exchange.piece(written, more=not self._ended)
+    async def _begin(self) -> None:
+        self.begun = True
+        await self._exchange.begin(200, HEADERS)
 
 
 def encoded(event: Event) -> bytes:
@@ -184,19 +152,31 @@ def encoded(event: Event) -> bytes:
 
 
 class Watch:
-    """Breaks its block off once the client has gone away, and says nothing more about it."""
+    """Breaks its block off once the client has gone away, and says nothing more about it.
 
-    def __init__(self, exchange: Exchange) -> None:
-        self._exchange, self._gone = exchange, False
+    quiet:   called every `every_s` seconds while the block runs
+    """
+
+    def __init__(
+        self, exchange: Exchange, quiet: Callable[[], Awaitable[None]] | None = None, every_s: float | None = None
+    ) -> None:
+        self._exchange, self._quiet, self._every_s = exchange, quiet, every_s
+        self._gone = False
 
     async def __aenter__(self) -> None:
         self._block = asyncio.current_task()
+        self._watching: asyncio.Task[None] | None = None
+        self._begins = asyncio.get_running_loop().call_later(UNWATCHED_S, self._begin)
+
+    def _begin(self) -> None:
         self._watching = asyncio.create_task(self._watch())
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        self._watching.cancel()
+        self._begins.cancel()
+        if self._watching:
+            self._watching.cancel()
         if not (self._gone and kind is asyncio.CancelledError):
             return False
         assert self._block
@@ -204,8 +184,16 @@ class Watch:
         return self._block.uncancel() == 0
 
     async def _watch(self) -> None:
-        while (await self._exchange.receive())["type"] != "http.disconnect":
-            pass
-        self._gone = True
-        assert self._block
-        self._block.cancel()
+        while True:
+            try:
+                async with asyncio.timeout(self._every_s):
+                    message = await self._exchange.receive()
+            except TimeoutError:
+                assert self._quiet
+                await self._quiet()
+                continue
+            if message["type"] == "http.disconnect":
+                self._gone = True
+                assert self._block
+                self._block.cancel()
+                return

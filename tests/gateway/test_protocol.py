@@ -20,6 +20,7 @@ def say(served: Served, *pieces: bytes) -> tuple[bytes, Any]:
         while more := client.recv(65536):
             got += more
     head, _, body = got.partition(b"\r\n\r\n")
+    assert b"\r\nx-request-id: req_" in head
     return head.partition(b"\r\n")[0], json.loads(body)
 
 

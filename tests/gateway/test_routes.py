@@ -1,0 +1,68 @@
+"""The table of routes holds together, and with what stands elsewhere."""
+
+import pytest
+
+from convo.endpoints.embedded import requests
+from convo.errors import Refused
+from convo.gateway import queries
+from convo.gateway.queries import INCLUDE, LISTING, STREAM
+from convo.gateway.routes import ROUTES, by_path
+
+
+def test_a_method_of_a_path_stands_once() -> None:
+    rows = [(route.method, route.path) for route in ROUTES]
+    assert sorted(set(rows)) == sorted(rows)
+    assert [path for path, _ in by_path()] == list(dict.fromkeys(path for _, path in rows))
+
+
+def test_a_fixed_path_is_tried_before_the_variable_one_that_would_take_it() -> None:
+    paths = [path for path, _ in by_path()]
+    assert paths.index("/v1/responses/compact") < paths.index("/v1/responses/{response_id}")
+    assert paths.index("/v1/models") < paths.index("/v1/models/{model:path}")
+
+
+def test_what_may_be_included_is_the_same_in_a_body_and_behind_a_path() -> None:
+    assert queries.INCLUDABLE == requests.INCLUDABLE
+
+
+READ = [
+    (b"", {}),
+    (b"limit=5&order=asc", {"limit": 5, "order": "asc"}),
+    (b"after=msg_1&before=msg%202", {"after": "msg_1", "before": "msg 2"}),
+    (b"after=", {"after": ""}),
+    (b"include=reasoning.encrypted_content", {"include": ["reasoning.encrypted_content"]}),
+    (
+        b"include[]=reasoning.encrypted_content&include%5B%5D=message.output_text.logprobs",
+        {"include": ["reasoning.encrypted_content", "message.output_text.logprobs"]},
+    ),
+]
+
+
+@pytest.mark.parametrize(("raw", "expected"), READ)
+def test_a_query_is_read_by_the_names_that_its_route_takes(raw: bytes, expected: dict[str, object]) -> None:
+    assert queries.read(raw, LISTING) == expected
+
+
+@pytest.mark.parametrize(
+    ("raw", "param"),
+    [
+        (b"limit=1&limit=2", "limit"),
+        (b"limit[]=1", "limit[]"),
+        (b"limit=", "limit"),
+        (b"limit=1.5", "limit"),
+        (b"limit=%EF%BC%91", "limit"),
+        (b"limit=99999999999999999999", "limit"),
+        (b"include=everything", "include"),
+        (b"x", "x"),
+        (b"%ff=1", "\ufffd"),
+    ],
+)
+def test_a_query_that_says_something_else_is_refused_by_name(raw: bytes, param: str) -> None:
+    with pytest.raises(Refused) as refused:
+        queries.read(raw, LISTING)
+    assert refused.value.param == param
+
+
+def test_a_parameter_of_another_route_is_unknown() -> None:
+    with pytest.raises(Refused, match="Unknown parameter: 'limit'"):
+        queries.read(b"limit=1", (STREAM, INCLUDE))
