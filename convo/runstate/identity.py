@@ -158,7 +158,7 @@ class Call:
 def call_of(raw: Json, shown: Mapping[str, Json] | None = None) -> Call | None:
     """The call in `raw`, with what the approval item or run item `shown` says around it; None when it is none."""
     raw = _unwrapped(raw)
-    if not isinstance(raw, dict) or raw.get("type") not in ARGUMENTS:
+    if not isinstance(raw, dict) or not isinstance(raw.get("type"), str) or raw["type"] not in ARGUMENTS:
         return None
     shown = shown or {}
     name = _text(shown.get("tool_name")) or _text(raw.get("name"))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from convo.errors import BadState
 from convo.items import Json
 from convo.runstate.identity import ARGUMENTS
-from convo.runstate.nested import INTERRUPTION
+from convo.runstate.nested import ACTIONS, INTERRUPTION
 from convo.runstate.paths import Place, Steps, found, path, pattern
 from convo.runstate.text import kind
 from convo.runstate.version import ITEM_LISTS
@@ -64,7 +64,14 @@ def _decided(value: Json) -> bool:
 
 
 def _record(value: Json) -> bool:
-    return isinstance(value, dict) and _decided(value.get("approved", [])) and _decided(value.get("rejected", []))
+    sides = isinstance(value, dict) and _decided(value.get("approved", [])) and _decided(value.get("rejected", []))
+    return sides and isinstance(value.get("rejection_messages") or {}, dict)
+
+
+def _actions(value: Json) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and isinstance(one.get("tool_call"), dict) for one in value
+    )
 
 
 def _hosted(value: Json) -> bool:
@@ -78,7 +85,7 @@ def _owned(value: Json) -> bool:
 
 def _bound(value: Json) -> bool:
     """An entry of the ledger: its kind, two digests, and marks that agree with each other."""
-    if not isinstance(value, dict) or value.get("type") not in ARGUMENTS:
+    if not isinstance(value, dict) or str(value.get("type")) not in ARGUMENTS:
         return False
     digests = (value.get("approval_scope"), value.get("fingerprint"))
     marks = (value.get("executed"), value.get("completed"))
@@ -108,8 +115,7 @@ RULES = (
     Rule("model_responses", "a list", _is(list)),
     Rule("model_responses[].output", "a list of items", lambda value: isinstance(value, list) and _input(value)),
     Rule("last_processed_response", "an object or null", _is(dict, type(None))),
-    Rule("last_processed_response.functions", "a list", _is(list)),
-    Rule("last_processed_response.functions[].tool_call", "a call", _is(dict)),
+    *(Rule(f"last_processed_response.{key}", "a list of actions, each with its call", _actions) for key in ACTIONS),
     Rule("last_processed_response.functions[].agent_run_state", "a state", _is(dict)),
     Rule("current_step", "an object or null", _is(dict, type(None))),
     Rule("current_step.type", f"one of {', '.join(STEPS)}", lambda value: value in STEPS),

@@ -1,0 +1,111 @@
+"""State to JSON to state is the identity, whatever a document holds that nobody knows."""
+
+import json
+from contextlib import suppress
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from convo.errors import ConvoError
+from convo.runstate import LABELS, State, Verdict, decided, of, read, text
+from convo.runstate.text import parse
+from tests.runstate import snapshots
+
+NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+LEAVES = st.none() | st.booleans() | NUMBERS | st.text(st.characters(), max_size=20)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+"""Any JSON value, lone surrogates among its characters."""
+
+STATES = [
+    snapshots.document(scenario, label)
+    for scenario, label in (
+        ("single_approval", "1.0"),
+        ("parallel_mixed_decided", "1.6"),
+        ("nested_agent_tool_approval", "1.13"),
+        ("hosted_mcp_approval", "1.15"),
+        ("nested_agent_tool_approval", "1.21"),
+    )
+]
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> dict[str, Any]:
+    """A state of a release with more in it than any release wrote: keys, items, context."""
+    document: dict[str, Any] = json.loads(json.dumps(draw(st.sampled_from(STATES))))
+    unknown = draw(st.dictionaries(st.text(min_size=1, max_size=6).map(lambda key: f"x-{key}"), JSON, max_size=3))
+    document["context"]["context"] = draw(JSON)
+    document["trace"] = draw(JSON)
+    document["generated_items"] = [
+        *document["generated_items"],
+        *(
+            {"type": f"x_{kind}", "raw_item": raw}
+            for kind, raw in draw(
+                st.dictionaries(st.text(), st.just({}) | st.dictionaries(st.text(), JSON, max_size=2), max_size=2)
+            ).items()
+        ),
+    ]
+    return {**document, **unknown}
+
+
+@given(documents())
+@settings(max_examples=150)
+def test_state_to_text_to_state_is_the_identity(document: dict[str, Any]) -> None:
+    state = of(document)
+    again = read(text(state).encode())
+    assert again == state
+    assert again.document == document
+    assert text(again) == text(state)
+
+
+@given(documents(), st.booleans(), st.booleans())
+@settings(max_examples=60)
+def test_a_decision_leaves_what_nobody_knows_as_it_was(document: dict[str, Any], approve: bool, always: bool) -> None:
+    state = of(document)
+    after = read(text(decided(state, state.pending, Verdict(approve, always=always))).encode())
+    spared = ("context", "last_processed_response")
+    assert {k: v for k, v in after.document.items() if k not in spared} == {
+        k: v for k, v in document.items() if k not in spared
+    }
+    assert after.document["context"]["context"] == document["context"]["context"]
+    assert after.undecided() == ()
+
+
+@given(JSON)
+@settings(max_examples=200)
+def test_any_json_object_comes_back_as_it_was(value: Any) -> None:
+    document = {"a": value}
+    assert parse(json.dumps(document).encode()) == document
+
+
+@given(st.sampled_from(STATES), st.data())
+@settings(max_examples=150)
+def test_a_state_with_anything_anywhere_is_read_or_refused_in_a_sentence(
+    document: dict[str, Any], data: st.DataObject
+) -> None:
+    """One value of the state is replaced by any other; nothing but an error of ours may come of it."""
+    broken = json.loads(json.dumps(document))
+    holder: Any = broken
+    for _ in range(data.draw(st.integers(0, 6))):
+        inner = [
+            value
+            for value in (holder.values() if isinstance(holder, dict) else holder)
+            if value and isinstance(value, dict | list)
+        ]
+        if not inner:
+            break
+        holder = data.draw(st.sampled_from(inner))
+    key = data.draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
+    holder[key] = data.draw(JSON)
+    with suppress(ConvoError):
+        state = read(json.dumps(broken).encode())
+        assert decided(state, state.pending, Verdict(approve=True)).undecided() == ()
+
+
+def test_a_state_is_its_document_and_its_label() -> None:
+    assert {of(document).label for document in STATES} <= set(LABELS)
+    assert of(STATES[0]) == State(STATES[0], of(STATES[0]).version)
