@@ -133,6 +133,7 @@ class Gateway:
     async def talk(self, exchange: Exchange, receive: "Receive", send: "Send") -> None:
         """Carry out turns over a WebSocket. raises: Refused, KeyRefused, TryLater  it is not opened"""
         exchange.route = websocket.PATH
+        queries.read(exchange.scope["query_string"], ())
         with self._room(exchange):
             if len(self.sockets) >= self._serve.max_requests:
                 raise refusals.too_many_requests()

@@ -57,6 +57,14 @@ def not_http() -> Refused:
     return Refused("This is not a request of HTTP/1.1", code="invalid_request")
 
 
+def no_handshake() -> Refused:
+    return Refused(
+        "This opens no WebSocket: that takes a GET without a body, a Sec-WebSocket-Key, version 13, "
+        "and no more than 128 headers of 8,192 bytes",
+        code="invalid_handshake",
+    )
+
+
 def too_many_items(name: str, most: int, got: int) -> Refused:
     return Refused(
         f"Invalid '{name}': array too long. Expected an array with maximum length {most}, "

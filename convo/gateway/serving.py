@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -107,7 +108,7 @@ def config(gateway: Gateway, serve: Serve) -> uvicorn.Config:
     return uvicorn.Config(
         gateway,
         http=bounded(serve),
-        ws=websockets,  # type: ignore[arg-type]  # makes a protocol, as a class of one does
+        ws=partial(websockets, serve.write_s),  # type: ignore[arg-type]  # makes a protocol, as a class of one does
         ws_max_size=2 * serve.max_body_bytes,  # what is not much too large is refused in words
         ws_ping_interval=PING_S,
         ws_ping_timeout=PING_S,
@@ -122,11 +123,11 @@ def config(gateway: Gateway, serve: Serve) -> uvicorn.Config:
     )
 
 
-def websockets(*args: Any, **named: Any) -> asyncio.Protocol:
-    """uvicorn's protocol, loaded when somebody opens the first one."""
-    from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+def websockets(write_s: float, **named: Any) -> asyncio.Protocol:
+    """A connection's protocol, loaded when somebody opens the first one."""
+    from convo.gateway.websocket_protocol import BoundedSocket
 
-    return WebSocketsSansIOProtocol(*args, **named)
+    return BoundedSocket(write_s, **named)
 
 
 @contextmanager

@@ -46,13 +46,11 @@ class Bounds:
     """How long and how much.
 
     age_s:    after so many seconds a connection ends
-    send_s:   a client that takes nothing for so many seconds is gone
     waiting:  messages that may wait behind the running turn
     lanes:    names of lanes on one connection
     """
 
     age_s: float = 60 * 60
-    send_s: float = 60
     waiting: int = 8
     lanes: int = 32
 
@@ -249,9 +247,8 @@ class Socket:
         if self._ending is GONE:
             return False
         try:
-            async with asyncio.timeout(self._house.bounds.send_s):
-                await self._raw_send(message)
-        except (OSError, TimeoutError, RuntimeError):  # left; takes nothing; was closed by the protocol meanwhile
+            await self._raw_send(message)
+        except (OSError, RuntimeError):  # it left, or the protocol has closed it meanwhile
             self.end(GONE)
         return self._ending is not GONE
 

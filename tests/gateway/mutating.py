@@ -68,6 +68,13 @@ NO_HTTP = (
 )
 
 
+HANDSHAKE = (
+    b"GET /v1/responses HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+    b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\nsec-websocket-version: 13\r\n\r\n"
+)
+"""Opens a WebSocket."""
+
+
 @dataclass(frozen=True)
 class Request:
     """One that would be answered well."""
@@ -174,7 +181,7 @@ def mutated(requests: Sequence[Request]) -> SearchStrategy[bytes]:
     some = st.sampled_from(requests)
     parts = some.flatmap(lambda one: wrong_json(one) | wrong_bytes(one) | wrong_head(one)).map(Raw.written)
     good = some.map(lambda one: framed(one, json.dumps(one.body or {}).encode()).written())
-    return parts | parts | parts | good.flatmap(cut) | st.sampled_from(NO_HTTP)
+    return parts | parts | parts | good.flatmap(cut) | cut(HANDSHAKE) | st.sampled_from(NO_HTTP)
 
 
 def messages(body: Mapping[str, Any]) -> SearchStrategy[str]:

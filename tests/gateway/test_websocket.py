@@ -91,6 +91,37 @@ def test_there_is_no_socket_on_another_path(shared: Served) -> None:
     assert refused(shared, path="/v1/conversations") == (404, "not_found")
 
 
+KEY = b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+VERSION = b"sec-websocket-version: 13\r\n"
+
+NO_HANDSHAKE = {
+    "another method": (b"POST", KEY + VERSION),
+    "no key": (b"GET", VERSION),
+    "a key of other letters": (b"GET", KEY.replace(b"Z", b"\xf0") + VERSION),
+    "a version of other letters": (b"GET", KEY + b"sec-websocket-version: 13\xd8\r\n"),
+    "another version": (b"GET", KEY + b"sec-websocket-version: 8\r\n"),
+    "a body": (b"GET", KEY + VERSION + b"content-length: 2\r\n"),
+    "a long header": (b"GET", KEY + VERSION + b"x-long: " + b"x" * 9000 + b"\r\n"),
+    "many headers": (b"GET", KEY + VERSION + b"x-many: x\r\n" * 130),
+}
+
+
+@pytest.mark.parametrize(("method", "headers"), NO_HANDSHAKE.values(), ids=NO_HANDSHAKE)
+def test_a_handshake_that_opens_nothing_is_refused_in_words(shared: Served, method: bytes, headers: bytes) -> None:
+    upgrade = b"host: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
+    with socket.create_connection(("127.0.0.1", shared.port)) as line:
+        line.sendall(method + b" /v1/responses HTTP/1.1\r\n" + upgrade + headers + b"\r\n")
+        got = b"".join(iter(lambda: line.recv(4096), b""))
+
+    head, _, body = got.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 Bad Request")
+    assert json.loads(body)["error"]["code"] == "invalid_handshake"
+
+
+def test_a_parameter_behind_the_path_is_refused_as_over_http(shared: Served) -> None:
+    assert refused(shared, path="/v1/responses?stream=true") == (400, "unknown_parameter")
+
+
 # -- limits ----------------------------------------------------------------------------------------
 
 BAD = {
@@ -148,7 +179,7 @@ def test_a_turn_takes_a_place_among_the_requests_that_run_at_once(serve: Serve) 
 
 
 def test_a_client_that_takes_nothing_is_let_go(serve: Serve) -> None:
-    served = serve(max_requests=1, bounds=Bounds(send_s=0.05))
+    served = serve(max_requests=1, write_s=0.05)
     served.script("slow", {"text": "for ever " * 700_000}, chunk=100_000)
     line = socket.socket()
     line.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

@@ -1,0 +1,68 @@
+"""The WebSocket protocol with the manners that HTTP has here.
+
+uvicorn's own leaves a handshake without an answer that it cannot read, says in plain text why it
+takes another one not, and waits for a client that takes nothing of what it is sent. This one says
+what is wrong as the API's error object, and breaks off where nothing is taken.
+"""
+
+from asyncio import TimerHandle
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+
+from convo.endpoints.errors import error_object
+from convo.gateway import documents, refusals
+
+
+class BoundedSocket(WebSocketsSansIOProtocol):
+    """One connection; its client has `write_s` seconds to take what does not fit on the way."""
+
+    def __init__(self, write_s: float, **named: Any) -> None:
+        super().__init__(**named)
+        self._write_s = write_s
+        self._stalled: TimerHandle | None = None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._taken()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self._write_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not (self.handshake_initiated or self.transport.is_closing()):
+            self._refuse()  # the head came whole, and there was no handshake in it
+
+    def handle_connect(self, event: Request) -> None:
+        if readable(event) and self.conn.accept(event).status_code == 101:
+            super().handle_connect(event)
+        else:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Answer as HTTP does, and close."""
+        fault = refusals.no_handshake()
+        body = documents.write({"error": error_object(fault)})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.handshake_complete = self.close_sent = True
+        self.transport.write(STATUS_LINE[fault.status] + head + body)
+        self.transport.close()
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def readable(handshake: Request) -> bool:
+    """Whether what the protocol reads is ASCII; it stumbles over anything else."""
+    read = ("sec-websocket-", "connection", "upgrade", "origin")
+    return all(value.isascii() for name, value in handshake.headers.raw_items() if name.lower().startswith(read))
