@@ -1,0 +1,139 @@
+"""Clients that talk all the time, to whichever replica answers, and keep account of what was confirmed.
+
+A turn is confirmed when its last event has arrived. Whoever lost an answer asks again as the owner of
+the state allows: a chain from the same response as before, a conversation only after its own tail has
+been read. So whatever is there twice, or is missing, is the server's doing.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx2
+
+UNHEARD = "unheard"
+"""The response of a turn that a conversation holds, and that nobody was told of."""
+
+AGAIN_S = 0.05
+"""How long a client waits before it asks somebody else."""
+
+
+class Lost(Exception):
+    """No answer, or half of one."""
+
+
+@dataclass
+class Account:
+    """What one client knows: the words of each confirmed turn with its response, oldest first."""
+
+    name: str
+    conversation: str | None = None
+    confirmed: list[tuple[str, str]] = field(default_factory=list)
+    faults: int = 0
+
+    @property
+    def words(self) -> list[str]:
+        return [words for words, _ in self.confirmed]
+
+    @property
+    def last(self) -> str | None:
+        return self.confirmed[-1][1] if self.confirmed else None
+
+
+class Chatter:
+    """One client; `told` is called after each confirmed turn."""
+
+    def __init__(self, account: Account, urls: Sequence[str], told: Callable[[], None]) -> None:
+        self.account, self._urls, self._told = account, urls, told
+        self._at = 0
+
+    async def talk(self, turns: int) -> None:
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+            if self.account.conversation is not None:
+                self.account.conversation = await self._conversation(http)
+            for turn in range(turns):
+                await self._turn(http, f"{self.account.name} says {turn}")
+
+    async def _conversation(self, http: httpx2.AsyncClient) -> str:
+        got = await http.post(f"{self._url()}/v1/conversations", json={})
+        return str(got.json()["id"])
+
+    async def _turn(self, http: httpx2.AsyncClient, words: str) -> None:
+        while True:
+            try:
+                response_id = await self._asked(http, words)
+            except (httpx2.TransportError, Lost):
+                self.account.faults += 1
+                await self._elsewhere()
+                if not await self._there_already(http, words):
+                    continue
+                response_id = UNHEARD
+            self.account.confirmed.append((words, response_id))
+            self._told()
+            self._at += 1
+            return
+
+    async def _asked(self, http: httpx2.AsyncClient, words: str) -> str:
+        body: dict[str, Any] = {"model": "slow", "input": words, "stream": True}
+        if self.account.conversation is not None:
+            body["conversation"] = self.account.conversation
+        elif self.account.last is not None:
+            body["previous_response_id"] = self.account.last
+        async with http.stream("POST", f"{self._url()}/v1/responses", json=body) as got:
+            if got.status_code != 200:
+                raise Lost(await got.aread())
+            async for event in events(got.aiter_lines()):
+                if event["type"] == "response.completed":
+                    return str(event["response"]["id"])
+        raise Lost("no last event")
+
+    async def _there_already(self, http: httpx2.AsyncClient, words: str) -> bool:
+        """Whether a conversation took the words although nobody heard it say so."""
+        if self.account.conversation is None:
+            return False
+        while True:
+            try:
+                items = await items_of(http, self._url(), self.account.conversation)
+                return words in spoken(items)
+            except (httpx2.TransportError, Lost):
+                await self._elsewhere()
+
+    async def _elsewhere(self) -> None:
+        """Turn to another replica, in a moment."""
+        self._at += 1
+        await asyncio.sleep(AGAIN_S)
+
+    def _url(self) -> str:
+        return self._urls[self._at % len(self._urls)]
+
+
+async def events(lines: AsyncIterator[str]) -> AsyncIterator[Any]:
+    async for line in lines:
+        if line.startswith("data: {"):
+            yield json.loads(line.removeprefix("data: "))
+
+
+async def items_of(http: httpx2.AsyncClient, url: str, conversation: str) -> list[Any]:
+    """All items of a conversation, oldest first. raises: Lost"""
+    return await listed(http, f"{url}/v1/conversations/{conversation}/items")
+
+
+async def listed(http: httpx2.AsyncClient, url: str) -> list[Any]:
+    items: list[Any] = []
+    after: dict[str, str] = {}
+    while True:
+        got = await http.get(url, params={"order": "asc", "limit": "100", **after})
+        if got.status_code != 200:
+            raise Lost(got.text)
+        page = got.json()
+        items += page["data"]
+        if not page["has_more"]:
+            return items
+        after = {"after": page["last_id"]}
+
+
+def spoken(items: Sequence[Any]) -> list[str]:
+    """What the user said."""
+    return [item["content"][0]["text"] for item in items if item.get("role") == "user"]
