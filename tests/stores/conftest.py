@@ -17,15 +17,20 @@ STORES: dict[str, Callable[[Path], Store]] = {
     "sqlite": lambda folder: SqliteStore(Database(folder / "store" / "convo.db")),
     "postgresql": lambda _: open_store(databases.empty_database()),
     "postgresql, partitioned": lambda _: open_store(databases.empty_database(partitions=4)),
+    "postgresql 12": lambda _: open_store(databases.empty_database(databases.OLDEST)),
+    "pgbouncer": lambda _: open_store(databases.pooled(databases.empty_database())),
 }
 
-PARTS = {"postgresql": "postgresql", "postgresql, partitioned": "postgresql"}
-"""What of `tests.needs` a store needs."""
+MARKS = {
+    "postgresql": [pytest.mark.needs("postgresql")],
+    "postgresql, partitioned": [pytest.mark.needs("postgresql")],
+    "postgresql 12": [pytest.mark.needs("postgresql 12"), pytest.mark.full],
+    "pgbouncer": [pytest.mark.needs("postgresql", "pgbouncer"), pytest.mark.full],
+}
+"""What of `tests.needs` a store needs; the old server and the pooler are tried when they are asked for."""
 
 
-@pytest.fixture(
-    params=[pytest.param(name, marks=pytest.mark.needs(PARTS[name]) if name in PARTS else ()) for name in STORES]
-)
+@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in STORES])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened = STORES[request.param](tmp_path)
     yield opened

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from convo.errors import ConvoError
-from convo.history import Key, Link, Path, Session, root
+from convo.history import Link, Path, Session, root
 from convo.items import Item, Json
 from convo.stores.contract import Change, Conversation, Growth, Store
 from convo.stores.memory import MemoryStore
@@ -60,7 +60,7 @@ class SideBySide(RuleBasedStateMachine):
         self.file = Folder(self.folder.name) / "convo.db"
         self.loop = asyncio.new_event_loop()
         self.memory: Store = MemoryStore()
-        self.sqlite: Store = SqliteStore(Database(self.file, synchronous="OFF"))
+        self.sqlite: Store = self.reopened()
         self.paths = [EMPTY]
         self.moment = NOW
 
@@ -68,6 +68,9 @@ class SideBySide(RuleBasedStateMachine):
         self.loop.run_until_complete(self.sqlite.aclose())
         self.loop.close()
         self.folder.cleanup()
+
+    def reopened(self) -> Store:
+        return SqliteStore(Database(self.file, synchronous="OFF"))
 
     # -- asking both ------------------------------------------------------------------------------
 
@@ -170,7 +173,7 @@ class SideBySide(RuleBasedStateMachine):
         path = self.path(place).grow(items)
         expect = (None if stale else there.head) if there else (TOP if stale else None)
         ids = tuple(str(node.item.get("id") or f"given_{node.key[:6]}") for node in path.nodes)
-        made = Conversation(id_, path.head, NOW, ids, {"at": str(self.now())})
+        made = Conversation(id_, path.head, NOW + CONVERSATIONS.index(id_), ids, {"at": str(self.now())})
         change = Change((Growth(self.path(place).head, tuple(items)),), conversation=made, conversation_expect=expect)
         if self.commit(change):
             self.paths.append(path)
@@ -211,7 +214,7 @@ class SideBySide(RuleBasedStateMachine):
     @rule()
     def close_and_open(self) -> None:
         self.loop.run_until_complete(self.sqlite.aclose())
-        self.sqlite = SqliteStore(Database(self.file, synchronous="OFF"))
+        self.sqlite = self.reopened()
 
     # -- what always holds ------------------------------------------------------------------------
 
@@ -232,8 +235,13 @@ class SideBySide(RuleBasedStateMachine):
                 self.both("item", item_id)
         self.on_both("abandoned")
         for words in WORDS:
-            ours, theirs = (self.loop.run_until_complete(hits(store, words)) for store in (self.memory, self.sqlite))
+            both = (self.memory, self.sqlite)
+            ours, theirs = (self.loop.run_until_complete(self.hits(store, words)) for store in both)
             assert ours == theirs
+
+    async def hits(self, store: Store, words: str) -> object:
+        """What a search finds; in which order is each store's own matter."""
+        return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search(words, limit=1000)}
 
     @invariant()
     def a_history_reads_as_it_was_made_or_not_at_all(self) -> None:
@@ -270,11 +278,6 @@ async def outcome(asked: Awaitable[Any]) -> Any:
     except ConvoError as refused:
         return type(refused), str(refused)
     return list(answer) if isinstance(answer, (list, tuple)) else answer
-
-
-async def hits(store: Store, words: str) -> set[tuple[str, Key, str]]:
-    """What a search finds; in which order is each store's own matter."""
-    return {(hit.session.id, hit.key, json.dumps(hit.item)) for hit in await store.search(words, limit=1000)}
 
 
 TestSideBySide = SideBySide.TestCase

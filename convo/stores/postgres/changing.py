@@ -25,8 +25,8 @@ from convo.stores.terms import terms_of
 
 ITEMS = """
 INSERT INTO convo.items (tenant, hash, named, body, stored_at)
-SELECT $1, hash, named, body, extract(epoch FROM clock_timestamp())
-FROM unnest($2::uuid[], $3::bigint[], $4::bytea[]) AS new (hash, named, body)
+SELECT $1, hash, named, body, extract(epoch FROM statement_timestamp()) + place / 1e6
+FROM unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::integer[]) AS new (hash, named, body, place)
 ON CONFLICT DO NOTHING
 """
 
@@ -106,9 +106,10 @@ def _grow(t: Tenant, plan: Plan, found: Found) -> Iterator[Ask]:
 
 def _keep(t: Tenant, grown: Iterable[Grown]) -> Iterator[Ask]:
     """Store the items that are not stored yet, and the terms that a search finds them by."""
-    items = sorted({one.hash: one for one in grown}.items())
-    yield t.ask(ITEMS, *columns([(hashed, own_number(one.item), one.body) for hashed, one in items], 3))
-    words = [(hashed, len(cut), _array(t, cut)) for hashed, one in items if (cut := terms_of(one.item))]
+    items = {one.hash: one for one in grown}
+    rows = [(one.hash, own_number(one.item), one.body, place) for place, one in enumerate(items.values())]
+    yield t.ask(ITEMS, *columns(sorted(rows), 4))
+    words = [(hashed, len(cut), _array(t, cut)) for hashed, one in sorted(items.items()) if (cut := terms_of(one.item))]
     if words:
         yield t.ask(WORDS, *columns(words, 3))
 

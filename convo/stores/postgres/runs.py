@@ -5,7 +5,7 @@ A run ends once: whoever comes second finds it closed, and nothing of what that 
 
 from collections.abc import Iterable, Sequence
 
-from convo.errors import Conflict
+from convo.errors import Conflict, InputFault
 from convo.items import Event
 from convo.stores import rules
 from convo.stores.postgres import names
@@ -52,17 +52,25 @@ def drop(t: Tenant, responses: Sequence[str]) -> Iterable[Ask]:
 
 async def append(t: Tenant, response_id: str, events: Sequence[Event]) -> None:
     """Keep events behind those that are there. raises: Conflict, InputFault"""
-    run = names.written(response_id)
-    last = rules.last_number(events, -1)
-    body = dumps(list(events))
-    if events and await t.one(APPEND, run, events[0]["sequence_number"], last, len(events), body):
+    run, batch = names.written(response_id), _batch(events)
+    if batch and await t.one(APPEND, run, *batch):
         return
     kept = await t.one(OPEN, run)
     if kept is None:
         raise rules.not_running(response_id)
     rules.last_number(events, kept)
-    if events:
+    dumps(list(events))
+    if batch:
         raise Conflict(f"{response_id!a} took other events meanwhile")
+
+
+def _batch(events: Sequence[Event]) -> tuple[int, int, int, str] | None:
+    """The first and the last number of some events, how many there are, and their text; None if they are no batch."""
+    try:
+        last = rules.last_number(events, -1)
+        return (events[0]["sequence_number"], last, len(events), dumps(list(events))) if events else None
+    except (Conflict, InputFault):  # which of them to tell depends on whether the run is open
+        return None
 
 
 async def events(t: Tenant, response_id: str, after: int) -> Sequence[Event]:

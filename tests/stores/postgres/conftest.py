@@ -1,0 +1,32 @@
+"""Databases of their own for tests that look behind the store."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from convo.stores.postgres import PostgresStore
+from convo.stores.postgres.database import Database
+from tests import databases
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    """A new database with convo's tables."""
+    made = databases.new_database()
+    yield made
+    databases.drop(made)
+
+
+@pytest.fixture
+def bare() -> Iterator[str]:
+    """A new database without any table."""
+    made = databases.new_database(schema=False)
+    yield made
+    databases.drop(made)
+
+
+@pytest.fixture
+async def postgres(url: str) -> AsyncIterator[PostgresStore]:
+    opened = PostgresStore(Database(url))
+    yield opened
+    await opened.aclose()

@@ -1,0 +1,177 @@
+"""How a database comes to have the tables, and who may make them."""
+
+from asyncio import gather
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import psycopg
+import pytest
+
+from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.history import Path, root
+from convo.items import user
+from convo.stores.contract import Change, Growth, run_lease
+from convo.stores.open import schema_sql
+from convo.stores.postgres import PostgresStore
+from convo.stores.postgres.database import Database
+from convo.stores.postgres.schema import MIGRATIONS, SCHEMA
+from tests import databases
+from tests.stores.chats import NOW, link
+from tests.stores.test_tenants import everything
+
+pytestmark = pytest.mark.needs("postgresql")
+
+TOP = root("local")
+ALL = list(range(1, SCHEMA + 1))
+
+DESCRIPTION = """
+SELECT relname, relkind, attname, format_type(atttypid, atttypmod), attnotnull, attstorage, reloptions
+FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+WHERE relnamespace = 'convo'::regnamespace AND attnum > 0 ORDER BY relname, attnum
+"""
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(Database(url))
+    try:
+        yield store
+    finally:
+        await store.aclose()
+
+
+def run(url: str, *statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+def described(url: str) -> list[object]:
+    with psycopg.connect(url) as db:
+        return list(db.execute(DESCRIPTION).fetchall())
+
+
+def test_the_last_migration_is_the_schema() -> None:
+    assert sorted(int(file.name[:4]) for file in MIGRATIONS.glob("*.sql")) == ALL
+
+
+async def test_replicas_that_start_together_migrate_once(bare: str) -> None:
+    async with opened(bare) as one, opened(bare) as two, opened(bare) as three:
+        ran = await gather(*(store.upkeep.migrate() for store in (one, two, three)))
+        await gather(*(store.upkeep.check() for store in (one, two, three)))
+
+    assert sorted(map(list, ran)) == [[], [], ALL]
+
+
+async def test_a_database_that_was_not_migrated_names_the_command(bare: str) -> None:
+    async with opened(bare) as store:
+        for asked in (store.sessions, store.upkeep.check, lambda: store.commit(everything("local"))):
+            with pytest.raises(StoreUnavailable, match="lacks tables") as told:
+                await asked()
+            assert told.value.hint == "convo store migrate"
+
+        await store.upkeep.migrate()
+        await store.commit(everything("local"))
+        assert len(await store.sessions()) == 1
+
+
+async def test_a_newer_database_is_left_as_it_is(url: str) -> None:
+    run(url, "INSERT INTO convo.migrations (number) VALUES (99)")
+    async with opened(url) as store:
+        for asked in (store.sessions, store.upkeep.check, store.upkeep.migrate):
+            with pytest.raises(StoreTooNew) as told:
+                await asked()
+            assert (told.value.found, told.value.known) == (99, SCHEMA)
+
+
+async def test_a_migration_that_fails_half_way_leaves_nothing(bare: str) -> None:
+    run(bare, "CREATE SCHEMA convo", "CREATE TABLE convo.leases (in_the_way integer)")
+    async with opened(bare) as store:
+        with pytest.raises(StoreUnavailable, match="already exists"):
+            await store.upkeep.migrate()
+
+    with psycopg.connect(bare) as db:
+        tables = "SELECT relname FROM pg_class WHERE relnamespace = 'convo'::regnamespace"
+        assert db.execute(tables).fetchall() == [("leases",)]
+
+
+async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, bare: str) -> None:
+    async with opened(bare) as store:
+        await store.upkeep.migrate()
+    printed = databases.new_database(schema=False)
+    run(printed, schema_sql(printed))
+
+    assert described(printed) == described(bare) != []
+    async with opened(printed) as store:
+        assert list(await store.upkeep.migrate()) == []
+    databases.drop(printed)
+
+
+def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -> None:
+    """But for the two tables of the database itself: so the rest can be spread by tenant."""
+    begin = """
+    SELECT indrelid::regclass::text, attname FROM pg_index JOIN pg_class ON pg_class.oid = indrelid
+        JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]
+    WHERE relnamespace = 'convo'::regnamespace AND indisunique
+    UNION SELECT conrelid::regclass::text, attname FROM pg_constraint
+        JOIN pg_attribute ON attrelid = conrelid AND attnum = conkey[1]
+    WHERE connamespace = 'convo'::regnamespace AND contype IN ('p', 'f', 'u')
+    """
+    with psycopg.connect(url) as db:
+        others = {row for row in db.execute(begin).fetchall() if row[1] != "tenant"}
+
+    assert others == {("convo.migrations", "number"), ("convo.secrets", "name")}
+
+
+def test_tables_can_be_spread_over_as_many_partitions_as_are_asked_for() -> None:
+    made = databases.new_database(partitions=3)
+    with psycopg.connect(made) as db:
+        tables = "SELECT count(*) FILTER (WHERE relkind = 'p'), count(*) FILTER (WHERE relispartition) FROM pg_class"
+        row = db.execute(f"{tables} WHERE relnamespace = 'convo'::regnamespace AND relkind IN ('r', 'p')").fetchone()
+    databases.drop(made)
+
+    assert row is not None
+    assert row[0] == len(databases.TABLES) - 1  # the secrets are the database's own
+    assert row[1] == 3 * row[0]
+
+
+async def test_a_role_that_may_only_change_rows_does_everything_but_migrate(url: str, bare: str) -> None:
+    role = f"app_{databases.name_of(url)}"
+    run(
+        url,
+        f"CREATE ROLE {role} LOGIN",
+        f"GRANT USAGE ON SCHEMA convo TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}",
+    )
+    async with opened(databases.as_role(bare, role)) as store:
+        with pytest.raises(StoreReadOnly):
+            await store.upkeep.migrate()
+    async with opened(databases.as_role(url, role)) as store:
+        assert list(await store.upkeep.migrate()) == []
+        await use(store)
+    run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+async def use(store: PostgresStore) -> None:
+    """Call everything once."""
+    await store.commit(everything("local"))
+    path = Path(TOP).grow([user("hi there"), user("and more")])
+    running = link("resp_2", path.head, status="in_progress", conversation_id="conv_1", created_at=NOW + 1)
+    await store.commit(Change((Growth(TOP, path.items),), (running,), starts="resp_2"))
+    lease = await store.lease(run_lease("resp_2"), "me", 60)
+    await store.append("resp_2", [{"sequence_number": 0}])
+    assert await store.upkeep.abandoned() == []
+    await store.release(lease)
+    assert [one.response_id for one in await store.upkeep.abandoned()] == ["resp_2"]
+    await store.commit(Change(links=(link("resp_2", path.head),), ends="resp_2"))
+    assert len(await store.events("resp_2")) == 1
+    assert await store.upkeep.forget_events(-60) == 1
+    assert [len(await store.search("hi")), len(await store.find("")), len(await store.sessions())] == [1, 4, 1]
+    assert await store.upkeep.secret("seal", b"1") == b"1"
+    assert len(await store.upkeep.holdings()) == 1
+    await store.commit(Change(erase=(path.head,)))
+    await store.remove_link("resp_2")
+    await store.remove_conversation("conv_1")
+    assert (await store.upkeep.prune("local", NOW + 60, dry=True)).sessions == 1
+    await store.upkeep.prune("local", NOW + 60, dry=False)
+    assert await store.upkeep.holdings() == []

@@ -1,0 +1,85 @@
+"""Random programs of changes, run on memory and on PostgreSQL side by side."""
+
+import asyncio
+import json
+from contextlib import suppress
+
+import psycopg
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
+
+from convo.errors import ItemDeleted
+from convo.history import Path
+from convo.stores.contract import Store
+from convo.stores.memory import MemoryStore
+from convo.stores.open import open_store
+from convo.stores.postgres.bodies import item_of
+from tests import databases
+from tests.stores.chats import NOW
+from tests.stores.test_side_by_side import EMPTY, SideBySide
+
+pytestmark = pytest.mark.needs("postgresql")
+
+UNNEEDED = (
+    "SELECT key FROM (SELECT tenant, id AS key FROM convo.nodes WHERE depth > 0) AS nodes WHERE NOT EXISTS ("
+    "SELECT FROM convo.nodes AS child WHERE child.parent = key) AND key NOT IN (SELECT saw FROM convo.links)"
+    " AND key NOT IN (SELECT head FROM convo.links) AND key NOT IN (SELECT head FROM convo.sessions)"
+    " AND key NOT IN (SELECT mark FROM convo.sessions) AND key NOT IN (SELECT head FROM convo.conversations)"
+    " AND key NOT IN (SELECT written FROM convo.sessions WHERE written IS NOT NULL)",
+    "SELECT hash FROM convo.items WHERE hash NOT IN (SELECT item FROM convo.nodes WHERE item IS NOT NULL)",
+    "SELECT item FROM convo.words WHERE item NOT IN (SELECT hash FROM convo.items)",
+    "SELECT session FROM convo.removed"
+    " WHERE NOT EXISTS (SELECT FROM convo.links WHERE links.session = removed.session)",
+    "SELECT conversation FROM convo.members WHERE conversation NOT IN (SELECT id FROM convo.conversations)",
+)
+"""Rows that only others need, and that nobody does."""
+
+
+class BesidePostgres(SideBySide):
+    """As on SQLite; the tables begin empty with each program."""
+
+    def __init__(self) -> None:
+        RuleBasedStateMachine.__init__(self)
+        self.loop = asyncio.new_event_loop()
+        self.memory: Store = MemoryStore()
+        self.url = databases.empty_database()
+        self.sqlite: Store = open_store(self.url)
+        self.paths = [EMPTY]
+        self.moment = NOW
+
+    def teardown(self) -> None:
+        self.loop.run_until_complete(self.sqlite.aclose())
+        self.loop.close()
+
+    def reopened(self) -> Store:
+        return open_store(self.url)
+
+    async def hits(self, store: Store, words: str) -> object:
+        """What a search finds: of several places of one item in a session, each store has its own first."""
+        found = await store.search(words, limit=1000)
+        for hit in found:
+            with suppress(ItemDeleted):
+                path: Path = await store.path(hit.key)
+                assert path.items[-1] == hit.item
+        assert len({(hit.session.id, json.dumps(hit.item)) for hit in found}) == len(found)
+        return {(hit.session.id, json.dumps(hit.item)) for hit in found}
+
+    @invariant()
+    def the_file_is_sound_and_holds_each_item_once(self) -> None:
+        with psycopg.connect(self.url) as db:
+            for unneeded in UNNEEDED:
+                assert db.execute(unneeded).fetchall() == []
+            bodies = [
+                json.dumps(item_of(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM convo.items")
+            ]
+            assert len(set(bodies)) == len(bodies)
+
+
+TestBesidePostgres = BesidePostgres.TestCase
+TestBesidePostgres.settings = settings(max_examples=8, stateful_step_count=20)
+
+
+@pytest.mark.full
+def test_both_answer_the_same_to_long_programs() -> None:
+    run_state_machine_as_test(BesidePostgres, settings=settings(max_examples=100, stateful_step_count=50))
