@@ -18,6 +18,7 @@ from convo.cli.states import PIPE, from_pipe
 from convo.engine.state_file import load, save
 from convo.errors import Usage
 from convo.runstate import (
+    LABELS,
     Loss,
     Pending,
     State,
@@ -77,14 +78,21 @@ def decide(place: str, asked: Asked, written: Written) -> int:
     state = from_pipe() if place == PIPE else load(place)
     if written.verify:
         verify(state, key)
-    state = _decided(unsigned(state), asked)
-    losses: tuple[Loss, ...] = ()
-    if written.schema:
-        state, losses = relabelled(state, written.schema)
+    state, losses = _as_asked(unsigned(state), asked, written.schema)
     for words in lost(losses):
         sys.stderr.write(safe(words) + "\n")
     _write(signed(state, key) if written.sign else state, written.out)
     return _told(state, losses, written)
+
+
+def _as_asked(state: State, asked: Asked, label: str | None) -> tuple[State, tuple[Loss, ...]]:
+    """The decided state under the label asked for; decided on under the newer of the two, which has words for more."""
+    if label is None:
+        return _decided(state, asked), ()
+    if label in LABELS[LABELS.index(state.label) :]:
+        state, losses = relabelled(state, label)
+        return _decided(state, asked), losses
+    return relabelled(_decided(state, asked), label)
 
 
 def _decided(state: State, asked: Asked) -> State:
