@@ -4,6 +4,6 @@ In reading order: `routes` (every route, as data), `responses`, `conversations` 
 each does), `asked` (what a handler gets and gives), `application` (the way of one request),
 `exchange` (its messages), `relaying` (events as they come), `documents` and `queries` (how it is
 read), `refusals` (what is wrong with it), `keys` and `callers` (who may ask), `metrics`, `protocol`
-and `serving` (the socket). Beside it stand `websocket` with its messages (many turns over one
+and `serving` (the socket). Beside it stand `websocket`, its messages and its protocol (many turns over one
 connection), and `openapi` with its schemas (the document that describes all this).
 """
