@@ -184,11 +184,14 @@ class Upkeep(Protocol):
         ...
 
     async def abandoned(self) -> Sequence[Abandoned]:
-        """The open runs whose lease has run out, on the database's own clock."""
+        """The open runs whose lease has run out, on the database's own clock; in any order."""
         ...
 
     async def forget_events(self, older_than_s: float) -> int:
-        """Drop the events of runs that ended longer ago than this; returns of how many responses."""
+        """Drop the events of runs that ended longer ago than this, and leases that ran out as long ago.
+
+        returns:  of how many responses events were dropped
+        """
         ...
 
     async def secret(self, name: str, fresh: bytes) -> bytes:

@@ -69,3 +69,14 @@ async def test_a_lease_has_names_that_can_be_written(store: Store, name: str, ho
         await store.lease(name, holder, 60)
 
     await store.release(Lease(name, holder, 0.0))
+
+
+async def test_leases_are_forgotten_some_time_after_they_ran_out_and_never_before(store: Store) -> None:
+    """Of a holder that was killed nothing stays; what is alive is not touched."""
+    await store.lease("dead", "me", GONE)
+    await store.lease("alive", "me", 60)
+    await store.upkeep.forget_events(0)
+
+    assert (await store.lease("dead", "you", 60)).holder == "you"
+    with pytest.raises(Busy):
+        await store.lease("alive", "you", 60)

@@ -233,7 +233,8 @@ class SideBySide(RuleBasedStateMachine):
             self.both("conversation_links", id_)
             for item_id in there.ids if there else ():
                 self.both("item", item_id)
-        self.on_both("abandoned")
+        abandoned = (self.loop.run_until_complete(one.upkeep.abandoned()) for one in (self.memory, self.sqlite))
+        assert len({frozenset(found) for found in abandoned}) == 1
         for words in WORDS:
             both = (self.memory, self.sqlite)
             ours, theirs = (self.loop.run_until_complete(self.hits(store, words)) for store in both)

@@ -43,7 +43,11 @@ class MemoryUpkeep:
         return lease is not None and lease.expires_at > self._now()
 
     async def forget_events(self, older_than_s: float) -> int:
-        return sum(tenant.runs.forget(self._now() - older_than_s) for tenant in self._tenants.values())
+        before, forgotten = self._now() - older_than_s, 0
+        for tenant in self._tenants.values():
+            forgotten += tenant.runs.forget(before)
+            tenant.leases = {name: lease for name, lease in tenant.leases.items() if lease.expires_at >= before}
+        return forgotten
 
     async def secret(self, name: str, fresh: bytes) -> bytes:
         return self._secrets.setdefault(name, fresh)

@@ -93,9 +93,11 @@ def _abandoned(db: sqlite3.Connection) -> list[Abandoned]:
 
 
 def _forget(db: sqlite3.Connection, older_than_s: float) -> int:
-    old = db.execute(ENDED, (now(db) - older_than_s,)).fetchall()
+    before = now(db) - older_than_s
+    old = db.execute(ENDED, (before,)).fetchall()
     for (response,) in old:
         runs.drop(db, response)
+    db.execute("DELETE FROM leases WHERE expires_at < ?", (before,))
     return len(old)
 
 

@@ -150,3 +150,12 @@ async def test_the_secret_stays_when_the_file_is_opened_again(file: File) -> Non
         store = SqliteStore(Database(file))
         assert await store.upkeep.secret("seal", fresh) == b"first"
         await store.aclose()
+
+
+async def test_a_lease_that_ran_out_leaves_no_row_once_it_is_forgotten(sqlite: SqliteStore) -> None:
+    for name, ttl_s in (("dead", -10.0), ("alive", 60.0)):
+        await sqlite.lease(name, "me", ttl_s)
+    await sqlite.upkeep.forget_events(5)
+
+    rows = await sqlite.database.read(lambda db: db.execute("SELECT name FROM leases").fetchall())
+    assert rows == [("alive",)]
