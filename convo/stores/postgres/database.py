@@ -42,7 +42,7 @@ class Database:
         options = _options(url)
         self.place = _place(options)
         self.tenants: set[str] = set()
-        self._options: dict[str, Any] = {"connect_timeout": max(2, round(wait_s)), **options}
+        self.options: dict[str, Any] = {"connect_timeout": max(2, round(wait_s)), **options}
         self._size, self._wait_s = size, wait_s
         self._pool: AsyncConnectionPool[Connection] | None = None
         self._opening = asyncio.Lock()
@@ -61,7 +61,7 @@ class Database:
                 reraise=True,
             ):
                 with attempt:
-                    async with self._connection() as db:
+                    async with self.connection() as db:
                         return await job(db)
         raise AssertionError("the last attempt returns or raises")
 
@@ -80,18 +80,26 @@ class Database:
             await self._pool.close()
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[Connection]:
+    async def connection(self) -> AsyncIterator[Connection]:
+        """One of the pool's, for as long as the block runs; what it leaves open is undone."""
         pool = self._pool or await self._open()
-        try:
-            db = await pool.getconn(self._wait_s)
-        except PoolTimeout:
-            await (await self._connect()).close()  # says why, when there is a reason
-            raise
+        db = await self._given(pool)
         try:
             yield db
         finally:
             await _leave(db)
             await pool.putconn(db)
+
+    async def _given(self, pool: AsyncConnectionPool[Connection]) -> Connection:
+        """An open connection of the pool. Those that the server closed meanwhile are replaced on the way."""
+        try:
+            while not _is_open(db := await pool.getconn(self._wait_s)):
+                await db.close()
+                await pool.putconn(db)
+        except PoolTimeout:
+            await (await self._connect()).close()  # says why, when there is a reason
+            raise
+        return db
 
     async def _open(self) -> AsyncConnectionPool[Connection]:
         async with self._opening:
@@ -105,32 +113,29 @@ class Database:
 
     async def _made(self) -> AsyncConnectionPool[Connection]:
         pool: AsyncConnectionPool[Connection] = AsyncConnectionPool(
-            kwargs={**self._options, **OWN},
+            kwargs={**self.options, **OWN},
             min_size=0,
             max_size=self._size,
             timeout=self._wait_s,
             reconnect_timeout=1.0,
-            check=_is_open,
             open=False,
         )
         await pool.open()
         return pool
 
     async def _connect(self) -> Connection:
-        return await AsyncConnection.connect(**self._options, **OWN)
+        return await AsyncConnection.connect(**self.options, **OWN)
 
 
 OWN: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "cursor_factory": AsyncRawCursor}
 """No statement is prepared on the server, where another client's transaction may come next."""
 
 
-async def _is_open(db: Connection) -> None:
-    """Make sure that the server did not say good-bye while nobody listened; without asking it."""
+def _is_open(db: Connection) -> bool:
+    """Whether the server said nothing while nobody listened; then it said good-bye. It is not asked."""
     poll = select.poll()
     poll.register(db.fileno(), select.POLLIN | select.POLLHUP)
-    if poll.poll(0):
-        await db.close()
-        raise psycopg.OperationalError("the connection was closed by the server")
+    return not poll.poll(0)
 
 
 async def _leave(db: Connection) -> None:
@@ -145,8 +150,9 @@ def _options(url: str) -> dict[str, Any]:
         options = dict(conninfo_to_dict(url))
     except (psycopg.Error, UnicodeError):
         raise BadSettings("the PostgreSQL URL cannot be read", hint=f"if it has a password, {ENCODED}") from None
-    if "@" in str(options.get("host", "")):
-        raise BadSettings("the PostgreSQL URL has an @ in its password", hint=ENCODED)
+    host, port = str(options.get("host", "")), str(options.get("port", ""))
+    if "@" in host or not all(part.isdigit() for part in port.split(",") if part):
+        raise BadSettings("the PostgreSQL URL has no port where one belongs", hint=f"in a password, {ENCODED}")
     return options
 
 

@@ -1,0 +1,208 @@
+"""Connections that break, are refused, or belong to nobody for long."""
+
+import sys
+from asyncio import gather
+from collections.abc import Awaitable, Callable
+from random import Random
+
+import psycopg
+import pytest
+
+from convo.errors import BadSettings, InputFault, StoreFault, StoreReadOnly, StoreUnavailable, Usage
+from convo.history import Path, root
+from convo.items import user
+from convo.stores.contract import Change, Growth
+from convo.stores.open import open_store
+from convo.stores.postgres import PostgresStore
+from convo.stores.postgres.database import Database
+from tests import databases
+from tests.stores.chats import session
+from tests.stores.test_tenants import everything
+
+pytestmark = pytest.mark.needs("postgresql")
+
+TOP = root("local")
+OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+
+HELD = """
+SELECT (SELECT count(*) FROM pg_prepared_statements), (SELECT count(*) FROM pg_settings WHERE source = 'session'),
+    (SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = database
+    WHERE locktype = 'advisory' AND datname = current_database())
+"""
+
+Call = Callable[[PostgresStore], Awaitable[object]]
+CALLS: dict[str, Call] = {
+    "a read": lambda store: store.sessions(),
+    "a change": lambda store: store.commit(everything("local")),
+    "a lease": lambda store: store.lease("chat", "me", 60),
+    "a check": lambda store: store.upkeep.check(),
+    "a migration": lambda store: store.upkeep.migrate(),
+}
+
+
+def answer(url: str, sql: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url, autocommit=True) as db:
+        return db.execute(sql).fetchall()
+
+
+# -- servers that go away -------------------------------------------------------------------------
+
+
+async def test_a_connection_that_the_server_closed_is_replaced_unseen(postgres: PostgresStore, url: str) -> None:
+    await postgres.commit(everything("local"))
+    await gather(*(postgres.sessions() for _ in range(5)))
+    assert answer(url, f"SELECT pg_terminate_backend(pid) {OTHERS}")
+    while answer(url, f"SELECT pid {OTHERS}"):
+        pass
+
+    assert len(await postgres.sessions()) == 1
+    await postgres.commit(Change(session=session(id="ses_2", name="two")))
+
+
+async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
+    """Lost as with a power cut; what was confirmed before is there, and the same store goes on."""
+    with databases.started() as server:
+        store = PostgresStore(Database(server.url(), wait_s=1.0))
+        await store.upkeep.migrate()
+        await store.commit(everything("local"))
+        server.stop()
+        for call in CALLS.values():
+            with pytest.raises(StoreUnavailable):
+                await call(store)
+        server.start()
+
+        assert await store.link("resp_1") is not None
+        await store.commit(Change(session=session(id="ses_2", name="two")))
+        assert len(await store.sessions()) == 2
+        await store.aclose()
+
+
+async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there() -> None:
+    with databases.started() as server:
+        store = PostgresStore(Database(server.url(), wait_s=1.0))
+        await store.upkeep.migrate()
+        confirmed: list[str] = []
+
+        async def chat(name: str) -> None:
+            for number in range(30):
+                path = Path(TOP).grow([user(f"{name} {number}"), user("and more")])
+                record = session(id=f"ses_{name}_{number}", name=f"{name}_{number}", head=path.head)
+                try:
+                    await store.commit(Change((Growth(TOP, path.items),), session=record, expect=None))
+                except StoreFault:
+                    continue
+                confirmed.append(record.id)
+                if name == "a" and number == 5:
+                    server.restart()
+
+        await gather(*(chat(name) for name in "abcd"))
+
+        kept = {record.id: record for record in await store.sessions()}
+        assert set(confirmed) <= set(kept)
+        assert len(confirmed) > 30
+        for record in kept.values():
+            assert len(await store.path(record.head)) == 2
+        await store.aclose()
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_a_server_that_is_not_there_is_a_fault_without_the_password(call: Call) -> None:
+    store = PostgresStore(Database("postgresql://me:hush%40hush@127.0.0.1:1/db", wait_s=0.5))
+    with pytest.raises(StoreUnavailable) as told:
+        await call(store)
+    await store.aclose()
+
+    assert "127.0.0.1:1/db" in told.value.message
+    assert "hush" not in f"{told.value.message} {told.value.hint}"
+    assert told.value.status == 503
+
+
+async def test_a_server_that_does_not_speak_tls_is_refused_where_the_url_asks_for_it(url: str) -> None:
+    """Over a socket of the file system there is no TLS, so it is asked for through a loopback address."""
+    store = PostgresStore(Database("postgresql://me@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=system"))
+    with pytest.raises(StoreUnavailable):
+        await store.sessions()
+    await store.aclose()
+    assert store.database.options["sslmode"] == "verify-full"
+
+
+# -- what is left behind --------------------------------------------------------------------------
+
+
+async def test_nothing_outlives_a_transaction(postgres: PostgresStore, url: str) -> None:
+    """No prepared statement, no lock and no setting: the next client may be another one's."""
+    await postgres.commit(everything("local"))
+    for _ in range(10):
+        await postgres.search("hi")
+        await postgres.sessions()
+    await postgres.remove_link("resp_1")
+
+    async with postgres.database.connection() as db:
+        assert await (await db.execute(HELD)).fetchone() == (0, 0, 0)
+
+
+async def test_a_closed_store_says_so_and_closes_twice(url: str) -> None:
+    store = PostgresStore(Database(url))
+    await store.sessions()
+    await store.of("guest").aclose()
+    await store.aclose()
+
+    for call in CALLS.values():
+        with pytest.raises(StoreUnavailable, match="closed"):
+            await call(store)
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+async def test_a_database_that_may_only_be_read_is_read(url: str) -> None:
+    before = PostgresStore(Database(url))
+    await before.commit(everything("local"))
+    await before.aclose()
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"ALTER DATABASE {databases.name_of(url)} SET default_transaction_read_only = on")
+
+    store = PostgresStore(Database(url))
+    assert len(await store.sessions()) == 1
+    with pytest.raises(StoreReadOnly):
+        await store.commit(Change(session=session(id="ses_2", name="two")))
+    await store.aclose()
+
+
+async def test_a_name_that_no_index_takes_is_the_callers_fault(postgres: PostgresStore) -> None:
+    name = "".join(chr(Random(number).randrange(0x4E00, 0x9FFF)) for number in range(9000))
+    with pytest.raises(InputFault):
+        await postgres.commit(Change(session=session(name=name)))
+
+    assert await postgres.sessions() == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("postgresql://me:p@ss@host/db", "postgresql://me:p%ss@host/db"),
+        *("postgresql://me:p/ss@host/db", "postgresql://host:port/db", "postgresql://host/db?nonsense=1"),
+    ],
+)
+def test_a_url_that_cannot_be_read_says_how_a_password_is_written(url: str) -> None:
+    with pytest.raises(BadSettings) as told:
+        open_store(url)
+
+    assert "%40" in told.value.hint
+    assert told.value.message.startswith("the PostgreSQL URL ")
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "postgres"])
+async def test_both_schemes_name_a_database(url: str, scheme: str) -> None:
+    store = open_store(url.replace("postgresql", scheme, 1), tenant="guest")
+    assert store.tenant == "guest"
+    await store.commit(everything("guest"))
+    await store.aclose()
+
+
+def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg_pool", None)
+
+    with pytest.raises(Usage) as told:
+        open_store("postgresql://host/db")
+    assert told.value.hint == "pip install 'convo-state[postgres]'"

@@ -1,0 +1,91 @@
+"""Storage and reading grow with what is new."""
+
+import json
+
+import psycopg
+import pytest
+
+from convo.history import Path, Strategy, root
+from convo.items import user
+from convo.stores.contract import Change, Growth
+from convo.stores.postgres import PostgresStore, tree
+from convo.stores.postgres.tenant import Ask, Tenant, together
+from tests.stores.chats import json_bytes, long_chat, session
+
+pytestmark = pytest.mark.needs("postgresql")
+
+TOP = root("local")
+MOST = 1.6
+"""Bytes in tables and indexes for each byte of new items, the search index apart."""
+
+BYTES = """
+SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class
+WHERE relnamespace = 'convo'::regnamespace AND relkind = 'r' AND relname <> 'words'
+"""
+
+
+def stored(url: str) -> int:
+    """What PostgreSQL keeps after it tidied up, as it does by itself each minute."""
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("VACUUM")
+        found = db.execute(BYTES).fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+async def grown(postgres: PostgresStore, url: str, strategy: Strategy, turns: int) -> float:
+    """Bytes for each new byte, from a tenth of these turns on: what empty tables take is not counted."""
+    new = before = 0
+    for number, turn in enumerate(long_chat(strategy, turns)):
+        if number == turns // 10:
+            new, before = 0, stored(url)
+        for change in turn.changes:
+            await postgres.commit(change)
+        new += json_bytes(turn.new)
+    return (stored(url) - before) / new
+
+
+async def test_turns_cost_at_most_1_6_times_what_is_new_in_them(postgres: PostgresStore, url: str) -> None:
+    assert await grown(postgres, url, Strategy.SESSION, 250) <= MOST
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_thousand_turns_of_any_owner_cost_no_more(
+    postgres: PostgresStore, url: str, strategy: Strategy
+) -> None:
+    assert await grown(postgres, url, strategy, 1000) <= MOST
+
+
+async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStore, url: str) -> None:
+    path = Path(TOP).grow(item for turn in long_chat(Strategy.SESSION, 30) for item in turn.new)
+    again = Change((Growth(TOP, path.items),), session=session(head=path.head))
+    await postgres.commit(again)
+    with psycopg.connect(url) as db:
+        count = "SELECT (SELECT count(*) FROM convo.nodes), (SELECT count(*) FROM convo.items)"
+        before = db.execute(count).fetchall()
+    for _ in range(5):
+        await postgres.commit(again)
+
+    with psycopg.connect(url) as db:
+        assert db.execute(count).fetchall() == before == [(61, 60)]
+
+
+async def test_a_long_path_is_walked_by_its_index_before_the_tables_were_ever_analysed(
+    postgres: PostgresStore,
+) -> None:
+    path = Path(TOP).grow(user(f"number {number}") for number in range(2000))
+    await postgres.commit(Change((Growth(TOP, path.items),), session=session(head=path.head)))
+    assert await postgres.path(path.head) == path
+
+    async def planned(t: Tenant) -> str:
+        key = bytes.fromhex(path.head)
+        values = key[:16].hex(), key[16:].hex()
+        (found,) = await together(t.db, Ask(f"EXPLAIN (FORMAT JSON) {tree.PATH}", (t.n, *values)))
+        return json.dumps(found)
+
+    async with postgres.database.connection() as db:
+        plan = await planned(Tenant.of(db, "local"))
+    assert "Index Scan" in plan
+    assert "Seq Scan" not in plan
+    assert "Hash Join" not in plan
