@@ -37,6 +37,7 @@ SETTINGS = """
 [providers.mock]
 api = "{api}"
 base_url = "http://127.0.0.1:{port}/v1"
+key_env = "BENCH_KEY"
 owner = "convo"
 [aliases]
 "mock" = "mock/m"
@@ -91,7 +92,8 @@ def running(server: Server) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
     """The server as a process; seconds until it first answered."""
     quiet = subprocess.DEVNULL
     began = time.perf_counter()
-    with subprocess.Popen(server.command, stdout=quiet, stderr=quiet) as process:
+    environment = {**os.environ, "BENCH_KEY": "sk-1234"}
+    with subprocess.Popen(server.command, stdout=quiet, stderr=quiet, env=environment) as process:
         try:
             yield process, answers_after(server, process, began)
         finally:

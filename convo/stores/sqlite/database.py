@@ -1,10 +1,11 @@
 """One connection to one file, in a thread of its own.
 
 SQLite waits for disks and locks, and an event loop must not. So every job runs in the one thread
-that owns the connection, one after the other, each in a transaction: a read sees one state of
-the file, a write is `BEGIN IMMEDIATE` and so waits for its turn before it has read anything. A
-command that asks once and has nothing else to do needs neither thread nor loop: inline, every job
-is done where it is asked for.
+that owns the connection, one after the other, in a transaction: a read sees one state of the file,
+a write is `BEGIN IMMEDIATE` and so waits for its turn before it has read anything. Jobs that wait
+at the same time share a transaction, and so one wait for the disk; if one of them fails, all are
+done again, each in its own. A command that asks once and has nothing else to do needs neither
+thread nor loop: inline, every job is done where it is asked for.
 
 Nothing is made before something is written. Until then every read finds an empty store.
 """
@@ -12,20 +13,17 @@ Nothing is made before something is written. Until then every read finds an empt
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from convo.errors import StoreUnavailable
 from convo.stores.sqlite import schema, traces
 from convo.stores.sqlite.faults import busy, translated
-
-if TYPE_CHECKING:
-    from concurrent.futures import ThreadPoolExecutor
+from convo.stores.sqlite.lane import Job, Lane, Waiting
 
 Result = TypeVar("Result")
-Job = Callable[[sqlite3.Connection], Result]
 Synchronous = Literal["FULL", "NORMAL", "OFF"]
 
 PAGE = 8192
@@ -53,21 +51,21 @@ class Database:
         self.file = file
         self._wait_s, self._synchronous = busy_timeout_s, synchronous
         self._db: sqlite3.Connection | None = None
-        self._thread = None if inline else _thread()
+        self._lane = None if inline else Lane(self._together)
         self._closed = False
         self._ran: Sequence[int] = ()
 
     async def read(self, job: Job[Result]) -> Result:
         """What `job` finds, in one state of the file. raises: StoreFault"""
-        return await self._run(lambda: self._in_transaction(job, "BEGIN", create=False))
+        return await self._done(Waiting(job, writes=False, create=False))
 
     async def write(self, job: Job[Result], *, create: bool = True) -> Result:
-        """Do `job` whole or not at all; it is durable when this returns.
+        """Do `job` whole or not at all; it is durable when this returns. It may be done twice, the first time in vain.
 
         create:  whether to make the file; without it a job on no file finds an empty store
         raises:  StoreFault, and what `job` raises
         """
-        return await self._run(lambda: self._in_transaction(job, "BEGIN IMMEDIATE", create=create))
+        return await self._done(Waiting(job, writes=True, create=create))
 
     async def migrate(self) -> Sequence[int]:
         """The numbers of the migrations that this call ran. raises: StoreFault"""
@@ -76,34 +74,63 @@ class Database:
         return () if there else self._ran
 
     async def aclose(self) -> None:
-        if not self._closed:
-            await self._run(self._close)
+        if self._closed:
+            return
+        if self._lane is None:
+            self._close()
+        else:
+            await self._lane.last(self._close)
 
-    async def _run(self, work: Callable[[], Result]) -> Result:
+    async def _done(self, one: Waiting[Result]) -> Result:
         if self._closed:
             raise StoreUnavailable(f"{self.file} was closed")
-        if self._thread is None:
-            return work()
-        from asyncio import get_running_loop  # takes a sixth of the time that a short command has
-
-        return await get_running_loop().run_in_executor(self._thread, work)
+        if self._lane is not None:
+            return await self._lane.done(one)
+        return self._alone(one)
 
     # -- in the thread ----------------------------------------------------------------------------
 
-    def _in_transaction(self, job: Job[Result], begin: str, *, create: bool) -> Result:
-        with translated(self.file):
-            if self._db is None and not create and not self.file.exists():
-                return _on_nothing(job)
-            self._db = self._db or self._open()
-            self._db.execute(begin)
+    def _together(self, group: Sequence[Waiting[Any]]) -> None:
+        """Do all jobs in one transaction, which is one wait for the disk; each in its own if that cannot be."""
+        if len(group) > 1 and self._in_one(group):
+            return
+        for one in group:
             try:
-                result = job(self._db)
-                self._db.execute("COMMIT")
-            except BaseException:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise
-            return result
+                one.result = self._alone(one)
+            except BaseException as wrong:  # noqa: BLE001 - raised again where somebody waits for it
+                one.wrong = wrong
+
+    def _in_one(self, group: Sequence[Waiting[Any]]) -> bool:
+        """Whether every job went well, so that the transaction stands."""
+        if self._db is None:
+            return False
+        try:
+            with translated(self.file), self._transaction(self._db, writes=group[0].writes):
+                results = [one.job(self._db) for one in group]
+        except BaseException:  # noqa: BLE001 - each is done again, and tells by itself
+            return False
+        for one, result in zip(group, results, strict=True):
+            one.result = result
+        return True
+
+    def _alone(self, one: Waiting[Result]) -> Result:
+        with translated(self.file):
+            if self._db is None and not one.create and not self.file.exists():
+                return _on_nothing(one.job)
+            self._db = self._db or self._open()
+            with self._transaction(self._db, writes=one.writes):
+                return one.job(self._db)
+
+    @contextmanager
+    def _transaction(self, db: sqlite3.Connection, *, writes: bool) -> Iterator[None]:
+        db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
 
     def _open(self) -> sqlite3.Connection:
         if self.file.is_dir():
@@ -140,17 +167,9 @@ class Database:
 
     def _close(self) -> None:
         self._closed = True
-        if self._thread is not None:
-            self._thread.shutdown(wait=False)
         if self._db is not None:
             with translated(self.file), closing(self._db):
                 traces.clear(self._db)
-
-
-def _thread() -> "ThreadPoolExecutor":
-    from concurrent.futures import ThreadPoolExecutor
-
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="convo-sqlite")
 
 
 def make_private(file: Path) -> None:

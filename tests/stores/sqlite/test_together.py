@@ -1,0 +1,110 @@
+"""Jobs that wait at the same time share a transaction, and nobody notices but by the time it takes."""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.stores.sqlite.database import Database
+
+Write = Callable[[sqlite3.Connection], int]
+
+
+@pytest.fixture
+async def database(tmp_path: Path) -> AsyncIterator[Database]:
+    opened = Database(tmp_path / "convo.db")
+    await opened.migrate()
+    yield opened
+    await opened.aclose()
+
+
+def noting(n: int) -> Write:
+    """Leaves the number `n` in the file."""
+
+    def write(db: sqlite3.Connection) -> int:
+        db.execute("INSERT INTO secrets (name, value) VALUES (?, x'00')", (str(n),))
+        return n
+
+    return write
+
+
+def kept(database: Database) -> set[int]:
+    """The numbers that another connection finds in the file."""
+    with closing(sqlite3.connect(database.file)) as db:
+        return {int(name) for (name,) in db.execute("SELECT name FROM secrets")}
+
+
+async def at_once(database: Database, *jobs: Callable[[sqlite3.Connection], Any]) -> list[Any]:
+    """What became of jobs that all waited when the thread came to them."""
+    free = threading.Event()
+    first = asyncio.create_task(database.write(lambda db: free.wait()))
+    waiting = [asyncio.create_task(database.write(job)) for job in jobs]
+    await asyncio.sleep(0)
+    free.set()
+    await first
+    return await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_jobs_that_wait_at_the_same_time_are_durable_together(database: Database) -> None:
+    seen: list[set[int]] = []
+
+    assert await at_once(database, noting(1), noting(2), lambda db: seen.append(kept(database))) == [1, 2, None]
+    assert seen == [set()]
+    assert kept(database) == {1, 2}
+
+
+async def test_a_job_that_fails_takes_nobody_with_it(database: Database) -> None:
+    def fail(db: sqlite3.Connection) -> int:
+        return noting(3)(db) // 0
+
+    one, failed, other = await at_once(database, noting(1), fail, noting(2))
+
+    assert (one, other, type(failed)) == (1, 2, ZeroDivisionError)
+    assert kept(database) == {1, 2}
+
+
+async def test_a_job_that_ends_the_transaction_takes_nobody_with_it(database: Database) -> None:
+    """As SQLite does itself when a disk is full."""
+
+    def ruin(db: sqlite3.Connection) -> None:
+        db.execute("INSERT OR ROLLBACK INTO secrets (name, value) VALUES ('7', NULL)")
+
+    one, failed, other = await at_once(database, noting(1), ruin, noting(2))
+
+    assert (one, other) == (1, 2)
+    assert "NOT NULL" in str(failed)
+    assert kept(database) == {1, 2}
+
+
+async def test_a_job_that_nobody_waits_for_any_more_is_not_done(database: Database) -> None:
+    free = threading.Event()
+    first = asyncio.create_task(database.write(lambda db: free.wait()))
+    left, stayed = (asyncio.create_task(database.write(noting(n))) for n in (1, 2))
+    await asyncio.sleep(0)
+    left.cancel()
+    await asyncio.sleep(0)
+    free.set()
+
+    assert (await first, await stayed) == (True, 2)
+    assert kept(database) == {2}
+
+
+async def test_who_only_looks_does_not_wait_for_those_who_write(database: Database) -> None:
+    free, told = threading.Event(), list[str]()
+    first = asyncio.create_task(database.write(lambda db: free.wait()))
+
+    async def ask(what: str) -> None:
+        await (database.write(noting(1)) if what == "write" else database.read(lambda db: None))
+        told.append(what)
+
+    asked = [asyncio.create_task(ask(what)) for what in ("write", "read")]
+    await asyncio.sleep(0)
+    free.set()
+    await asyncio.gather(first, *asked)
+
+    assert told == ["read", "write"]
