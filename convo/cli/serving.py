@@ -59,6 +59,7 @@ async def _serve(settings: Settings, verbose: bool) -> None:
     try:
         with serving.listen(wanted.host, wanted.port) as listening, signals() as ending:
             service = open_service(settings, store=store, clock=clock, new_id=random_id)
+            await service.check()  # from now on it also looks after what other replicas left
             log = logged if verbose else None
             gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log)
             sys.stderr.write(safe(f"convo serves {serving.address(listening)}, store {settings.storage}\n"))
