@@ -9,7 +9,7 @@ right to the byte: SHA-256 over sorted JSON without spaces, characters as they a
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import sha256
 from typing import TypeAlias
 
@@ -123,21 +123,13 @@ class Call:
 
     def scope(self, role: str | None = None) -> str | None:
         """The digest that names the tool; None where the call does not say which."""
-        named: dict[str, Json] = {"type": self.type}
-        if role:
-            named["invocation_role"] = role
         if self.is_function:
             lookup = self.lookup or layers(_text(self.raw.get("name")), _text(self.raw.get("namespace")))
-            if lookup is None:
-                return None
-            named["tool_lookup_key"] = list(lookup)
-        elif self.is_hosted:
-            if not (_text(self.raw.get("name")) and _text(self.raw.get("server_label"))):
-                return None
-            named |= {"name": self.raw["name"], "server_label": self.raw["server_label"]}
-        elif self.name:
-            named["name"] = self.name
-        return _digest(named)
+            return _scope(self.type, role, lookup) if lookup else None
+        if self.is_hosted:
+            name, server = _text(self.raw.get("name")), _text(self.raw.get("server_label"))
+            return _scope(self.type, role, None, name, server) if name and server else None
+        return _scope(self.type, role, None, self.name)
 
     def binding(self, role: str | None = None) -> Binding | None:
         """What the ledger has to say of this call; None where the call does not say enough.
@@ -153,6 +145,16 @@ class Call:
             if value is not None and not (self.is_function and field in ("name", "namespace")):
                 meaning[field] = _parsed(value) if field == "arguments" else _dense(value)
         return Binding(scope, _digest(meaning))
+
+
+@lru_cache(maxsize=256)
+def _scope(
+    kind: str, role: str | None, lookup: Lookup | None, name: str | None = None, server: str | None = None
+) -> str:
+    """The digest that names a tool; a long run calls few tools many times."""
+    named = {"type": kind, "invocation_role": role, "name": name, "server_label": server}
+    said: dict[str, Json] = {key: value for key, value in named.items() if value}
+    return _digest({**said, "tool_lookup_key": list(lookup)} if lookup else said)
 
 
 def call_of(raw: Json, shown: Mapping[str, Json] | None = None) -> Call | None:
@@ -217,7 +219,7 @@ def _parsed(arguments: Json) -> Json:
     if not isinstance(arguments, str):
         return arguments
     try:
-        return json.loads(arguments, parse_constant=_refuse)
+        return PARSER.decode(arguments)
     except RecursionError as wrong:
         raise ValueError("its arguments are nested too deep") from wrong
     except ValueError:
@@ -226,6 +228,10 @@ def _parsed(arguments: Json) -> Json:
 
 def _refuse(constant: str) -> Json:
     raise ValueError(constant)
+
+
+PARSER = json.JSONDecoder(parse_constant=_refuse)
+EXACT = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 
 def _dense(value: Json) -> Json:
@@ -237,7 +243,7 @@ def _dense(value: Json) -> Json:
 
 def _digest(value: Json) -> str:
     try:
-        exact = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode("utf-8")
+        exact = EXACT.encode(value).encode("utf-8")
     except UnicodeEncodeError as wrong:
         raise ValueError("its arguments hold half a character (a lone surrogate)") from wrong
     except RecursionError as wrong:

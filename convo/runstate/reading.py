@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 from convo.errors import BadState, UnknownSchema
 from convo.items import Json
-from convo.runstate.identity import HANDOFF, Call, call_of
+from convo.runstate.identity import ARGUMENTS, HANDOFF, Call, call_of
 from convo.runstate.nested import INTERRUPTION, actions, children, interruptions, states
-from convo.runstate.paths import Steps, at, found, path, pattern
+from convo.runstate.paths import Steps, at, path, pattern
 from convo.runstate.records import for_good, ids
 from convo.runstate.shape import check
 from convo.runstate.state import State, view
@@ -29,8 +29,7 @@ NEEDED = ("model_responses", "last_processed_response", "generated_items")
 
 SMUGGLED = "that is how an approval is smuggled past newer readers"
 
-HISTORIES = tuple(pattern(f"{holder}.raw_item") for holder in ITEM_LISTS[:3])
-ANSWERS = pattern("model_responses[].output[]")
+HISTORIES = tuple(pattern(holder.removesuffix("[]")) for holder in ITEM_LISTS[:3])
 LEDGER = ("context", "tool_invocations")
 
 
@@ -171,35 +170,41 @@ def _check_planned(shown: Call, planned: tuple[Steps, Call] | None, here: Steps,
 def _check_ledger(document: Json, way: Steps) -> None:
     """raises: BadState  an entry binds another call than the one that the document holds under its id"""
     ledger = at(document, LEDGER) or {}
-    seen: dict[str, set[tuple[str, str]]] = {}
-    for call, roles in _occurrences(document) if ledger else ():
-        entry = ledger.get(call.id)
-        said = (str(call.name), str(call.arguments))
-        if entry is None or call.id is None or entry["type"] != call.type or said in seen.get(call.id, ()):
-            continue
-        seen.setdefault(call.id, set()).add(said)
-        if not _binds(entry, call, roles, (*way, *LEDGER, call.id)):
-            words = "binds another call than the one in this state; its tool or arguments were changed"
-            raise BadState(path((*way, *LEDGER, call.id)), words)
-
-
-def _occurrences(document: Json) -> Iterator[tuple[Call, tuple[str | None, ...]]]:
-    """The calls of the document, with the parts that each may have played."""
+    seen: set[tuple[str, str, str, str]] = set()
     named = {call.id: call for _, call in actions(document)}
+    for raw, shown, roles in _histories(document) if ledger else ():
+        said = _said(raw)
+        if said is None or said in seen or said[0] not in ledger:
+            continue
+        seen.add(said)
+        call = call_of(raw, shown)
+        if call is None or ledger[said[0]]["type"] != call.type or not _is_named(call, named):
+            continue
+        if not _binds(ledger[said[0]], call, roles, (*way, *LEDGER, said[0])):
+            words = "binds another call than the one in this state; its tool or arguments were changed"
+            raise BadState(path((*way, *LEDGER, said[0])), words)
+
+
+def _histories(document: Json) -> Iterator[tuple[Json, Json, tuple[str | None, ...]]]:
+    """Whatever may be a call, what is said around it, and the parts that it may have played."""
     for _, item in interruptions(document):
-        call = call_of(item["raw_item"], item)
-        if call is not None:
-            yield call, (None,)
+        yield item["raw_item"], item, (None,)
     for steps in HISTORIES:
-        for place, raw in found(document, steps):
-            item = at(document, place[:-1])
-            call = call_of(raw, item)
-            if call is not None and _is_named(call, named):
-                yield call, ((HANDOFF,) if item.get("type") == "handoff_call_item" else (None,))
-    for _, raw in found(document, ANSWERS):
-        call = call_of(raw)
-        if call is not None and _is_named(call, named):
-            yield call, (None, HANDOFF)
+        for item in at(document, steps) or ():
+            yield item["raw_item"], item, (HANDOFF,) if item.get("type") == "handoff_call_item" else (None,)
+    for response in document.get("model_responses") or ():
+        for raw in response.get("output") or ():
+            yield raw, None, (None, HANDOFF)
+
+
+def _said(raw: Json) -> tuple[str, str, str, str] | None:
+    """What tells one call from another: its id, kind, name and arguments; None for what is no call by its kind."""
+    kind = raw.get("type")
+    field = ARGUMENTS.get(kind) if isinstance(kind, str) else None
+    if field is None:
+        return None
+    call = raw.get("id") if kind == "mcp_approval_request" else raw.get("call_id")
+    return (call, str(kind), str(raw.get("name")), str(raw.get(field))) if isinstance(call, str) else None
 
 
 def _is_named(call: Call, named: dict[str | None, Call]) -> bool:

@@ -55,8 +55,12 @@ def _agent(value: Json) -> bool:
     return named and isinstance(value.get("identity", ""), str)
 
 
+def _objects(value: Json) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
 def _input(value: Json) -> bool:
-    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(item, dict) for item in value))
+    return isinstance(value, str) or _objects(value)
 
 
 def _decided(value: Json) -> bool:
@@ -109,11 +113,11 @@ RULES = (
     Rule("conversation_id", "a string or null", _or_null(_is(str))),
     Rule("previous_response_id", "a string or null", _or_null(_is(str))),
     Rule("auto_previous_response_id", "true or false", _is(bool)),
-    Rule("pending_input", "a list of items", lambda value: isinstance(value, list) and _input(value)),
+    Rule("pending_input", "a list of items", _objects),
     Rule("current_turn_persisted_item_count", "a number of items", _count),
     Rule("tool_use_tracker", "an object", _is(dict)),
-    Rule("model_responses", "a list", _is(list)),
-    Rule("model_responses[].output", "a list of items", lambda value: isinstance(value, list) and _input(value)),
+    Rule("model_responses", "a list of responses", _objects),
+    Rule("model_responses[].output", "a list of items", _objects),
     Rule("last_processed_response", "an object or null", _is(dict, type(None))),
     *(Rule(f"last_processed_response.{key}", "a list of actions, each with its call", _actions) for key in ACTIONS),
     Rule("last_processed_response.functions[].agent_run_state", "a state", _is(dict)),

@@ -11,6 +11,8 @@ from convo.errors import BadState
 from convo.items import Json
 from convo.runstate.state import State
 
+ENCODER = json.JSONEncoder(allow_nan=False)
+
 OPENED = 2
 """How many levels are written a member a line."""
 
@@ -25,9 +27,9 @@ def text(state: State) -> str:
 
 def _opened(value: Json, levels: int, indent: str) -> str:
     if not levels or not value or not isinstance(value, dict | list):
-        return json.dumps(value, allow_nan=False)
+        return ENCODER.encode(value)
     deeper = indent + "  "
     if isinstance(value, list):
-        return "[\n" + ",\n".join(deeper + json.dumps(one, allow_nan=False) for one in value) + f"\n{indent}]"
-    members = (f"{deeper}{json.dumps(key)}: {_opened(below, levels - 1, deeper)}" for key, below in value.items())
+        return "[\n" + ",\n".join(deeper + ENCODER.encode(one) for one in value) + f"\n{indent}]"
+    members = (f"{deeper}{ENCODER.encode(key)}: {_opened(below, levels - 1, deeper)}" for key, below in value.items())
     return "{\n" + ",\n".join(members) + f"\n{indent}}}"

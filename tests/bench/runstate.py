@@ -1,0 +1,154 @@
+"""What it costs to read a paused run, decide on it and write it, beside openai-agents in one run.
+
+    python -m tests.bench.runstate [ITEMS ...]
+
+The state is the newest release's, with calls and their outputs in front until it has so many items,
+each bound in the ledger; both sides approve what waits. The floor is `json.loads` and `json.dumps`
+of the same text. Figures are the best of five. The last columns are whole commands as processes:
+`convo resume --decide-only` and a script of four lines that imports the SDK. A line over its
+target (5x, and 10x for the command) ends the script with 1.
+"""
+
+import asyncio
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from agents import RunState
+
+from convo.runstate import Verdict, decided, read, text
+from convo.runstate.identity import call_of
+from tests.runstate.sdk import Script, graph
+from tests.runstate.snapshots import document, of_label, story
+
+SCENARIO = "single_approval"
+ROUNDS = 5
+LIBRARY, COMMAND = 5.0, 10.0
+"""How many times faster than the SDK the library and the command have to be."""
+
+HEAD = (
+    "items      MB   json ms   read  decide  write  convo ms   read  decide  write    SDK ms    x"
+    "  command ms   SDK ms    x"
+)
+
+SCRIPT = """
+import asyncio, json, logging, sys
+logging.disable(logging.CRITICAL)
+from agents import Agent, FunctionTool, RunState
+async def none(context, arguments): return ""
+tool = FunctionTool(name={tool!r}, description="", params_json_schema={{"type": "object", "properties": {{}}}},
+                    on_invoke_tool=none, strict_json_schema=False, needs_approval=True)
+state = asyncio.run(RunState.from_string(Agent(name={agent!r}, tools=[tool]), open(sys.argv[1]).read()))
+for item in state.get_interruptions(): state.approve(item)
+open(sys.argv[2], "w").write(state.to_string())
+"""
+
+
+def long_state(items: int) -> dict[str, Any]:
+    """A state of about 0.5 KB an item, as the SDK writes and takes it."""
+    state: dict[str, Any] = document(SCENARIO, "1.21")
+    before: list[dict[str, Any]] = []
+    for number in range((items - len(state["generated_items"])) // 2):
+        before += pair(state, number)
+    for key in ("generated_items", "session_items"):
+        state[key] = [*before, *state[key]]
+    for key in ("current_response_generated_item_ownership", "generated_session_item_indexes"):
+        state.pop(key, None)
+    return state
+
+
+def pair(state: dict[str, Any], number: int) -> list[dict[str, Any]]:
+    """A call that is over and its output, bound in the ledger."""
+    agent, call_id = state["current_agent"], f"call_{number:06}"
+    arguments = json.dumps({"id": number, "city": "Turin", "note": "x" * 150})
+    raw = {"arguments": arguments, "call_id": call_id, "name": "look", "type": "function_call", "status": "completed"}
+    output = {"call_id": call_id, "output": "y" * 300, "type": "function_call_output"}
+    call = call_of(raw)
+    bound = call.binding() if call else None
+    assert bound
+    state["context"]["tool_invocations"][call_id] = {
+        "type": "function_call",
+        "approval_scope": bound.scope,
+        "fingerprint": bound.fingerprint,
+        "executed": True,
+        "completed": True,
+    }
+    return [
+        {"type": "tool_call_item", "raw_item": raw, "agent": agent},
+        {"type": "tool_call_output_item", "raw_item": output, "agent": agent, "output": output["output"]},
+    ]
+
+
+def best(work: Callable[[], Any]) -> tuple[float, Any]:
+    """Milliseconds of the fastest of several rounds, and what came of it."""
+    found, done = float("inf"), None
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        done = work()
+        found = min(found, (time.perf_counter() - began) * 1e3)
+    return found, done
+
+
+def ours(words: str) -> tuple[float, float, float]:
+    data = words.encode()
+    reading, state = best(lambda: read(data))
+    deciding, after = best(lambda: decided(state, state.pending, Verdict(approve=True)))
+    writing, _ = best(lambda: text(after))
+    return reading, deciding, writing
+
+
+def theirs(words: str, told: dict[str, Any]) -> tuple[float, float, float]:
+    root = graph(told, Script(told["spec"]["script"], 1))
+    reading, state = best(lambda: asyncio.run(RunState.from_string(root, words)))
+    (waits,) = state.get_interruptions()
+    deciding, _ = best(lambda: state.approve(waits))
+    writing, _ = best(state.to_string)
+    return reading, deciding, writing
+
+
+def commands(words: str, told: dict[str, Any], folder: Path) -> tuple[float, float]:
+    """Milliseconds of the two whole commands."""
+    here, there = folder / "state.json", folder / "out.json"
+    here.write_text(words)
+    agent = told["spec"]["agents"]["a"]
+    code = SCRIPT.format(tool=agent["tools"][0]["name"], agent=agent["name"])
+    convo = [sys.executable, "-m", "convo", "resume", str(here), "--decide-only", "-o", str(there), "--approve", "all"]
+    sdk = [sys.executable, "-c", code, str(here), str(there)]
+    return best(lambda: process(convo))[0], best(lambda: process(sdk))[0]
+
+
+def process(argv: list[str]) -> None:
+    subprocess.run(argv, check=True, capture_output=True)
+
+
+def main(*lengths: int) -> int:
+    logging.disable(logging.CRITICAL)
+    slow = 0
+    told = story(next(entry["file"] for entry in of_label("1.21") if entry["scenario"] == SCENARIO))
+    print(HEAD)
+    for items in lengths:
+        words = json.dumps(long_state(items), indent=2)
+        floor, _ = best(lambda words=words: json.dumps(json.loads(words)))  # type: ignore[misc]
+        mine, others = ours(words), theirs(words, told)
+        with TemporaryDirectory() as folder:
+            command, script = commands(words, told, Path(folder))
+        library, whole = sum(others) / sum(mine), script / command
+        slow += library < LIBRARY or whole < COMMAND
+        print(
+            f"{items:>5}{len(words) / 1e6:>8.1f}{floor:>10.1f}"
+            f"{mine[0]:>7.1f}{mine[1]:>8.1f}{mine[2]:>7.1f}{sum(mine):>10.1f}"
+            f"{others[0]:>7.0f}{others[1]:>8.1f}{others[2]:>7.0f}{sum(others):>10.0f}{library:>5.1f}"
+            f"{command:>12.0f}{script:>9.0f}{whole:>5.1f}",
+            flush=True,
+        )
+    return 1 if slow else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*(int(length) for length in sys.argv[1:] or ("100", "1000", "5000"))))
