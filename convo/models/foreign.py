@@ -38,6 +38,9 @@ from convo.items import Event, Json
 LONGEST_MESSAGE = 600
 """Characters of a server's own words that are passed on."""
 
+LONGEST_WAIT_S = 24 * 3600.0
+"""A server that asks for more patience than this has said nothing that anybody can use."""
+
 KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|\S*\*{3,}\S*")
 NAMES = ("code", "type", "param")
 """Fields of an error object that are no sentence, and go where it goes."""
@@ -146,7 +149,9 @@ def translated(wrong: BaseException, asked: Asked, *, answering: bool = False) -
             return _unconnected(wrong, asked, answering=answering)
         case UnicodeEncodeError():
             return Refused(f"{asked.provider} cannot be sent text with half a character in it", code="invalid_input")
-    if isinstance(wrong, getattr(package, OTHER_ERRORS[asked.package]) | ValueError):
+    if "ClientError" in _kinds(wrong):  # aiohttp's own, which its transport lets through
+        return _unconnected(wrong, asked, answering=answering)
+    if isinstance(wrong, getattr(package, OTHER_ERRORS[asked.package]) | ValueError | RecursionError):
         return StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
     return None
 
@@ -155,7 +160,7 @@ def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | Non
     """The error that a server answered with `status` and `body`, an error object if it is a good one."""
     error = asked.names_in(_error_object(body))
     words = asked.clean(error["message"])
-    fields: dict[str, Any] = {"code": _code(error), "status": status, "param": error.get("param")}
+    fields: dict[str, Any] = {"code": _code(error), "status": _as_an_error(status), "param": error.get("param")}
     if status in (401, 403):
         return KeyRefused(f"{asked.provider} refused the key{_because(words)}", **fields)
     if _is_unknown_model(status, error, asked):
@@ -210,6 +215,11 @@ def _error_object(body: Json) -> dict[str, Any]:
     return {"message": words}
 
 
+def _as_an_error(status: int) -> int:
+    """`status`, or 502 where it is none of an error: a redirection, or a number that HTTP does not have."""
+    return status if 400 <= status <= 599 else 502
+
+
 def _code(error: Mapping[str, Any]) -> str | None:
     """The error's own name; a code that only repeats the status is none."""
     named = (error.get("code"), error.get("type"))
@@ -251,7 +261,7 @@ def _unconnected(wrong: BaseException, asked: Asked, *, answering: bool) -> Endp
 
     if answering:
         return StreamBroken(f"the connection to {asked.provider} broke before the answer ended")
-    below = {kind.__name__ for kind in type(wrong.__cause__).__mro__}  # aiohttp's transport takes all for timeouts
+    below = _kinds(wrong.__cause__)  # aiohttp's transport takes all for timeouts
     if isinstance(wrong, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
         return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
     if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
@@ -264,15 +274,25 @@ def _unconnected(wrong: BaseException, asked: Asked, *, answering: bool) -> Endp
     return Unreachable(f"the connection to {asked.provider} at {asked.place} broke before it answered")
 
 
+def _kinds(wrong: BaseException | None) -> set[str]:
+    return {kind.__name__ for kind in type(wrong).__mro__}
+
+
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds from Retry-After in any of its forms; a date counts from the server's own Date."""
+    """Seconds from Retry-After in any of its forms; None where it asks for no wait that can be had."""
+    wait_s = _wait_s(headers)
+    return max(0.0, wait_s) if wait_s is not None and wait_s <= LONGEST_WAIT_S else None
+
+
+def _wait_s(headers: Mapping[str, str]) -> float | None:
+    """What Retry-After says, whatever it is; a date counts from the server's own Date."""
     for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
         try:
-            return max(0.0, float(headers[name]) / per_second)
+            return float(headers[name]) / per_second
         except (KeyError, ValueError):
             continue
     try:
         until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
-        return max(0.0, (until - now).total_seconds())
+        return (until - now).total_seconds()
     except (KeyError, ValueError, TypeError):
         return None

@@ -74,6 +74,15 @@ class ChatServer:
 
         self.answers.append(answer)
 
+    def babbles(self) -> None:
+        """Answer with something that is not HTTP."""
+
+        async def answer(receive: Receive, send: Send) -> None:
+            send.__self__.transport.write(b"SSH-2.0-OpenSSH\r\n")  # type: ignore[attr-defined]
+            send.__self__.transport.close()  # type: ignore[attr-defined]
+
+        self.answers.append(answer)
+
     def waits(self, *chunks: Any) -> None:
         """Answer with these chunks and then with nothing, until the client leaves."""
 

@@ -246,6 +246,20 @@ async def test_a_server_that_hangs_up_before_it_answers_was_reached(server: Chat
     assert gone.value.code != NO_CONNECTION
 
 
+async def test_a_server_that_does_not_speak_http_is_no_fault_of_ours(server: ChatServer, model: ChatModel) -> None:
+    server.babbles()
+
+    with pytest.raises(Unreachable, match="broke before it answered"):
+        await all_of(model, HI)
+
+
+async def test_json_that_is_too_deep_to_read_breaks_the_answer(server: ChatServer, model: ChatModel) -> None:
+    server.streams(delta(content="Hi"), b"data: " + b"[" * 100_000 + b"\n\n")
+
+    with pytest.raises(StreamBroken, match="not a stream of events"):
+        await all_of(model, HI)
+
+
 @pytest.mark.parametrize("url", ["http://127.0.0.1:1/v1", "api.example.org/v1"], ids=["nobody listens", "no scheme"])
 async def test_a_server_that_cannot_be_reached_is_named(url: str) -> None:
     model = ChatModel("ollama", url, counting_ids())

@@ -55,6 +55,11 @@ def test_no_message_holds_a_key_or_a_password(status: int, body: Any, kind: type
     assert "pw" not in message
 
 
+@pytest.mark.parametrize("status", [302, 999])
+def test_a_status_that_is_none_of_an_error_is_not_passed_on(status: int) -> None:
+    assert refusal(status, None, ASKED).status == 502
+
+
 @pytest.mark.parametrize(
     ("status", "body"),
     [
@@ -98,6 +103,8 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
         ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
         ({"retry-after": format_datetime(NOW + timedelta(seconds=40)), "date": format_datetime(NOW)}, 40.0),
         ({"retry-after": "soon"}, None),
+        ({"retry-after": "-5"}, 0.0),
+        *(({"retry-after": words}, None) for words in ("inf", "nan", "1e300")),
         ({}, None),
     ],
 )
