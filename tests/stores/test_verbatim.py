@@ -17,7 +17,7 @@ from convo.stores.verbatim import dumps, loads
 from tests.items.arbitrary import ITEMS, JSON
 from tests.items.test_canonical import FOUR_FORMS
 from tests.stores.chats import session
-from tests.stores.conftest import STORES
+from tests.stores.conftest import PARAMS, STORES
 
 TOP = root("local")
 
@@ -47,7 +47,7 @@ def test_json_comes_back_with_its_keys_in_order_and_its_numbers_exact(value: Jso
     assert json.dumps(loads(text)) == json.dumps(value)
 
 
-@pytest.mark.parametrize("kind", STORES)
+@pytest.mark.parametrize("kind", PARAMS)
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(items=st.lists(ITEMS, max_size=5))
 async def test_any_history_comes_back_as_it_went_in(kind: str, items: list[Item]) -> None:

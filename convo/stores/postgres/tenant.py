@@ -53,11 +53,11 @@ class Tenant:
         return await together(self.db, *asked)
 
     async def all(self, sql: str, *values: object) -> list[Row]:
-        found = await self.db.execute(sql, (self.n, *values))
+        found = await self.db.execute(sql, (self.n, *values), binary=True)
         return await found.fetchall()
 
     async def row(self, sql: str, *values: object) -> Row | None:
-        found = await self.db.execute(sql, (self.n, *values))
+        found = await self.db.execute(sql, (self.n, *values), binary=True)
         return await found.fetchone()
 
     async def one(self, sql: str, *values: object) -> Any:
