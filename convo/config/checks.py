@@ -19,7 +19,14 @@ DAY_S = 86_400
 
 
 class Unfit(ValueError):
-    """A value cannot be used; the message goes on after "FILE: 'key'", as in "must be a string"."""
+    """A value cannot be used; the message goes on after "FILE: 'key'", as in "must be a string".
+
+    hint:  what to do about it, where that is more than to mend the value
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
 
 
 KINDS: dict[type, str] = {

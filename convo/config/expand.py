@@ -27,7 +27,7 @@ def expand(written: str, environ: Mapping[str, str]) -> str:
             raise Unfit("has a '${' without a variable's name and '}' behind it")
         name = found["bare"] or found["braced"]
         if name not in environ:
-            raise Unfit(f"names the variable {name}, which is not set")
+            raise Unfit(f"names the variable {name}, which is not set", hint=f"export {name}=...")
         return environ[name]
 
     return DOLLAR.sub(value, written)

@@ -15,8 +15,10 @@ from convo.errors import BadSettings, StoreFault, StoreFull, StoreReadOnly, Stor
 
 APP = "convo"
 PROJECT_FILE = ".convo.toml"
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+TRIED = 65_536
+"""Bytes that a folder must have room for."""
 
 
 class Places(NamedTuple):
@@ -85,9 +87,26 @@ def private(folder: Path) -> Path:
     return folder
 
 
-def _fault(folder: Path, wrong: OSError) -> StoreFault:
+def check_writable(folder: Path) -> Path:
+    """Make sure that `folder` takes a file of some size, or could be made; nothing of it stays there.
+
+    returns:  the folder, or the one above it that is there
+    raises:   StoreReadOnly, StoreFull, StoreUnavailable  it takes none
+    """
+    import tempfile  # for the few who look
+
+    there = folder
+    try:
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(TRIED))
+    except OSError as wrong:
+        raise _fault(there, wrong, "written to") from wrong
+    return there
+
+
+def _fault(folder: Path, wrong: OSError, done: str = "made") -> StoreFault:
+    said = f"the folder {folder} cannot be {done}: {wrong.strerror}"
     if wrong.errno in NOT_ALLOWED:
-        return StoreReadOnly(f"the folder {folder} cannot be made: {wrong.strerror}")
-    if wrong.errno in NO_ROOM:
-        return StoreFull(f"the folder {folder} cannot be made: {wrong.strerror}")
-    return StoreUnavailable(f"the folder {folder} cannot be made: {wrong.strerror}")
+        return StoreReadOnly(said)
+    return StoreFull(said) if wrong.errno in NO_ROOM else StoreUnavailable(said)

@@ -140,7 +140,7 @@ def checked(key: Key, value: object, check: Check, place: str) -> object:
     try:
         return check(value)
     except Unfit as unfit:
-        raise BadSettings(f"{place}: '{dotted(key)}' {unfit}") from unfit
+        raise BadSettings(f"{place}: '{dotted(key)}' {unfit}", hint=unfit.hint) from unfit
 
 
 def check_at(key: Key) -> Check:

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from convo.errors import Usage
+from convo.stores.condition import Condition
 from convo.stores.contract import Store
 
 KNOWN = "memory, sqlite:PATH, postgresql://..."
@@ -26,10 +27,14 @@ def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Stor
         from convo.stores.sqlite import SqliteStore
         from convo.stores.sqlite.database import Database
 
-        return SqliteStore(Database(Path(os.path.expanduser(place)), inline=inline), tenant)
+        return SqliteStore(Database(_file(place), inline=inline), tenant)
     if scheme in POSTGRES and place.startswith("//"):
         return _postgres(url, tenant)
     raise Usage(f"{scheme!r} is not a kind of store", hint=f"one of: {KNOWN}")
+
+
+def _file(place: str) -> Path:
+    return Path(os.path.expanduser(place))
 
 
 def _postgres(url: str, tenant: str) -> Store:
@@ -45,6 +50,25 @@ def _check_driver() -> None:
         import psycopg_pool  # noqa: F401
     except ImportError as missing:
         raise Usage("a PostgreSQL store needs a driver", hint="pip install 'convo-state[postgres]'") from missing
+
+
+async def examine(url: str) -> Condition | None:
+    """What the place of a store is like, which stays as it is; None for what is not kept anywhere.
+
+    raises:  Usage       no store has this URL, or what it needs is not installed
+             StoreFault  it cannot be reached, read or written
+    """
+    scheme, _, place = url.partition(":")
+    if scheme == "sqlite" and place:
+        from convo.stores.sqlite import examining as sqlite
+
+        return sqlite.examine(_file(place))
+    if scheme in POSTGRES:
+        _check_driver()
+        from convo.stores.postgres import examining as postgres
+
+        return await postgres.examine(url)
+    return None
 
 
 def schema_sql(url: str, *, partitions: int = 0) -> str:

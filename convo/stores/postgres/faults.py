@@ -12,9 +12,7 @@ from psycopg import errors
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from convo.errors import ConvoError, InputFault, StoreFault, StoreFull, StoreReadOnly, StoreUnavailable
-
-REACH = "see that the server runs, and what [state_storage] connection_string says"
-MIGRATE = "convo store migrate"
+from convo.stores.postgres.reaching import MIGRATE, REACH, shortened, step
 
 REPEATABLE = (
     errors.SerializationFailure,
@@ -59,7 +57,7 @@ def _store_fault(wrong: psycopg.Error, place: str, said: str) -> StoreFault:
         return StoreUnavailable(f"{place} was closed")
     if isinstance(wrong, REPEATABLE):
         return StoreUnavailable(f"{place} has too many writers at once: {said}", hint="try again")
-    return StoreUnavailable(f"{place} cannot be used: {said}", hint=REACH)
+    return StoreUnavailable(f"{place} cannot be used: {said}", hint=step(str(wrong), place))
 
 
 def unmigrated(place: str) -> StoreUnavailable:
@@ -68,4 +66,4 @@ def unmigrated(place: str) -> StoreUnavailable:
 
 def _said(wrong: psycopg.Error) -> str:
     """The first line of what the server or the driver says."""
-    return (wrong.diag.message_primary or str(wrong)).strip().partition("\n")[0]
+    return shortened(wrong.diag.message_primary or str(wrong))

@@ -43,6 +43,11 @@ def check(db: sqlite3.Connection, file: Path) -> None:
         raise StoreUnavailable(f"{file} is another program's database", hint="set CONVO_HOME to another folder")
 
 
+def applied(db: sqlite3.Connection) -> int:
+    """The number of the last migration that ran; 0 before the first."""
+    return _number(db, "user_version")
+
+
 def schema_sql() -> str:
     """All statements that make an empty file a store of ours."""
     return "\n".join([*map(_script, range(1, SCHEMA + 1)), *(f"{pragma};" for pragma in SIGNED)])

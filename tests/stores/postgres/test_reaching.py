@@ -1,0 +1,160 @@
+"""What is said, and advised, when no connection comes about: by real servers, networks and files."""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from convo.errors import StoreUnavailable
+from convo.stores.open import open_store
+from convo.stores.postgres.reaching import PAUSED, POOLERS_USER, REACH, SESSION_POOLER, shortened, step
+from tests import databases
+
+pytestmark = pytest.mark.needs("postgresql")
+
+
+def refused(url: str) -> StoreUnavailable:
+    """What a check of the store at `url` is refused with."""
+
+    async def check() -> None:
+        store = open_store(url)
+        try:
+            await store.upkeep.check()
+        finally:
+            await store.aclose()
+
+    with pytest.raises(StoreUnavailable) as told:
+        asyncio.run(check())
+    assert "hush" not in f"{told.value.message} {told.value.hint}"
+    return told.value
+
+
+# -- networks -------------------------------------------------------------------------------------
+
+
+def test_where_nothing_listens_the_server_is_to_be_started() -> None:
+    told = refused("postgresql://me:hush@127.0.0.1:1/convo")
+
+    assert told.message == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
+    assert told.hint == "start the server there, or mend the host and port in the connection string"
+
+
+def test_a_host_that_has_no_address_is_named() -> None:
+    told = refused("postgresql://me:hush@nowhere.invalid/convo")
+
+    assert "failed to resolve host 'nowhere.invalid'" in told.message
+    assert told.hint == "see that the host's name is right, and that this machine is online"
+
+
+def test_a_server_that_never_answers_is_a_matter_of_hosts_and_firewalls() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        told = refused(f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=2")
+
+    assert told.message.endswith("cannot be used: connection timeout expired")
+    assert told.hint == "see that the host is right, and that no firewall stands in between"
+
+
+def test_a_folder_without_a_socket_is_told_from_a_closed_port(tmp_path: Path) -> None:
+    told = refused(f"postgresql://me:hush@/convo?host={tmp_path}")
+
+    assert told.message.endswith("cannot be used: No such file or directory")
+    assert told.hint == "start the server, or mend the folder of its socket in the connection string"
+
+
+# -- servers --------------------------------------------------------------------------------------
+
+RULES = """
+local all postgres trust
+local all keyed scram-sha-256
+host all keyed 127.0.0.1/32 scram-sha-256
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[databases.Server]:
+    """A server that asks `keyed` for a password and does not know others."""
+    import psycopg
+
+    with databases.started() as made:
+        with psycopg.connect(made.url(), autocommit=True) as db:
+            db.execute("CREATE ROLE keyed LOGIN PASSWORD 'right'")
+            db.execute("CREATE ROLE stranger LOGIN")
+        (made.folder / "data" / "pg_hba.conf").write_text(RULES)
+        made.pg_ctl("reload")
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("who", "database", "said", "advised"),
+    [
+        ("keyed:hush", "postgres", 'password authentication failed for user "keyed"', "@ %40, # %23"),
+        ("keyed", "postgres", "fe_sendauth: no password supplied", "user:$DB_PASSWORD@host"),
+        ("postgres", "missing", 'database "missing" does not exist', "create the database"),
+        ("stranger:hush", "postgres", "no pg_hba.conf entry for host", "add sslmode=require"),
+    ],
+)
+def test_whoever_is_not_let_in_reads_why(
+    who: str, database: str, said: str, advised: str, server: databases.Server
+) -> None:
+    told = refused(f"postgresql://{who}@/{database}?host={server.folder}")
+
+    assert f"cannot be used: {said}" in told.message
+    assert advised in told.hint
+
+
+def test_a_role_that_is_not_there_is_named(server: databases.Server) -> None:
+    with (server.folder / "data" / "pg_hba.conf").open("a") as rules:
+        rules.write("local all nobody trust\n")
+    server.pg_ctl("reload")
+    told = refused(server.url(user="nobody"))
+
+    assert told.message.endswith('role "nobody" does not exist')
+    assert told.hint.startswith("create the role")
+
+
+def test_a_server_without_tls_is_told_from_one_that_is_away() -> None:
+    def refuse_tls() -> None:
+        client, _ = listening.accept()
+        with client:
+            client.recv(8)
+            client.sendall(b"N")
+            client.recv(8)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        answering = threading.Thread(target=refuse_tls)
+        answering.start()
+        told = refused(f"postgresql://me:hush@127.0.0.1:{listening.getsockname()[1]}/convo?sslmode=require")
+        answering.join()
+
+    assert told.message.endswith("server does not support SSL, but SSL was required")
+    assert told.hint.startswith("let the server take TLS")
+
+
+# -- words that this machine cannot have said -------------------------------------------------------
+
+DIRECT = "PostgreSQL at db.abcdefghij.supabase.co:5432/postgres"
+POOLER = "PostgreSQL at aws-0-us-west-2.pooler.supabase.com:6543/postgres"
+
+
+@pytest.mark.parametrize(
+    ("words", "place", "advised"),
+    [
+        ("failed to resolve host 'db.abcdefghij.supabase.co': no address", DIRECT, SESSION_POOLER),
+        ("connection to server failed: Network is unreachable", DIRECT, SESSION_POOLER),
+        ("connection timeout expired", POOLER, PAUSED),
+        ("FATAL:  Tenant or user not found", POOLER, POOLERS_USER),
+        ("something that nobody heard before", POOLER, REACH),
+    ],
+)
+def test_supabases_hosts_have_reasons_of_their_own(words: str, place: str, advised: str) -> None:
+    assert step(words, place) == advised
+
+
+def test_of_what_was_said_the_first_line_stays_without_the_place() -> None:
+    said = 'connection failed: connection to server at "db", port 1 failed: FATAL:  sorry\n\tIs it running?'
+
+    assert shortened(said) == "sorry"
+    assert shortened("plain words") == "plain words"
