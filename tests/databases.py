@@ -6,10 +6,9 @@ as root, so there it runs as another user of its own namespace, or as nobody.
 `CONVO_TEST_POSTGRES_12` names the folder of an old one's `bin`.
 
     new_database(NEWEST)                   # the URL of a database with convo's tables
-    started(binaries)                      # a server of its own, for a test that stops it
+    started(NEWEST)                        # a server of its own, for a test that stops it
 """
 
-import fcntl
 import os
 import shutil
 import subprocess
@@ -79,6 +78,10 @@ class Server:
         """As if the machine had lost it: nobody is asked, and nothing is written down."""
         self.pg_ctl("-m", "immediate", "stop")
 
+    @property
+    def stopping(self) -> list[str]:
+        return [*self.prefix, str(self.binaries / "pg_ctl"), "-D", str(self.folder / "data"), "-m", "immediate", "stop"]
+
     def restart(self) -> None:
         self.pg_ctl("-m", "immediate", "restart")
 
@@ -146,12 +149,9 @@ def make(folder: Path, version: str) -> Server:
     if other_user()[:1] == ("setpriv",):
         found = reachable(found, folder)
     server = Server(folder, found, other_user())
-    stop = [*server.prefix, str(found / "pg_ctl"), "-D", str(folder / "data"), "-m", "immediate", "stop"]
-    keep(folder, [stop], CONTROLLER)
+    keep(folder, [server.stopping], CONTROLLER)
     initdb = [str(found / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
-    subprocess.run(
-        [*server.prefix, *initdb, "--locale=C", "--no-sync"], check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run([*server.prefix, *initdb, "--locale=C", "--no-sync"], check=True, stdout=subprocess.DEVNULL)
     server.start()
     return server
 
@@ -170,11 +170,11 @@ def server(version: str = NEWEST) -> Server:
 @contextmanager
 def place(name: str) -> Iterator[tuple[Path, bool]]:
     """A folder of the run that is filled once, whichever worker comes first; and whether it is empty yet."""
+    import fcntl  # not on Windows
+
     folder = Path(tempfile.gettempdir()) / f"convo-{RUN}-{name}"
     folder.mkdir(exist_ok=True)
     ready = folder / "ready"
-    import fcntl  # not on Windows
-
     with open(folder / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder, not ready.exists()
@@ -189,7 +189,7 @@ def started(version: str = NEWEST) -> Iterator[Server]:
     try:
         yield made
     finally:
-        subprocess.run([*made.prefix, str(made.binaries / "pg_ctl"), "-D", str(folder / "data"), "-m", "immediate", "stop"], check=False, capture_output=True)
+        subprocess.run(made.stopping, check=False, capture_output=True)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -203,8 +203,14 @@ def pooler() -> Path:
         if fresh:
             own(folder)
             settings = {
-                **{"listen_addr": "", "unix_socket_dir": folder, "auth_type": "any", "pool_mode": "transaction"},
-                **{"default_pool_size": 4, "max_client_conn": 500, "pidfile": folder / "pid", "logfile": folder / "log"},
+                "listen_addr": "",
+                "unix_socket_dir": folder,
+                "auth_type": "any",
+                "pool_mode": "transaction",
+                "default_pool_size": 4,
+                "max_client_conn": 500,
+                "pidfile": folder / "pid",
+                "logfile": folder / "log",
             }
             lines = [f"{name} = {value}" for name, value in settings.items()]
             databases = f"[databases]\n* = host={behind.folder} user=postgres\n[pgbouncer]\n"
@@ -242,11 +248,11 @@ def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int 
 
     name = f"convo_{RUN}_{WORKER}_{next(_numbers)}"
     with psycopg.connect(root_url(version), autocommit=True) as db:
-        db.execute(f"CREATE DATABASE {name}")  # type: ignore[arg-type]
+        db.execute(f"CREATE DATABASE {name}")
     url = named(root_url(version), name)
     if schema:
         with psycopg.connect(url, autocommit=True) as db:
-            db.execute(schema_sql(partitions))  # type: ignore[arg-type]
+            db.execute(schema_sql(partitions))
     return url
 
 
@@ -256,7 +262,7 @@ def drop(url: str) -> None:
 
     name = conninfo_to_dict(url)["dbname"]
     with psycopg.connect(named(url, "postgres"), autocommit=True) as db:
-        db.execute(f"DROP DATABASE {name}")  # type: ignore[arg-type]
+        db.execute(f"DROP DATABASE {name}")
 
 
 @cache
