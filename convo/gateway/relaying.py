@@ -43,11 +43,13 @@ class Answering:
 
     streamed:  pass each of them on; else the response alone
     early:     the response of the first event is the answer
+    maybe:     there need not be any event: everything may have been told before
     """
 
     events: AsyncGenerator[Event, None]
     streamed: bool
     early: bool = False
+    maybe: bool = False
 
 
 class Noticing(Protocol):
@@ -74,7 +76,7 @@ async def relay(exchange: Exchange, answering: Answering, noticing: Noticing, *,
     noticing.stream(+1)
     try:
         async with Watch(exchange, told.quiet, keepalive_s):
-            await _passed_on(answering.events, told)
+            await _passed_on(answering, told)
     finally:
         noticing.stream(-1)
 
@@ -96,16 +98,16 @@ async def _collected(exchange: Exchange, answering: Answering, noticing: Noticin
     return last["response"]
 
 
-async def _passed_on(answer: AsyncGenerator[Event, None], told: "Told") -> None:
+async def _passed_on(answering: Answering, told: "Told") -> None:
     try:
-        async with aclosing(answer) as events:
+        async with aclosing(answering.events) as events:
             async for event in events:
                 await told.event(event)
     except ConvoError as fault:
         if not told.begun:
             raise
         await told.fault(fault)
-    await told.end()
+    await told.end(maybe=answering.maybe)
 
 
 class Told:
@@ -137,9 +139,12 @@ class Told:
             await self._exchange.piece(COMMENT)
         self._quiet = True
 
-    async def end(self) -> None:
-        if not self.begun:
+    async def end(self, *, maybe: bool) -> None:
+        """raises: StreamBroken  nothing was told, and something had to be"""
+        if not (self.begun or maybe):
             raise refusals.no_answer()
+        if not self.begun:
+            await self._begin()
         await self._exchange.piece(DONE, more=False)
 
     async def _begin(self) -> None:

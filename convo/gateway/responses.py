@@ -8,7 +8,7 @@ from convo.gateway.relaying import Answering
 
 async def create(asked: Asked) -> Answer:
     streamed = asked.flag("stream")
-    body = {name: value for name, value in asked.body.items() if name != "stream"}
+    body = {**asked.body, "stream": streamed}
     return Answering(asked.endpoint.create(body), streamed, early=body.get("background") is True)
 
 
@@ -18,7 +18,7 @@ async def retrieve(asked: Asked) -> Answer:
         raise refusals.not_padded()
     if query.get("stream"):
         events = asked.endpoint.follow(asked.ids["response_id"], after=query.get("starting_after"))
-        return Answering(events, streamed=True)
+        return Answering(events, streamed=True, maybe=True)
     if "starting_after" in query:
         raise refusals.only_with("starting_after", "stream=true")
     return await asked.endpoint.retrieve(asked.ids["response_id"])

@@ -243,6 +243,16 @@ def test_a_background_response_is_answered_at_once_and_followed_from_anywhere(ke
     assert (rest, whole[-1]["type"]) == (whole[4:], "response.completed")
 
 
+@pytest.mark.parametrize("beyond", [0, 1, 10**15])
+def test_whoever_has_heard_the_end_and_asks_again_is_told_that_it_is_over(kept: Served, beyond: int) -> None:
+    """A client whose connection broke between the last event and `[DONE]` asks so."""
+    made = kept.ask({"model": "echo", "input": "hi", "background": True}).json()
+    path = f"/v1/responses/{made['id']}?stream=true"
+    last = followed(kept, path)[-1]["sequence_number"]
+    got = kept.http.get(f"{path}&starting_after={last + beyond}")
+    assert (got.status_code, got.text) == (200, "data: [DONE]\n\n")
+
+
 def followed(served: Served, path: str) -> list[dict[str, Any]]:
     lines = served.http.get(path).text.splitlines()
     return [json.loads(line[6:]) for line in lines if line.startswith("data: {")]

@@ -4,6 +4,7 @@ What goes wrong before its first event is no answer and is raised. Later it is a
 failed: whatever breaks it off becomes its terminal event, with the items that were whole by then.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 
@@ -14,12 +15,17 @@ from convo.items import Event, Item
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
+AT_A_STRETCH = 64
+"""Events after which others get their turn: a model that has its whole answer at hand never waits by itself."""
+
+
 class Listening:
     """The events of one answer; `finished` are the items that were whole so far."""
 
     def __init__(self, answer: AsyncGenerator[Event, None]) -> None:
         self._answer = answer
         self.finished: list[Item] = []
+        self._heard = 0
 
     async def first(self) -> Event:
         """raises: StreamBroken  there is none; what the model raises"""
@@ -32,6 +38,9 @@ class Listening:
         """The event behind `event`, which is not terminal."""
         if event["type"] == "response.output_item.done":
             self.finished.append(event["item"])
+        self._heard += 1
+        if self._heard % AT_A_STRETCH == 0:
+            await asyncio.sleep(0)
         try:
             return await anext(self._answer)
         except StopAsyncIteration:

@@ -1,0 +1,31 @@
+"""What becomes of a model's answer on the way, apart from what it says."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from convo.endpoints.embedded.listening import AT_A_STRETCH, Listening
+from convo.items import Event
+
+EVENTS = 50 * AT_A_STRETCH
+
+
+async def test_an_answer_that_is_all_at_hand_lets_others_in_between() -> None:
+    async def all_at_once() -> AsyncGenerator[Event, None]:
+        for number in range(EVENTS):
+            yield {"type": "response.output_text.delta", "delta": str(number)}
+
+    turns = []
+
+    async def other() -> None:
+        while True:
+            turns.append(len(turns))
+            await asyncio.sleep(0)
+
+    beside, heard = asyncio.create_task(other()), Listening(all_at_once())
+    event = await heard.first()
+    for _ in range(EVENTS - 1):
+        event = await heard.after(event)
+    beside.cancel()
+
+    assert event["delta"] == str(EVENTS - 1)
+    assert len(turns) >= 40
