@@ -53,7 +53,11 @@ class Endpoint(Protocol):
     def scope(self) -> Scope: ...
 
     def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
-        """Ask for one response. `body` is the request exactly as it travels, without `stream`."""
+        """Ask for one response.
+
+        body:  the request as it travels. `stream: false` says that nobody is shown the events as they
+               come: what goes wrong at the end is then raised, too
+        """
         ...
 
     def connect(self) -> "Connection":

@@ -141,6 +141,14 @@ async def test_a_store_that_fails_at_the_end_fails_the_response() -> None:
     await served.aclose()
 
 
+async def test_a_store_that_fails_at_the_end_is_no_answer_to_whoever_sees_no_events() -> None:
+    failing = Failing()
+    failing.fault = StoreUnavailable("no connection")
+    served = service(failing)
+    assert (await refusal(served.of("t"), "a", stream=False)).status == 503
+    await served.aclose()
+
+
 async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
     failing, model = Failing(), ready()
     served = service(failing, model)

@@ -93,7 +93,7 @@ HONOURED: Mapping[str, Check] = {
     "context_management": each(MANAGEMENT),
     "client_metadata": object_,
 }
-"""What the endpoint itself acts on; it always streams, whatever `stream` says.
+"""What the endpoint itself acts on; it always streams. `stream: false` says that nobody is shown the events.
 
 What a client tells of itself in `client_metadata`, as Codex does, is its own affair: it goes no further.
 """
@@ -151,6 +151,7 @@ class Request:
     generate:      whether a model is asked; else only what a later request goes on from is prepared
     compact_at:    the tokens from which on the history is made smaller before it is answered
     compact_now:   nothing but a smaller history is asked for
+    shown:         whether somebody is shown the events as they come
     """
 
     model: str
@@ -162,6 +163,7 @@ class Request:
     generate: bool = True
     compact_at: int | None = None
     compact_now: bool = False
+    shown: bool = True
 
     @property
     def background(self) -> bool:
@@ -207,6 +209,7 @@ def read(body: Mapping[str, Json]) -> Request:
         parameters={name: value for name, value in given.items() if name in FOR_THE_MODEL or name in ECHOED},
         compact_at=min((one["compact_threshold"] for one in given.get("context_management") or ()), default=None),
         compact_now=triggered(items),
+        shown=given.get("stream", True),
     )
 
 

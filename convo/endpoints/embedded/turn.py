@@ -93,11 +93,11 @@ class Turn:
             await unbroken(self._keep(turn, link, ending.stopped(heard.finished)))
 
     async def _keep_at_last(self, turn: Opened, link: Link, end: Ended) -> tuple[Link, Ended]:
-        """As `_keep`. A server tells a store that fails now in the stream, which has begun."""
+        """As `_keep`. A server tells a store that fails now in the stream, where one has begun."""
         try:
             return await self._keep(turn, link, end)
         except StoreFault:
-            if not self._edges.manner.outlasts:
+            if not (self._edges.manner.outlasts and turn.request.shown):
                 raise
             return self._finished(turn, link, ending.not_kept(end.output))
 
