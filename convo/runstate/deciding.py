@@ -60,12 +60,10 @@ def _with(state: State, one: Pending, verdict: Verdict) -> Json:
 def _inside(state: State, kept: Json, one: Pending, verdict: Verdict) -> Json:
     if state.is_bound:
         kept = _bound(kept, one)
-    kept, slots = room(state.version, kept, one.call)
+    kept, slots = room(state.version, kept, one.call, always=verdict.always)
     if verdict.always and one.call.is_hosted and not (one.call.name and one.call.raw.get("server_label")):
         raise Usage(f"{one.id} does not say whose tool it is, so nothing can be decided for good")
     for slot in slots:
-        if verdict.always and not slot.for_good and not one.call.is_hosted:
-            continue
         record = at(kept, slot.steps) or {}
         _check_words(state.version, one, record, verdict)
         lasting = Verdict(verdict.approve, verdict.message, verdict.always and slot.for_good)

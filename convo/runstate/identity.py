@@ -107,9 +107,13 @@ class Call:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The keys that a decision on this call is kept under; one that is for good takes the last alone."""
+        """The keys that a decision on this call is kept under, its own the last."""
         bare = (self.tool,) if self.alias else ()
         return tuple(dict.fromkeys((*bare, self._key())))
+
+    def kept_under(self, *, always: bool) -> tuple[str, ...]:
+        """The keys that take a decision; one that is for good never goes by another name."""
+        return self.keys[-1:] if always else self.keys
 
     def _key(self) -> str:
         match self.lookup or layers(self.name, self.space):

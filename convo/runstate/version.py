@@ -41,7 +41,7 @@ Move = Callable[[Json], Change]
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Where a decision goes: the place of a record, and whether it may be one for good."""
+    """Where a decision goes: the place of a record, and whether it holds for good there where it does at all."""
 
     steps: Steps
     for_good: bool = True
@@ -66,7 +66,7 @@ def no_records(document: Json) -> Iterator[Kept]:
     return iter(())
 
 
-def no_room(document: Json, call: Call) -> Room | None:
+def no_room(document: Json, call: Call, always: bool) -> Room | None:
     """Decisions go where the label before keeps them."""
     return None
 
@@ -94,7 +94,7 @@ class Version:
     older: Move = as_it_is
     newer: Move = as_it_is
     reads: Callable[[Json], Iterator[Kept]] = no_records
-    room: Callable[[Json, Call], Room | None] = no_room
+    room: Callable[[Json, Call, bool], Room | None] = no_room
 
     @property
     def number(self) -> tuple[int, int]:

@@ -198,7 +198,7 @@ async def test_the_sdk_goes_on_from_the_newest_label_whatever_the_state_was_writ
 
 @pytest.mark.full
 @pytest.mark.parametrize("label", LABELS)
-async def test_the_sdk_goes_on_from_every_snapshot_under_every_label(label: str) -> None:
-    for entry in index():
+async def test_the_sdk_goes_on_from_every_third_snapshot_under_every_label(label: str) -> None:
+    for entry in index()[LABELS.index(label) % 3 :: 3]:
         if not unwritable(entry, label):
             await check(entry, label)

@@ -62,7 +62,7 @@ def after(version: Version) -> tuple[Version, ...]:
     return tuple(one for one in VERSIONS if one.number > version.number)
 
 
-def room(version: Version, document: Json, call: Call) -> Room:
+def room(version: Version, document: Json, call: Call, *, always: bool) -> Room:
     """Where this label keeps a decision on `call`; the newest rule that speaks of such calls wins."""
-    found = (one.room(document, call) for one in upto(version))
+    found = (one.room(document, call, always) for one in upto(version))
     return next(answer for answer in found if answer is not None)

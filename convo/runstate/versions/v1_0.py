@@ -19,9 +19,8 @@ def _records(document: Json) -> Iterator[Kept]:
         yield Kept((*APPROVALS, key), key, record)
 
 
-def _room(document: Json, call: Call) -> Room:
-    *aliases, last = call.keys
-    return document, (*(Slot((*APPROVALS, key), for_good=False) for key in aliases), Slot((*APPROVALS, last)))
+def _room(document: Json, call: Call, always: bool) -> Room:
+    return document, tuple(Slot((*APPROVALS, key)) for key in call.kept_under(always=always))
 
 
 VERSION = Version(

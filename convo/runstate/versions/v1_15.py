@@ -40,7 +40,7 @@ def _named(identity: Json) -> str:
     return str(identity.get("tool_name") or identity.get("request_id"))
 
 
-def _room(document: Json, call: Call) -> Room | None:
+def _room(document: Json, call: Call, always: bool) -> Room | None:
     if not call.is_hosted:
         return None
     server = {"type": "server_tool", "server_label": call.raw.get("server_label"), "tool_name": call.raw.get("name")}
@@ -169,7 +169,7 @@ def _tied(document: Json, kept: Kept, call: Call | None) -> tuple[Json, list[Los
 def _moved(document: Json, kept: Kept, call: Call) -> Json:
     """The document with a decision on a hosted tool where this label keeps it; for one call alone."""
     document = without(document, kept.steps)
-    found = _room(document, call)
+    found = _room(document, call, False)
     assert found is not None
     document, slots = found
     record = {key: value for key, value in kept.record.items() if key in ("approved", "rejected", "rejection_messages")}

@@ -22,13 +22,13 @@ def _records(document: Json) -> Iterator[Kept]:
         yield Kept((*OWNED, index, "decision"), one["tool_key"], one["decision"], agent=one["agent"])
 
 
-def _room(document: Json, call: Call) -> Room | None:
+def _room(document: Json, call: Call, always: bool) -> Room | None:
     if not call.is_function or call.agent is None:
         return None
     slots = []
-    for key in call.keys:
+    for key in call.kept_under(always=always):
         document, index = _listed(document, call.agent, key)
-        slots.append(Slot((*OWNED, index, "decision"), for_good=key == call.keys[-1]))
+        slots.append(Slot((*OWNED, index, "decision")))
     return document, tuple(slots)
 
 

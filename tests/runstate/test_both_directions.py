@@ -1,0 +1,194 @@
+"""The SDK pauses, convo decides, the SDK finishes: as if the SDK had decided itself, request by request.
+
+For each owner of the history, with parallel calls, handoffs, agents used as tools inside one
+another, tools in namespaces and deferred ones; approved, rejected with a reason, and both for good.
+"""
+
+import json
+from typing import Any
+
+import agents
+import pytest
+from agents import Agent, RunConfig, Runner, RunState, SQLiteSession
+
+from convo.runstate import Verdict, decided, read, text
+from tests.runstate.sdk import Script, graph
+from tests.runstate.test_sdk import quiet
+
+__all__ = ["quiet"]
+
+Spec = dict[str, Any]
+
+MOST = 6
+
+
+def call(number: int, name: str, arguments: Any, **more: Any) -> dict[str, Any]:
+    told = {"name": name, "arguments": json.dumps(arguments), "status": "completed"}
+    return {"type": "function_call", "id": f"fc_{number}", "call_id": f"call_{number}", **told, **more}
+
+
+def tool(name: str, *, asks: bool = True, **more: Any) -> dict[str, Any]:
+    return {"kind": "function", "name": name, "needs_approval": asks, **more}
+
+
+def inner(agent: str, *, asks: bool = False) -> dict[str, Any]:
+    return {"kind": "agent_tool", "agent": agent, "name": f"ask_{agent}", "needs_approval": asks}
+
+
+def spec(order: str, agents_: dict[str, Any], script: list[Any], **more: Any) -> Spec:
+    """A story of agents named like their keys; the last of `order` begins."""
+    named = {key: {"name": key.upper(), "instructions": key, **rest} for key, rest in agents_.items()}
+    return {"order": list(order), "root": order[-1], "agents": named, "script": script, "input": "x", "run": {}, **more}
+
+
+ALONE = {"a": {"tools": [tool("drop")]}}
+HANDED: dict[str, Any] = {
+    "a": {"handoffs": ["b"], "tools": [tool("auto", asks=False)]},
+    "b": {"tools": [tool("drop"), tool("more", asks=False)]},
+}
+HANDS = [
+    [call(0, "auto", {"a": 1})],
+    [call(1, "transfer_to_b", {})],
+    [call(2, "drop", {"id": 1}), call(3, "more", {})],
+    [call(4, "drop", {"id": 5})],
+]
+
+STORIES = {
+    "the same tool twice, then again": spec(
+        "a", ALONE, [[call(0, "drop", {"id": 1}), call(1, "drop", {"id": 2})], [call(2, "drop", {"id": 3})]]
+    ),
+    "a handoff under replay": spec("ba", HANDED, HANDS),
+    "a handoff under a session": spec("ba", HANDED, HANDS, session={"id": "s", "history": []}),
+    "a handoff under a conversation": spec("ba", HANDED, HANDS, run={"conversation_id": "conv_1"}),
+    "a handoff under a chain": spec("ba", HANDED, HANDS, run={"auto_previous_response_id": True}),
+    "agents used as tools in one another": spec(
+        "cba",
+        {"a": {"tools": [inner("b")]}, "b": {"tools": [inner("c")]}, "c": {"tools": [tool("drop")]}},
+        [[call(0, "ask_b", {"input": "1"})], [call(1, "ask_c", {"input": "2"})], [call(2, "drop", {"id": 1})]],
+    ),
+    "two agents used as tools beside calls of one's own": spec(
+        "cba",
+        {
+            "a": {"tools": [inner("b"), inner("c"), tool("own"), tool("auto", asks=False)]},
+            "b": {"tools": [tool("drop_b")]},
+            "c": {"tools": [tool("drop_c")]},
+        },
+        [
+            [
+                call(0, "ask_b", {"input": "1"}),
+                call(1, "own", {}),
+                call(2, "auto", {}),
+                call(3, "ask_c", {"input": "2"}),
+            ],
+            [call(4, "drop_b", {"id": 1})],
+            [call(5, "drop_c", {"id": 1})],
+        ],
+    ),
+    "an approved agent that pauses inside": spec(
+        "ba",
+        {"a": {"tools": [inner("b", asks=True), tool("drop")]}, "b": {"tools": [tool("drop")]}},
+        [[call(0, "ask_b", {"input": "1"})], [call(1, "drop", {"id": 1})]],
+    ),
+    "tools in a namespace and deferred ones": spec(
+        "a",
+        {"a": {"tools": [tool("late"), tool("drop", namespace="crm")]}},
+        [
+            [call(0, "late", {}, namespace="late"), call(1, "drop", {}, namespace="crm")],
+            [call(2, "late", {}, namespace="late")],
+        ],
+        deferred="late",
+    ),
+    "arguments that are hard to repeat": spec(
+        "a",
+        ALONE,
+        [[call(0, "drop", {"n": 1e22, "f": 1.0, "big": 2**70, "u": "é\u2028😀", "none": {"a": [None]}})]],
+    ),
+    "hosted tools": spec(
+        "a",
+        {"a": {"tools": [{"kind": "hosted_mcp", "server_label": "srv"}, tool("drop")]}},
+        [
+            [
+                {"type": "mcp_approval_request", "id": "m1", "name": "t", "server_label": "srv", "arguments": "{}"},
+                {
+                    "type": "mcp_approval_request",
+                    "id": "m2",
+                    "name": "t",
+                    "server_label": "srv",
+                    "arguments": '{"a": 1}',
+                },
+                call(0, "drop", {}),
+            ]
+        ],
+    ),
+}
+
+VERDICTS = {
+    "approved": Verdict(approve=True),
+    "approved for good": Verdict(approve=True, always=True),
+    "rejected with a reason": Verdict(approve=False, message="no way"),
+    "rejected for good": Verdict(approve=False, always=True),
+}
+
+
+def by_convo(words: str, verdict: Verdict) -> str:
+    state = read(words.encode())
+    return text(decided(state, state.pending, verdict))
+
+
+def by_sdk(state: Any, verdict: Verdict) -> str:
+    for item in state.get_interruptions():
+        if verdict.approve:
+            state.approve(item, always_approve=verdict.always)
+        else:
+            state.reject(item, always_reject=verdict.always, rejection_message=verdict.message)
+    return str(state.to_string())
+
+
+def kept(words: str) -> Any:
+    """The decisions of a state and of those inside it, as they stand; the order of records says nothing."""
+    document = json.loads(words)
+    context, steps = document["context"], document["last_processed_response"]["functions"]
+    lists = [context.get("hosted_mcp_approvals", []), context.get("function_tool_approvals", [])]
+    return {
+        "by tool": context["approvals"],
+        "ledger": context["tool_invocations"],
+        "lists": [sorted(map(json.dumps, one)) for one in lists],
+        "inside": [kept(json.dumps(one["agent_run_state"])) for one in steps if "agent_run_state" in one],
+    }
+
+
+class Run:
+    """One story told to its end; each pause is decided by the SDK or by convo."""
+
+    def __init__(self, told: Spec) -> None:
+        self.told, self.model = told, Script(told["script"], 0)
+        self.root: Agent[Any] = graph({"spec": told}, self.model)
+        if told.get("deferred"):
+            self.root.tools[0].defer_loading = True  # type: ignore[union-attr]
+            self.root.tools.append(agents.ToolSearchTool())
+        self.rounds = 0
+
+    async def tell(self, verdict: Verdict, *, convo: bool) -> tuple[Any, ...]:
+        session = SQLiteSession("s") if self.told.get("session") else None
+        settings = RunConfig(tracing_disabled=True)
+        result: Any = await Runner.run(
+            self.root, self.told["input"], run_config=settings, session=session, **self.told["run"]
+        )
+        while result.interruptions and self.rounds < MOST:
+            self.rounds += 1
+            words = result.to_state().to_string()
+            theirs = by_sdk(await RunState.from_string(self.root, words), verdict)
+            mine = by_convo(words, verdict)
+            assert kept(mine) == kept(theirs)
+            state: Any = await RunState.from_string(self.root, mine if convo else theirs)
+            result = await Runner.run(self.root, state, run_config=settings, session=session)
+        return result.final_output, self.model.requests, self.rounds
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("story", STORIES)
+async def test_the_sdk_finishes_as_if_it_had_decided_itself(story: str, verdict: str) -> None:
+    """At each pause both write the same decisions, and both ways lead to the same end."""
+    mine = await Run(STORIES[story]).tell(VERDICTS[verdict], convo=True)
+    assert mine == await Run(STORIES[story]).tell(VERDICTS[verdict], convo=False)
+    assert mine[2] > 0
