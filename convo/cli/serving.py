@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from convo.cli.failures import explain, show_traceback
 from convo.clock import SystemClock
 from convo.config import Flags, Settings, load
-from convo.errors import Usage
+from convo.errors import StoreFault, Usage
 from convo.ids import random_id
 from convo.stores.open import open_store
 from convo.ui.answer import safe
@@ -61,7 +61,7 @@ async def _serve(settings: Settings, verbose: bool) -> None:
             service = open_service(settings, store=store, clock=clock, new_id=random_id)
             await service.check()  # from now on it also looks after what other replicas left
             log = logged if verbose else None
-            gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log)
+            gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log, trouble=Trouble())
             sys.stderr.write(safe(f"convo serves {serving.address(listening)}, store {settings.storage}\n"))
             await serving.run(gateway, service, wanted, listening, ending, reported)
     finally:
@@ -83,6 +83,18 @@ def logged(exchange: "Exchange") -> None:
     path = scope["raw_path"].decode("ascii", "replace")
     line = f"{exchange.method} {path} {exchange.status} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
     sys.stderr.write(safe(line.rstrip() + "\n"))
+
+
+class Trouble:
+    """Says on stderr why the store cannot be used, once as long as it is the same."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, fault: StoreFault) -> None:
+        if fault.message != self._said:
+            self._said = fault.message
+            sys.stderr.write(safe(f"convo serve: {fault.message}\n"))
 
 
 def reported(error: BaseException) -> None:

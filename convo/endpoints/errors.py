@@ -6,10 +6,11 @@ The other way is `convo.models.foreign`: what one writes the other reads. A code
 class's own default says nothing that `type` does not say and travels as null.
 """
 
-from convo.errors import ConvoError, EndpointFault, KeyRefused, NotFound, TryLater
+from convo.errors import ConvoError, EndpointFault, KeyRefused, NotFound, StoreFault, TryLater
 from convo.items import Json
 
 FINAL = (".", "!", "?")
+NO_STORE = "The server cannot use its store now. Please retry in a few seconds"
 
 
 def error_object(fault: ConvoError) -> dict[str, Json]:
@@ -34,7 +35,8 @@ def error_event(fault: ConvoError, sequence_number: int) -> dict[str, Json]:
 
 
 def _sentence(fault: ConvoError) -> str:
-    message = fault.message
+    """What a client is told; where the store is, and what is wrong with it, is for whoever runs the server."""
+    message = NO_STORE if isinstance(fault, StoreFault) else fault.message
     if isinstance(fault, NotFound):
         message = f"{fault.kind.capitalize()} with id '{fault.handle}' not found"
     return message if message.endswith(FINAL) else f"{message}."

@@ -50,6 +50,9 @@ CLOSING = ((b"connection", b"close"),)
 Log = Callable[[Exchange], None]
 """Told of every exchange once it has been answered."""
 
+Trouble = Callable[[StoreFault], None]
+"""Told why the store did not do something: clients hear only that it did not."""
+
 
 class Gateway:
     """An ASGI application over a service.
@@ -62,7 +65,7 @@ class Gateway:
 
     def __init__(
         self, service: Service, serve: Serve, *, clock: Clock, new_id: NewId, keys: Keys | None = None,
-        log: Log | None = None, bounds: Bounds | None = None,
+        log: Log | None = None, trouble: Trouble | None = None, bounds: Bounds | None = None,
     ) -> None:  # fmt: skip
         self.ending = False
         self.sockets = Sockets()
@@ -70,7 +73,7 @@ class Gateway:
         self._service, self._serve, self._keys = service, serve, keys or NoKeys()
         self._guarded = keys is None
         self._clock, self._new_id, self._log = clock, new_id, log
-        self._bounds = bounds or Bounds()
+        self._trouble, self._bounds = trouble, bounds or Bounds()
         self._running = 0
         paths = [Path(path, OnePath(self, path, methods)) for path, methods in by_path()]
         self._router = Router(
@@ -87,13 +90,18 @@ class Gateway:
         except ClientGone:
             exchange.status = CLIENT_GONE
         except ConvoError as fault:
-            if isinstance(fault, StoreFault):
-                self.metrics.store_fault()
+            self._notice(fault)
             await exchange.refuse(fault)
         finally:
             if not exchange.status:
                 await exchange.answer(BROKEN, 500, CLOSING)
             self._tell(exchange)
+
+    def _notice(self, fault: ConvoError) -> None:
+        if isinstance(fault, StoreFault):
+            self.metrics.store_fault()
+            if self._trouble:
+                self._trouble(fault)
 
     async def carry_out(self, route: Route, exchange: Exchange) -> None:
         """Answer one request that has found its route. raises: ConvoError, ClientGone"""

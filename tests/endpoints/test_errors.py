@@ -146,3 +146,10 @@ def test_an_error_event_can_be_read_both_ways() -> None:
         name: event["error"][name] for name in ("code", "message", "param")
     }
     assert event["error"]["type"] == "invalid_request_error"
+
+
+def test_a_client_hears_that_the_store_is_away_and_not_where_it_is() -> None:
+    error = error_object(StoreUnavailable("PostgreSQL at db.internal:5432 cannot be reached"))
+    assert error["message"] == "The server cannot use its store now. Please retry in a few seconds."
+    assert error["code"] == "store_unavailable"
+    assert StoreUnavailable.status == 503

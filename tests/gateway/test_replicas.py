@@ -64,6 +64,7 @@ def away_and_back(postgres: databases.Server, url: str) -> None:
     postgres.start()
     assert refused.status_code == 503
     assert refused.json()["error"]["type"] == "server_error"
+    assert str(postgres.folder) not in refused.text
 
 
 async def check(held: Sequence[Account], url: str) -> None:
