@@ -1,8 +1,8 @@
 """Any server that speaks chat completions: DeepSeek, Ollama, vLLM, and convo's own local engine.
 
 What is sent and how the answer is read are plain functions beside this file (`chat_messages`,
-`chat_request`, `chat_chunks`); here is only the connection. It goes through the openai package
-as plain JSON, since its typed chunks drop what they do not know.
+`chat_request`, `chat_chunks`); here is only the connection. What comes is read as plain JSON, since
+the openai package's typed chunks drop what they do not know.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING
 from convo.config.secret import Secret
 from convo.ids import NewId
 from convo.items import Event, Item, Json
-from convo.models.account import NO_KEY, Account, connect, fastest, stream
+from convo.models.account import NO_KEY, Account, connect, fastest
 from convo.models.catalogue import names
 from convo.models.chat_chunks import Chunks
 from convo.models.chat_request import dialect, request
 from convo.models.contract import Ask
 from convo.models.foreign import Asked, broken, edge
+from convo.models.line import Line
 from convo.models.sealed import maker
 from convo.models.stream import Answer
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
-    from openai import AsyncOpenAI
 
 
 class ChatModel:
@@ -44,7 +44,7 @@ class ChatModel:
         self._provider, self._base_url, self._key = provider, base_url, key
         self._new_id, self._http, self._defaults = new_id, http, defaults or {}
         self._dialect = dialect(provider, base_url)
-        self._client: AsyncOpenAI | None = None
+        self._line: Line | None = None
 
     async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
         body = {**self.body(ask), "stream": True, "stream_options": {"include_usage": True}}
@@ -72,8 +72,8 @@ class ChatModel:
         return names(await self.fetch("/models"), self._provider)
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.close()
+        if self._line is not None:
+            await self._line.client.close()
         elif self._http is not None:
             await self._http.aclose()
 
@@ -86,12 +86,12 @@ class ChatModel:
         """What else the server tells beside its answers: one object; posts where there is a body."""
         with edge(self._asked(body or {})):
             if body is None:
-                return await self._connected().get(path, cast_to=object)
-            return await self._connected().post(path, cast_to=object, body=body)
+                return await self._connected().client.get(path, cast_to=object)
+            return await self._connected().client.post(path, cast_to=object, body=body)
 
     async def _chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
         asked, begun = self._asked(body), False
-        async with aclosing(stream(self._connected(), "/chat/completions", body, asked)) as arriving:
+        async with aclosing(self._connected().streamed("/chat/completions", body, asked)) as arriving:
             async for chunk in arriving:
                 if isinstance(chunk, Mapping) and chunk.get("error"):
                     raise broken(chunk, asked, answering=begun)
@@ -104,8 +104,9 @@ class ChatModel:
     def _asked(self, body: Mapping[str, Json]) -> Asked:
         return Asked(self._provider, self._base_url, model=body.get("model"), key=self._key)
 
-    def _connected(self) -> "AsyncOpenAI":
-        if self._client is None:
+    def _connected(self) -> Line:
+        if self._line is None:
             account = Account(self._provider, self._base_url, key=self._key or NO_KEY)
-            self._client = connect(account, self._http or fastest())
-        return self._client
+            http = self._http or fastest()
+            self._line = Line(connect(account, http), http)
+        return self._line

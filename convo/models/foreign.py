@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from importlib import import_module
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from convo.config.secret import Secret
@@ -35,6 +35,9 @@ from convo.errors import (
 )
 from convo.items import Event, Json
 
+if TYPE_CHECKING:
+    from httpx2 import Response
+
 LONGEST_MESSAGE = 600
 """Characters of a server's own words that are passed on."""
 
@@ -48,6 +51,9 @@ NAMES = ("code", "type", "param")
 NO_SUCH_MODEL = re.compile(
     r"\bmodel\b.*\b(not exist|not found|no such|unknown|not available)", re.IGNORECASE | re.DOTALL
 )
+
+NO_WORDS = ("not found", "method not allowed")
+"""What a web framework says of an address that nobody serves there: no sentence of the provider's."""
 
 OTHER_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
 """What a package calls everything that it raises itself."""
@@ -173,9 +179,18 @@ def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | Non
         return Refused(words, hint="the account needs credit: see the provider's billing page", **fields)
     if status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked":
         return TryLater(words or f"{asked.provider} answered {status}", retry_after_s=retry_after_s, **fields)
-    if not words:
+    if not words or words.lower() in NO_WORDS:
         return Refused(f"{asked.provider} answered {status} at {asked.place}", hint="check its base_url", **fields)
     return Refused(words, **fields)
+
+
+def refused(answer: "Response", asked: Asked) -> EndpointFault:
+    """The error that `answer` is, which has been read and is none of success."""
+    try:
+        body = answer.json()
+    except ValueError:
+        body = answer.text
+    return refusal(answer.status_code, body, asked, retry_after_s=_retry_after_s(answer.headers))
 
 
 def broken(body: Json, asked: Asked, *, answering: bool) -> EndpointFault:

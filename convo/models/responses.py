@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 from convo.errors import EndpointFault, StreamBroken
 from convo.ids import NewId
 from convo.items import Event, Item, Json
-from convo.models.account import Account, connect, fastest, stream
+from convo.models.account import Account, connect, fastest
 from convo.models.catalogue import names
 from convo.models.contract import Ask
 from convo.models.foreign import checked, edge, error_in
+from convo.models.line import Line
 from convo.models.responses_events import Events
 from convo.models.responses_request import request, to_compact, to_count
 from convo.models.sealed import maker, signed
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
-    from openai import AsyncOpenAI
 
 REST_S = 1.0
 """Seconds that the end of a stream may be behind its last event."""
@@ -38,13 +38,13 @@ class ResponsesModel:
 
     def __init__(self, account: Account, new_id: NewId, *, http: "AsyncClient | None" = None) -> None:
         self._account, self._new_id, self._http = account, new_id, http
-        self._client: AsyncOpenAI | None = None
+        self._line: Line | None = None
 
     async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
         body = {**self._deployed(request(ask, self._maker(ask), self._who(ask))), "stream": True}
         asked, answering = self._account.asked(body), False
         events = Events(self._maker(ask), self._new_id, ask.model)
-        async with aclosing(stream(self._connected(), "/responses", body, asked)) as arriving:
+        async with aclosing(self._connected().streamed("/responses", body, asked)) as arriving:
             async for value in arriving:
                 event = checked(value, asked)
                 failure = error_in(event, asked, answering=answering)
@@ -81,12 +81,12 @@ class ResponsesModel:
 
     async def models(self) -> Sequence[str]:
         with edge(self._account.asked({})):
-            listed = await self._connected().get("/models", cast_to=object)
+            listed = await self._connected().client.get("/models", cast_to=object)
         return names(listed, self._account.provider)
 
     async def aclose(self) -> None:
-        if self._client is not None:
-            await self._client.close()
+        if self._line is not None:
+            await self._line.client.close()
         elif self._http is not None:
             await self._http.aclose()
 
@@ -94,7 +94,7 @@ class ResponsesModel:
         """One answer; None from a server that has no such address."""
         try:
             with edge(self._account.asked(body)):
-                return await self._connected().post(path, cast_to=object, body=body)
+                return await self._connected().client.post(path, cast_to=object, body=body)
         except EndpointFault as fault:
             if fault.status in NOT_THERE and fault.code != "model_not_found":
                 return None
@@ -111,10 +111,11 @@ class ResponsesModel:
     def _who(self, ask: Ask) -> str:
         return f"{self._account.provider}/{ask.model}"
 
-    def _connected(self) -> "AsyncOpenAI":
-        if self._client is None:
-            self._client = connect(self._account, self._http or fastest())
-        return self._client
+    def _connected(self) -> Line:
+        if self._line is None:
+            http = self._http or fastest()
+            self._line = Line(connect(self._account, http), http)
+        return self._line
 
 
 async def _rest(arriving: AsyncGenerator[Json, None]) -> None:
