@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from convo.items import Item
 from convo.runstate import Decision, Loss, Pending, State
+from convo.ui.answer import safe
 from convo.ui.labelled import Line, counted, labelled
 from convo.ui.medium import Medium
 from convo.ui.table import Column, fitted, lines
@@ -18,7 +19,7 @@ VERDICTS = {True: "approved", False: "rejected"}
 
 def paused(state: State, name: str, medium: Medium) -> str:
     """The whole screen, without the last line break."""
-    shown = [medium.paint(name, "bold"), *labelled(_facts(state), medium)]
+    shown = [medium.paint(safe(name), "bold"), *labelled(_facts(state), medium)]
     if state.pending:
         shown += ["", *lines(fitted(_columns(state), medium), medium)]
     return medium.drawn("\n".join(shown))
