@@ -14,7 +14,7 @@ async def test_an_answer_that_is_all_at_hand_lets_others_in_between() -> None:
         for number in range(EVENTS):
             yield {"type": "response.output_text.delta", "delta": str(number)}
 
-    turns = []
+    turns: list[int] = []
 
     async def other() -> None:
         while True:

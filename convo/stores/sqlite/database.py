@@ -51,6 +51,7 @@ class Database:
         self.file = file
         self._wait_s, self._synchronous = busy_timeout_s, synchronous
         self._db: sqlite3.Connection | None = None
+        self._opened: tuple[int, int] | None = None
         self._lane = None if inline else Lane(self._together)
         self._closed = False
         self._ran: Sequence[int] = ()
@@ -105,6 +106,7 @@ class Database:
         if self._db is None:
             return False
         try:
+            self._check_there()
             with translated(self.file), self._transaction(self._db, writes=group[0].writes):
                 results = [one.job(self._db) for one in group]
         except BaseException:  # noqa: BLE001 - each is done again, and tells by itself
@@ -117,9 +119,19 @@ class Database:
         with translated(self.file):
             if self._db is None and not one.create and not self.file.exists():
                 return _on_nothing(one.job)
-            self._db = self._db or self._open()
+            if self._db is None:
+                self._db, self._opened = self._open(), identity(self.file)
+            self._check_there()
             with self._transaction(self._db, writes=one.writes):
                 return one.job(self._db)
+
+    def _check_there(self) -> None:
+        """Nothing is kept in a file that has no name any more. raises: StoreUnavailable"""
+        if identity(self.file) != self._opened:
+            raise StoreUnavailable(
+                f"{self.file} was deleted or replaced while it was in use",
+                hint="put it back, or start again without it",
+            )
 
     @contextmanager
     def _transaction(self, db: sqlite3.Connection, *, writes: bool) -> Iterator[None]:
@@ -170,6 +182,15 @@ class Database:
         if self._db is not None:
             with translated(self.file), closing(self._db):
                 traces.clear(self._db)
+
+
+def identity(file: Path) -> tuple[int, int] | None:
+    """What tells this file from another one of its name; None when there is none."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def make_private(file: Path) -> None:

@@ -333,3 +333,21 @@ async def test_a_limit_on_the_file_is_said_and_all_that_was_confirmed_is_kept(fi
         assert record is not None
         assert record.head == heads[-1]
         await store.commit(SAY)
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+async def test_a_file_that_was_taken_away_in_use_takes_nothing_more(
+    call: Callable[[Store], Awaitable[object]], tmp_path: File
+) -> None:
+    """What is written to a file without a name is gone when it is closed; nobody is told that it was kept."""
+    file, aside = tmp_path / "convo.db", tmp_path / "aside.db"
+    async with opened(file) as store:
+        await store.commit(SAY)
+        file.rename(aside)
+        with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+            await call(store)
+        file.write_bytes(b"somebody else's")
+        with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+            await call(store)
+        aside.replace(file)
+        await call(store)
