@@ -3,13 +3,16 @@
 Connections are made when they are needed. One that the server closed while nobody used it is seen
 by its socket and replaced; one that breaks in the middle of a statement is an error to whoever
 asked, because only a transaction that was not sent can be repeated without asking. Where two
-writers met and the database let one of them go, the whole transaction is repeated.
+writers met and the database let one of them go, the whole transaction is repeated. A server that
+says nothing for long, because somebody locked a table or the network swallows everything, is left:
+the connection is broken from this side, which needs nobody's answer.
 """
 
 import asyncio
 import select
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 import psycopg
@@ -21,6 +24,7 @@ from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt,
 from convo.errors import BadSettings, StoreUnavailable
 from convo.stores.postgres import schema
 from convo.stores.postgres.faults import REPEATABLE, translated
+from convo.stores.postgres.reaching import REACH
 from convo.stores.postgres.tenant import Connection
 
 Result = TypeVar("Result")
@@ -34,23 +38,25 @@ ENCODED = "write its special characters encoded: @ %40, : %3A, / %2F, ? %3F, # %
 class Database:
     """The connections of one process to one database.
 
-    size:    how many there are at most
-    wait_s:  how long to wait for one
+    size:      how many there are at most
+    wait_s:    how long to wait for one
+    answer_s:  how long a transaction may take
     """
 
-    def __init__(self, url: str, *, size: int = 10, wait_s: float = 5.0) -> None:
+    def __init__(self, url: str, *, size: int = 10, wait_s: float = 5.0, answer_s: float = 30.0) -> None:
         options = _options(url)
         self.place = _place(options)
         self.tenants: set[str] = set()
         self.options: dict[str, Any] = {"connect_timeout": max(2, round(wait_s)), **options}
-        self._size, self._wait_s = size, wait_s
+        self._size, self._wait_s, self._answer_s = size, wait_s, answer_s
         self._pool: AsyncConnectionPool[Connection] | None = None
         self._opening = asyncio.Lock()
         self._closed = False
 
-    async def run(self, job: Callable[[Connection], Awaitable[Result]]) -> Result:
+    async def run(self, job: Callable[[Connection], Awaitable[Result]], *, however_long: bool = False) -> Result:
         """What `job` does on a connection of its own; again, whole, when it met another writer.
 
+        however_long:  it looks at everything, and takes the time that takes
         raises:  StoreFault, and what `job` raises
         """
         with translated(self.place):
@@ -62,7 +68,8 @@ class Database:
             ):
                 with attempt:
                     async with self.connection() as db:
-                        return await job(db)
+                        with nullcontext() if however_long else self._in_time(db):
+                            return await job(db)
         raise AssertionError("the last attempt returns or raises")
 
     @asynccontextmanager
@@ -89,6 +96,22 @@ class Database:
         finally:
             await _leave(db)
             await pool.putconn(db)
+
+    @contextmanager
+    def _in_time(self, db: Connection) -> Iterator[None]:
+        """Break the connection when the block takes too long. raises: StoreUnavailable  it did"""
+        late = asyncio.Event()
+        timer = asyncio.get_running_loop().call_later(self._answer_s, _break, db, late)
+        try:
+            yield
+        except psycopg.OperationalError as wrong:
+            if not late.is_set():
+                raise
+            raise StoreUnavailable(
+                f"{self.place} did not answer within {self._answer_s:g} seconds", hint=REACH
+            ) from wrong
+        finally:
+            timer.cancel()
 
     async def _given(self, pool: AsyncConnectionPool[Connection]) -> Connection:
         """An open connection of the pool. Those that the server closed meanwhile are replaced on the way."""
@@ -136,6 +159,13 @@ def _is_open(db: Connection) -> bool:
     poll = select.poll()
     poll.register(db.fileno(), select.POLLIN | select.POLLHUP)
     return not poll.poll(0)
+
+
+def _break(db: Connection, late: asyncio.Event) -> None:
+    """Whoever waits on this connection hears that it has ended."""
+    late.set()
+    with suppress(OSError, psycopg.Error), socket.fromfd(db.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line:
+        line.shutdown(socket.SHUT_RDWR)
 
 
 async def _leave(db: Connection) -> None:

@@ -68,12 +68,12 @@ class PostgresUpkeep:
         await self._database.run(lambda db: schema.check(db, self._database.place))
 
     async def holdings(self) -> Sequence[Holdings]:
-        rows = (await self._ask(Ask(HOLDINGS)))[0]
+        rows = (await self._database.run(lambda db: together(db, Ask(HOLDINGS)), however_long=True))[0]
         return [_holdings(*row) for row in rows if any(row[1:7])]
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:
         if dry:
-            return await self._database.run(lambda db: pruning.count(Tenant.of(db, tenant), before))
+            return await self._database.run(lambda db: pruning.count(Tenant.of(db, tenant), before), however_long=True)
         conversations, sessions, responses = [
             await self._take(tenant, choose, before)
             for choose in (pruning.conversations, pruning.sessions, pruning.links)
@@ -82,7 +82,7 @@ class PostgresUpkeep:
 
     async def _take(self, tenant: str, choose: pruning.Choice, before: float) -> int:
         taken = 0
-        while some := await self._database.run(partial(_piece, tenant, choose, before)):
+        while some := await self._database.run(partial(_piece, tenant, choose, before), however_long=True):
             taken += some
         return taken
 

@@ -15,6 +15,7 @@ from convo.stores.contract import Change, Growth
 from convo.stores.open import open_store
 from convo.stores.postgres import PostgresStore
 from convo.stores.postgres.database import Database
+from convo.stores.postgres.tenant import Ask, together
 from tests import databases
 from tests.stores.chats import session
 from tests.stores.test_tenants import everything
@@ -46,6 +47,27 @@ def answer(url: str, sql: str) -> list[tuple[object, ...]]:
 
 
 # -- servers that go away -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("call", ["a read", "a change"])
+async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(url: str, call: str) -> None:
+    """Somebody else holds a table; a network that swallows everything looks the same from here."""
+    postgres = PostgresStore(Database(url, answer_s=0.3))
+    await postgres.commit(everything("local"))
+    with psycopg.connect(url) as other:
+        other.execute("LOCK TABLE convo.sessions, convo.links IN ACCESS EXCLUSIVE MODE")
+        with pytest.raises(StoreUnavailable, match="did not answer within"):
+            await CALLS[call](postgres)
+
+    await CALLS[call](postgres)
+    await postgres.aclose()
+
+
+async def test_who_looks_at_everything_takes_the_time_it_takes(url: str) -> None:
+    database = Database(url, answer_s=0.05)
+    found = await database.run(lambda db: together(db, Ask("SELECT 1 FROM pg_sleep(0.3)")), however_long=True)
+    assert found == [[(1,)]]
+    await database.aclose()
 
 
 async def test_a_connection_that_the_server_closed_is_replaced_unseen(postgres: PostgresStore, url: str) -> None:
