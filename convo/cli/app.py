@@ -34,6 +34,7 @@ Examples:
   convo chat -c                        go on where you left off
   convo inspect @last                  who holds it, and what each request sent
 
+convo models says in which file settings stand: providers, aliases, the store.
 CONVO_HOME moves everything that convo keeps under one folder.
 """
 

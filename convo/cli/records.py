@@ -46,9 +46,16 @@ def list_sessions(config: Config, limit: int, *, as_json: bool) -> None:
     elif there:
         say(listing.listed(there, medium_of(sys.stdout, os.environ)))
     else:
-        note('no sessions yet; convo chat "hello" begins one')
+        note("no sessions yet; " + first_step(config))
     if more:
         note("there are more; -n 0 lists all")
+
+
+def first_step(config: Config) -> str:
+    """What to do where there is no session."""
+    from convo.engine.finding import OTHERS_ANSWERED, others_answered
+
+    return OTHERS_ANSWERED if from_store(load(config), others_answered) else 'convo chat "hello" begins one'
 
 
 def show_session(config: Config, handle: str, *, as_json: bool) -> None:

@@ -83,8 +83,10 @@ def split(full: str, providers: Mapping[str, Provider], origin: Origin) -> Model
 def _unknown(name: ModelName, providers: Mapping[str, Provider], origin: Origin) -> BadSettings:
     near = nearest(name.provider, providers)
     meant = f"; did you mean {near!r}?" if near else ""
-    hint = f"a file of weights is written local/{name}" if name.model.endswith(".gguf") else None
+    hint = f"choose one of them, or describe it under [providers.{name.provider}] in the file that convo models names"
+    if name.model.endswith(".gguf"):
+        hint = f"a file of weights is written local/{name}"
     return BadSettings(
         f"{origin.place}: no provider {name.provider!r} for {str(name)!r}{meant} (known: {', '.join(providers)})",
-        hint=hint or f"choose one of them, or describe it under [providers.{name.provider}]",
+        hint=hint,
     )

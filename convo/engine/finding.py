@@ -14,6 +14,8 @@ from convo.strategies import kind_of
 
 LAST = "@last"
 
+OTHERS_ANSWERED = "convo inspect resp_ names the newest responses, which other clients asked for"
+
 WORDS = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
 
 
@@ -39,8 +41,14 @@ async def last_used(store: Store) -> Session:
     """The session used last. raises: NotFound  there is none yet"""
     newest = await store.sessions(limit=1)
     if not newest:
-        raise NotFound("session", LAST, hint='convo chat "hello"')
+        others = await others_answered(store)
+        raise NotFound("session", LAST, hint=OTHERS_ANSWERED if others else 'convo chat "hello"')
     return newest[0]
+
+
+async def others_answered(store: Store) -> bool:
+    """Whether there are responses, in a store without sessions: other clients asked for them."""
+    return bool(await store.find("resp_", limit=1))
 
 
 async def the_session(store: Store, handle: str) -> Session:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from convo.config import Provider, Settings
+from convo.config import Layer, Provider, Settings
 from convo.config.names import named
 from convo.errors import BadSettings, ConvoError, KeyRefused, ModelMissing
 from convo.ui.answer import safe
@@ -43,10 +43,10 @@ class BuiltIn:
 
 def screen(settings: Settings, built_in: BuiltIn, entries: Sequence[Entry], medium: Medium) -> str:
     """All of it; behind the table a line for each model that a server named."""
-    head = labelled([*_default(settings), ("built in", _where(built_in)), *_aliases(settings)], medium)
+    head = [*_default(settings), ("built in", _where(built_in)), *_aliases(settings), *_files(settings)]
     told = [safe(f"{entry.provider.name}/{model}") for entry in entries for model in entry.models or ()]
     table = lines(fitted(_columns(entries), medium), medium)
-    return medium.drawn("\n".join([*head, "", *table, *([""] if told else []), *told]))
+    return medium.drawn("\n".join([*labelled(head, medium), "", *table, *([""] if told else []), *told]))
 
 
 def megabytes(size: int) -> str:
@@ -75,6 +75,14 @@ def _where(built_in: BuiltIn) -> str:
 def _aliases(settings: Settings) -> Iterator[Line]:
     for at, (alias, stands_for) in enumerate(sorted(settings.aliases.items())):
         yield "" if at else "aliases", f"{alias} = {stands_for}"
+
+
+def _files(settings: Settings) -> Iterator[Line]:
+    """The settings files that said something, the stronger first, or the one that would be read."""
+    said = dict.fromkeys(one.origin for one in settings.listed if one.origin.layer in (Layer.PROJECT, Layer.USER))
+    places = [origin.place for origin in sorted(said)]
+    for at, place in enumerate(places or [f"{settings.places.settings} says nothing yet"]):
+        yield "" if at else "settings", place
 
 
 def _columns(entries: Sequence[Entry]) -> list[Column]:

@@ -279,7 +279,7 @@ SETTINGS = [
         2,
         "bad_settings",
         "-m: no provider 'nope' for 'nope/x'; *",
-        "choose one of them, or describe it under [providers.nope]",
+        "choose one of them, or describe it under [providers.nope] in the file that convo models names",
     ),
     Row(
         "weights that are not there",

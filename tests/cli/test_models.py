@@ -64,6 +64,7 @@ def provider(convo: Convo, name: str, *argv: str) -> Any:
 LISTED = """\
   default   local/smollm2-135m-instruct (built in; no key found)
   built in  local/smollm2-135m-instruct, {weights} (98 MB)
+  settings  {home}/config/config.toml says nothing yet
 
 provider   api        endpoint  set up       key                           base URL
 anthropic  anthropic  embedded  no key       ANTHROPIC_API_KEY not set     https://api.anthropic.com
@@ -77,9 +78,9 @@ scripted   scripted   embedded  yes          none needed                   -
 
 
 @pytest.mark.parametrize("argv", [["models"], ["models", "list"]])
-def test_every_provider_says_what_it_lacks(argv: list[str], convo: Convo, weights: Path) -> None:
+def test_every_provider_says_what_it_lacks(argv: list[str], convo: Convo, weights: Path, home: Path) -> None:
     got = convo(*argv)
-    assert (got.exit, got.out, got.err) == (0, LISTED.format(weights=weights), "")
+    assert (got.exit, got.out, got.err) == (0, LISTED.format(weights=weights, home=home), "")
 
 
 def test_a_key_makes_its_provider_usable_and_is_never_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +97,7 @@ def test_aliases_are_listed_and_followed(convo: Convo, tmp_path: Path) -> None:
     out = convo("models").out
     assert out.startswith(f"  default   fast = groq/llama (from .convo.toml, {tmp_path})\n")
     assert "\n  aliases   fast = groq/llama\n            fastest = fast\n" in out
+    assert f"\n  settings  {tmp_path / '.convo.toml'}\n" in out
 
 
 def test_a_default_that_names_nobody_is_told_in_the_list(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:

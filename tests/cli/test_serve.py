@@ -90,6 +90,17 @@ def test_its_own_store_is_the_chats(convo: Convo, aliases: tuple[str, str]) -> N
     assert [link["response_id"] for link in seen["links"]] == [said["response_id"], made["id"]]
 
 
+@pytest.mark.parametrize("argv", [["inspect", "@last"], ["sessions"], ["chat", "-c", "go on"]])
+def test_where_only_clients_asked_one_is_told_how_to_find_what_they_got(
+    convo: Convo, aliases: tuple[str, str], argv: list[str]
+) -> None:
+    with serving(before=aliases) as server:
+        made = server.ask("hello")
+        server.end(signal.SIGTERM)
+    assert "convo inspect resp_ names the newest responses, which other clients asked for\n" in convo(*argv).err
+    assert made["id"] in convo("inspect", "resp_").out
+
+
 def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -> None:
     with serving("--store", "none", before=aliases) as server:
         made = server.http.post("/v1/responses", json={"model": "echo", "input": "hi", "store": False})

@@ -67,17 +67,17 @@ REFUSED = [
     (
         "grok/llama",
         f"-m: no provider 'grok' for 'grok/llama'; did you mean 'groq'? {KNOWN}",
-        "choose one of them, or describe it under [providers.grok]",
+        "choose one of them, or describe it under [providers.grok] in the file that convo models names",
     ),
     (
         "meta-llama/Llama-4",
         f"-m: no provider 'meta-llama' for 'meta-llama/Llama-4'; did you mean 'ollama'? {KNOWN}",
-        "choose one of them, or describe it under [providers.meta-llama]",
+        "choose one of them, or describe it under [providers.meta-llama] in the file that convo models names",
     ),
     (
         "zzz/x",
         f"-m: no provider 'zzz' for 'zzz/x' {KNOWN}",
-        "choose one of them, or describe it under [providers.zzz]",
+        "choose one of them, or describe it under [providers.zzz] in the file that convo models names",
     ),
     (
         "./models/x.gguf",

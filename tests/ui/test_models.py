@@ -20,6 +20,7 @@ MISSING = BuiltIn("local/tiny", 98_362_432, None)
 SCREEN = """\
   default   local/smollm2-135m-instruct (built in; no key found)
   built in  local/tiny, not installed; convo models pull fetches it (98 MB)
+  settings  /home/me/.config/convo/config.toml says nothing yet
 
 provider  api    endpoint  set up      key                   base URL
 groq      chat   embedded  no key      GROQ_API_KEY not set  https://api.groq.example/openai/v1
@@ -33,6 +34,12 @@ ollama/b"""
 
 def test_a_pipe_gets_every_column_and_every_name_that_a_server_gave() -> None:
     assert screen(settings(), MISSING, ENTRIES, Medium()) == SCREEN
+
+
+def test_the_settings_files_that_said_something_are_named_the_stronger_first() -> None:
+    said = settings(project='model = "local"', user='[aliases]\nfast = "local"')
+    shown = screen(said, MISSING, ENTRIES, Medium())
+    assert "  settings  /home/me/work/.convo.toml\n            /home/me/.config/convo/config.toml\n" in shown
 
 
 def test_a_narrow_terminal_gets_no_line_that_is_longer_than_it_is_wide() -> None:
