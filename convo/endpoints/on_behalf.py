@@ -41,13 +41,18 @@ class OnBehalf:
 
 
 @contextmanager
-def key_of_the_server(provider: str) -> Iterator[None]:
-    """Turn a refusal of the server's key into a fault of the server. raises: EndpointFault"""
+def key_of_the_server(provider: str, *, asked: bool = True) -> Iterator[None]:
+    """Turn a refusal of the server's key into a fault of the server.
+
+    asked:   whether the provider turned it down; else the server had none to show
+    raises:  EndpointFault
+    """
+    lacks = f"this server has no usable key for {provider}; GET /v1/models lists what it can ask"
     try:
         yield
     except KeyRefused as refused:
         raise EndpointFault(
-            f"{provider} did not take the key of this server",
+            f"{provider} did not take the key of this server" if asked else lacks,
             code="provider_key_refused",
             hint=f"whoever runs this server looks at the key of {provider}",
         ) from refused

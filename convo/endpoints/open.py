@@ -136,7 +136,7 @@ class ModelsForClients(ModelsByName):
     """As `ModelsByName`, for people who hold no provider's key and may not read files here by naming them."""
 
     def _opened(self, provider: Provider) -> Model:
-        with key_of_the_server(provider.name):
+        with key_of_the_server(provider.name, asked=False):
             return OnBehalf(super()._opened(provider), provider.name)
 
     def _chosen(self, name: str) -> Choice:

@@ -10,7 +10,7 @@ FULL_FOR_S = 1.0
 
 
 def no_route(method: str, path: str) -> Refused:
-    advice = "" if path.startswith("/v1/") else "; the paths of this API begin with /v1"
+    advice = "" if f"{path}/".startswith("/v1/") else "; the paths of this API begin with /v1"
     return Refused(f"Invalid URL ({method} {path}){advice}", code="not_found", status=404)
 
 

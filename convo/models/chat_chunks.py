@@ -24,6 +24,8 @@ CUT_SHORT = {
 }
 """Finish reasons, and the Responses API's word for an answer that stops early."""
 
+LOOK = "see what the provider's base_url answers; it often ends in /v1"
+
 THOUGHTS = ("reasoning_content", "reasoning")
 """Where servers put a model's thoughts; some fill both with the same."""
 
@@ -35,6 +37,7 @@ class Chunks:
         """`by` is whose thoughts these are, where the server wants them back; see `convo.models.sealed`."""
         self._answer, self._new_id, self._by = answer, new_id, by
         self._call: tuple[int, str] | None = None
+        self._came = False
         self._written = True
         self._thought = ""
         self._finish: str | None = None
@@ -46,6 +49,7 @@ class Chunks:
         raises:  StreamBroken  it is not of a form that chat completions has
         """
         chunk = _object(chunk)
+        self._came = True
         self._answer.model = _words(chunk.get("model")) or self._answer.model
         told = chunk.get("usage") or _object(chunk.get("x_groq")).get("usage")
         if told:
@@ -59,6 +63,8 @@ class Chunks:
 
         raises:  StreamBroken  no finish reason came
         """
+        if not self._came:
+            raise StreamBroken("the server answered without a single event of chat completions", hint=LOOK)
         if self._finish is None:
             raise StreamBroken("the answer stopped before its end")
         if self._finish in DONE:

@@ -182,8 +182,9 @@ async def test_a_key_that_a_provider_turns_down_is_the_servers_and_not_the_clien
         await service.aclose()
     for wrong in (lacking, refused):
         assert (wrong.code, wrong.status) == ("provider_key_refused", 502)
-        assert wrong.message == "here did not take the key of this server"
         assert "sk-upstream" not in wrong.hint
+    assert lacking.message == "this server has no usable key for here; GET /v1/models lists what it can ask"
+    assert refused.message == "here did not take the key of this server"
 
 
 async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:

@@ -21,6 +21,7 @@ def invalid(path: str) -> Any:
 
 REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
     ("GET", "/v1/nope", {}, 404, invalid("/v1/nope")),
+    ("GET", "/v1", {}, 404, invalid("/v1")),
     ("GET", "/v1/responses/a/b", {}, 404, invalid("/v1/responses/a/b")),
     ("GET", "/v1/responses/", {}, 404, invalid("/v1/responses/")),
     (

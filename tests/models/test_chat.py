@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -182,8 +183,10 @@ async def test_bytes_that_are_no_json_break_the_answer(server: ChatServer, model
 async def test_an_answer_that_is_no_stream_is_broken(server: ChatServer, model: ChatModel) -> None:
     server.refuses(200, {"choices": [{"message": {"content": "Hello."}}]})
 
-    with pytest.raises(StreamBroken):
+    with pytest.raises(StreamBroken, match="without a single event") as broken:
         await all_of(model, HI)
+
+    assert "base_url" in broken.value.hint
 
 
 async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model: ChatModel) -> None:
@@ -225,8 +228,9 @@ async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: C
         await all_of(model, HI)
 
 
-async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer) -> None:
-    server.refuses(404, "<html>not here</html>")
+@pytest.mark.parametrize("said", ["<html>not here</html>", "Not Found", {"detail": "Not Found"}])
+async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer, said: Any) -> None:
+    server.refuses(404, said)
     model = ChatModel("groq", server.url, counting_ids())
 
     with pytest.raises(Refused) as refused:
