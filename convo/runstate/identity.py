@@ -29,16 +29,6 @@ ARGUMENTS = {
 }
 """The calls that can be decided on, and the field of each that says what it would do."""
 
-OUTPUT_OF = {
-    "apply_patch_call_output": "apply_patch_call",
-    "computer_call_output": "computer_call",
-    "custom_tool_call_output": "custom_tool_call",
-    "function_call_output": "function_call",
-    "local_shell_call_output": "local_shell_call",
-    "mcp_approval_response": "mcp_approval_request",
-    "shell_call_output": "shell_call",
-}
-
 MEANING = (
     *("type", "name", "namespace", "server_label", "arguments", "input", "action", "actions"),
     *("pending_safety_checks", "operation", "operations", "environment", "caller"),

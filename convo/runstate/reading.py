@@ -7,6 +7,7 @@ and when every decision from 1.15 on has its proof. Nothing is repaired on the w
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from convo.errors import BadState, UnknownSchema
 from convo.items import Json
@@ -171,14 +172,13 @@ def _check_ledger(document: Json, way: Steps) -> None:
     """raises: BadState  an entry binds another call than the one that the document holds under its id"""
     ledger = at(document, LEDGER) or {}
     seen: set[tuple[str, str, str, str]] = set()
-    named = {call.id: call for _, call in actions(document)}
     for raw, shown, roles in _histories(document) if ledger else ():
         said = _said(raw)
         if said is None or said in seen or said[0] not in ledger:
             continue
         seen.add(said)
         call = call_of(raw, shown)
-        if call is None or ledger[said[0]]["type"] != call.type or not _is_named(call, named):
+        if call is None or ledger[said[0]]["type"] != call.type or not _is_named(call):
             continue
         if not _binds(ledger[said[0]], call, roles, (*way, *LEDGER, said[0])):
             words = "binds another call than the one in this state; its tool or arguments were changed"
@@ -207,18 +207,23 @@ def _said(raw: Json) -> tuple[str, str, str, str] | None:
     return (call, str(kind), str(raw.get("name")), str(raw.get(field))) if isinstance(call, str) else None
 
 
-def _is_named(call: Call, named: dict[str | None, Call]) -> bool:
-    """Whether a call says its tool as the ledger would: those of built-in tools do only where they wait."""
-    return call.name is not None and (call.lookup is not None or call.id not in named or not call.is_function)
+def _is_named(call: Call) -> bool:
+    """Whether a call says its tool as the ledger would: built-in tools do only where they wait."""
+    return call.lookup is not None if call.is_function else call.name is not None
 
 
 def _binds(entry: Json, call: Call, roles: tuple[str | None, ...], place: Steps) -> bool:
+    """Whether an entry is this call's; a deferred tool may be called as if it were in view."""
+    said = (entry["approval_scope"], entry["fingerprint"])
+    deferred = [("deferred_top_level", call.tool)] if call.is_function else []
     try:
-        bindings = [call.binding(role) for role in roles]
+        for lookup in (call.lookup, *deferred):
+            bindings = [replace(call, lookup=lookup).binding(role) for role in roles]
+            if any(one is None or (one.scope, one.fingerprint) == said for one in bindings):
+                return True
     except ValueError as wrong:
         raise BadState(path(place), f"binds a call that cannot be bound: {wrong}") from wrong
-    exact = [one for one in bindings if one]
-    return not exact or any((entry["approval_scope"], entry["fingerprint"]) == (b.scope, b.fingerprint) for b in exact)
+    return False
 
 
 def _check_decisions(state: State) -> None:

@@ -12,7 +12,7 @@ from functools import cached_property
 from convo.items import Json
 from convo.runstate.identity import Call, call_of
 from convo.runstate.nested import interruptions, states
-from convo.runstate.paths import Place, Steps, at
+from convo.runstate.paths import Steps, at
 from convo.runstate.records import Kept, for_good, ids, message
 from convo.runstate.version import Version
 from convo.runstate.versions import BOUND, BY_LABEL, upto
@@ -155,8 +155,3 @@ class State:
 def view(document: Json) -> State:
     """The view on a document whose label is known; see `convo.runstate.reading` for one that may be anything."""
     return State(document, BY_LABEL[document["$schemaVersion"]])
-
-
-def places(document: Json) -> Iterator[Place]:
-    """The document and every state in it."""
-    return states(document)

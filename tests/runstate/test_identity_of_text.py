@@ -53,7 +53,7 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(documents())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_state_to_text_to_state_is_the_identity(document: dict[str, Any]) -> None:
     state = of(document)
     again = read(text(state).encode())
@@ -76,14 +76,14 @@ def test_a_decision_leaves_what_nobody_knows_as_it_was(document: dict[str, Any],
 
 
 @given(JSON)
-@settings(max_examples=200)
+@settings(max_examples=100)
 def test_any_json_object_comes_back_as_it_was(value: Any) -> None:
     document = {"a": value}
     assert parse(json.dumps(document).encode()) == document
 
 
 @given(st.sampled_from(STATES), st.data())
-@settings(max_examples=150)
+@settings(max_examples=80)
 def test_a_state_with_anything_anywhere_is_read_or_refused_in_a_sentence(
     document: dict[str, Any], data: st.DataObject
 ) -> None:

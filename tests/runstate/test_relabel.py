@@ -49,7 +49,7 @@ def test_the_same_label_changes_nothing() -> None:
 @pytest.mark.parametrize("label", LABELS)
 def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(label: str) -> None:
     said = ("pending", "current_agent", "usage", "current_turn", "conversation_id", "previous_response_id")
-    for entry in [*index()[::5], *of_label("1.21")]:
+    for entry in [*index()[::13], *of_label("1.21")[::2]]:
         if unwritable(entry, label):
             continue
         before = read(snapshot(entry["file"]))
