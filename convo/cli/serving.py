@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ async def _serve(settings: Settings, verbose: bool) -> None:
             log = logged if verbose else None
             gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log, trouble=Trouble())
             sys.stderr.write(safe(f"convo serves {serving.address(listening)}, store {settings.storage}\n"))
-            await serving.run(gateway, service, wanted, listening, ending, reported)
+            await serving.run(gateway, service, wanted, listening, ending, reported, partial(delayed, wanted.grace_s))
     finally:
         await store.aclose()
 
@@ -101,6 +102,11 @@ def reported(error: BaseException) -> None:
     """Say that something went wrong that nobody foresaw, by its kind and place."""
     show_traceback(error)
     sys.stderr.write(safe(f"convo serve: {explain(error).message}\n"))
+
+
+def delayed(grace_s: float) -> None:
+    """Say why the end takes a while."""
+    sys.stderr.write(f"answers still run and have {grace_s:g} s to end; Ctrl-C again does not wait for them\n")
 
 
 @contextmanager

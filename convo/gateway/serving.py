@@ -33,6 +33,9 @@ PING_S = 20.0
 FLUSHING_S = 1.0
 """What a server gets beyond the grace time, to write what the service came to."""
 
+UNEXPLAINED_S = 1.0
+"""How long an end may take before somebody at a terminal wonders."""
+
 
 class Server(uvicorn.Server):
     """uvicorn's server, which leaves signals to whoever runs it."""
@@ -84,11 +87,12 @@ def check_exposed(serve: Serve) -> None:
 
 async def run(
     gateway: Gateway, service: Service, serve: Serve, listening: socket.socket, ending: asyncio.Event,
-    report: Callable[[BaseException], None],
+    report: Callable[[BaseException], None], delayed: Callable[[], None] = lambda: None,
 ) -> None:  # fmt: skip
     """Serve until `ending` is set, and then until the grace time is over. Closes the service.
 
-    report:  told what nobody foresaw
+    report:   told what nobody foresaw
+    delayed:  told that the end takes a while: answers still run
     """
     server = Server(config(gateway, serve))
     with reported(report):
@@ -97,11 +101,13 @@ async def run(
         await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
         told.cancel()
         gateway.ending = True
+        patience = asyncio.get_running_loop().call_later(UNEXPLAINED_S, delayed)
         closing = asyncio.create_task(service.aclose(serve.grace_s))
         await gateway.sockets.aclose(serve.grace_s)
         server.should_exit = True
         await closing
         await running
+        patience.cancel()
 
 
 def config(gateway: Gateway, serve: Serve) -> uvicorn.Config:

@@ -58,6 +58,17 @@ def test_a_second_signal_ends_it_at_once(aliases: tuple[str, str]) -> None:
     assert held
 
 
+def test_an_end_that_waits_for_answers_says_so(aliases: tuple[str, str]) -> None:
+    with serving("--store", "memory", before=aliases) as server:
+        held = streaming(server)
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.stderr
+        said = server.process.stderr.readline()
+        server.end(signal.SIGINT)
+    assert said == "answers still run and have 30 s to end; Ctrl-C again does not wait for them\n"
+    assert held
+
+
 def listening(server: Server) -> bool:
     """Whether it still takes connections; it stops when it has heard the first signal."""
     try:
