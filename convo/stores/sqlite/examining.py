@@ -1,12 +1,13 @@
 """What a file and its disk are like. Nothing of it is changed: a schema that is behind stays so."""
 
+import os
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from convo.config.places import check_writable
-from convo.errors import StoreUnavailable
+from convo.errors import StoreReadOnly, StoreUnavailable
 from convo.stores.condition import FileCondition
 from convo.stores.sqlite import schema
 from convo.stores.sqlite.faults import translated
@@ -23,6 +24,8 @@ def examine(file: Path) -> FileCondition:
         if file.exists() and not file.is_file():
             raise StoreUnavailable(f"{file} is a {'folder' if file.is_dir() else 'device'}, not a database")
         there = check_writable(file.parent)
+        if file.exists() and not os.access(file, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise StoreReadOnly(f"{file} may be read and not written")
         found = _schema(file) if file.exists() and file.stat().st_size else None
         free_bytes = shutil.disk_usage(there).free
     return FileCondition(file, found, schema.SCHEMA, free_bytes, filesystem(there.resolve(), _mounts()))

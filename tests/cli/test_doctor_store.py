@@ -1,0 +1,171 @@
+"""`convo doctor store`: what keeps state from being kept, and the exact words that mend it."""
+
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from convo.cli.judging_store import Kept, store
+from convo.cli.looking import pooler
+from convo.config import Layer, Origin, Secret, Storage
+from convo.stores.condition import FileCondition, ServerCondition
+from convo.stores.sqlite.schema import SCHEMA
+from convo.ui.findings import Level
+from tests import databases
+from tests.cli.disks import nearly_full
+from tests.cli.test_doctor import found, settings
+from tests.running import Convo
+
+SETTINGS = Origin(Layer.PROJECT, ".convo.toml")
+
+# -- nowhere, and in a file -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("memory", "state does not persist across restarts, and is not shared between replicas"),
+        ("none", "nothing is kept, and requests that go on from earlier ones are refused"),
+    ],
+)
+def test_state_that_does_not_persist_is_told_with_who_chose_it(kind: str, said: str, convo: Convo) -> None:
+    settings(f'[state_storage]\ntype = "{kind}"\n')
+    one = found(convo, "store")
+
+    assert (one["level"], one["next"].startswith("[state_storage] type = ")) == ("warning", True)
+    assert one["found"].startswith(f"the store is {kind} (from .convo.toml")
+    assert one["found"].endswith(said)
+
+
+def test_an_older_file_is_left_for_a_migration_and_a_newer_one_for_a_newer_convo(convo: Convo, home: Path) -> None:
+    assert convo("store", "migrate").exit == 0
+    assert f"schema {SCHEMA}, " in found(convo, "store")["found"]
+
+    for number, level, next_step in ((SCHEMA - 1, "warning", "convo store migrate"), (99, "fault", "upgrade convo")):
+        with closing(sqlite3.connect(home / "data" / "convo.db")) as db:
+            db.execute(f"PRAGMA user_version = {number}")
+        one = found(convo, "store")
+        assert (one["level"], f"schema {number}" in one["found"]) == (level, True)
+        assert one["next"].startswith(next_step)
+
+
+@pytest.mark.needs("posix")
+def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with nearly_full(tmp_path / "disk") as disk:
+        monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
+        disk.fill()
+        got = disk.launch("doctor", "store", "folders", "--json")
+
+    assert got.exit == 1
+    for one in got.json()["checks"]:
+        assert one["level"] == "fault"
+        assert one["next"].startswith("free some space")
+
+
+FILE = FileCondition(Path("/home/me/convo.db"), SCHEMA, SCHEMA, 10**12, "ext4")
+
+
+@pytest.mark.parametrize(
+    ("condition", "level", "said"),
+    [
+        (FILE, Level.OK, "schema"),
+        (FILE._replace(filesystem="nfs4"), Level.WARNING, "a network file system (nfs4)"),
+        (FILE._replace(free_bytes=5_000_000), Level.WARNING, "its disk has 5.0 MB left"),
+    ],
+)
+def test_a_disk_that_may_surprise_somebody_is_a_warning(condition: FileCondition, level: Level, said: str) -> None:
+    finding = store(Kept(Storage("sqlite", path=condition.file), SETTINGS, condition))
+
+    assert (finding.level, said in finding.found) == (level, True)
+
+
+# -- on a server ----------------------------------------------------------------------------------
+
+
+def test_without_its_driver_it_says_what_to_install(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    one = found(convo, "store", "--store", "postgresql://me:hush@host/db")
+
+    assert (one["level"], one["next"]) == ("fault", "pip install 'convo-state[postgres]'")
+
+
+@pytest.mark.needs("postgresql")
+def test_a_server_that_cannot_be_reached_is_told_without_its_password(convo: Convo) -> None:
+    one = found(convo, "store", "--store", "postgresql://me:hush@127.0.0.1:1/convo")
+
+    assert one["found"] == "PostgreSQL at 127.0.0.1:1/convo cannot be used: Connection refused"
+    assert one["next"].startswith("start the server there")
+
+
+@pytest.mark.needs("postgresql")
+def test_the_steps_that_it_names_lead_from_an_empty_database_to_one_that_works(convo: Convo) -> None:
+    """Tables that are missing, a role that may not make them, and rights that it lacks, each mended as it says."""
+    url = databases.new_database(schema=False)
+    role = f"app_{databases.name_of(url)}"
+    theirs = databases.as_role(url, role)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(f"CREATE ROLE {role} LOGIN")
+
+        assert found(convo, "store", "--store", url)["next"] == "convo store migrate, with the same --store"
+        one = found(convo, "store", "--store", theirs)
+        assert one["found"].endswith("lacks convo's tables")
+        assert one["next"].startswith("convo store migrate --print-sql > schema.sql")
+        db.execute(convo("store", "migrate", "--print-sql", "--store", theirs).out)
+
+        one = found(convo, "store", "--store", theirs)
+        assert one["next"] == (
+            f'GRANT USAGE ON SCHEMA convo TO "{role}";'
+            f' GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO "{role}";'
+        )
+        db.execute(one["next"])
+        assert f"role '{role}', schema " in found(convo, "store", "--store", theirs)["found"]
+
+        db.execute(f"DROP OWNED BY {role}")
+        db.execute(f"DROP ROLE {role}")
+    databases.drop(url)
+
+
+SERVER = ServerCondition("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("condition", "said", "next_step"),
+    [
+        (SERVER._replace(version=110_022), "is PostgreSQL 11.22", "convo needs PostgreSQL 12 or newer"),
+        (SERVER._replace(read_only=True), "takes no writes", "name the primary in the connection string"),
+        (
+            SERVER._replace(lacking=["DELETE"]),
+            "lacks DELETE",
+            'GRANT DELETE ON ALL TABLES IN SCHEMA convo TO "odd""name";',
+        ),
+        (SERVER._replace(schema=None), "lacks SELECT", "GRANT SELECT ON ALL TABLES IN SCHEMA convo"),
+        (SERVER._replace(schema=1, known=2, may_create=True), "is at schema 1 of 2", "convo store migrate"),
+    ],
+)
+def test_what_stands_in_the_way_is_told_with_its_remedy(condition: ServerCondition, said: str, next_step: str) -> None:
+    finding = store(Kept(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, condition))
+
+    assert (finding.level, said in finding.found) == (Level.FAULT, True)
+    assert finding.next.startswith(next_step)
+
+
+def test_state_that_goes_after_a_time_is_mentioned() -> None:
+    finding = store(Kept(Storage("postgres", url=Secret("postgresql://host/db"), ttl=60.0), SETTINGS, SERVER))
+
+    assert finding.level is Level.OK
+    assert finding.found.endswith("what is not used goes after a time (ttl)")
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("aws-0-us-west-2.pooler.supabase.com:6543", ", through Supabase's transaction pooler"),
+        ("aws-0-us-west-2.pooler.supabase.com:5432", ", at Supabase"),
+        ("db.example.com:6543", ""),
+    ],
+)
+def test_supabases_poolers_are_known_by_their_hosts(host: str, said: str) -> None:
+    assert pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == said

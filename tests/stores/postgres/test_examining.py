@@ -1,0 +1,82 @@
+"""A look at a server, a database and a role, which changes none of them."""
+
+import psycopg
+import pytest
+
+from convo.errors import StoreTooNew
+from convo.stores.condition import ServerCondition
+from convo.stores.open import examine
+from convo.stores.postgres.schema import SCHEMA
+from tests import databases
+
+pytestmark = pytest.mark.needs("postgresql")
+
+
+async def seen(url: str) -> ServerCondition:
+    found = await examine(url)
+    assert isinstance(found, ServerCondition)
+    return found
+
+
+def run(url: str, *statements: str) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+async def test_a_database_that_is_ready_lacks_nothing(url: str) -> None:
+    found = await seen(url)
+
+    assert (found.role, found.schema, found.known) == ("postgres", SCHEMA, SCHEMA)
+    assert (found.lacking, found.read_only, found.may_create) == ([], False, True)
+    assert found.version >= 120_000
+
+
+async def test_a_database_without_tables_says_so_and_gets_none(bare: str) -> None:
+    assert (await seen(bare)).schema == 0
+    assert (await seen(bare)).schema == 0
+
+
+async def test_a_newer_database_is_refused(url: str) -> None:
+    run(url, "INSERT INTO convo.migrations (number) VALUES (99)")
+    with pytest.raises(StoreTooNew):
+        await seen(url)
+
+
+async def test_every_right_that_a_role_lacks_is_named(url: str) -> None:
+    role = f"app_{databases.name_of(url)}"
+    run(url, f"CREATE ROLE {role} LOGIN")
+    theirs = databases.as_role(url, role)
+    try:
+        found = await seen(theirs)
+        assert (found.schema, found.may_create) == (None, False)
+        assert found.lacking == ["USAGE", "SELECT", "INSERT", "UPDATE", "DELETE"]
+
+        run(url, f"GRANT USAGE ON SCHEMA convo TO {role}", f"GRANT SELECT ON ALL TABLES IN SCHEMA convo TO {role}")
+        found = await seen(theirs)
+        assert (found.schema, found.lacking) == (SCHEMA, ["INSERT", "UPDATE", "DELETE"])
+
+        run(url, f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")
+        run(url, f"REVOKE DELETE ON convo.leases FROM {role}")
+        assert (await seen(theirs)).lacking == ["DELETE"]
+    finally:
+        run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
+async def test_the_rights_to_partitions_are_those_to_their_table() -> None:
+    made = databases.new_database(partitions=2)
+    role = f"app_{databases.name_of(made)}"
+    tables = ", ".join(f"convo.{name}" for name in (*databases.TABLES, "migrations"))
+    run(made, f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA convo TO {role}")
+    run(made, f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO {role}")
+    found = await seen(databases.as_role(made, role))
+    run(made, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+    databases.drop(made)
+
+    assert (found.schema, found.lacking) == (SCHEMA, [])
+
+
+async def test_a_database_that_takes_no_writes_says_so(url: str) -> None:
+    run(url, f"ALTER DATABASE {databases.name_of(url)} SET default_transaction_read_only = on")
+
+    assert (await seen(url)).read_only

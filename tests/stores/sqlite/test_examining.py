@@ -1,0 +1,122 @@
+"""A look at a database's file and disk, which changes neither."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.stores.condition import FileCondition
+from convo.stores.open import examine, open_store
+from convo.stores.sqlite.examining import filesystem
+from convo.stores.sqlite.schema import SCHEMA
+from tests.config.rights import without_rights
+from tests.stores.test_tenants import everything
+
+MOUNTS = r"""
+22 27 0:21 / / rw,relatime - ext4 /dev/sda rw
+23 27 0:22 / /home rw,relatime shared:5 - nfs4 server:/home rw
+24 27 0:6 / /home/me/with\040space rw - tmpfs tmpfs rw
+25 27 0:6 / /homes rw - xfs /dev/sdb rw
+""".strip()
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [
+        ("/", "ext4"),
+        ("/home", "nfs4"),
+        ("/home/me/convo", "nfs4"),
+        ("/home/me/with space/x", "tmpfs"),
+        ("/homes/me", "xfs"),
+        ("/homely", "ext4"),
+    ],
+)
+def test_the_file_system_is_the_one_mounted_nearest(folder: str, kind: str) -> None:
+    assert filesystem(Path(folder), MOUNTS) == kind
+    assert filesystem(Path(folder), "") == ""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """A database with something in it, closed."""
+    return filled(tmp_path / "convo.db")
+
+
+def filled(file: Path) -> Path:
+    async def fill() -> None:
+        store = open_store(f"sqlite:{file}")
+        await store.commit(everything("local"))
+        await store.aclose()
+
+    asyncio.run(fill())
+    return file
+
+
+def seen(file: Path) -> FileCondition:
+    found = asyncio.run(examine(f"sqlite:{file}"))
+    assert isinstance(found, FileCondition)
+    return found
+
+
+def sign(file: Path, number: int) -> bytes:
+    """Let the file say that this migration was its last; what is in it then."""
+    with closing(sqlite3.connect(file)) as db:
+        db.execute(f"PRAGMA user_version = {number}")
+    return file.read_bytes()
+
+
+def test_a_file_tells_its_schema_and_its_room(file: Path) -> None:
+    found = seen(file)
+
+    assert (found.schema, found.known) == (SCHEMA, SCHEMA)
+    assert [path.name for path in file.parent.iterdir()] == ["convo.db"]
+
+
+def test_an_older_schema_stays_as_it_is(file: Path) -> None:
+    before = sign(file, SCHEMA - 1)
+    found = seen(file)
+
+    assert (found.schema, found.known) == (SCHEMA - 1, SCHEMA)
+    assert file.read_bytes() == before
+
+
+def test_a_newer_schema_is_refused(file: Path) -> None:
+    sign(file, SCHEMA + 1)
+    with pytest.raises(StoreTooNew):
+        seen(file)
+
+
+def test_where_there_is_no_file_none_is_made(tmp_path: Path) -> None:
+    found = seen(tmp_path / "not/yet/convo.db")
+
+    assert found.schema is None
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("name", "said"), [("folder", "is a folder, not a database"), ("words", "is not a database")])
+def test_what_is_no_database_is_named(name: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "words").write_text("not a database at all " * 100)
+    with pytest.raises(StoreUnavailable, match=said):
+        seen(tmp_path / name)
+
+
+def test_a_file_that_may_only_be_read_is_told_from_one_that_may_be_written() -> None:
+    """In a folder that takes files: there the folder tells nothing."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o777)
+        file = filled(Path(folder, "convo.db"))
+        file.chmod(0o444)
+        with without_rights(), pytest.raises(StoreReadOnly, match=r"convo\.db may be read and not written"):
+            seen(file)
+        file.chmod(0o666)
+        with without_rights():
+            assert seen(file).schema == SCHEMA
+
+
+def test_what_is_kept_nowhere_has_no_place() -> None:
+    assert asyncio.run(examine("memory")) is None
