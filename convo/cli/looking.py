@@ -185,5 +185,7 @@ def _keys_in(path: Path) -> int:
 
 
 def seal(case: Case) -> Seal:
-    variable = case.whole.serve.seal_key_env
-    return Seal(variable, secret_in(case.environ, variable) is not None, case.whole.storage.type)
+    variable = case.settings.serve.seal_key_env
+    if case.wrong:
+        raise BadSettings("not looked at: which store it is cannot be told", hint="convo doctor store")
+    return Seal(variable, secret_in(case.environ, variable) is not None, case.settings.storage.type)

@@ -10,9 +10,12 @@ from importlib.util import find_spec
 
 from convo.cli.judging import Key, Local, Ollama, Reached
 from convo.cli.looking import Case
-from convo.config import BUILT_IN_MODEL, Choice, Places, Provider, Settings, choose, key_of, token_of
+from convo.config import Choice, Places, Provider, Settings, choose, key_of, token_of
 from convo.config.providers import OWNS_STATE
-from convo.errors import BadSettings, ConvoError, EndpointFault, ModelMissing, Unreachable
+from convo.errors import BadSettings, ConvoError, EndpointFault, ModelMissing
+
+ENGINE = "xllamacpp"
+AN_ALIAS = "an alias"
 
 PATIENCE_S = 5.0
 """Seconds that a server of models has to answer."""
@@ -41,13 +44,15 @@ def model(case: Case) -> Choice:
     """The model that answers. raises: ConvoError  why it cannot be used"""
     from convo.clock import SystemClock
     from convo.ids import random_id
-    from convo.models.open import account_of, built_in_file, open_model
+    from convo.models.open import account_of, open_model, weights_file
 
     choice = choose(case.settings)
     provider, models = choice.provider, case.settings.places.models
     key, token = key_of(provider, case.environ), token_of(provider, case.environ)
-    if str(choice.name) == BUILT_IN_MODEL:
-        built_in_file(models)
+    if provider.api == "local":
+        weights_file(choice.name.model, models)
+        if find_spec(ENGINE) is None:
+            raise ModelMissing(f"the engine of local models, {ENGINE}, is not installed", hint=f"pip install {ENGINE}")
     if provider.api in OWNS_STATE:
         account_of(provider, key=key, token=token)
     else:
@@ -63,7 +68,7 @@ def local(case: Case) -> Local:
         weights = built_in_file(Places.of(case.environ).models)
     except ModelMissing:
         weights = None
-    return Local(find_spec("xllamacpp") is not None, weights)
+    return Local(find_spec(ENGINE) is not None, weights)
 
 
 def ollama(case: Case) -> Ollama | None:
@@ -77,7 +82,7 @@ def ollama(case: Case) -> Ollama | None:
         return None
     provider, models = wanted[0].provider, settings.places.models
     seen = Ollama(provider.base_url or "", sorted({choice.name.model for choice in wanted}))
-    seen = seen._replace(chosen=choose(settings).provider.name == "ollama")
+    seen = seen._replace(chosen=any(choice.origin.name != AN_ALIAS for choice in wanted))
     catalogue = open_catalogue(provider, models)
     assert catalogue is not None
     try:
@@ -90,7 +95,7 @@ def _in_use(settings: Settings) -> Iterator[Choice]:
     """The default model and what the aliases stand for, as far as they can be read."""
     for name in (None, *settings.aliases):
         try:
-            yield choose(settings, name, where="an alias")
+            yield choose(settings, name, where=AN_ALIAS)
         except BadSettings:
             continue
 
@@ -123,6 +128,6 @@ async def _reach(provider: Provider) -> Reached:
         with edge(Asked(provider.name, url)):
             async with httpx2.AsyncClient(timeout=PATIENCE_S) as http:
                 await http.head(url)
-    except Unreachable as wrong:
+    except EndpointFault as wrong:
         return Reached(provider.name, wrong.message)
     return Reached(provider.name)

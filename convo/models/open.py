@@ -111,6 +111,13 @@ def built_in_file(models: Path) -> Path:
     return weights.built_in(models)
 
 
+def weights_file(model: str, models: Path) -> Path:
+    """The file behind `local/` and `model`. raises: ModelMissing, Unreadable"""
+    from convo.models.local import weights
+
+    return weights.locate(model, models)[1]
+
+
 def pull_built_in(models: Path, told: "Told") -> Path:
     """Have them here. raises: ModelMissing, StoreFault"""
     from convo.models.local import weights

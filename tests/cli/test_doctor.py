@@ -2,21 +2,27 @@
 
 import json
 import os
+import shlex
 import socket
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from convo.cli import looking
+from convo.cli import judging, looking
 from convo.cli.checkup import CHECKS, ON_REQUEST
 from convo.cli.completions import candidates
+from convo.cli.judging import Terminal
+from convo.cli.looking import EXTRAS
 from convo.gateway.keys import hash_of
+from convo.ui.findings import Level
+from convo.ui.medium import Medium
 from tests.config.rights import without_rights
 from tests.loopback import Loopback
 from tests.models.chat_server import ChatServer, serving
-from tests.running import Convo, Launch
+from tests.running import ROOT, Convo, Launch
 
 USUAL = [name for name in CHECKS if name not in ON_REQUEST]
 
@@ -192,6 +198,28 @@ def test_without_its_engine_the_built_in_model_cannot_answer(convo: Convo, monke
     assert (one["level"], one["next"]) == ("warning", "pip install xllamacpp")
 
 
+def test_without_its_weights_the_chosen_model_cannot_answer(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_MODEL", "local/no-such.gguf")
+    assert found(convo, "model")["found"].endswith("no-such.gguf cannot be read: No such file or directory")
+
+    Path("words.gguf").write_text("words")
+    monkeypatch.setenv("CONVO_MODEL", "local/words.gguf")
+    assert found(convo, "model")["found"].endswith("words.gguf is not a GGUF file")
+
+
+def test_the_weights_are_fetched_by_a_command_of_ours() -> None:
+    finding = judging.local(judging.Local(engine=True, weights=None))
+
+    assert (finding.level, finding.next) == (Level.WARNING, "convo models pull")
+
+
+def test_every_extra_is_looked_for() -> None:
+    with open(ROOT / "pyproject.toml", "rb") as file:
+        extras = set(tomllib.load(file)["project"]["optional-dependencies"])
+
+    assert set(EXTRAS) == extras - {"dev"}
+
+
 def test_an_ollama_that_is_not_in_use_is_not_asked(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:1")
 
@@ -309,6 +337,41 @@ def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
 
     assert (got.exit, one["level"]) == (0, "warning")
     assert "PYTHONUTF8=1" in one["next"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "level", "said"),
+    [
+        (Terminal(Medium(80, colour=True), "xterm", "utf-8"), Level.OK, "xterm, 80 columns, colour, utf-8"),
+        (
+            Terminal(Medium(80), "dumb", "utf-8"),
+            Level.OK,
+            "dumb, 80 columns, no colour (NO_COLOR, or TERM is dumb), utf-8",
+        ),
+        (Terminal(Medium(30), "xterm", "utf-8"), Level.WARNING, "it has 30 columns; tables are cut"),
+        (Terminal(Medium(80, boxes=False), "vt100", "ascii"), Level.WARNING, "its encoding is ascii: other characters"),
+    ],
+)
+def test_what_a_terminal_can_show_is_said(seen: Terminal, level: Level, said: str) -> None:
+    finding = judging.terminal(seen)
+
+    assert (finding.level, finding.found.startswith(said)) == (level, True)
+
+
+@pytest.mark.needs("terminal")
+@pytest.mark.parametrize("columns", [40, 100])
+def test_in_a_terminal_every_line_fits(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pexpect
+
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("COLUMNS")
+    argv = ["-m", "convo", "doctor", "terminal", "serve", "seal", "ollama"]
+    shown = pexpect.run(shlex.join([sys.executable, *argv]), env=dict(os.environ), dimensions=(24, columns))
+    lines = shown.decode().replace("\x1b[2m", "").replace("\x1b[0m", "").splitlines()
+
+    assert f"xterm, {columns} columns," in " ".join(lines).replace("  ", "")
+    assert max(map(len, lines)) <= columns
+    assert lines[-1] == "nothing is wrong"
 
 
 @pytest.mark.needs("posix")
