@@ -1,0 +1,117 @@
+"""A call means one tool: by its bare name, in its namespace, or loaded by a search."""
+
+from collections.abc import Callable
+
+import pytest
+from agents import FunctionTool, function_tool, tool_namespace
+from agents._tool_identity import get_function_tool_lookup_key_for_tool
+
+from convo.errors import InputFault
+from convo.tools import FAILED, Namespace, Tool, definitions, lookup_of, output_text, timed_out, tool, toolbox
+
+CRM = Namespace("crm", "customers")
+
+
+def find(q: str) -> str:
+    """Find it."""
+    return q
+
+
+def make(**settings: object) -> Tool:
+    decorate: Callable[[Callable[..., object]], Tool] = tool(**settings)  # type: ignore[call-overload]
+    return decorate(find)
+
+
+BARE, SPACED, DEFERRED = make(), make(namespace=CRM), make(deferred=True)
+
+
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        ({"name": "find"}, BARE),
+        ({"name": "find", "namespace": None}, BARE),
+        ({"name": "find", "namespace": "crm"}, SPACED),
+        ({"name": "find", "namespace": "find"}, DEFERRED),
+        ({"name": "lost"}, None),
+        ({"name": "find", "namespace": "erp"}, None),
+        ({}, None),
+    ],
+)
+def test_a_call_finds_its_tool_by_all_its_layers(call: dict[str, str | None], meant: Tool | None) -> None:
+    assert toolbox([BARE, SPACED, DEFERRED]).find(call) is meant
+
+
+def test_layers_are_those_of_the_agents_sdk() -> None:
+    theirs: FunctionTool = function_tool(find)
+    (spaced,) = tool_namespace(name="crm", description="customers", tools=[theirs])
+    deferred = function_tool(find, defer_loading=True)
+    found = [get_function_tool_lookup_key_for_tool(one) for one in (theirs, spaced, deferred)]
+    assert [lookup_of(one) for one in (BARE, SPACED, DEFERRED)] == found
+
+
+@pytest.mark.parametrize(
+    "pair", [(BARE, BARE), (SPACED, SPACED), (DEFERRED, DEFERRED), (SPACED, make(name="crm.find"))]
+)
+def test_two_tools_that_a_call_could_not_tell_apart_are_refused(pair: tuple[Tool, Tool]) -> None:
+    with pytest.raises(InputFault, match="two tools are called"):
+        toolbox(pair)
+
+
+def test_a_namespace_of_the_tools_own_name_is_refused() -> None:
+    with pytest.raises(InputFault, match="namespace's name"):
+        toolbox([make(namespace=Namespace("find", ""))])
+
+
+def test_definitions_group_namespaces_where_their_first_tool_stands_and_pass_hosted_tools_through() -> None:
+    search = {"type": "web_search", "filters": {"allowed_domains": ["x.org"]}}
+    other = make(name="close", namespace=CRM)
+    got = definitions([BARE, SPACED, search, other])
+    assert [(one["type"], one.get("name")) for one in got] == [
+        ("function", "find"),
+        ("namespace", "crm"),
+        ("web_search", None),
+    ]
+    assert got[0]["strict"] is True
+    assert [one["name"] for one in got[1]["tools"]] == ["find", "close"]
+    assert got[2] == search
+
+
+def test_a_deferred_tool_needs_a_search_that_finds_it() -> None:
+    with pytest.raises(InputFault, match="'find' is deferred"):
+        definitions([DEFERRED])
+    got = definitions([DEFERRED, {"type": "tool_search"}])
+    assert got[0]["defer_loading"] is True
+
+
+def test_a_namespace_with_two_descriptions_is_refused() -> None:
+    with pytest.raises(InputFault, match="two descriptions"):
+        definitions([SPACED, make(name="close", namespace=Namespace("crm", "clients"))])
+
+
+@pytest.mark.parametrize(
+    ("value", "output"),
+    [
+        ("plain", "plain"),
+        ({"a": "ä"}, '{"a": "ä"}'),
+        (None, "null"),
+        ([1, 2], "[1, 2]"),
+        ({"type": "input_image", "image_url": "data:x"}, [{"type": "input_image", "image_url": "data:x"}]),
+        (
+            {
+                1,
+            },
+            "{1}",
+        ),
+        (float("nan"), "nan"),
+        ([], "[]"),
+    ],
+)
+def test_what_a_tool_returned_becomes_the_output_of_its_item(value: object, output: object) -> None:
+    assert output_text(value) == output
+
+
+def test_failures_are_told_in_the_words_of_the_agents_sdk() -> None:
+    from agents.tool import default_tool_error_function, default_tool_timeout_error_message
+
+    assert default_tool_error_function(None, ValueError("x")) == FAILED  # type: ignore[arg-type]
+    assert default_tool_timeout_error_message(tool_name="t", timeout_seconds=2.0) == timed_out("t", 2.0)

@@ -1,0 +1,290 @@
+"""A function becomes a tool: its types a schema, its docstring the words, its defaults defaults."""
+
+import dataclasses
+import enum
+from typing import Annotated, Any, Literal, TypedDict
+
+import pytest
+from agents import function_tool
+
+from convo.errors import InputFault
+from convo.tools import Context, Tool, Wrong, read_arguments, tool
+
+
+class Unit(enum.Enum):
+    C = "celsius"
+    F = "fahrenheit"
+
+
+@dataclasses.dataclass
+class Place:
+    """Where it is.
+
+    Attributes:
+        city: the town's name
+    """
+
+    city: str
+    country: str = "GB"
+
+
+class Stop(TypedDict):
+    city: str
+    days: int
+
+
+def schema(function: Any) -> Any:
+    return tool(function).parameters
+
+
+def test_a_function_says_its_name_words_and_fields() -> None:
+    @tool
+    def weather(city: str, days: int) -> str:
+        """Tell the weather.
+
+        Args:
+            city: where,
+                in plain words
+            days: how many
+        """
+        return ""
+
+    assert (weather.name, weather.description, weather.strict) == ("weather", "Tell the weather.", True)
+    assert weather.parameters == {
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "where, in plain words"},
+            "days": {"type": "integer", "description": "how many"},
+        },
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+
+
+def sphinx(city: str, days: int = 1) -> str:
+    """Tell it.
+
+    :param city: where
+    :param int days: how many
+    :returns: words
+    """
+    return ""
+
+
+def numpy(city: str, days: int = 1) -> str:
+    """Tell it.
+
+    Parameters
+    ----------
+    city : str
+        where
+    days : int
+        how many
+
+    Returns
+    -------
+    str
+        words
+    """
+    return ""
+
+
+def plain(city: str, days: int = 1) -> str:
+    """Tell it.
+
+    city:  where
+    days:  how many
+    """
+    return ""
+
+
+def google(city: str, days: int = 1) -> str:
+    """Tell it.
+
+    Args:
+        city (str): where
+        days (int): how many
+
+    Returns:
+        words
+    """
+    return ""
+
+
+@pytest.mark.parametrize("function", [sphinx, numpy, plain, google], ids=lambda one: one.__name__)
+def test_a_docstring_may_be_written_in_four_ways(function: Any) -> None:
+    made = tool(function)
+    properties = made.parameters["properties"]
+    assert made.description == "Tell it."
+    assert properties["city"]["description"] == "where"
+    assert properties["days"]["description"] == "how many Default: 1."
+
+
+def test_words_in_an_annotation_are_the_fields_words() -> None:
+    def find(q: Annotated[str, "what to look for"]) -> str:
+        return q
+
+    assert schema(find)["properties"]["q"] == {"type": "string", "description": "what to look for"}
+
+
+def test_every_type_that_can_be_said_is_said_and_read() -> None:
+    def take(
+        a: float,
+        b: bool,
+        c: str | None,
+        d: list[int],
+        e: Literal["x", "y"],
+        f: Unit,
+        g: Place,
+        h: Stop,
+        i: tuple[str, ...],
+        j: set[int],
+    ) -> None: ...
+
+    made = tool(take)
+    written = (
+        '{"a": 1, "b": true, "c": null, "d": [1, 2.0], "e": "y", "f": "celsius",'
+        ' "g": {"city": "Bath", "country": "GB"}, "h": {"city": "Rye", "days": 2}, "i": ["p"], "j": [3, 3]}'
+    )
+    assert read_arguments(made, written) == {
+        "a": 1,
+        "b": True,
+        "c": None,
+        "d": [1, 2],
+        "e": "y",
+        "f": Unit.C,
+        "g": Place("Bath", "GB"),
+        "h": {"city": "Rye", "days": 2},
+        "i": ("p",),
+        "j": {3},
+    }
+    properties = made.parameters["properties"]
+    assert properties["c"] == {"anyOf": [{"type": "string"}, {"type": "null"}]}
+    assert properties["f"] == {"type": "string", "enum": ["celsius", "fahrenheit"]}
+    assert properties["g"]["properties"]["city"] == {"type": "string", "description": "the town's name"}
+    assert properties["h"]["required"] == ["city", "days"]
+
+
+def test_a_schema_is_the_one_of_the_agents_sdk_but_for_titles() -> None:
+    def take(a: float, b: bool, c: str | None, d: list[int], e: Literal["x", "y"], f: set[str] | list[int]) -> None:
+        """Take it.
+
+        Args:
+            a: the first
+        """
+
+    theirs = untitled(function_tool(take).params_json_schema)
+    del theirs["properties"]["f"]["anyOf"][0]["uniqueItems"]
+    assert schema(take) == theirs
+
+
+def untitled(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: untitled(below) for key, below in value.items() if key != "title"}
+    return [untitled(below) for below in value] if isinstance(value, list) else value
+
+
+def test_a_default_is_taken_when_the_model_leaves_the_field_out() -> None:
+    assert read_arguments(tool(plain), '{"city": "Bath"}') == {"city": "Bath", "days": 1}
+
+
+def test_a_schema_that_is_not_strict_has_defaults_and_open_objects() -> None:
+    @tool(strict=False)
+    def keep(what: dict[str, int], any_thing: Any, times: int = 2) -> None: ...
+
+    assert keep.parameters["required"] == ["what", "any_thing"]
+    assert keep.parameters["properties"]["times"] == {"type": "integer", "default": 2}
+    assert keep.parameters["properties"]["what"] == {"type": "object", "additionalProperties": {"type": "integer"}}
+    got = read_arguments(keep, '{"what": {"a": 1}, "any_thing": [null]}')
+    assert got == {"what": {"a": 1}, "any_thing": [None], "times": 2}
+
+
+class Tree(TypedDict):
+    below: "list[Tree]"
+
+
+def no_type(a) -> None: ...  # type: ignore[no-untyped-def]
+def open_object(a: dict[str, int]) -> None: ...
+def anything(a: Any) -> None: ...
+def many(*a: int) -> None: ...
+def named(**a: int) -> None: ...
+def nameless(a: int, /) -> None: ...
+def raw_bytes(a: bytes) -> None: ...
+def bare_list(a: list) -> None: ...  # type: ignore[type-arg]
+def fixed(a: tuple[int, str]) -> None: ...
+def itself(a: Tree) -> None: ...
+def late_context(b: int, a: Context) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "function",
+    [no_type, open_object, anything, many, named, nameless, raw_bytes, bare_list, fixed, itself, late_context],
+    ids=lambda one: one.__name__,
+)
+def test_what_a_strict_schema_cannot_say_is_refused_by_name_at_definition(function: Any) -> None:
+    with pytest.raises(InputFault) as refused:
+        tool(function)
+    assert "'a'" in refused.value.message
+    assert repr(function.__name__) in refused.value.message
+    assert refused.value.hint
+
+
+def test_a_first_parameter_of_the_type_context_is_not_the_models_business() -> None:
+    def who(context: Context, name: str) -> str:
+        return name
+
+    made = tool(who)
+    assert made.takes_context
+    assert list(made.parameters["properties"]) == ["name"]
+
+
+def test_sync_and_async_functions_are_told_apart() -> None:
+    async def later(a: int) -> int:
+        return a
+
+    assert tool(later).is_async
+    assert not tool(plain).is_async
+
+
+def test_a_time_that_nobody_has_is_refused() -> None:
+    with pytest.raises(InputFault, match="'plain' may take 0"):
+        tool(timeout_s=0)(plain)
+
+
+@tool
+def book(city: str, nights: int, smoking: bool = False) -> str:
+    """Book a room."""
+    return city
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ('{"nights": "3"}', ["city: is missing", "nights: must be an integer, not '3'"]),
+        ('{"city": "B", "nights": true}', ["nights: must be an integer, not True"]),
+        ('{"city": "B", "nights": 1, "nigths": 2}', ["nigths: there is no such field"]),
+        ('{"city": "B", "nights"', ["they are not JSON"]),
+        ('{"city": "B", "nights": NaN}', ["NaN is no JSON number"]),
+        ("[1]", ["they must be one JSON object"]),
+        ("", ["city: is missing", "nights: is missing"]),
+        ('{"city": ' + "[" * 100_000, ["nested too deep"]),
+    ],
+)
+def test_a_model_is_told_every_argument_that_does_not_fit_and_what_it_has_to_be(written: str, told: list[str]) -> None:
+    got = read_arguments(book, written)
+    assert isinstance(got, Wrong)
+    assert got.words.startswith("Invalid arguments for tool book: ")
+    assert [words for words in told if words not in got.words] == []
+
+
+def test_a_place_deep_inside_is_named() -> None:
+    def go(stops: list[Stop]) -> None: ...
+
+    got = read_arguments(tool(go), '{"stops": [{"city": "B", "days": 1}, {"city": 2, "days": 1}]}')
+    assert isinstance(got, Wrong)
+    assert "stops[1].city: must be a string, not 2" in got.words
+
+
+def test_a_tool_that_reads_its_arguments_itself_gets_them_as_they_are() -> None:
+    foreign = Tool("t", "", {"type": "object"}, run=lambda context, written: written)
+    assert read_arguments(foreign, '{"x": 1}') == {"x": 1}
