@@ -6,7 +6,8 @@ msgspec refuse a lone surrogate.) It is three times slower, which is 5 us on a r
 and 0.4 ms on one of 80 KB, far less than what follows.
 
 Where parsers differ, nothing is guessed: a key that stands twice in an object, NaN, and a number
-that no double holds are refused. The depth is bounded, because what is stored is walked again.
+that no double holds are refused. The depth is bounded, because what is stored is walked again, and
+so is the number of values: ten million empty arrays are 30 MB on the way and fifteen seconds of work.
 """
 
 import json
@@ -15,6 +16,9 @@ from math import isinf
 from typing import Any
 
 from convo.items import Json
+
+MOST_VALUES = 500_000
+"""How many values a document may hold, those inside others among them: fifty an item, for as many as are taken."""
 
 
 class NotJson(ValueError):
@@ -31,6 +35,8 @@ def read(raw: bytes, *, depth: int) -> Json:
     depth:   how many objects and arrays may stand inside one another
     raises:  NotJson, TooDeep
     """
+    if len(raw) > MOST_VALUES and _more_values(raw):
+        raise NotJson(f"it holds more than {MOST_VALUES:,} values")
     try:
         value = DECODER.decode(raw.decode("utf-8"))
     except UnicodeDecodeError as wrong:
@@ -51,6 +57,20 @@ def read(raw: bytes, *, depth: int) -> Json:
 def write(value: Json) -> bytes:
     """`value` as JSON in ASCII; whatever `read` took comes out as it was."""
     return ENCODER.encode(value).encode("ascii")
+
+
+def _more_values(raw: bytes) -> bool:
+    """Whether there are more than allowed; signs that stand in strings are told apart only in case of need."""
+    return _signs(raw) > MOST_VALUES and _signs(_without_strings(raw)) > MOST_VALUES
+
+
+def _without_strings(raw: bytes) -> bytes:
+    return b"".join(raw.replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')[::2])
+
+
+def _signs(raw: bytes) -> int:
+    """How many signs stand before a value."""
+    return sum(map(raw.count, (b",", b"[", b"{")))
 
 
 def _deeper(value: Json, depth: int) -> bool:

@@ -271,6 +271,18 @@ def test_json_that_two_readers_could_read_differently_is_refused(shared: Served,
     assert got.json()["error"]["message"] == f"We could not parse the JSON body of your request: {why}."
 
 
+def test_more_values_than_anybody_means_are_refused_before_they_are_made(shared: Served) -> None:
+    body = b'{"model": "echo", "input": "hi", "tools": [' + b"[]," * 250_001 + b"[]]}"
+    got = shared.http.post("/v1/responses", content=body, headers=JSON)
+    assert got.json()["error"]["message"].endswith("it holds more than 500,000 values.")
+
+
+def test_signs_in_a_text_are_no_values(served: Served) -> None:
+    served.script("one", {"text": "Read."})
+    got = served.ask({"model": "one", "input": '\\",[{' * 200_000})
+    assert got.json()["output"][0]["content"][0]["text"] == "Read."
+
+
 def test_numbers_and_broken_characters_come_back_as_they_were(kept: Served) -> None:
     """What another server would round or refuse is stored and told as it travelled."""
     numbers = "[9007199254740993, 18446744073709551617, 1.0, 1]"
