@@ -31,12 +31,14 @@ NEEDS = ("starlette", "uvicorn", "httptools", "prometheus_client", "websockets")
 
 def add_key(config: Path | None, flags: Flags, name: str) -> None:
     """Print a fresh key once, on stdout. raises: BadSettings, StoreFault"""
-    from convo.gateway.keys import new_key
+    from convo.gateway.keys import entries, new_key
 
     settings = load(config, flags)
     path = settings.serve.keys_file or settings.places.config / "keys"
     sys.stdout.write(new_key(path, name) + "\n")
     sys.stderr.write(safe(f"its hash stands in {path}; serve with --keys {path}\n"))
+    if sum(name == each for each, _ in entries(path, strict=False)) > 1:
+        sys.stderr.write(safe(f"the keys that {name} had go on working; to take one back, remove its line\n"))
 
 
 def serve(config: Path | None, flags: Flags, *, verbose: bool) -> None:

@@ -152,6 +152,13 @@ def test_a_new_key_has_a_place_of_its_own_where_none_is_named(convo: Convo, home
     assert (home / "config" / "keys").read_text().startswith("alice ")
 
 
+def test_a_second_key_does_not_lock_the_first_one_out_and_says_so(convo: Convo, home: Path) -> None:
+    first, second = convo("serve", "--new-key", "alice"), convo("serve", "--new-key", "alice")
+    assert "remove its line" not in first.err
+    assert second.err.endswith("the keys that alice had go on working; to take one back, remove its line\n")
+    assert (home / "config" / "keys").read_text().count("alice ") == 2
+
+
 REFUSED = [
     (
         ["--host", "0.0.0.0"],

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.conftest import gateway
-from tests.running import ROOT
+from tests.running import ROOT, Convo
 
 SHOWN = "http://127.0.0.1:8788/v1"
 
@@ -17,6 +17,15 @@ def program(address: str) -> str:
     assert len(blocks) == 1
     assert SHOWN in blocks[0]
     return str(blocks[0]).replace(SHOWN, address)
+
+
+def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: Path) -> None:
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / ".convo.toml").write_text("".join(blocks), encoding="utf-8")
+    shown = convo("models", "--json").json()
+    mine = next(one for one in shown["providers"] if one["name"] == "mine")
+    assert shown["aliases"] == {"gpt-5-mini": "mine/some-model"}
+    assert (mine["api"], mine["key"], mine["key_env"]) == ("chat", "not set", "MINE_API_KEY")
 
 
 @pytest.mark.needs("weights")

@@ -18,7 +18,7 @@ from convo.ids import NewId
 from convo.items import Event, Item, Json, Response
 from convo.stores.contract import Change, Growth
 
-STOPPED: Mapping[str, Json] = {"code": "cancelled", "message": "The client stopped the answer."}
+STOPPED: Mapping[str, Json] = {"code": "cancelled", "message": "The answer was stopped."}
 
 NOT_KEPT: Mapping[str, Json] = {"code": "server_error", "message": "The server could not keep this answer."}
 
