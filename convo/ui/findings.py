@@ -16,6 +16,10 @@ class Level(StrEnum):
     FAULT = "fault"
 
 
+STYLES = {Level.WARNING: "bold", Level.FAULT: "bad"}
+"""How the name of a check looks that is not ok."""
+
+
 class Finding(NamedTuple):
     """What one check came to: one sentence, and one next step where there is any."""
 
@@ -49,7 +53,8 @@ def screen(reports: Sequence[Report], medium: Medium) -> str:
     for name, (level, found, next_step) in reports:
         rows.append((name, found if level is Level.OK else f"{level}: {found}"))
         rows += [("", f"try: {next_step}")] if next_step else []
-    return medium.drawn("\n".join(labelled(rows, medium)))
+    styles = {name: STYLES[finding.level] for name, finding in reports if finding.level in STYLES}
+    return medium.drawn("\n".join(labelled(rows, medium, styles)))
 
 
 def summary(reports: Sequence[Report]) -> str:

@@ -1,6 +1,7 @@
 """Lines that begin with a label, as the head of a screen has them."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from convo.items import Item, first_words, kind
 from convo.ui.answer import safe
@@ -12,17 +13,22 @@ INDENT = 4
 MOST = 3
 """Unacknowledged items that are named; the others are counted."""
 
+PLAIN: Mapping[str, str] = MappingProxyType({})
+
 Line = tuple[str, str]
 """A label, or "" to go on with the one before, and what it says."""
 
 
-def labelled(rows: Iterable[Line], medium: Medium) -> Iterator[str]:
-    """The lines, their words one below the other and wrapped where the terminal ends."""
+def labelled(rows: Iterable[Line], medium: Medium, styles: Mapping[str, str] = PLAIN) -> Iterator[str]:
+    """The lines, their words one below the other and wrapped where the terminal ends.
+
+    styles:  of `convo.ui.medium.STYLES`, by label; the others are dim
+    """
     kept = [(label, safe(words)) for label, words in rows]
     wide = max((len(label) for label, _ in kept), default=0)
     for label, words in kept:
         for at, line in enumerate(_wrapped(words, medium, wide + INDENT)):
-            beside = medium.paint(f"{label:<{wide}}", "dim") if at == 0 else " " * wide
+            beside = medium.paint(f"{label:<{wide}}", styles.get(label, "dim")) if at == 0 else " " * wide
             yield f"  {beside}  {line}".rstrip()
 
 
