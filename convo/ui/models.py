@@ -73,8 +73,13 @@ def _where(built_in: BuiltIn) -> str:
 
 
 def _aliases(settings: Settings) -> Iterator[Line]:
+    """What each stands for, and why one leads to no model."""
     for at, (alias, stands_for) in enumerate(sorted(settings.aliases.items())):
         yield "" if at else "aliases", f"{alias} = {stands_for}"
+        try:
+            named(settings, alias, f"[aliases] {alias}")
+        except BadSettings as wrong:
+            yield "", wrong.message
 
 
 def _files(settings: Settings) -> Iterator[Line]:

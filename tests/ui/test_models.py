@@ -42,6 +42,16 @@ def test_the_settings_files_that_said_something_are_named_the_stronger_first() -
     assert "  settings  /home/me/work/.convo.toml\n            /home/me/.config/convo/config.toml\n" in shown
 
 
+def test_an_alias_that_leads_to_no_model_says_why() -> None:
+    said = settings(user='[aliases]\nfast = "groqq/llama"\nround = "round"')
+    shown = screen(said, MISSING, ENTRIES, Medium())
+    assert "  aliases   fast = groqq/llama\n            [aliases] fast: no provider 'groqq' for 'groqq/llama'" in shown
+    assert (
+        "\n            round = round\n            [aliases] round: the aliases go in a circle: round -> round\n"
+        in shown
+    )
+
+
 def test_a_narrow_terminal_gets_no_line_that_is_longer_than_it_is_wide() -> None:
     shown = screen(settings(), MISSING, ENTRIES, Medium(60)).splitlines()
     assert all(width(line) <= 60 for line in shown)
