@@ -12,7 +12,7 @@ from typing import TypeAlias
 from convo.compaction.cutting import is_instruction
 from convo.compaction.sealed import Sealed, short
 from convo.compaction.summary import stands_for
-from convo.items import Item, is_user, kind
+from convo.items import Item, is_user
 
 Open: TypeAlias = Callable[[Item], Sealed | None]
 """What is sealed in a compaction item; None in one that somebody else made."""
@@ -20,7 +20,7 @@ Open: TypeAlias = Callable[[Item], Sealed | None]
 
 def last_compaction(items: Sequence[Item]) -> int | None:
     """Where the last compaction item stands."""
-    return next((at for at in range(len(items) - 1, -1, -1) if kind(items[at]) == "compaction"), None)
+    return next((at for at in range(len(items) - 1, -1, -1) if items[at].get("type") == "compaction"), None)
 
 
 def seen(items: Sequence[Item], open_: Open) -> tuple[Item, ...]:

@@ -53,8 +53,11 @@ def resendable(item: Item) -> Item | None:
 
     Reasoning that is not sealed lives only at the server that made it.
     """
-    if kind(item) == "reasoning" and not item.get("encrypted_content"):
+    named = kind(item)
+    if named == "reasoning" and not item.get("encrypted_content"):
         return None
-    if kind(item) in ID_IS_OPTIONAL and "id" in item:
-        return {key: value for key, value in item.items() if key != "id"}
-    return item
+    if "id" not in item or named not in ID_IS_OPTIONAL:
+        return item
+    sent = dict(item)
+    del sent["id"]
+    return sent

@@ -60,7 +60,7 @@ def opened(item: Item, by: str, who: str) -> Item | None:
 
 def all_opened(items: Iterable[Item], by: str, who: str) -> tuple[Item, ...]:
     """What `opened` leaves of `items`. raises: Unsupported"""
-    return tuple(item for item in (opened(item, by, who) for item in items) if item is not None)
+    return tuple(kept for item in items if (kept := opened(item, by, who) if SEAL in item else item) is not None)
 
 
 def at_its_owner(items: Iterable[Item], by: str, who: str) -> list[Item]:

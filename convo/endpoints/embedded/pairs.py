@@ -19,7 +19,7 @@ def check_pairs(items: Sequence[Item]) -> None:
     calls: dict[str, Item] = {}
     answered: set[str] = set()
     for item in items:
-        named = _call_id(item)
+        named = _call_id(item) if item.get("type") in PAIRED else None
         if named is None:
             continue
         if is_call(item):
@@ -35,6 +35,8 @@ def check_pairs(items: Sequence[Item]) -> None:
 
 def for_the_model(items: Sequence[Item]) -> tuple[Item, ...]:
     """`items` without what was cut off: a partial answer becomes its words, half a call is left out."""
+    if not any(map(_cut_off, items)):
+        return tuple(items)
     answered = {_call_id(item) for item in items if item.get("type") in PAIRED and is_output(item)}
     formed = (_whole(item, answered) if _cut_off(item) else item for item in items)
     return tuple(item for item in formed if item is not None)
@@ -52,9 +54,7 @@ def _cut_off(item: Item) -> bool:
 
 
 def _call_id(item: Item) -> str | None:
-    """What ties a call and its output, None for other kinds; a local shell's output has its call's in `id`."""
-    if kind(item) not in PAIRED:
-        return None
+    """What ties a call and its output; a local shell's output has its call's in `id`."""
     named = call_id(item)
     if named is None and kind(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
         return str(item["id"])

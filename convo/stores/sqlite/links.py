@@ -88,12 +88,12 @@ def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> l
 
 def put(t: Tenant, new: Link) -> tuple[int, ...]:
     """Write a link, by the rules for one that is there; the nodes that it stood on before."""
-    there = link(t, new.id)
+    held = t.row(HOLDS, t.n, new.id)
+    there = link(t, new.id) if held else None
     made = rules.written(there, new)
     if there and there.status not in rules.UNFINISHED:
         t.run(FILL, number(t, made.parent), _session(t, made.session), made.first_token_s, t.n, made.id)
         return ()
-    held = t.row(HOLDS, t.n, new.id)
     route, figures = route_of(made)
     parameters = _once(t, made.parameters)[0] if made.parameters else None
     holds = (number(t, made.parent), _session(t, made.session), _route(t, route), parameters)
