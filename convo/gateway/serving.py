@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -29,6 +30,13 @@ KEPT_OPEN_S = 75
 
 PING_S = 20.0
 """How often a WebSocket is asked whether it is still there, and how long it has to say so."""
+
+TAKING_TURNS_S = 0.0005
+"""After so long the interpreter goes from one thread to another that waits.
+
+A store's thread asks for it again behind each statement. By Python's own 5 ms a busy loop would let one
+statement of some twenty pass in that time, and every answer wait for its commit.
+"""
 
 FLUSHING_S = 1.0
 """What a server gets beyond the grace time, to write what the service came to."""
@@ -94,6 +102,7 @@ async def run(
     report:   told what nobody foresaw
     delayed:  told that the end takes a while: answers still run
     """
+    sys.setswitchinterval(TAKING_TURNS_S)
     server = Server(config(gateway, serve))
     with reported(report):
         running = asyncio.create_task(server.serve([listening]))
