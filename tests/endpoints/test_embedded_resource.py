@@ -152,6 +152,17 @@ def test_a_response_fails_with_a_code_that_typed_clients_take() -> None:
         assert failed["error"] == {"code": code, "message": "no"}
 
 
+@pytest.mark.parametrize(
+    "way", ["me:hunter2@example.org:8443/mcp", "example.org:8443/s/hunter2/mcp?key=hunter2#hunter2"]
+)
+def test_of_a_tools_server_only_its_place_is_kept(way: str) -> None:
+    """Many servers let in whoever knows a path or a query; the real API shows neither."""
+    kept = storable(
+        {"tools": [{"type": "mcp", "server_url": f"https://{way}"}], "tool_choice": {"headers": {"a": "b"}}}
+    )
+    assert kept == {"tools": [{"type": "mcp", "server_url": "https://example.org:8443"}], "tool_choice": {}}
+
+
 def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
     tool = {
         "type": "shell",

@@ -133,7 +133,7 @@ async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, s
     assert link
     assert scripts.asks[0].parameters["tools"] == [tool, named]
     assert link.parameters["tools"] == [
-        {"type": "mcp", "server_label": "s", "server_url": "https://example.org/mcp"},
+        {"type": "mcp", "server_label": "s", "server_url": "https://example.org"},
         named,
     ]
     assert "hunter2" not in str(response)

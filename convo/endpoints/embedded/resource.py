@@ -130,6 +130,8 @@ def storable(parameters: Mapping[str, Json]) -> dict[str, Json]:
     kept = dict(parameters)
     if "tools" in kept:
         kept["tools"] = [_public(tool) for tool in kept["tools"]]
+    if "tool_choice" in kept:
+        kept["tool_choice"] = _without_secrets(kept["tool_choice"])
     return kept
 
 
@@ -141,22 +143,20 @@ def _public(tool: Mapping[str, Any]) -> Json:
 def _without_secrets(value: Json) -> Json:
     if isinstance(value, Mapping):
         return {
-            key: _without_login(inner) if key == "server_url" else _without_secrets(inner)
+            key: _server(inner) if key == "server_url" else _without_secrets(inner)
             for key, inner in value.items()
             if key not in SECRET
         }
     return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value
 
 
-def _without_login(url: Json) -> Json:
-    """A URL without its user and password."""
-    if not isinstance(url, str) or "@" not in url:
-        return url
+def _server(url: Json) -> Json:
+    """Where a tool's server is, as the real API shows it: its path or its query may be what lets one in."""
     try:
-        parts = urlsplit(url)
+        parts = urlsplit(url if isinstance(url, str) else "")
     except ValueError:
         return None
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", "")) or None
 
 
 def _error(link: Link) -> Json:
