@@ -80,3 +80,23 @@ async def test_a_database_that_takes_no_writes_says_so(url: str) -> None:
     run(url, f"ALTER DATABASE {databases.name_of(url)} SET default_transaction_read_only = on")
 
     assert (await seen(url)).read_only
+
+
+@pytest.mark.needs("pgbouncer")
+async def test_through_a_transaction_pooler_the_same_is_seen() -> None:
+    found = await seen(databases.pooled(databases.empty_database()))
+
+    assert (found.schema, found.lacking, found.read_only) == (SCHEMA, [], False)
+
+
+@pytest.mark.needs("postgresql 12")
+async def test_the_oldest_server_is_looked_at_alike() -> None:
+    url = databases.empty_database(databases.OLDEST)
+    role = f"app_{databases.name_of(url)}"
+    run(url, f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA convo TO {role}")
+    ours, theirs = await seen(url), await seen(databases.as_role(url, role))
+    run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+    assert ours.version // 10_000 == 12
+    assert (ours.schema, ours.lacking) == (SCHEMA, [])
+    assert (theirs.schema, theirs.lacking) == (None, ["SELECT", "INSERT", "UPDATE", "DELETE"])
