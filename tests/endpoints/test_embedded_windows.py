@@ -1,6 +1,7 @@
 """What does not fit a model's window is refused, or its oldest turns are not shown."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -49,6 +50,26 @@ async def endpoint(store: Store, reader: Reader) -> AsyncIterator[Embedded]:
 async def test_what_fits_is_asked_as_it_is(endpoint: Embedded, reader: Reader) -> None:
     await ask(endpoint, "Hello", model="small")
     assert reader.shown() == ["Hello"]
+
+
+@pytest.mark.parametrize("truncation", ["disabled", "auto"])
+async def test_what_is_very_long_is_counted_beside_the_loop(
+    endpoint: Embedded, reader: Reader, truncation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is refused as anything else is that does not fit."""
+    beside: list[object] = []
+    apart = asyncio.to_thread
+
+    def noted(work: Callable[..., object], *given: object, **named: object) -> Awaitable[object]:
+        beside.append(work)
+        return apart(work, *given, **named)
+
+    monkeypatch.setattr(asyncio, "to_thread", noted)
+
+    wrong = await refusal(endpoint, "word " * 70_000, model="small", truncation=truncation)
+
+    assert wrong.message == "small has room for 100 tokens of input; this needs 70,005"
+    assert (len(beside), reader.asks) == (1, [])
 
 
 async def test_what_does_not_fit_is_refused_before_the_model_is_asked(endpoint: Embedded, reader: Reader) -> None:

@@ -7,6 +7,7 @@
 A request that has nothing of all this goes straight to its model.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import replace
@@ -101,7 +102,7 @@ async def _smaller(asking: Asking, request: Request) -> Smaller | None:
     """A compaction, where `request` wants one now and there is something to fold."""
     if request.compact_now:
         return await folded(asking)
-    if request.compact_at is not None and _counts_more(asking.ask, request.compact_at):
+    if request.compact_at is not None and await asyncio.to_thread(_counts_more, asking.ask, request.compact_at):
         return await folded(asking, request.compact_at)
     return None
 
