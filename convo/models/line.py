@@ -62,7 +62,8 @@ class Line:
                 async for value in values:
                     yield value
         finally:
-            await answer.aclose()
+            with edge(asked, answering=True):
+                await answer.aclose()
 
     def _request(self, path: str, body: Mapping[str, Json]) -> "Request":
         from httpx2 import Request
