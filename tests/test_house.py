@@ -32,6 +32,7 @@ ROWS = (
 
 BESIDE = {
     ("config", "errors"): "settings that cannot be used are an error with a name",
+    ("agents", "tools"): "an agent carries its tools, and says its output as a tool says its arguments",
 }
 """Imports within a row."""
 

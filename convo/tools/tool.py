@@ -59,6 +59,7 @@ class Tool:
     timeout_s:    how long one call may take; None: as long as it likes
     on_timeout:   "tell" the model, or "fail" the run
     failure:      the words for the model when the tool raised; None: the run fails with it
+    enabled:      whether the model is shown it, where that is asked before every turn
     """
 
     name: str
@@ -74,6 +75,7 @@ class Tool:
     timeout_s: float | None = None
     on_timeout: Literal["tell", "fail"] = "tell"
     failure: Callable[[Exception], str] | None = field(default=lambda raised: FAILED)
+    enabled: bool | Callable[[Context], bool | Awaitable[bool]] = True
 
     @property
     def is_async(self) -> bool:
@@ -104,6 +106,7 @@ def tool(
     timeout_s: float | None = None,
     on_timeout: Literal["tell", "fail"] = "tell",
     failure: Callable[[Exception], str] | None = ...,
+    enabled: bool | Callable[[Context], bool | Awaitable[bool]] = True,
 ) -> Callable[[Callable[..., object]], Tool]: ...
 def tool(
     function: Callable[..., object] | None = None,

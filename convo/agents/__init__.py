@@ -1,0 +1,26 @@
+"""Agents: who answers, as values.
+
+Read `agent` for what an agent is, `output` for answers that have to fit a schema, `graph` for the
+agents that a run can reach and how two of one name are told apart, `tables` for agents written in
+TOML, `foreign` for those made with an installed Agents SDK, which is never imported here.
+"""
+
+from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff, Instructions
+from convo.agents.foreign import from_object
+from convo.agents.graph import Graph, graph
+from convo.agents.output import Output, output
+from convo.agents.tables import from_tables
+
+__all__ = [
+    "AfterTools",
+    "Agent",
+    "Graph",
+    "Guardrail",
+    "Handoff",
+    "Instructions",
+    "Output",
+    "from_object",
+    "from_tables",
+    "graph",
+    "output",
+]

@@ -1,0 +1,95 @@
+"""An agent as a value: what it is told, what it may use, to whom it may hand over.
+
+Nothing here runs. Functions that a person wrote (instructions, guardrails, filters) are carried as
+they are; the engine calls them and waits where there is something to wait for.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from convo.agents.output import Output
+from convo.items import Json
+from convo.tools import Context, Hosted, Tool
+
+Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]] | None
+"""The words for the model, or a function that makes them once a turn."""
+
+Check: TypeAlias = Callable[[Context, Json], str | Awaitable[str | None] | None]
+"""Looks at the input (a list of items) or the final output; says why it must not pass, or None."""
+
+Enabled: TypeAlias = bool | Callable[[Context], bool | Awaitable[bool]]
+
+AfterTools: TypeAlias = Literal["ask again", "first output"] | frozenset[str]
+"""What follows tool outputs: the model is asked again, or the first output, or that of these tools, is the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Guardrail:
+    """Looks at what goes in or comes out, and may stop the run.
+
+    parallel:  an input's check runs beside the first model call, and not before it
+    """
+
+    name: str
+    check: Check
+    parallel: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Handoff:
+    """A way from one agent to another, which its model takes by calling a tool.
+
+    to:           the agent, or its name; in a graph always its identity
+    tool_name:    None: `transfer_to_` and the agent's name
+    parameters:   the schema of what the model says as it hands over; None: nothing
+    taken:        told what the model said, as it wrote it
+    filter:       makes what the next agent sees out of what there is
+    nest:         whether the history becomes a summary; None: as the run has it
+    """
+
+    to: "str | Agent"
+    tool_name: str | None = None
+    description: str | None = None
+    parameters: Mapping[str, Json] | None = None
+    taken: Callable[[Context, str], object] | None = None
+    filter: Callable[..., object] | None = None
+    nest: bool | None = None
+    strict: bool = True
+    enabled: Enabled = True
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """Who answers.
+
+    description:        what another agent's model is told of it
+    model:              "provider/model" or an alias; None: as the run has it
+    settings:           further fields of its requests: temperature, tool_choice, reasoning, ...
+    tools:              ours, and hosted ones as they stand in a request
+    output:             the schema that its answer has to fit; None: plain words
+    reset_tool_choice:  a tool that was forced is forced once: after any tool was used the model is free
+    """
+
+    name: str
+    instructions: Instructions = None
+    description: str = ""
+    model: str | None = None
+    settings: Mapping[str, Json] = field(default_factory=dict)
+    tools: tuple[Tool | Hosted, ...] = ()
+    handoffs: "tuple[Handoff | Agent | str, ...]" = ()
+    output: Output | None = None
+    input_guardrails: tuple[Guardrail, ...] = ()
+    output_guardrails: tuple[Guardrail, ...] = ()
+    after_tools: AfterTools = "ask again"
+    reset_tool_choice: bool = True
+
+    @property
+    def functions(self) -> tuple[Tool, ...]:
+        """Its tools that run here."""
+        return tuple(one for one in self.tools if isinstance(one, Tool))
+
+    @property
+    def ways(self) -> tuple[Handoff, ...]:
+        """Its handoffs, the short forms spelled out."""
+        return tuple(one if isinstance(one, Handoff) else Handoff(one) for one in self.handoffs)

@@ -1,0 +1,109 @@
+"""The agents that a run can reach, each under a name of its own.
+
+Two agents may share a name; they are still two. The first that is found keeps the name as its
+identity, the next is `Name#2`, and so on, in the order in which handoffs are declared, nearest
+first. (The Agents SDK numbers them by another order, which only it can compute.)
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from convo.agents.agent import Agent
+from convo.errors import InputFault, NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """Agents by identity; in each the handoffs name identities.
+
+    start:  the identity of the agent that answers first
+    """
+
+    start: str
+    agents: Mapping[str, Agent]
+
+    def __getitem__(self, identity: str) -> Agent:
+        """The agent of an identity. raises: NotFound"""
+        try:
+            return self.agents[identity]
+        except KeyError:
+            raise NotFound("agent", identity, hint=f"there are {', '.join(self.agents)}") from None
+
+    @property
+    def duplicates(self) -> tuple[str, ...]:
+        """Names that several agents share."""
+        counts = Counter(agent.name for agent in self.agents.values())
+        return tuple(name for name, count in counts.items() if count > 1)
+
+
+def graph(start: Agent, *others: Agent) -> Graph:
+    """Everything that `start` can reach.
+
+    others:  agents that may be meant by name only
+    raises:  NotFound    a name that no agent has
+             InputFault  a name that several have
+    """
+    named: dict[str, list[Agent]] = {}
+    for agent in _by_reference([start, *others]):
+        named.setdefault(agent.name, []).append(agent)
+    reached: list[Agent] = [start]
+    for agent in reached:
+        reached += _new(_targets(agent, named), reached)
+    identities = identities_of([agent.name for agent in reached])
+    found = {
+        identity: replace(
+            agent,
+            handoffs=tuple(
+                replace(way, to=identities[reached.index(target)])
+                for way, target in zip(agent.ways, _targets(agent, named), strict=True)
+            ),
+        )
+        for identity, agent in zip(identities, reached, strict=True)
+    }
+    return Graph(identities[0], found)
+
+
+def _by_reference(agents: list[Agent]) -> list[Agent]:
+    """`agents` and all that they hold as values, each once."""
+    found = _new(agents, [])
+    for agent in found:
+        found += _new([way.to for way in agent.ways if isinstance(way.to, Agent)], found)
+    return found
+
+
+def _new(agents: Iterable[Agent], known: list[Agent]) -> list[Agent]:
+    fresh: list[Agent] = []
+    for agent in agents:
+        if agent not in known and agent not in fresh:
+            fresh.append(agent)
+    return fresh
+
+
+def _targets(agent: Agent, named: Mapping[str, list[Agent]]) -> list[Agent]:
+    return [way.to if isinstance(way.to, Agent) else _meant(agent, way.to, named) for way in agent.ways]
+
+
+def _meant(agent: Agent, name: str, named: Mapping[str, list[Agent]]) -> Agent:
+    found = named.get(name, [])
+    if not found:
+        raise NotFound("agent", name, hint=f"agent {agent.name!r} hands over to it; there are {', '.join(named)}")
+    if len(found) > 1:
+        raise InputFault(
+            f"agent {agent.name!r} hands over to {name!r}, and {len(found)} agents are called so",
+            hint="hand over to the agent itself, or rename one",
+        )
+    return found[0]
+
+
+def identities_of(names: Sequence[str]) -> list[str]:
+    """An identity for each name; a number that an agent is really called by is left out."""
+    taken = set(names)
+    used: list[str] = []
+    for name in names:
+        identity, number = name, 1
+        while identity in used or (number > 1 and identity in taken):
+            number += 1
+            identity = f"{name}#{number}"
+        used.append(identity)
+    return used

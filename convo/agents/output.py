@@ -1,0 +1,64 @@
+"""An answer that has to fit a schema.
+
+What is no object travels inside one, under `response`, because a strict schema's root is an object.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from convo.errors import InputFault
+from convo.items import Json
+from convo.tools import Mismatch, form
+
+WRAPPED = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A final answer's schema, and how its value is read from the model's words.
+
+    read:  raises Mismatch where the words are not what the schema says
+    """
+
+    schema: Mapping[str, Json]
+    read: Callable[[str], object]
+    strict: bool = True
+
+    @property
+    def format(self) -> dict[str, Json]:
+        """The request's `text.format`."""
+        return {"type": "json_schema", "name": "final_output", "schema": dict(self.schema), "strict": self.strict}
+
+
+def output(kind: Any, *, strict: bool = True) -> Output | None:
+    """The output that a type, or a JSON schema as a mapping, describes; None for plain text.
+
+    raises:  InputFault  a schema cannot say the type
+    """
+    if kind is None or kind is str:
+        return None
+    if isinstance(kind, Mapping):
+        if kind.get("type") != "object":
+            raise InputFault("an output's schema has no object at its root", hint='{"type": "object", ...}')
+        return Output(kind, _json, strict)
+    made = form(kind, "the output", strict=strict)
+    if made.schema.get("type") == "object":
+        return Output(made.schema, lambda words: made.read(_json(words), ""), strict)
+    schema = {"type": "object", "properties": {WRAPPED: made.schema}, "required": [WRAPPED]}
+    return Output({**schema, "additionalProperties": False}, lambda words: made.read(_unwrapped(words), ""), strict)
+
+
+def _json(words: str) -> Json:
+    try:
+        return json.loads(words)
+    except (ValueError, RecursionError) as wrong:
+        raise Mismatch("the answer is not JSON") from wrong
+
+
+def _unwrapped(words: str) -> Json:
+    value = _json(words)
+    if not isinstance(value, dict) or WRAPPED not in value:
+        raise Mismatch(f"the answer has no field {WRAPPED!r}")
+    return value[WRAPPED]

@@ -1,0 +1,195 @@
+"""Objects of the installed Agents SDK are taken by their shape, and say the same as they say there."""
+
+import inspect
+from typing import Any
+
+import agents as sdk
+import pytest
+from agents.extensions.handoff_filters import remove_all_tools
+from agents.handoffs import Handoff as SdkHandoff
+from agents.models.openai_responses import Converter
+from openai.types.shared import Reasoning
+from pydantic import BaseModel
+
+from convo.agents import Agent, from_object
+from convo.errors import ConvoError, InputFault, Unsupported
+from convo.tools import Context, Mismatch, Tool, definitions
+
+CONTEXT = Context("a", "add", "call_1", {"user": "kim"})
+
+
+class Paid(BaseModel):
+    cents: int
+
+
+@sdk.function_tool
+def add(a: int, b: int) -> int:
+    """Add them."""
+    return a + b
+
+
+@sdk.function_tool(needs_approval=True, timeout=2.0)
+async def slow(a: int) -> int:
+    """Take time."""
+    return a
+
+
+def taken(**settings: Any) -> Agent:
+    return from_object(sdk.Agent(name="a", **settings))["a"]
+
+
+async def settled(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
+
+
+def test_a_graph_with_a_cycle_and_two_agents_of_one_name_is_taken_whole() -> None:
+    second = sdk.Agent(name="desk", instructions="second")
+    first = sdk.Agent(name="desk", instructions="first", handoffs=[sdk.handoff(second, tool_name_override="go")])
+    second.handoffs.append(first)
+    found = from_object(first)
+    assert {name: [way.to for way in one.ways] for name, one in found.agents.items()} == {
+        "desk": ["desk#2"],
+        "desk#2": ["desk"],
+    }
+    assert found["desk"].ways[0].tool_name == "go"
+    assert found["desk#2"].instructions == "second"
+
+
+def test_function_tools_and_hosted_tools_say_in_a_request_what_they_say_there() -> None:
+    (grouped,) = sdk.tool_namespace(name="crm", description="customers", tools=[slow])
+    tools: list[sdk.Tool] = [
+        add,
+        grouped,
+        sdk.WebSearchTool(),
+        sdk.FileSearchTool(vector_store_ids=["v"], max_num_results=3),
+        sdk.HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url": "https://x.org"}),
+        sdk.CodeInterpreterTool(tool_config={"type": "code_interpreter", "container": {"type": "auto"}}),
+    ]
+    theirs = Converter.convert_tools(tools, []).tools
+    ours = definitions(taken(tools=tools).tools)
+    assert [with_nothing_empty(one) for one in ours] == [with_nothing_empty(one) for one in theirs]
+
+
+def with_nothing_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: with_nothing_empty(below) for key, below in value.items() if below is not None}
+    return [with_nothing_empty(below) for below in value] if isinstance(value, list) else value
+
+
+async def test_a_function_tool_runs_with_the_arguments_as_the_model_wrote_them() -> None:
+    (tool,) = taken(tools=[add]).tools
+    assert isinstance(tool, Tool)
+    assert await settled(tool.run(CONTEXT, '{"a": 1, "b": 2}')) == 3
+
+
+def test_approval_and_time_come_along() -> None:
+    (tool,) = taken(tools=[slow]).tools
+    assert isinstance(tool, Tool)
+    assert (tool.needs_approval, tool.timeout_s, tool.on_timeout) == (True, 2.0, "tell")
+
+
+def test_a_disabled_tool_stays_behind() -> None:
+    assert taken(tools=[sdk.function_tool(lambda: 1, name_override="off", is_enabled=False)]).tools == ()
+
+
+async def test_instructions_and_guardrails_are_called_with_what_they_look_for() -> None:
+    @sdk.input_guardrail(run_in_parallel=False)
+    async def polite(context: Any, agent: Any, said: Any) -> sdk.GuardrailFunctionOutput:
+        return sdk.GuardrailFunctionOutput(output_info=said, tripwire_triggered=context.context["user"] == "kim")
+
+    @sdk.output_guardrail
+    def short(context: Any, agent: Any, said: Any) -> sdk.GuardrailFunctionOutput:
+        return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=len(said) > 3)
+
+    found = taken(
+        instructions=lambda context, agent: f"{agent.name} for {context.context['user']}",
+        input_guardrails=[polite],
+        output_guardrails=[short],
+    )
+    assert callable(found.instructions)
+    assert await settled(found.instructions(CONTEXT)) == "a for kim"
+    (before,), (after,) = found.input_guardrails, found.output_guardrails
+    assert (before.name, before.parallel) == ("polite", False)
+    assert await settled(before.check(CONTEXT, "bad words")) == "bad words"
+    assert await settled(after.check(CONTEXT, "ok")) is None
+    assert await settled(after.check(CONTEXT, "much too long")) == "it tripped"
+
+
+def test_an_output_type_reads_what_it_read_there() -> None:
+    found = taken(output_type=Paid).output
+    assert found is not None
+    assert found.read('{"cents": 3}') == Paid(cents=3)
+    with pytest.raises(Mismatch):
+        found.read('{"cents": "x"}')
+    strict = taken(output_type=sdk.AgentOutputSchema(list[int])).output
+    assert strict is not None
+    assert strict.strict
+    assert strict.read('{"response": [1]}') == [1]
+
+
+def test_settings_become_fields_of_a_request() -> None:
+    settings = sdk.ModelSettings(
+        temperature=0.5,
+        max_tokens=9,
+        tool_choice="add",
+        verbosity="low",
+        reasoning=Reasoning(effort="low"),
+        extra_body={"text": {"x": 1}, "service_tier": "flex"},
+    )
+    assert taken(model_settings=settings).settings == {
+        "temperature": 0.5,
+        "max_output_tokens": 9,
+        "tool_choice": {"type": "function", "name": "add"},
+        "text": {"verbosity": "low", "x": 1},
+        "reasoning": {"effort": "low"},
+        "service_tier": "flex",
+    }
+
+
+def test_what_follows_tools_and_filters_come_along() -> None:
+    to = sdk.Agent(name="b")
+    found = taken(
+        handoffs=[sdk.handoff(to, input_filter=remove_all_tools, nest_handoff_history=True)],
+        tool_use_behavior={"stop_at_tool_names": ["add"]},
+        reset_tool_choice=False,
+    )
+    assert found.after_tools == frozenset({"add"})
+    assert not found.reset_tool_choice
+    assert (found.ways[0].filter, found.ways[0].nest) == (remove_all_tools, True)
+
+
+def loose() -> SdkHandoff[Any, Any]:
+    async def go(context: Any, written: str) -> Any: ...
+
+    return SdkHandoff("go", "", {}, go, "b")
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"hooks": sdk.AgentHooks()}, Unsupported, "lifecycle hooks"),
+        ({"mcp_servers": [object()]}, Unsupported, "MCP servers"),
+        ({"prompt": {"id": "p"}}, Unsupported, "a stored prompt"),
+        ({"tools": [sdk.Agent(name="b").as_tool("b", "ask b")]}, Unsupported, "an agent behind it"),
+        ({"tools": [sdk.ComputerTool(computer=object())]}, Unsupported, "ComputerTool"),  # type: ignore[arg-type]
+        ({"tool_use_behavior": lambda context, results: None}, Unsupported, "tool_use_behavior"),
+        ({"model_settings": sdk.ModelSettings(extra_headers={"x": "y"})}, Unsupported, "extra_headers"),
+        ({"handoffs": [loose()]}, InputFault, "does not say its agent"),
+    ],
+)
+def test_what_would_change_a_run_and_cannot_be_taken_is_refused_by_name(
+    settings: dict[str, Any], error: type[ConvoError], words: str
+) -> None:
+    with pytest.raises(error) as refused:
+        taken(**settings)
+    assert words in refused.value.message
+
+
+@pytest.mark.parametrize("thing", [1, sdk.Agent, add, None])
+def test_what_is_no_agent_is_refused(thing: object) -> None:
+    with pytest.raises(InputFault, match="is no agent"):
+        from_object(thing)
+
+
+def test_our_own_agent_is_its_graph() -> None:
+    assert list(from_object(Agent("a", handoffs=(Agent("b"),))).agents) == ["a", "b"]

@@ -1,0 +1,56 @@
+"""An answer that has to fit a schema is read from the model's words, or told why it cannot be."""
+
+from dataclasses import dataclass
+
+import pytest
+from agents import AgentOutputSchema
+
+from convo.agents import Output, output
+from convo.errors import InputFault
+from convo.tools import Mismatch
+
+
+@dataclass
+class Paid:
+    cents: int
+
+
+def made(kind: object) -> Output:
+    found = output(kind)
+    assert found is not None
+    return found
+
+
+def test_plain_text_has_no_schema() -> None:
+    assert output(None) is None
+    assert output(str) is None
+
+
+def test_a_record_is_the_root_and_anything_else_stands_under_response_as_in_the_agents_sdk() -> None:
+    assert made(Paid).read('{"cents": 3}') == Paid(3)
+    assert made(list[int]).read('{"response": [1]}') == [1]
+    theirs = AgentOutputSchema(list[int]).json_schema()
+    assert list(theirs["properties"]) == list(made(list[int]).schema["properties"])
+    assert made(list[int]).format["name"] == "final_output"
+    assert made(list[int]).format["strict"] is True
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "told"),
+    [
+        (Paid, "three", "the answer is not JSON"),
+        (Paid, '{"cents": "3"}', "cents: must be an integer, not '3'"),
+        (list[int], "[1]", "the answer has no field 'response'"),
+        ({"type": "object"}, "[" * 100_000, "the answer is not JSON"),
+    ],
+)
+def test_words_that_do_not_fit_are_told_why(kind: object, words: str, told: str) -> None:
+    with pytest.raises(Mismatch) as refused:
+        made(kind).read(words)
+    assert str(refused.value) == told
+
+
+@pytest.mark.parametrize("kind", [bytes, {"type": "array"}])
+def test_what_is_no_schema_is_refused(kind: object) -> None:
+    with pytest.raises(InputFault):
+        output(kind)

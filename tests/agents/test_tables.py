@@ -1,0 +1,103 @@
+"""Agents written in TOML are the same values as those written in Python."""
+
+import tomllib
+
+import pytest
+
+from convo.agents import Agent, Graph, Guardrail, Handoff, from_tables, graph, output
+from convo.errors import BadSettings, ConvoError, NotFound
+from convo.tools import Tool, tool
+
+
+@tool
+def refund(order: str) -> str:
+    """Pay it back."""
+    return order
+
+
+def no_insults(context: object, said: object) -> None: ...
+
+
+NAMED = {"desk.py:refund": refund, "desk.py:no_insults": no_insults, "desk.py:Paid": output({"type": "object"})}
+
+
+def read(text: str) -> Graph:
+    return from_tables(tomllib.loads(text), NAMED.__getitem__)
+
+
+def test_a_file_of_agents_is_their_graph() -> None:
+    found = read("""
+        start = "triage"
+
+        [agents.billing]
+        model = "openai/gpt-5-mini"
+        settings = {temperature = 0.2}
+        tools = ["desk.py:refund", {type = "web_search"}]
+        output = "desk.py:Paid"
+        input_guardrails = ["desk.py:no_insults"]
+        after_tools = ["refund"]
+
+        [agents.triage]
+        instructions = "Send them to the right desk."
+        description = "first"
+        handoffs = [{to = "billing", tool_name = "pay", nest = true}, "triage"]
+        reset_tool_choice = false
+    """)
+    billing = Agent(
+        "billing",
+        model="openai/gpt-5-mini",
+        settings={"temperature": 0.2},
+        tools=(refund, {"type": "web_search"}),
+        output=NAMED["desk.py:Paid"],  # type: ignore[arg-type]
+        input_guardrails=(Guardrail("no_insults", no_insults),),
+        after_tools=frozenset({"refund"}),
+    )
+    triage = Agent(
+        "triage",
+        "Send them to the right desk.",
+        "first",
+        handoffs=(Handoff("billing", tool_name="pay", nest=True), "triage"),
+        reset_tool_choice=False,
+    )
+    assert found == graph(triage, billing)
+
+
+def test_the_first_agent_starts_where_nothing_else_is_said_and_a_schema_may_stand_in_the_file() -> None:
+    found = read("""
+        [agents.a]
+        output = {type = "object", properties = {ok = {type = "boolean"}}, required = ["ok"]}
+        [agents.b]
+    """)
+    assert found.start == "a"
+    made = found["a"].output
+    assert made is not None
+    assert made.read('{"ok": true}') == {"ok": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "words"),
+    [
+        ("", BadSettings, "no [agents.NAME] table"),
+        ("agent = 1", BadSettings, "the file has no key 'agent'"),
+        ("[agents.a]\nhandofs = []", BadSettings, "agents.a has no key 'handofs'"),
+        ("[agents.a]\ntools = 1", BadSettings, "agents.a.tools is 1"),
+        ("[agents.a]\ntools = [1]", BadSettings, "agents.a.tools: 1 names nothing"),
+        ("[agents.a]\ntools = ['desk.py:no_insults']", BadSettings, "'desk.py:no_insults' is no tool"),
+        ("[agents.a]\nhandoffs = ['b']", NotFound, "no agent 'b'"),
+        ("[agents.a]\nhandoffs = [{tool_name = 'b'}]", BadSettings, "does not say to whom"),
+        ("[agents.a]\nhandoffs = [{to = 'a', too = 1}]", BadSettings, "agents.a.handoffs has no key 'too'"),
+        ("[agents.a]\ninput_guardrails = ['desk.py:Paid']", BadSettings, "is no function"),
+        ("[agents.a]\nafter_tools = 'stop'", BadSettings, "agents.a.after_tools is 'stop'"),
+        ("start = 'b'\n[agents.a]", BadSettings, "start is 'b'"),
+        ("agents = {a = 1}", BadSettings, "agents.a is no table"),
+    ],
+)
+def test_a_word_that_means_nothing_is_refused_with_its_place(text: str, error: type[ConvoError], words: str) -> None:
+    with pytest.raises(error) as refused:
+        read(text)
+    assert words in refused.value.message
+    assert refused.value.hint
+
+
+def test_tools_of_a_file_are_tools() -> None:
+    assert [one for one in read("[agents.a]\ntools=['desk.py:refund']")["a"].functions if isinstance(one, Tool)]
