@@ -3,7 +3,7 @@
 A keys file has one "NAME SHA256" a line: the name is the tenant, the other the hash of a key, so
 that the file gives no key away. Several lines may share a name, which is how a key is replaced. The
 file is read again when it changes. A line that cannot be read then counts as none, so that its key
-opens nothing; at the start it is an error.
+opens nothing; at the start it is an error. So is a key under two names: nobody can say whose it is.
 
 Without a file there is one tenant, "local", and any key or none is taken: then only this machine
 may ask, see `convo.gateway.callers`.
@@ -12,7 +12,7 @@ may ask, see `convo.gateway.callers`.
 import hmac
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from hashlib import sha256
 from pathlib import Path
 from secrets import token_urlsafe
@@ -54,7 +54,11 @@ class KeysFile:
         self._path, self._seen = path, stamp(path)
         if self._seen is None:
             raise BadSettings(f"{path}: there is no such keys file", hint="convo serve --new-key NAME makes one")
-        self._known = buckets(list(entries(path)))
+        listed = list(entries(path))
+        for digest in shared(listed):
+            names = ", ".join(sorted({name for name, known in listed if known == digest}))
+            raise BadSettings(f"{path}: one key stands under several names: {names}", hint="give each a key of its own")
+        self._known = buckets(listed)
 
     def tenant(self, authorization: str | None) -> str:
         """Whose key this header carries. raises: KeyRefused"""
@@ -76,7 +80,9 @@ class KeysFile:
         seen = stamp(self._path)
         if seen != self._seen:
             self._seen = seen
-            self._known = buckets(list(entries(self._path, strict=False))) if seen else {}
+            listed = list(entries(self._path, strict=False)) if seen else []
+            unclear = shared(listed)
+            self._known = buckets([entry for entry in listed if entry[1] not in unclear])
 
 
 def hash_of(key: str) -> str:
@@ -113,6 +119,12 @@ def entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, str]]:
                 f"{path}, line {number}: is not a name and the SHA-256 of a key",
                 hint="convo serve --new-key NAME writes such a line",
             )
+
+
+def shared(listed: Sequence[tuple[str, str]]) -> Set[str]:
+    """The hashes that stand under more than one name."""
+    owner: dict[str, str] = {}
+    return {digest for name, digest in listed if owner.setdefault(digest, name) != name}
 
 
 def buckets(listed: Sequence[tuple[str, str]]) -> Mapping[str, Sequence[tuple[str, str]]]:

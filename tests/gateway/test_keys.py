@@ -123,6 +123,18 @@ def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
         keys.tenant(f"Bearer {key}")
 
 
+def test_a_key_under_two_names_is_refused_at_the_start_and_opens_nothing_later(file: Path) -> None:
+    key = new_key(file, "alice")
+    keys = KeysFile(file)
+    with file.open("a", encoding="utf-8") as more:
+        more.write(f"bob {sha256(key.encode()).hexdigest()}\n")
+
+    with pytest.raises(KeyRefused):
+        keys.tenant(f"Bearer {key}")
+    with pytest.raises(BadSettings, match="several names: alice, bob"):
+        KeysFile(file)
+
+
 def test_a_name_may_have_several_keys(file: Path) -> None:
     """Which is how one is replaced."""
     old, new = new_key(file, "alice"), new_key(file, "alice")
