@@ -4,7 +4,7 @@ An object with a name, instructions, tools and handoffs is an agent; one with `o
 function tool; one with `tool_config`, or a hosted tool's name, runs at the provider. Its functions
 keep their own signature, so each is wrapped once here and looks like ours from then on. What would
 change a run and cannot be taken over (hooks, MCP servers, prompts, agents as tools, guardrails of
-single tools) is refused by name: leaving it out would run something else than what was written.
+single tools, input filters) is refused by name: leaving it out would run something else than what was written.
 """
 
 import inspect
@@ -37,6 +37,9 @@ TOOL_NOT_TAKEN = {
     "_is_agent_tool": "an agent behind it",
     "custom_data_extractor": "custom data",
 }
+
+HANDOFF_NOT_TAKEN = {"input_filter": "an input filter"}
+"""It looks for the SDK's own classes among the items, would find none and let everything pass."""
 
 HOSTED_FIELDS = {
     "web_search": ("user_location", "filters", "search_context_size", "external_web_access", "search_content_types"),
@@ -198,13 +201,13 @@ def _json(value: Any) -> Json:
 def _handoff(way: Any, identity: str, agent: Any) -> Handoff:
     if _looks(way, AGENT_SHAPE):
         return Handoff(identity)
+    _refuse(f"handoff {way.tool_name!r} of agent {agent.name!r}", way, HANDOFF_NOT_TAKEN)
     return Handoff(
         identity,
         tool_name=way.tool_name,
         description=way.tool_description,
         parameters=way.input_json_schema,
         taken=lambda context, written: way.on_invoke_handoff(_wrapper(context, written), written),
-        filter=way.input_filter,
         nest=getattr(way, "nest_handoff_history", None),
         strict=getattr(way, "strict_json_schema", True),
         enabled=_enabled(way, agent),

@@ -146,16 +146,16 @@ def test_settings_become_fields_of_a_request() -> None:
     }
 
 
-def test_what_follows_tools_and_filters_come_along() -> None:
+def test_what_follows_tools_comes_along() -> None:
     to = sdk.Agent(name="b")
     found = taken(
-        handoffs=[sdk.handoff(to, input_filter=remove_all_tools, nest_handoff_history=True)],
+        handoffs=[sdk.handoff(to, nest_handoff_history=True)],
         tool_use_behavior={"stop_at_tool_names": ["add"]},
         reset_tool_choice=False,
     )
     assert found.after_tools == frozenset({"add"})
     assert not found.reset_tool_choice
-    assert (found.ways[0].filter, found.ways[0].nest) == (remove_all_tools, True)
+    assert found.ways[0].nest
 
 
 def loose() -> SdkHandoff[Any, Any]:
@@ -174,6 +174,11 @@ def loose() -> SdkHandoff[Any, Any]:
         ({"tools": [sdk.ComputerTool(computer=object())]}, Unsupported, "ComputerTool"),  # type: ignore[arg-type]
         ({"tool_use_behavior": lambda context, results: None}, Unsupported, "tool_use_behavior"),
         ({"model_settings": sdk.ModelSettings(extra_headers={"x": "y"})}, Unsupported, "extra_headers"),
+        (
+            {"handoffs": [sdk.handoff(sdk.Agent(name="b"), input_filter=remove_all_tools)]},
+            Unsupported,
+            "an input filter",
+        ),
         ({"handoffs": [loose()]}, InputFault, "does not say its agent"),
     ],
 )
