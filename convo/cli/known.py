@@ -26,6 +26,8 @@ from convo.ui.medium import medium_of
 IDS = ("resp_", "conv_")
 """How the handles begin that an endpoint may know."""
 
+ELSEWHERE = "--provider NAME asks the endpoint that made it; CONVO_STORE names another store to look in"
+
 
 @dataclass(frozen=True, slots=True)
 class Where:
@@ -81,9 +83,7 @@ class Search:
             raise unknown
         choice = self._choice()
         if choice is None:
-            raise NotFound(
-                unknown.kind, handle, hint=f"convo inspect {handle} --provider NAME, if a remote endpoint made it"
-            ) from unknown
+            raise NotFound(unknown.kind, handle, hint=ELSEWHERE) from unknown
         return await self._ask(choice, handle)
 
     async def _from_owner(self, mirror: Known) -> Known:

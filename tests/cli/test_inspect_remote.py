@@ -149,7 +149,8 @@ def test_the_provider_can_be_named(
     unknown = convo("inspect", ids[0])
     assert (unknown.exit, unknown.out) == (5, "")
     assert unknown.err == (
-        f"convo: no response {ids[0]!r}\n  try: convo inspect {ids[0]} --provider NAME, if a remote endpoint made it\n"
+        f"convo: no response {ids[0]!r}\n"
+        "  try: --provider NAME asks the endpoint that made it; CONVO_STORE names another store to look in\n"
     )
     got = convo("inspect", ids[0], "--provider", "here")
     assert (got.exit, got.err) == (0, "")
