@@ -9,6 +9,7 @@ the connection is broken from this side, which needs nobody's answer.
 """
 
 import asyncio
+import logging
 import select
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -33,6 +34,8 @@ ATTEMPTS = 8
 """How often a transaction is tried that meets another one."""
 
 ENCODED = "write its special characters encoded: @ %40, : %3A, / %2F, ? %3F, # %23, % %25, space %20"
+
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised; three lines a second help nobody
 
 
 class Database:

@@ -1,5 +1,6 @@
 """Connections that break, are refused, or belong to nobody for long."""
 
+import subprocess
 import sys
 from asyncio import gather
 from collections.abc import Awaitable, Callable
@@ -228,3 +229,15 @@ def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     with pytest.raises(Usage) as told:
         open_store("postgresql://host/db")
     assert told.value.hint == "pip install 'convo-state[postgres]'"
+
+
+LOGS = """
+import logging
+import convo.stores.postgres.database
+logging.getLogger("psycopg.pool").warning("error connecting")
+"""
+
+
+def test_what_the_pool_logs_is_not_said_beside_our_own_words() -> None:
+    got = subprocess.run([sys.executable, "-c", LOGS], capture_output=True, encoding="utf-8", check=True)
+    assert (got.stdout, got.stderr) == ("", "")
