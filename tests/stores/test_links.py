@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from convo.errors import NotFound
 from convo.history import Key, Link, Path, Scope, Strategy, root
 from convo.items import assistant, user
 from convo.stores.contract import Change, Conversation, Growth, Store
@@ -76,6 +77,14 @@ async def test_a_link_in_progress_is_replaced(store: Store) -> None:
     await add(store, FULL)
 
     assert await store.link("resp_1") == FULL
+
+
+async def test_what_only_a_final_link_would_have_stood_on_is_not_kept(store: Store) -> None:
+    await store.commit(Change(links=(link("resp_1", TOP),)))
+    late = replace(link("resp_1", TOP), status="in_progress", saw=ANSWERED, head=ANSWERED)
+    await store.commit(Change((Growth(TOP, PATH.items),), (late,)))
+    with pytest.raises(NotFound):
+        await store.path(ANSWERED)
 
 
 async def test_a_final_link_is_only_filled_in(store: Store) -> None:

@@ -90,7 +90,8 @@ def _writes(t: Tenant, plan: Plan, found: Found) -> Iterator[Ask]:
 
 def _grow(t: Tenant, plan: Plan, found: Found) -> Iterator[Ask]:
     """Make the kept places that are not there, and fill those whose items were erased."""
-    new = {key: grown for key, grown in plan.grown.items() if key in plan.kept and key not in found.places}
+    kept = plan.kept({link_id for link_id, status in found.links.items() if status not in rules.UNFINISHED})
+    new = {key: grown for key, grown in plan.grown.items() if key in kept and key not in found.places}
     refilled = {key: grown for key, grown in plan.grown.items() if key in found.places and found.places[key].empty}
     if new or refilled:
         yield from _keep(t, (*new.values(), *refilled.values()))

@@ -4,8 +4,8 @@ Keys follow from items. So everything that has a name is named here, before the 
 what it must be asked for, and what then remains to be written.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 from uuid import UUID
 
@@ -38,12 +38,23 @@ class Plan:
     """A change, and the places that it grows.
 
     grown:  by key, each behind its parent, which comes first or is not among them
-    kept:   those that something will stand on, or behind
     """
 
     change: Change
     grown: Mapping[Key, Grown]
-    kept: frozenset[Key]
+
+    def kept(self, final: Container[str]) -> frozenset[Key]:
+        """The grown places that something will stand on, or behind.
+
+        final:  links that have ended already: they stay where they stand
+        """
+        links = tuple(link for link in self.change.links if link.id not in final)
+        kept: set[Key] = set()
+        for key in rules.places(replace(self.change, links=links)):
+            while key in self.grown and key not in kept:
+                kept.add(key)
+                key = self.grown[key].parent
+        return frozenset(kept)
 
     @property
     def asked(self) -> list[Key]:
@@ -93,8 +104,7 @@ class Plan:
 def plan(change: Change) -> Plan:
     """What `change` makes. raises: NotCanonical, NotFound"""
     rules.check_names(change)
-    grown = _grown(change.grow)
-    return Plan(change, grown, _kept(rules.places(change), grown))
+    return Plan(change, _grown(change.grow))
 
 
 def _grown(growths: Iterable[Growth]) -> dict[Key, Grown]:
@@ -109,13 +119,3 @@ def _grown(growths: Iterable[Growth]) -> dict[Key, Grown]:
             if at not in grown:
                 grown[at] = Grown(parent, item, names.item_name(hashed), packed(item))
     return grown
-
-
-def _kept(places: Iterable[Key], grown: Mapping[Key, Grown]) -> frozenset[Key]:
-    kept: set[Key] = set()
-    for place in places:
-        key = place
-        while key in grown and key not in kept:
-            kept.add(key)
-            key = grown[key].parent
-    return frozenset(kept)
