@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from convo.errors import EndpointFault
+from convo.errors import EndpointFault, StreamBroken
 from convo.items import Json
 from convo.models.account import stream
 from convo.models.foreign import Asked, edge, refused
@@ -25,6 +25,12 @@ OVER = "[DONE]"
 
 REST_S = 0.25
 """Seconds that the end of an answer may be behind the end of its events."""
+
+LONGEST = 64 * 2**20
+"""Bytes of one event that are waited for: more than any answer, and less than a server's memory."""
+
+A_PIECE = 64
+"""Bytes that a line takes besides its own."""
 
 ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
 
@@ -39,7 +45,8 @@ class Line:
         said = {**client.default_headers, **client.auth_headers}
         self.client, self._http = client, http
         self._by_package = isinstance(client, AsyncAzureOpenAI)
-        self._headers = Headers({name: value for name, value in said.items() if isinstance(value, str)})
+        kept = {name: value for name, value in said.items() if isinstance(value, str)}
+        self._headers = Headers({**kept, "accept-encoding": "identity"})
         self._patience = {"timeout": Timeout(client.timeout).as_dict()}
         self._urls: dict[str, URL] = {}
 
@@ -81,32 +88,43 @@ class ServerSent:
     def __init__(self) -> None:
         self._open: list[bytes] = []
         self._data: list[bytes] = []
+        self._held = 0
         self._returned = False
 
     def read(self, piece: bytes) -> list[str]:
-        """The data of each event that is whole with `piece`. raises: UnicodeDecodeError"""
+        """The data of each event that is whole with `piece`. raises: UnicodeDecodeError, StreamBroken"""
         if self._returned and piece.startswith(b"\n"):  # the other half of one line's end
             piece = piece[1:]
         self._returned = piece.endswith(b"\r")
-        found = (self._line(line) for line in piece.splitlines(keepends=True))
-        return [data.decode() for data in found if data is not None]
+        lines = (self._line(line) for line in piece.splitlines(keepends=True))
+        found = [data.decode() for data in lines if data is not None]
+        if self._held > LONGEST:
+            raise StreamBroken(f"the server began an event of more than {LONGEST // 2**20} MB")
+        return found
 
     def _line(self, line: bytes) -> bytes | None:
         """The data of the event that this line ends."""
         if not line.endswith((b"\n", b"\r")):
-            self._open.append(line)
+            self._hold(self._open, line)
             return None
         if self._open:
-            line = b"".join((*self._open, line))
-            self._open.clear()
+            line = self._let_go(self._open, b"") + line
         line = line.rstrip(b"\r\n")
         if line.startswith(b"data:"):
-            self._data.append(line[5:].removeprefix(b" "))
+            self._hold(self._data, line[5:].removeprefix(b" "))
         if line or not self._data:
             return None
-        data = b"\n".join(self._data)
-        self._data.clear()
-        return data
+        return self._let_go(self._data, b"\n")
+
+    def _hold(self, pieces: list[bytes], piece: bytes) -> None:
+        pieces.append(piece)
+        self._held += len(piece) + A_PIECE
+
+    def _let_go(self, pieces: list[bytes], between: bytes) -> bytes:
+        whole = between.join(pieces)
+        self._held -= sum(map(len, pieces)) + A_PIECE * len(pieces)
+        pieces.clear()
+        return whole
 
 
 async def _values(answer: "Response", asked: Asked) -> AsyncGenerator[Json, None]:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from convo.models.line import ServerSent
+from convo.errors import StreamBroken
+from convo.models.line import LONGEST, ServerSent
 
 ENDS = ("\n", "\r\n", "\r")
 
@@ -54,3 +55,21 @@ def test_an_event_is_told_with_the_piece_that_ends_it() -> None:
 def test_bytes_that_are_no_text_are_told_as_such() -> None:
     with pytest.raises(UnicodeDecodeError):
         ServerSent().read(b"data: \xff\n\n")
+
+
+@pytest.mark.parametrize("piece", [b"data: endless " * 100_000, b"data: x\n" * 100_000])
+def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
+    sent = ServerSent()
+
+    def read() -> None:
+        for _ in range(2 * LONGEST // len(piece)):
+            sent.read(piece)
+
+    with pytest.raises(StreamBroken, match="more than 64 MB"):
+        read()
+
+
+def test_events_that_end_are_let_go_of_however_many_come() -> None:
+    sent = ServerSent()
+    for _ in range(80):
+        assert len(sent.read(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
