@@ -262,7 +262,8 @@ def drop(url: str) -> None:
 
     name = conninfo_to_dict(url)["dbname"]
     with psycopg.connect(named(url, "postgres"), autocommit=True) as db:
-        db.execute(f"DROP DATABASE {name}")
+        forced = " WITH (FORCE)" if db.info.server_version >= 130000 else ""  # whoever is still being let go of
+        db.execute(f"DROP DATABASE {name}{forced}")
 
 
 @cache
