@@ -84,7 +84,8 @@ def logged(exchange: "Exchange") -> None:
     """One line about a request that has been answered: no words, no keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")
-    line = f"{exchange.method} {path} {exchange.status} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
+    ended = f"{exchange.status} {exchange.code}".rstrip()
+    line = f"{exchange.method} {path} {ended} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
     sys.stderr.write(safe(line.rstrip() + "\n"))
 
 

@@ -47,12 +47,14 @@ class Exchange:
     route:    the template of its path, for metrics; "" until one is found
     tenant:   whose key it carried; "" until that is known
     status:   of the answer, 0 until it began
+    code:     of the error that it was refused with
     allow:    the methods of its path, when it came with another one
     """
 
     def __init__(self, scope: "Scope", receive: "Receive", send: "Send", *, request_id: str, clock: Clock) -> None:
         self.scope, self.receive, self._send = scope, receive, send
         self.id, self.route, self.tenant, self.status, self.allow = request_id, "", "", 0, ""
+        self.code = ""
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self._clock, self._began = clock, clock.ticks()
 
@@ -133,6 +135,7 @@ class Exchange:
 
     async def refuse(self, fault: ConvoError) -> None:
         """Answer with the error object of `fault`, under its status."""
+        self.code = fault.code
         allow = ((b"allow", self.allow.encode()),) if self.allow else ()
         await self.answer({"error": error_object(fault)}, fault.status, (*headers_of(fault), *allow))
 

@@ -213,7 +213,7 @@ def test_a_line_a_request_is_said_when_asked_for_and_never_a_word_of_it(aliases:
         server.end(signal.SIGTERM)
     first, second = server.err.splitlines()
     assert re.fullmatch(r"POST /v1/responses 200 \d+ ms req_[0-9a-f]{32} local", first)
-    assert re.fullmatch(r"GET /v1/responses/resp%0A1 400 \d+ ms req_[0-9a-f]{32} local", second)
+    assert re.fullmatch(r"GET /v1/responses/resp%0A1 400 invalid_value \d+ ms req_[0-9a-f]{32} local", second)
 
 
 PROVIDER = '[providers.upstream]\napi = "chat"\nbase_url = "{url}"\nkey_env = "UPSTREAM_KEY"\n'
