@@ -15,6 +15,7 @@
     │   ├── Conflict              the head moved since it was read
     │   ├── Busy                  another process is writing this conversation
     │   ├── ItemDeleted           a history needs an item whose body was deleted
+    │   ├── IllegalMove           a run was told of something that cannot happen where it stands
     │   └── NotSigned             a RunState whose signature is missing or not of this key
     ├── StoreFault                exit 1, status 503   the store cannot do it now
     │   ├── StoreUnavailable      it cannot be opened or reached
@@ -189,6 +190,16 @@ class ItemDeleted(StateFault):
     def __init__(self, key: str) -> None:
         self.key = key
         super().__init__(f"the item at {key[:12]} was deleted; this history cannot be sent whole")
+
+
+class IllegalMove(StateFault):
+    """A run was told of something that cannot happen where it stands; `phase` and `event` are its words."""
+
+    code, hint = "illegal_move", "read the run again: it went on, or it ended"
+
+    def __init__(self, phase: str, event: str, why: str = "") -> None:
+        self.phase, self.event = phase, event
+        super().__init__(f"a run that is {phase} cannot take {event}{why and f': {why}'}")
 
 
 class NotSigned(StateFault):

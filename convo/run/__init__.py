@@ -1,0 +1,80 @@
+"""The run of agents as a machine: what may happen where, and what has to be done about it.
+
+Read `state` for what a run is, `events` for what it can be told and `effects` for what it asks for;
+`table` is the machine itself, `moves` what each event does, `answers` what a model's answer asks
+for, `recovering` how a run goes on in another process. Everything is a plain function over frozen
+values: the engine performs the effects and reports what came of them.
+"""
+
+from convo.run.effects import (
+    Append,
+    Ask,
+    CheckInput,
+    CheckOutput,
+    Effect,
+    Fail,
+    Finish,
+    Halt,
+    HandOver,
+    Judge,
+    Pause,
+    Start,
+)
+from convo.run.events import (
+    Answered,
+    Begin,
+    Broke,
+    Decided,
+    Event,
+    Given,
+    HandedOver,
+    Judged,
+    Passed,
+    Resume,
+    Returned,
+    Said,
+    Stop,
+    Tripped,
+)
+from convo.run.recovering import recover
+from convo.run.state import Call, Failure, Limits, Phase, Run, Stage, begin
+from convo.run.table import MOVES, decide
+
+__all__ = [
+    "MOVES",
+    "Answered",
+    "Append",
+    "Ask",
+    "Begin",
+    "Broke",
+    "Call",
+    "CheckInput",
+    "CheckOutput",
+    "Decided",
+    "Effect",
+    "Event",
+    "Fail",
+    "Failure",
+    "Finish",
+    "Given",
+    "Halt",
+    "HandOver",
+    "HandedOver",
+    "Judge",
+    "Judged",
+    "Limits",
+    "Passed",
+    "Pause",
+    "Phase",
+    "Resume",
+    "Returned",
+    "Run",
+    "Said",
+    "Stage",
+    "Start",
+    "Stop",
+    "Tripped",
+    "begin",
+    "decide",
+    "recover",
+]

@@ -1,0 +1,48 @@
+"""How a run goes on in another process, from what was kept of it.
+
+Whatever does nothing twice is asked for again: the model (its owner knows what it has), a
+guardrail, a filter. A call is not. One that started and whose result was kept has its output; one
+that started and left none comes back as a decision, because only a person can know whether it may
+run again.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from convo.items import Json
+from convo.run.effects import CheckInput, CheckOutput, Effect, HandOver, Judge, Pause
+from convo.run.moves import Move, asking, ended, work
+from convo.run.state import Phase, Run, Stage
+
+
+def recover(run: Run, results: Mapping[str, Json]) -> Move:
+    """`run` as it stands when nobody performs anything any more, and what to ask for again.
+
+    results:  outputs that were kept of calls that had started, by call id
+    """
+    if run.phase is Phase.WORKING:
+        return _calls(run, results)
+    again = AGAIN.get(run.phase)
+    return run, again(run) if again else ()
+
+
+def _calls(run: Run, results: Mapping[str, Json]) -> Move:
+    for call in run.at(Stage.STARTED):
+        known = call.id in results
+        run = run.put(ended(call, results[call.id]) if known else replace(call, stage=Stage.UNKNOWN))
+    return work(run)
+
+
+def _asking(run: Run) -> tuple[Effect, ...]:
+    checks = tuple(CheckInput(run.agent, place) for place in sorted(run.guards))
+    return checks if run.answered else (*checks, asking(run))
+
+
+AGAIN: dict[Phase, Callable[[Run], tuple[Effect, ...]]] = {
+    Phase.GUARDING: lambda run: tuple(CheckInput(run.agent, place) for place in sorted(run.guards)),
+    Phase.ASKING: _asking,
+    Phase.CLEARING: lambda run: tuple(map(Judge, run.at(Stage.JUDGING))),
+    Phase.PAUSED: lambda run: (Pause(run.pending),),
+    Phase.HANDING: lambda run: tuple(HandOver(call, run.agent, str(call.to)) for call in run.batch),
+    Phase.CHECKING: lambda run: tuple(CheckOutput(run.agent, place, run.output) for place in sorted(run.guards)),
+}

@@ -1,0 +1,142 @@
+"""What a run is: where it stands, whose turn it is, and the calls of the answer that is being worked on.
+
+The conversation is not in here: its owner keeps it. A run only knows what it still has to do.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from convo.agents import Agent, Graph
+from convo.items import Item, Json
+from convo.tools import Lookup, Tool
+
+
+class Phase(StrEnum):
+    """Where a run stands."""
+
+    NEW = "new"
+    GUARDING = "guarding its input"
+    ASKING = "asking the model"
+    CLEARING = "finding out what needs approval"
+    WORKING = "running tools"
+    PAUSED = "paused"
+    HANDING = "handing over"
+    CHECKING = "checking its answer"
+    DONE = "done"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+ENDED = {Phase.DONE, Phase.FAILED, Phase.STOPPED}
+
+
+class Stage(StrEnum):
+    """How far one call is."""
+
+    JUDGING = "it is asked whether it needs approval"
+    WAITING = "a person has to decide"
+    READY = "it may run"
+    STARTED = "it runs"
+    UNKNOWN = "it ran, and nobody knows what came of it"
+    DONE = "it has an output"
+    HANDOFF = "it hands over, once the others are done"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of the answer that is being worked on.
+
+    item:       as the model made it
+    lookup:     its tool's name in layers; for a hosted tool's request its server and name
+    tool:       None for a handoff and for a hosted tool's request
+    to:         the identity that a handoff leads to
+    arguments:  as they are run with
+    output:     the item that answers it, once there is one
+    ran:        the output is the tool's own
+    """
+
+    item: Item
+    id: str
+    stage: Stage
+    lookup: Lookup
+    tool: Tool | None = None
+    to: str | None = None
+    arguments: str = ""
+    output: Item | None = None
+    ran: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a run failed.
+
+    code:  "max_turns", "input_guardrail", "output_guardrail", "model_behavior", or that of the error
+    """
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """max_turns: model calls; parallel: how many calls run at once."""
+
+    max_turns: int | None = 10
+    parallel: int = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run between two events.
+
+    agent:     the identity of the agent whose turn it is
+    turn:      model calls so far; a resume without one does not count
+    batch:     the calls of the last answer, in its order
+    guards:    the places of the guardrails that have not said anything yet, in the agent's list of them
+    answered:  the model did, and guardrails beside it are still to speak
+    text:      the words of its answer
+    used:      tools that each agent used, by identity; a forced tool is forced once
+    always:    decisions for good, by agent and tool
+    staged:    input that was added at a pause and follows the outputs
+    output:    the final answer's value, once there is one
+    """
+
+    graph: Graph
+    agent: str
+    limits: Limits = Limits()
+    phase: Phase = Phase.NEW
+    turn: int = 0
+    batch: tuple[Call, ...] = ()
+    guards: frozenset[int] = frozenset()
+    answered: bool = False
+    text: str | None = None
+    used: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    always: Mapping[tuple[str, Lookup], bool] = field(default_factory=dict)
+    staged: tuple[Item, ...] = ()
+    output: Json = None
+    failure: Failure | None = None
+
+    @property
+    def current(self) -> Agent:
+        return self.graph[self.agent]
+
+    @property
+    def pending(self) -> tuple[Call, ...]:
+        """The calls that wait for a person."""
+        return tuple(call for call in self.batch if call.stage in (Stage.WAITING, Stage.UNKNOWN))
+
+    def at(self, stage: Stage) -> tuple[Call, ...]:
+        return tuple(call for call in self.batch if call.stage is stage)
+
+    def call(self, call_id: str) -> Call | None:
+        return next((call for call in self.batch if call.id == call_id), None)
+
+    def put(self, call: Call) -> "Run":
+        """This run with `call` in the place of the one with its id."""
+        return replace(self, batch=tuple(call if one.id == call.id else one for one in self.batch))
+
+
+def begin(graph: Graph, limits: Limits = Limits()) -> Run:
+    """A run that has not begun."""
+    return Run(graph, graph.start, limits)

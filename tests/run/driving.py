@@ -1,0 +1,53 @@
+"""Short ways to say what a run is told, and to read what it asks for."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from convo.agents import Agent, graph
+from convo.handoffs import offers
+from convo.items import Item
+from convo.run import Answered, Effect, Event, Limits, Run, begin, decide
+from convo.tools import Tool, tool, toolbox
+
+
+def plain(text: str) -> str:
+    """A tool that anybody may call."""
+    return text
+
+
+def made(name: str, **settings: Any) -> Tool:
+    return tool(name=name, **settings)(plain)
+
+
+FREE, GUARDED = made("free"), made("guarded", needs_approval=True)
+ASKED = made("asked", needs_approval=lambda context, arguments: True)
+
+
+def run_of(*agents: Agent, **limits: Any) -> Run:
+    return begin(graph(*agents), Limits(**limits))
+
+
+def call(call_id: str, name: str = "free", arguments: str = '{"text": "x"}', **more: Any) -> Item:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def says(words: str) -> Item:
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
+
+
+def answer(run: Run, *output: Item) -> Answered:
+    """An answer to a request that offered everything that the agent has."""
+    ways = {offer.name: offer.to for offer in offers(run.graph, run.agent)}
+    return Answered(output, toolbox(run.current.functions), ways)
+
+
+def told(run: Run, *events: Event) -> tuple[Run, tuple[Effect, ...]]:
+    """`run` after all of `events`, and what the last one asked for."""
+    effects: tuple[Effect, ...] = ()
+    for event in events:
+        run, effects = decide(run, event)
+    return run, effects
+
+
+def outputs(items: Iterable[Item]) -> dict[str, Any]:
+    return {item["call_id"]: item["output"] for item in items}

@@ -1,0 +1,468 @@
+"""A run from its first word to its end: what it asks for, in which order, and what it keeps."""
+
+from dataclasses import replace
+
+import pytest
+from agents import Agent as SdkAgent
+
+from convo.agents import Agent, Guardrail, output
+from convo.errors import IllegalMove, InputFault
+from convo.run import (
+    Append,
+    Ask,
+    Begin,
+    Broke,
+    CheckInput,
+    CheckOutput,
+    Decided,
+    Fail,
+    Failure,
+    Finish,
+    Given,
+    Halt,
+    HandedOver,
+    HandOver,
+    Judge,
+    Judged,
+    Passed,
+    Pause,
+    Phase,
+    Resume,
+    Returned,
+    Run,
+    Said,
+    Stage,
+    Start,
+    Stop,
+    Tripped,
+    recover,
+)
+from convo.tools import Namespace
+from tests.run.driving import ASKED, FREE, GUARDED, answer, call, made, outputs, run_of, says, told
+
+DESK = Agent("desk", tools=(FREE, GUARDED, ASKED))
+
+
+def asked(*agents: Agent, **limits: int | None) -> Run:
+    return told(run_of(*(agents or (DESK,)), **limits), Begin())[0]
+
+
+def paused() -> Run:
+    """One call has run, one waits for a person, in this order of calls: free, guarded."""
+    run = asked()
+    run, _ = told(run, answer(run, call("c1"), call("c2", "guarded")), Returned("c1", "one"))
+    return run
+
+
+# -- one model call a turn ------------------------------------------------------------------------
+
+
+def test_an_answer_without_calls_is_the_end() -> None:
+    run, effects = told(run_of(DESK), Begin())
+    assert effects == (Ask("desk", 1),)
+    run, effects = told(run, answer(run, says("hello")))
+    assert effects == (Finish("desk", "hello"),)
+    assert (run.phase, run.turn) == (Phase.DONE, 1)
+
+
+def test_tools_run_beside_each_other_within_a_bound_and_outputs_are_appended_in_call_order() -> None:
+    run = asked(parallel=2)
+    run, effects = told(run, answer(run, call("c1"), call("c2"), call("c3")))
+    assert [effect.call.id for effect in effects if isinstance(effect, Start)] == ["c1", "c2"]
+    run, effects = told(run, Returned("c2", "two"))
+    assert [effect.call.id for effect in effects if isinstance(effect, Start)] == ["c3"]
+    run, effects = told(run, Returned("c3", "three"))
+    assert effects == ()
+    run, effects = told(run, Returned("c1", "one"))
+    assert isinstance(effects[0], Append)
+    assert list(outputs(effects[0].items).items()) == [("c1", "one"), ("c2", "two"), ("c3", "three")]
+    assert effects[1] == Ask("desk", 2, free=True)
+
+
+def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> None:
+    run = asked()
+    run, effects = told(run, answer(run, call("c1", arguments='{"text": 1}'), call("c2", "guarded", "{}")))
+    assert isinstance(effects[0], Append)
+    assert [words.split(":")[0] for words in outputs(effects[0].items).values()] == [
+        "Invalid arguments for tool free",
+        "Invalid arguments for tool guarded",
+    ]
+    assert effects[1] == Ask("desk", 2, free=True)
+
+
+@pytest.mark.parametrize(
+    ("item", "code", "words"),
+    [
+        (call("c1", "lost"), "model_behavior", "Tool lost not found in agent desk"),
+        (call("c1", namespace="crm"), "model_behavior", "Tool crm.free not found in agent desk"),
+        ({"type": "computer_call", "call_id": "c1"}, "unsupported", "Nothing here performs a computer_call"),
+        ({"type": "function_call", "name": "free"}, "model_behavior", "A call has no id"),
+        ({"type": "mcp_approval_request", "id": "m"}, "model_behavior", "does not say which tool"),
+    ],
+)
+def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
+    item: dict[str, str], code: str, words: str
+) -> None:
+    run = asked()
+    run, effects = told(run, answer(run, call("c0"), item))
+    assert run.failure is not None
+    assert run.failure.code == code
+    assert words in run.failure.message
+    assert effects == (Fail(run.failure),)
+
+
+def test_two_calls_of_one_id_fail_the_run() -> None:
+    run = asked()
+    assert told(run, answer(run, call("c1"), call("c1")))[0].phase is Phase.FAILED
+
+
+def test_max_turns_is_reached_by_model_calls() -> None:
+    run = asked(max_turns=1)
+    run, effects = told(run, answer(run, call("c1")), Returned("c1", "one"))
+    assert isinstance(effects[0], Append)
+    assert effects[1] == Fail(Failure("max_turns", "Max turns (1) exceeded"))
+
+
+def test_a_tool_without_words_for_its_failure_ends_the_run_and_what_still_runs() -> None:
+    run = asked()
+    run, effects = told(run, answer(run, call("c1"), call("c2")), Broke("tool", "no disk"))
+    assert effects == (Halt(), Fail(Failure("tool", "no disk")))
+
+
+# -- tool choice ----------------------------------------------------------------------------------
+
+
+def test_a_forced_tool_is_forced_once_for_the_agent_that_used_one() -> None:
+    run = asked()
+    run, effects = told(run, answer(run, call("c1"), {"type": "web_search_call", "id": "w"}), Returned("c1", "x"))
+    assert effects[-1] == Ask("desk", 2, free=True)
+    assert run.used == {"desk": ("free", "web_search")}
+    kept = Agent("desk", tools=(FREE,), reset_tool_choice=False)
+    run = asked(kept)
+    assert told(run, answer(run, call("c1")), Returned("c1", "x"))[1][-1] == Ask("desk", 2, free=False)
+
+
+def test_the_tracker_names_tools_as_a_person_knows_them() -> None:
+    spaced, deferred = made("open", namespace=Namespace("crm", "")), made("late", deferred=True)
+    run = asked(Agent("desk", tools=(spaced, deferred)))
+    run, _ = told(run, answer(run, call("c1", "open", namespace="crm"), call("c2", "late", namespace="late")))
+    assert run.used == {"desk": ("crm.open", "late")}
+
+
+# -- what follows tools ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", ["first output", frozenset({"free"})])
+def test_a_tools_output_may_be_the_answer(after: object) -> None:
+    run = asked(replace(DESK, after_tools=after))  # type: ignore[arg-type]
+    run, effects = told(run, answer(run, call("c1"), call("c2")), Returned("c2", "two"), Returned("c1", "one"))
+    assert isinstance(effects[0], Append)
+    assert effects[1] == Finish("desk", "one")
+
+
+def test_the_output_of_another_tool_is_not_the_answer_nor_is_a_rejection() -> None:
+    run = asked(replace(DESK, after_tools=frozenset({"guarded"})))
+    run, effects = told(run, answer(run, call("c1")), Returned("c1", "one"))
+    assert effects[-1] == Ask("desk", 2, free=True)
+    run, effects = told(run, answer(run, call("c2", "guarded")), Decided("c2", approve=False), Resume())
+    assert effects[-1] == Ask("desk", 3, free=True)
+
+
+def test_an_answer_has_to_fit_its_schema() -> None:
+    run = asked(Agent("desk", output=output(list[int])))
+    assert told(run, answer(run, says('{"response": [1]}')))[1] == (Finish("desk", [1]),)
+    wrong = told(run, answer(run, says("one")))[0].failure
+    assert wrong == Failure("model_behavior", "The answer does not fit its schema: the answer is not JSON")
+    assert told(run, answer(run, {"type": "reasoning", "id": "r"}))[1] == (Ask("desk", 2),)
+
+
+# -- approvals ------------------------------------------------------------------------------------
+
+
+def test_when_one_tool_executed_and_one_is_pending_the_next_input_has_both_outputs_in_call_order() -> None:
+    run = asked()
+    run, effects = told(run, answer(run, call("c1", "guarded"), call("c2")), Returned("c2", "two"))
+    assert run.phase is Phase.PAUSED
+    assert [one.id for one in run.pending] == ["c1"]
+    assert effects == (Pause(run.pending),)
+    run, effects = told(run, Decided("c1", approve=True), Resume())
+    assert [effect.call.id for effect in effects if isinstance(effect, Start)] == ["c1"]
+    run, effects = told(run, Returned("c1", "one"))
+    assert isinstance(effects[0], Append)
+    assert list(outputs(effects[0].items)) == ["c1", "c2"]
+
+
+def test_when_a_paused_state_is_resumed_without_a_decision_the_same_interruption_returns() -> None:
+    run = paused()
+    again, effects = told(run, Resume())
+    assert again == run
+    assert effects == (Pause(run.pending),)
+
+
+def test_when_approved_the_tool_runs_once_and_the_turn_grows_only_for_the_new_model_call() -> None:
+    run = paused()
+    run, effects = told(run, Decided("c2", approve=True), Resume())
+    assert ([type(effect) for effect in effects], run.turn) == ([Start], 1)
+    run, effects = told(run, Returned("c2", "two"))
+    assert isinstance(effects[0], Append)
+    assert outputs(effects[0].items)["c2"] == "two"
+    assert (effects[1], run.turn) == (Ask("desk", 2, free=True), 2)
+
+
+@pytest.mark.parametrize(("message", "words"), [(None, "Tool execution was not approved."), ("too dear", "too dear")])
+def test_when_rejected_the_tool_does_not_run_and_its_output_says_so(message: str | None, words: str) -> None:
+    run, effects = told(paused(), Decided("c2", approve=False, message=message), Resume())
+    assert isinstance(effects[0], Append)
+    assert outputs(effects[0].items)["c2"] == words
+    assert run.phase is Phase.ASKING
+
+
+def test_when_max_turns_was_reached_before_the_pause_the_approved_tool_runs_but_no_model_is_asked() -> None:
+    run = asked(max_turns=1)
+    run, effects = told(run, answer(run, call("c1", "guarded")), Decided("c1", approve=True), Resume())
+    assert [type(effect) for effect in effects] == [Start]
+    run, effects = told(run, Returned("c1", "x"))
+    assert [type(effect) for effect in effects] == [Append, Fail]
+    assert run.failure == Failure("max_turns", "Max turns (1) exceeded")
+
+
+def test_when_one_checkpoint_is_approved_and_resumed_the_other_does_not_change() -> None:
+    run = paused()
+    kept = repr(run)
+    told(run, Decided("c2", approve=True, always=True), Resume())
+    assert repr(run) == kept
+
+
+def test_when_input_was_added_to_a_paused_state_it_follows_the_tool_outputs_once() -> None:
+    late = {"role": "user", "content": "and quickly"}
+    run, effects = told(paused(), Said((late,)), Decided("c2", approve=False), Resume())
+    assert [effect.items for effect in effects if isinstance(effect, Append)][-1] == (late,)
+    assert [type(effect) for effect in effects] == [Append, Append, Ask]
+    run, effects = told(run, answer(run, call("c3")), Returned("c3", "x"))
+    assert [type(effect) for effect in effects] == [Append, Ask]
+
+
+def test_when_input_is_added_to_a_finished_run_it_is_refused() -> None:
+    run = asked()
+    run, _ = told(run, answer(run, says("done")))
+    with pytest.raises(IllegalMove, match="a run that is done cannot take Said"):
+        told(run, Said(()))
+
+
+def test_when_approved_always_later_calls_of_the_same_tool_by_the_same_agent_run_without_asking() -> None:
+    run = asked()
+    run, _ = told(run, answer(run, call("c1", "guarded"), call("c2", "guarded")))
+    run, effects = told(run, Decided("c1", approve=True, always=True), Resume())
+    assert [effect.call.id for effect in effects if isinstance(effect, Start)] == ["c1", "c2"]
+    run, _ = told(run, Returned("c1", "x"), Returned("c2", "x"))
+    assert [type(effect) for effect in told(run, answer(run, call("c3", "guarded")))[1]] == [Start]
+    other = replace(run, always={("elsewhere", ("bare", "guarded")): True})
+    assert told(other, answer(run, call("c3", "guarded")))[0].phase is Phase.PAUSED
+
+
+def test_when_rejected_always_later_calls_are_rejected_without_asking() -> None:
+    run = asked()
+    run, _ = told(run, answer(run, call("c1", "guarded")), Decided("c1", approve=False, always=True), Resume())
+    run, effects = told(run, answer(run, call("c2", "guarded"), call("c3", "asked")), Judged("c3", needed=False))
+    assert [effect.call.id for effect in effects if isinstance(effect, Start)] == ["c3"]
+    run, effects = told(run, Returned("c3", "x"))
+    assert isinstance(effects[0], Append)
+    assert outputs(effects[0].items)["c2"] == "Tool execution was not approved."
+
+
+def test_a_function_says_whether_a_call_needs_approval() -> None:
+    run = asked()
+    run, effects = told(run, answer(run, call("c1", "asked"), call("c2", "asked")))
+    assert ([type(effect) for effect in effects], run.phase) == ([Judge, Judge], Phase.CLEARING)
+    run, effects = told(run, Judged("c2", needed=True))
+    assert effects == ()
+    run, effects = told(run, Judged("c1", needed=False))
+    assert [effect.call.id for effect in effects if isinstance(effect, Start)] == ["c1"]
+    run, _ = told(run, Returned("c1", "x"))
+    assert [one.id for one in run.pending] == ["c2"]
+
+
+def test_a_person_may_change_the_arguments_of_one_call_and_they_have_to_fit() -> None:
+    run = paused()
+    with pytest.raises(InputFault, match="text: must be a string"):
+        told(run, Decided("c2", approve=True, arguments='{"text": 1}'))
+    with pytest.raises(InputFault, match="only one approved call"):
+        told(run, Decided("c2", approve=True, always=True, arguments='{"text": "y"}'))
+    run, effects = told(run, Decided("c2", approve=True, arguments='{"text": "y"}'), Resume())
+    assert [effect.call.arguments for effect in effects if isinstance(effect, Start)] == ['{"text": "y"}']
+
+
+def test_a_hosted_tools_request_is_a_persons_to_decide_and_answered_with_its_own_kind() -> None:
+    request = {"type": "mcp_approval_request", "id": "m1", "server_label": "s", "name": "n", "arguments": "{}"}
+    run = asked()
+    run, effects = told(run, answer(run, request))
+    assert effects == (Pause(run.pending),)
+    run, effects = told(run, Decided("m1", approve=False, message="no", always=True), Resume())
+    verdict = {"type": "mcp_approval_response", "approval_request_id": "m1", "approve": False, "reason": "no"}
+    assert effects[0] == Append((verdict,))
+    run, effects = told(run, answer(run, {**request, "id": "m2"}))
+    assert [type(effect) for effect in effects] == [Append, Ask]
+
+
+def test_a_decision_on_a_call_that_does_not_wait_is_refused() -> None:
+    with pytest.raises(IllegalMove, match="there is no call c9"):
+        told(paused(), Decided("c9", approve=True))
+    with pytest.raises(IllegalMove, match="call c1: it has an output"):
+        told(paused(), Decided("c1", approve=True))
+
+
+# -- handoffs -------------------------------------------------------------------------------------
+
+BILLING = Agent("billing", tools=(FREE,), handoffs=("triage",))
+TRIAGE = Agent("triage", tools=(FREE, GUARDED), handoffs=(BILLING, Agent("returns")))
+
+
+def test_a_handoff_happens_once_the_other_calls_of_its_answer_are_done() -> None:
+    run = asked(TRIAGE)
+    run, effects = told(run, answer(run, call("h1", "transfer_to_billing", ""), call("c1", "guarded")))
+    assert [type(effect) for effect in effects] == [Pause]
+    run, effects = told(run, Decided("c1", approve=True), Resume(), Returned("c1", "x"))
+    assert isinstance(effects[0], Append)
+    assert outputs(effects[0].items) == {"h1": '{"assistant": "billing"}', "c1": "x"}
+    assert isinstance(effects[1], HandOver)
+    assert (effects[1].source, effects[1].target, run.phase) == ("triage", "billing", Phase.HANDING)
+    run, effects = told(run, HandedOver())
+    assert effects == (Ask("billing", 2, free=False),)
+
+
+def test_of_several_handoffs_the_first_is_taken_and_the_others_are_told() -> None:
+    run = asked(TRIAGE)
+    run, effects = told(run, answer(run, call("h1", "transfer_to_returns", ""), call("h2", "transfer_to_billing", "")))
+    assert isinstance(effects[0], Append)
+    assert outputs(effects[0].items) == {
+        "h1": '{"assistant": "returns"}',
+        "h2": "Multiple handoffs detected, ignoring this one.",
+    }
+    assert told(run, HandedOver())[0].agent == "returns"
+
+
+def test_a_handoff_that_was_not_offered_fails_the_run() -> None:
+    run = asked(TRIAGE)
+    event = replace(answer(run, call("h1", "transfer_to_billing", "")), handoffs={})
+    assert told(run, event)[0].failure == Failure(
+        "model_behavior", "Tool transfer_to_billing not found in agent triage"
+    )
+
+
+# -- guardrails -----------------------------------------------------------------------------------
+
+
+def guard(name: str, *, parallel: bool = True) -> Guardrail:
+    return Guardrail(name, lambda context, said: None, parallel)
+
+
+CAREFUL = Agent(
+    "careful",
+    tools=(FREE,),
+    input_guardrails=(guard("beside"), guard("before", parallel=False)),
+    output_guardrails=(guard("short"), guard("polite")),
+)
+
+
+def test_input_guardrails_stand_before_the_first_model_call_or_beside_it() -> None:
+    run, effects = told(run_of(CAREFUL), Begin())
+    assert effects == (CheckInput("careful", 1),)
+    run, effects = told(run, Passed(1))
+    assert effects == (CheckInput("careful", 0), Ask("careful", 1))
+
+
+def test_no_tool_runs_before_every_input_guardrail_has_spoken() -> None:
+    """The SDK runs them beside each other, and a tool may have run when the guardrail says no."""
+    run, _ = told(run_of(CAREFUL), Begin(), Passed(1))
+    run, effects = told(run, answer(run, call("c1")))
+    assert effects == ()
+    with pytest.raises(IllegalMove, match="the model has answered"):
+        told(run, answer(run, call("c1")))
+    assert [type(effect) for effect in told(run, Passed(0))[1]] == [Start]
+    run, effects = told(run, Tripped(0, "rude"))
+    assert effects == (Halt(), Fail(Failure("input_guardrail", "Guardrail beside tripped: rude")))
+
+
+def test_input_guardrails_are_asked_once_a_run() -> None:
+    run, _ = told(run_of(CAREFUL), Begin(), Passed(1), Passed(0))
+    run, effects = told(run, answer(run, call("c1")), Returned("c1", "x"))
+    assert [type(effect) for effect in effects] == [Append, Ask]
+
+
+def test_output_guardrails_see_the_final_answer_before_anybody_else() -> None:
+    run, _ = told(run_of(CAREFUL), Begin(), Passed(1), Passed(0))
+    run, effects = told(run, answer(run, says("hi")))
+    assert effects == (CheckOutput("careful", 0, "hi"), CheckOutput("careful", 1, "hi"))
+    passing, effects = told(run, Passed(1), Passed(0))
+    assert (effects, passing.phase) == ((Finish("careful", "hi"),), Phase.DONE)
+    run, effects = told(run, Passed(0), Tripped(1, "rude"))
+    assert effects[-1] == Fail(Failure("output_guardrail", "Guardrail polite tripped: rude"))
+    with pytest.raises(IllegalMove):
+        told(run, Passed(0))
+
+
+# -- another process ------------------------------------------------------------------------------
+
+
+def test_a_call_that_started_and_left_no_result_comes_back_as_a_decision() -> None:
+    run = asked()
+    run, _ = told(run, answer(run, call("c1"), call("c2"), call("c3")))
+    run, effects = recover(run, {"c2": "two"})
+    assert {one.id: one.stage for one in run.batch} == {"c1": Stage.UNKNOWN, "c2": Stage.DONE, "c3": Stage.UNKNOWN}
+    assert effects == (Pause(run.pending),)
+    run, effects = told(run, Given("c1", "one"), Decided("c3", approve=True), Resume())
+    assert [effect.call.id for effect in effects if isinstance(effect, Start)] == ["c3"]
+    run, effects = told(run, Returned("c3", "three"))
+    assert isinstance(effects[0], Append)
+    assert list(outputs(effects[0].items).items()) == [("c1", "one"), ("c2", "two"), ("c3", "three")]
+
+
+def test_a_call_of_unknown_outcome_that_is_not_run_again_says_so() -> None:
+    run = asked()
+    run, _ = told(run, answer(run, call("c1")))
+    run, _ = recover(run, {})
+    run, effects = told(run, Decided("c1", approve=False), Resume())
+    assert isinstance(effects[0], Append)
+    assert outputs(effects[0].items) == {"c1": "The tool was started, and its outcome is unknown."}
+
+
+def test_when_every_result_was_kept_the_run_goes_on_by_itself() -> None:
+    run = asked()
+    run, _ = told(run, answer(run, call("c1")))
+    run, effects = recover(run, {"c1": "one"})
+    assert [type(effect) for effect in effects] == [Append, Ask]
+
+
+def test_what_does_nothing_twice_is_asked_for_again() -> None:
+    new = run_of(CAREFUL)
+    assert recover(new, {}) == (new, ())
+    guarding, effects = told(new, Begin())
+    assert recover(guarding, {}) == (guarding, effects)
+    asking, effects = told(guarding, Passed(1))
+    assert recover(asking, {}) == (asking, effects)
+    held, _ = told(asking, answer(asking, says("hi")))
+    assert recover(held, {})[1] == (CheckInput("careful", 0),)
+    checking, effects = told(held, Passed(0))
+    assert recover(checking, {}) == (checking, effects)
+    run = paused()
+    assert recover(run, {}) == (run, (Pause(run.pending),))
+    run = asked()
+    clearing, effects = told(run, answer(run, call("c1", "asked")))
+    assert recover(clearing, {}) == (clearing, effects)
+    run = asked(TRIAGE)
+    handing, effects = told(run, answer(run, call("h1", "transfer_to_billing", "")))
+    assert recover(handing, {}) == (handing, effects[1:])
+
+
+def test_a_stopped_run_takes_nothing_more() -> None:
+    run, effects = told(asked(), Stop())
+    assert effects == (Halt(),)
+    with pytest.raises(IllegalMove):
+        told(run, answer(asked(), says("late")))
+
+
+def test_the_same_defaults_as_in_the_agents_sdk() -> None:
+    from agents.run_config import DEFAULT_MAX_TURNS
+
+    assert run_of(DESK).limits.max_turns == DEFAULT_MAX_TURNS
+    assert SdkAgent(name="a").reset_tool_choice == DESK.reset_tool_choice
