@@ -65,4 +65,5 @@ class BoundedSocket(WebSocketsSansIOProtocol):
 def readable(handshake: Request) -> bool:
     """Whether what the protocol reads is ASCII; it stumbles over anything else."""
     read = ("sec-websocket-", "connection", "upgrade", "origin")
-    return all(value.isascii() for name, value in handshake.headers.raw_items() if name.lower().startswith(read))
+    said = [value for name, value in handshake.headers.raw_items() if name.lower().startswith(read)]
+    return all(value.isascii() for value in (handshake.path, *said))
