@@ -83,6 +83,7 @@ CREATE: Mapping[str, Schema] = {
     "stream": BOOLEAN,
     "stream_options": closed({}, {"include_obfuscation": constant(False)}),
     "background": BOOLEAN,
+    "background_options": closed({}, {"completion_window": constant("soonest")}),
     "client_metadata": OBJECT,
     "context_management": array(held({"type": constant("compaction"), "compact_threshold": whole(1)})),
     "access_programs": OBJECT,

@@ -30,6 +30,7 @@ def refused(**fields: Any) -> Refused:
 
 SAMPLES: dict[str, Any] = {
     "access_programs": {"cyber": "standard"},
+    "background_options": {"completion_window": "soonest"},
     "background": False,
     "context_management": [],
     "conversation": {"id": "conv_1"},
@@ -237,3 +238,14 @@ def test_items_for_a_conversation_are_a_list() -> None:
     with pytest.raises(Refused) as caught:
         read_items("words")
     assert told(caught.value) == ("invalid_type", 400, "items")
+
+
+@pytest.mark.parametrize(
+    ("options", "param"),
+    [
+        ({"completion_window": "8h"}, "background_options.completion_window"),
+        ({"continuation_id": "c"}, "background_options.continuation_id"),
+    ],
+)
+def test_a_later_window_for_the_background_is_refused_by_name(options: dict[str, str], param: str) -> None:
+    assert refused(background=True, background_options=options).param == param

@@ -71,14 +71,12 @@ def _stream_options(name: str, value: Json) -> None:
         raise refusals.not_honoured(f"{name}.include_obfuscation", "events are not padded here")
 
 
-def _nothing(what: str) -> Check:
-    """Only a value that asks for nothing is taken."""
-
-    def check(name: str, value: Json) -> None:
-        if value:
-            raise refusals.not_honoured(name, what)
-
-    return check
+def _background_options(name: str, value: Json) -> None:
+    """What runs in the background begins at once: a later window would be a promise of a lower price."""
+    object_(name, value)
+    only(("completion_window",), value, within=f"{name}.")
+    if "completion_window" in value:
+        one_of("soonest")(f"{name}.completion_window", value["completion_window"])
 
 
 MANAGEMENT = fields({"type": one_of("compaction"), "compact_threshold": integer(1)})
@@ -92,6 +90,7 @@ HONOURED: Mapping[str, Check] = {
     "stream_options": _stream_options,
     "context_management": each(MANAGEMENT),
     "client_metadata": object_,
+    "background_options": _background_options,
 }
 """What the endpoint itself acts on; it always streams. `stream: false` says that nobody is shown the events.
 
