@@ -26,7 +26,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.bench.load import Body, Times, ask
+from tests.bench.load import KEY, Body, Times, ask
 
 WARM = 60
 CLIENTS = (16, 64)
@@ -47,7 +47,7 @@ LITELLM = """
 model_list:
   - model_name: mock
     litellm_params: {{model: openai/m, api_base: "http://127.0.0.1:{port}/v1", api_key: sk-1}}
-general_settings: {{master_key: sk-1234}}
+general_settings: {{master_key: {key}}}
 """
 
 
@@ -175,7 +175,7 @@ def servers(folder: Path, mock: int, litellm: str | None, postgres: str | None) 
         yield convo("convo, postgres", folder, "responses", mock, postgres)
     if litellm:
         config, port = folder / "litellm.yaml", free_port()
-        config.write_text(LITELLM.format(port=mock), encoding="utf-8")
+        config.write_text(LITELLM.format(port=mock, key=KEY), encoding="utf-8")
         command = [litellm, "--config", str(config), "--port", str(port), "--num_workers", "1"]
         yield Server("LiteLLM", command, port, stateful=False)
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from statistics import median, quantiles
 from typing import Any
 
+KEY = "sk-bench-4f7a92d1c6e83b50a1f2d3c4b5e69788"
+"""What a proxy takes for a key that is strong enough."""
+
 Body = Callable[[int], Mapping[str, Any]]
 """The request of a client's nth turn."""
 
@@ -60,10 +63,8 @@ async def ask(host: str, port: int, path: str, body: Body, *, clients: int, turn
 
 def request(host: str, path: str, body: Mapping[str, Any]) -> bytes:
     raw = json.dumps(body).encode()
-    head = (
-        f"POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer sk-1234\r\ncontent-type: application/json\r\n"
-    )
-    return f"{head}content-length: {len(raw)}\r\n\r\n".encode() + raw
+    lines = (f"POST {path} HTTP/1.1", f"host: {host}", f"authorization: Bearer {KEY}", "content-type: application/json")
+    return "\r\n".join((*lines, f"content-length: {len(raw)}", "", "")).encode() + raw
 
 
 async def answered(reader: asyncio.StreamReader, began: float) -> float:
