@@ -14,9 +14,9 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
 from itertools import count
@@ -42,6 +42,9 @@ SETTINGS = {
     "full_page_writes": "off",
     "shared_buffers": "32MB",
 }
+DURABLE = {"listen_addresses": "", "max_connections": "200"}
+"""As it comes: what is confirmed is on the disk."""
+
 TABLES = (
     *("events", "runs", "links", "sessions", "members", "conversations", "removed", "leases", "words", "nodes"),
     *("items", "repeated", "tenants", "secrets"),
@@ -58,6 +61,7 @@ class Server:
     folder: Path
     binaries: Path
     prefix: tuple[str, ...]
+    settings: Mapping[str, str] = field(default_factory=SETTINGS.copy)
 
     def url(self, database: str = "postgres", user: str = "postgres") -> str:
         return f"postgresql://{user}@/{database}?host={self.folder}"
@@ -71,7 +75,7 @@ class Server:
         )
 
     def start(self) -> None:
-        words = " ".join(f"-c {name}={value!r}" for name, value in SETTINGS.items())
+        words = " ".join(f"-c {name}={value!r}" for name, value in self.settings.items())
         self.pg_ctl("-o", f"-k {self.folder} {words}", "start")
 
     def stop(self) -> None:
@@ -139,7 +143,7 @@ def reachable(found: Path, folder: Path) -> Path:
 # -- a server -------------------------------------------------------------------------------------
 
 
-def make(folder: Path, version: str) -> Server:
+def make(folder: Path, version: str, settings: Mapping[str, str] = SETTINGS) -> Server:
     """Start a new server in an empty folder, which ends with the test run at the latest."""
     from tests.keeping import keep
 
@@ -148,7 +152,7 @@ def make(folder: Path, version: str) -> Server:
     own(folder)
     if other_user()[:1] == ("setpriv",):
         found = reachable(found, folder)
-    server = Server(folder, found, other_user())
+    server = Server(folder, found, other_user(), settings)
     keep(folder, [server.stopping], CONTROLLER)
     initdb = [str(found / "initdb"), "-D", str(folder / "data"), "-U", "postgres", "-A", "trust", "-E", "UTF8"]
     subprocess.run([*server.prefix, *initdb, "--locale=C", "--no-sync"], check=True, stdout=subprocess.DEVNULL)
@@ -182,10 +186,10 @@ def place(name: str) -> Iterator[tuple[Path, bool]]:
 
 
 @contextmanager
-def started(version: str = NEWEST) -> Iterator[Server]:
+def started(version: str = NEWEST, settings: Mapping[str, str] = SETTINGS) -> Iterator[Server]:
     """A server of one test's own, which may be stopped and started again."""
     folder = Path(tempfile.mkdtemp(prefix="convo-pg-"))
-    made = make(folder, version)
+    made = make(folder, version, settings)
     try:
         yield made
     finally:

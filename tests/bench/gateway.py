@@ -5,7 +5,9 @@
 One mock model answers everybody at once, so what is left is the server in front of it; the first line
 is the mock alone. Every line is a server process of its own, asked over kept connections: one client
 for the added time, 16 and 64 for requests a second, 16 streaming for the time to the first token. Every
-request is stored where the server stores; the chains grow on one another and show what a turn takes.
+request is stored where the server stores; the chains grow on one another and show what a turn takes, in time
+and in bytes: of SQLite's files, of PostgreSQL's tables with their indexes, of the process for what lives in memory.
+Without a URL a PostgreSQL is started for this run, which writes to the disk before it confirms.
 
 LiteLLM is not installed with convo: `pip install 'litellm[proxy]'` into an environment of its own.
 """
@@ -18,14 +20,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
+import psycopg
+
+from tests import databases
 from tests.bench.load import KEY, Body, Times, ask
 
 WARM = 60
@@ -51,15 +56,20 @@ general_settings: {{master_key: {key}}}
 """
 
 
+Process: TypeAlias = subprocess.Popen[bytes]
+
+Size: TypeAlias = Callable[[Process], int]
+"""The bytes of all that a server keeps."""
+
+
 @dataclass(frozen=True)
 class Server:
-    """One line of the table: what it is called, how it is started, and whether it keeps state."""
+    """One line of the table: what it is called, how it is started, and how large what it keeps is, if it keeps."""
 
     name: str
     command: Sequence[str]
     port: int
-    stateful: bool = True
-    database: Path | None = None
+    size: Size | None = None
 
 
 @dataclass(frozen=True)
@@ -88,7 +98,7 @@ def streaming(turn: int) -> Mapping[str, Any]:
 
 
 @contextmanager
-def running(server: Server) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
+def running(server: Server) -> Iterator[tuple[Process, float]]:
     """The server as a process; seconds until it first answered."""
     quiet = subprocess.DEVNULL
     began = time.perf_counter()
@@ -100,7 +110,7 @@ def running(server: Server) -> Iterator[tuple[subprocess.Popen[bytes], float]]:
             process.terminate()
 
 
-def answers_after(server: Server, process: subprocess.Popen[bytes], began: float) -> float:
+def answers_after(server: Server, process: Process, began: float) -> float:
     while time.perf_counter() - began < PATIENCE_S:
         assert process.poll() is None, f"{server.name} ended"
         try:
@@ -111,10 +121,10 @@ def answers_after(server: Server, process: subprocess.Popen[bytes], began: float
     raise TimeoutError(server.name)
 
 
-def memory_mb(process: subprocess.Popen[bytes]) -> float:
-    """The resident memory of a process and of its children."""
+def memory(process: Process) -> int:
+    """The resident memory of a process and of its children, in bytes."""
     pids = [process.pid, *children(process.pid)]
-    return sum(resident_kb(pid) for pid in pids) / 1024
+    return sum(resident_kb(pid) for pid in pids) * 1024
 
 
 def children(pid: int) -> list[int]:
@@ -127,7 +137,7 @@ def resident_kb(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("VmRSS")), 0)
 
 
-async def measured(server: Server, requests: int, start_s: float, process: subprocess.Popen[bytes]) -> Line:
+async def measured(server: Server, requests: int, start_s: float, process: Process) -> Line:
     async def times(body: Body, clients: int, turns: int) -> Times:
         return await ask("127.0.0.1", server.port, "/v1/responses", body, clients=clients, turns=turns)
 
@@ -136,7 +146,7 @@ async def measured(server: Server, requests: int, start_s: float, process: subpr
     one = await times(plain, 1, requests)
     many = {clients: await times(plain, clients, max(4, requests // clients)) for clients in CLIENTS}
     streamed = await times(streaming, 16, max(4, requests // 16))
-    return Line(start_s, one, streamed, many, memory_mb(process))
+    return Line(start_s, one, streamed, many, memory(process) / 1024**2)
 
 
 def chained(server: Server, turns: int) -> float:
@@ -153,31 +163,44 @@ def chained(server: Server, turns: int) -> float:
     return sum(last) / len(last) * 1e3
 
 
-def size(database: Path) -> int:
-    return sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
+def of_files(database: Path) -> Size:
+    return lambda process: sum(file.stat().st_size for file in database.parent.glob(f"{database.name}*"))
 
 
-def convo(name: str, folder: Path, api: str, mock: int, store: str, database: Path | None = None) -> Server:
+def of_tables(url: str) -> Size:
+    def size(process: Process) -> int:
+        with psycopg.connect(url, autocommit=True) as connection:
+            found = connection.execute(TABLES).fetchone()
+            return int(found[0]) if found else 0
+
+    return size
+
+
+TABLES = """
+SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'convo' AND c.relkind = 'r'
+"""
+
+
+def convo(name: str, folder: Path, api: str, mock: int, store: str, size: Size | None = None) -> Server:
     settings, port = folder / f"{api}.toml", free_port()
     settings.write_text(SETTINGS.format(api=api, port=mock), encoding="utf-8")
     said = ["--config", str(settings), "serve", "--port", str(port), "--store", store]
-    return Server(name, [sys.executable, "-m", "convo", *said], port, database=database)
+    return Server(name, [sys.executable, "-m", "convo", *said], port, size)
 
 
-def servers(folder: Path, mock: int, litellm: str | None, postgres: str | None) -> Iterator[Server]:
-    file = folder / "convo.db"
+def servers(folder: Path, mock: int, litellm: str | None, postgres: str) -> Iterator[Server]:
+    file, chat = folder / "convo.db", folder / "chat.db"
     yield convo("convo, none", folder, "responses", mock, "none")
-    yield convo("convo, memory", folder, "responses", mock, "memory")
-    yield convo("convo, sqlite", folder, "responses", mock, f"sqlite:{file}", file)
-    chat = folder / "chat.db"
-    yield convo("convo, sqlite, chat", folder, "chat", mock, f"sqlite:{chat}", chat)
-    if postgres:
-        yield convo("convo, postgres", folder, "responses", mock, postgres)
+    yield convo("convo, memory", folder, "responses", mock, "memory", memory)
+    yield convo("convo, sqlite", folder, "responses", mock, f"sqlite:{file}", of_files(file))
+    yield convo("convo, sqlite, chat", folder, "chat", mock, f"sqlite:{chat}", of_files(chat))
+    yield convo("convo, postgres", folder, "responses", mock, postgres, of_tables(postgres))
     if litellm:
         config, port = folder / "litellm.yaml", free_port()
         config.write_text(LITELLM.format(port=mock, key=KEY), encoding="utf-8")
         command = [litellm, "--config", str(config), "--port", str(port), "--num_workers", "1"]
-        yield Server("LiteLLM", command, port, stateful=False)
+        yield Server("LiteLLM", command, port)
 
 
 HEAD = f"{'':<22}{'start s':>8}{'MB':>6}{'p50 ms':>8}{'p99 ms':>8}{'added':>7}{'first ms':>9}" + "".join(
@@ -193,14 +216,14 @@ def told(name: str, line: Line, floor: Line) -> str:
     )
 
 
-def grown(server: Server) -> Iterator[str]:
-    """What chains cost: the time of their last turns, and the bytes of a turn in a file."""
+def grown(server: Server, process: Process) -> Iterator[str]:
+    """What chains cost: the time of their last turns, and the bytes of a turn where they are kept."""
+    assert server.size
     for turns in CHAINS:
-        before = size(server.database) if server.database else 0
+        before = server.size(process)
         last_ms = chained(server, turns)
-        after = size(server.database) if server.database else 0
-        kept = f"{(after - before) / turns:>8,.0f} B a turn" if server.database else ""
-        yield f"{server.name:<22} a chain of {turns:>5}: {last_ms:>6.1f} ms for its last turns {kept}"
+        kept = (server.size(process) - before) / turns
+        yield f"{server.name:<22} a chain of {turns:>5}: {last_ms:>6.1f} ms for its last turns {kept:>8,.0f} B a turn"
 
 
 def main() -> None:
@@ -210,18 +233,19 @@ def main() -> None:
     said.add_argument("--requests", type=int, default=2000)
     given = said.parse_args()
     os.environ["NO_PROXY"] = "127.0.0.1"
-    with TemporaryDirectory() as name:
+    database = nullcontext(None) if given.postgres else databases.started(settings=databases.DURABLE)
+    with database as own, TemporaryDirectory() as name:
         folder, port = Path(name), free_port()
         os.environ["CONVO_HOME"] = str(folder / "home")
-        mock = Server("the mock alone", [sys.executable, "-m", "tests.bench.upstream", str(port)], port, stateful=False)
+        mock = Server("the mock alone", [sys.executable, "-m", "tests.bench.upstream", str(port)], port)
         with running(mock) as (process, start_s):
             floor = asyncio.run(measured(mock, given.requests, start_s, process))
             print(HEAD)
             print(told(mock.name, floor, floor), flush=True)
-            for server in servers(folder, port, given.litellm, given.postgres):
+            for server in servers(folder, port, given.litellm, own.url() if own else given.postgres):
                 with running(server) as (process, start_s):
                     print(told(server.name, asyncio.run(measured(server, given.requests, start_s, process)), floor))
-                    for line in grown(server) if server.stateful and "none" not in server.name else ():
+                    for line in grown(server, process) if server.size else ():
                         print(line, flush=True)
 
 
