@@ -2,8 +2,8 @@
 
 Read `state` for what a run is, `events` for what it can be told and `effects` for what it asks for;
 `table` is the machine itself, `moves` what each event does, `answers` what a model's answer asks
-for, `recovering` how a run goes on in another process. Everything is a plain function over frozen
-values: the engine performs the effects and reports what came of them.
+for, `keeping` how a run becomes JSON and `recovering` how it goes on in another process. Everything
+is a plain function over frozen values: the engine performs the effects and reports what came of them.
 """
 
 from convo.run.effects import (
@@ -36,6 +36,7 @@ from convo.run.events import (
     Stop,
     Tripped,
 )
+from convo.run.keeping import kept, taken
 from convo.run.recovering import recover
 from convo.run.state import Call, Failure, Limits, Phase, Run, Stage, begin
 from convo.run.table import MOVES, decide
@@ -76,5 +77,7 @@ __all__ = [
     "Tripped",
     "begin",
     "decide",
+    "kept",
     "recover",
+    "taken",
 ]
