@@ -4,16 +4,19 @@ Everything is opened here and closed here, in the order in which it depends on o
 imported only when it is asked for.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from convo.config import Choice, Record, Settings, Sources, Storage, choose, resolve
+from convo.config.providers import NEEDS_NO_URL
 from convo.history import OWNERS, Session
+from convo.items import Json
 from convo.stores.contract import Store
 
 if TYPE_CHECKING:
     from convo.endpoints.contract import Endpoint
+    from convo.engine.turn import Asking
 
 Result = TypeVar("Result")
 
@@ -23,7 +26,7 @@ async def store_of(settings: Settings, *, inline: bool = False) -> AsyncIterator
     """The store that the settings name, open as long as the block runs; reading makes no database."""
     from convo.stores.open import open_store
 
-    store = open_store(url_of(settings.storage), inline=inline)
+    store = open_store(url_of(settings.storage), tenant=settings.tenant, inline=inline)
     try:
         yield store
     finally:
@@ -97,3 +100,26 @@ def record_of(session: Session) -> Record:
     """What the settings need to know of a session."""
     scope = session.scope
     return Record(session.name, session.model, scope.url, scope.organisation, scope.project)
+
+
+def asking_of(
+    choice: Choice, *, instructions: str | None, parameters: Mapping[str, Json], store: bool = False
+) -> "Asking":
+    """How the chosen model is asked; `store` and `parameters` as `Asking` has them."""
+    from convo.engine.turn import Asking
+    from convo.tokens import seals_reasoning
+
+    remote = choice.provider.endpoint == "remote"
+    return Asking(
+        model=str(choice.name),
+        wire_model=choice.name.model if remote else str(choice.name),
+        instructions=instructions,
+        parameters=parameters,
+        store=store,
+        seal=remote and seals_reasoning(choice.name.model),
+    )
+
+
+def counts_here(choice: Choice) -> bool:
+    """Whether the chosen model's endpoint can count without leaving this machine."""
+    return choice.provider.api in NEEDS_NO_URL

@@ -15,6 +15,7 @@ long to define. Change a copy with `_replace`.
 """
 
 from convo.config.binding import Record, bind
+from convo.config.checks import TENANT
 from convo.config.choice import choose
 from convo.config.files import load, read
 from convo.config.layers import Flags, Sources, resolve
@@ -24,11 +25,13 @@ from convo.config.places import Places, private
 from convo.config.prices import Price
 from convo.config.providers import Provider, key_of, token_of
 from convo.config.secret import Secret
-from convo.config.settings import Serve, Settings
+from convo.config.settings import ALONE, Serve, Settings
 from convo.config.storage import Storage
 
 __all__ = [
+    "ALONE",
     "BUILT_IN_MODEL",
+    "TENANT",
     "Choice",
     "Flags",
     "Layer",

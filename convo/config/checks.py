@@ -5,6 +5,7 @@ with the end of a sentence: whoever knows the file and the key writes its beginn
 repeats the value it refuses: the wrong value may be a key in the wrong place.
 """
 
+import re
 from collections.abc import Callable, Collection
 from math import isfinite
 from typing import TypeAlias
@@ -50,6 +51,17 @@ def text(value: object) -> str:
     if not value.strip():
         raise Unfit("must not be empty")
     return value.strip()
+
+
+TENANT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+"""What a tenant may be called: the name of a key."""
+
+
+def tenant(value: object) -> str:
+    name = text(value)
+    if not TENANT.fullmatch(name):
+        raise Unfit("must be a key's name: up to 64 letters, digits and . _ @ -, a letter or digit first")
+    return name
 
 
 def variable(value: object) -> str:

@@ -26,11 +26,13 @@ from convo.errors import BadSettings
 
 MODEL: Key = ("model",)
 STORAGE: Key = ("state_storage",)
+TENANT: Key = ("tenant",)
 KEYS_FILE: Key = ("serve", "keys_file")
 
 VARIABLES: dict[str, Key] = {
     "CONVO_MODEL": MODEL,
     "CONVO_STORE": STORAGE,
+    "CONVO_TENANT": TENANT,
     "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
     "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
     "OPENAI_PROJECT_ID": ("providers", "openai", "project"),
@@ -107,6 +109,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         providers=MappingProxyType(providers),
         aliases=MappingProxyType({key[1]: str(value) for key, value in values.items() if key[0] == "aliases"}),
         storage=cast(Storage, kept.value),
+        tenant=str(values[TENANT]),
         serve=_serve(values),
         prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
         places=sources.places,

@@ -14,6 +14,9 @@ from convo.config.prices import Price
 from convo.config.providers import Provider
 from convo.config.storage import Storage
 
+ALONE = "local"
+"""The tenant where there are no keys: whoever uses this machine."""
+
 
 class Serve(NamedTuple):
     """The address, the keys and the limits of `convo serve`.
@@ -55,6 +58,7 @@ class Settings(NamedTuple):
     model:      as it was written: provider/model, an alias or a bare name; `choose` reads it
     providers:  by name, the known ones among them
     aliases:    what each bare name stands for
+    tenant:     whose state the commands see and make; `convo serve` goes by its keys instead
     prices:     by "provider/model", where somebody gave one
     listed:     every value with its origin, in order of their keys
     """
@@ -63,6 +67,7 @@ class Settings(NamedTuple):
     providers: Mapping[str, Provider]
     aliases: Mapping[str, str]
     storage: Storage
+    tenant: str
     serve: Serve
     prices: Mapping[str, Price]
     places: Places
@@ -76,6 +81,8 @@ class Settings(NamedTuple):
 def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     """What holds where no layer says anything."""
     serve = {"host": "127.0.0.1", "port": 8788, "seal_key_env": "CONVO_SEAL_KEY", **Serve._field_defaults}
-    return {("serve", name): value for name, value in serve.items()} | {
-        ("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()
-    }
+    return (
+        {("tenant",): ALONE}
+        | {("serve", name): value for name, value in serve.items()}
+        | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}
+    )

@@ -18,6 +18,7 @@ from convo.config.checks import (
     one_of,
     port,
     seconds,
+    tenant,
     text,
     url,
     variable,
@@ -108,6 +109,7 @@ STORAGE: dict[str, Shape] = {
 
 SHAPE: dict[str, Shape] = {
     "model": text,
+    "tenant": tenant,
     "providers": Named(provider_name, PROVIDER),
     "aliases": Named(alias_name, text),
     "state_storage": Whole(STORAGE, from_table),

@@ -18,13 +18,11 @@ from pathlib import Path
 from secrets import token_urlsafe
 from typing import Protocol
 
-from convo.config import private
+from convo.config import ALONE, TENANT, private
 from convo.errors import BadSettings, StoreFault
 from convo.gateway import refusals
 
-LOCAL = "local"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-LINE = re.compile(rf"(?P<name>{NAME.pattern})\s+(?P<hash>[0-9a-f]{{64}})")
+LINE = re.compile(rf"(?P<name>{TENANT.pattern})\s+(?P<hash>[0-9a-f]{{64}})")
 BUCKET = 8
 BEARER = "bearer "
 
@@ -41,7 +39,7 @@ class NoKeys:
     """One tenant, whatever is said."""
 
     def tenant(self, authorization: str | None) -> str:
-        return LOCAL
+        return ALONE
 
 
 class KeysFile:
@@ -144,7 +142,7 @@ def new_key(path: Path, name: str) -> str:
 
     raises:  BadSettings  the name cannot be one;  StoreFault  the file cannot be written
     """
-    if not NAME.fullmatch(name):
+    if not TENANT.fullmatch(name):
         raise BadSettings(
             f"{name!r} cannot be the name of a key", hint="letters, digits and . _ @ - in between, 64 at most"
         )

@@ -112,6 +112,23 @@ def test_where_only_clients_asked_one_is_told_how_to_find_what_they_got(
     assert made["id"] in convo("inspect", "resp_").out
 
 
+def test_whoever_runs_it_looks_into_what_one_key_keeps(
+    convo: Convo, aliases: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text(f"alice {sha256(b'secret').hexdigest()}\n", encoding="utf-8")
+    keys.chmod(0o600)
+    with serving("--keys", str(keys), before=aliases) as server:
+        server.http.headers["authorization"] = "Bearer secret"
+        made = server.ask("hello")
+        server.end(signal.SIGTERM)
+    assert convo("inspect", made["id"]).exit == 5
+
+    monkeypatch.setenv("CONVO_TENANT", "alice")
+    seen = convo("inspect", made["id"], "--json").json()
+    assert [link["response_id"] for link in seen["links"]] == [made["id"]]
+
+
 def test_without_a_store_nothing_can_be_gone_on_from(aliases: tuple[str, str]) -> None:
     with serving("--store", "none", before=aliases) as server:
         made = server.http.post("/v1/responses", json={"model": "echo", "input": "hi", "store": False})

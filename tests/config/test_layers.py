@@ -245,3 +245,14 @@ def test_a_new_provider_has_to_say_what_it_speaks() -> None:
     assert refused.value.message == (
         "/home/me/work/.convo.toml: 'groq' is not a known provider, so 'providers.groq.api' must be set"
     )
+
+
+def test_a_tenant_is_named_by_a_variable_or_a_file_and_is_this_machines_else() -> None:
+    assert settings().tenant == "local"
+    assert settings(user='tenant = "bob"').tenant == "bob"
+    assert settings(user='tenant = "bob"', environ={"CONVO_TENANT": "alice"}).tenant == "alice"
+
+
+def test_what_no_key_could_be_called_is_no_tenant() -> None:
+    with pytest.raises(BadSettings, match="CONVO_TENANT must be a key's name"):
+        settings(environ={"CONVO_TENANT": "a b"})
