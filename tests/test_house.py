@@ -32,6 +32,7 @@ ROWS = (
 
 BESIDE = {
     ("config", "errors"): "settings that cannot be used are an error with a name",
+    ("strategies", "compaction"): "going back ends at a compaction",
     ("run", "handoffs"): "a call of a run is a tool's, or hands over in the words that handoffs have for it",
     ("agents", "tools"): "an agent carries its tools, and says its output as a tool says its arguments",
 }

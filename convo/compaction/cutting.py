@@ -3,12 +3,14 @@
 A call and its output travel together, and so do a thought and what it led to: a history with half of
 either is refused by every server. A cut is a place that has no such pair on both its sides. A turn
 begins at a cut where a person speaks, and the calls that the model makes on the way to its answer are
-in it. System and developer messages belong to no turn: they hold for all of them.
+in it. System and developer messages belong to no turn: they hold for all of them. A summary stands in a
+user's message and is nobody's turn: what is said behind it begins one.
 """
 
 from collections.abc import Sequence
 from itertools import accumulate
 
+from convo.compaction.summary import is_summary
 from convo.items import Item, call_id, is_call, is_output, is_user, kind
 
 APPROVAL = "mcp_approval_request"
@@ -35,12 +37,12 @@ def turns(items: Sequence[Item]) -> tuple[int, ...]:
 
 def _begins(items: Sequence[Item], place: int) -> bool:
     """Whether a person begins to speak here; several messages in a row are one beginning."""
-    if not is_user(items[place]):
+    if not is_user(items[place]) or is_summary(items[place]):
         return False
     before = place - 1
     while before >= 0 and is_instruction(items[before]):
         before -= 1
-    return before >= 0 and not is_user(items[before])
+    return before >= 0 and (not is_user(items[before]) or is_summary(items[before]))
 
 
 def _crossed(items: Sequence[Item]) -> list[int]:

@@ -2,14 +2,16 @@
 
 Read `sending` for the table of the design as code, then `reconciling` (what an owner may have
 taken although nobody told us), `retrying` (when the same request may go out again), `branching`
-(/retry and /undo move heads) and `handles` (which owner a handle belongs to). All of it is plain
+(/retry and /undo move heads), `carrying` (what another owner can be given) and `handles` (which
+owner a handle belongs to). All of it is plain
 functions over frozen values.
 """
 
 from convo.strategies.branching import retry, undo
 from convo.strategies.handles import Wanted, kind_of, wanted
-from convo.strategies.held import Held, Sent
+from convo.strategies.held import Held, Sent, answered, is_answer
 from convo.strategies.reconciling import after_mark, reconcile
+from convo.strategies.replacing import behind, fresh, replaced
 from convo.strategies.retrying import Resend, Verdict, may_resend, never_asked
 from convo.strategies.sending import body, confirm, interrupt, send
 
@@ -20,13 +22,18 @@ __all__ = [
     "Verdict",
     "Wanted",
     "after_mark",
+    "answered",
+    "behind",
     "body",
     "confirm",
+    "fresh",
     "interrupt",
+    "is_answer",
     "kind_of",
     "may_resend",
     "never_asked",
     "reconcile",
+    "replaced",
     "retry",
     "send",
     "undo",
