@@ -263,9 +263,10 @@ async def test_a_reference_to_an_item_of_the_history_adds_nothing(endpoint: Endp
     assert all(item.get("type") != "item_reference" for item in script.asks[1].input)
 
 
-async def test_a_reference_to_nothing_is_refused(endpoint: Endpoint) -> None:
-    wrong = await refusal(endpoint, [{"id": "msg_gone"}, user("b")])
-    assert wrong.message.startswith("Item with id 'msg_gone' not found. Items are not persisted when `store` is set to")
+@pytest.mark.parametrize("named", ["msg_gone", ""])
+async def test_a_reference_to_nothing_is_refused(endpoint: Endpoint, named: str) -> None:
+    wrong = await refusal(endpoint, [{"id": named}, user("b")])
+    assert wrong.message.startswith(f"Item with id '{named}' not found. Items are not persisted when `store` is set to")
     assert told(wrong) == ("invalid_request_error", 404, "input")
 
 

@@ -62,7 +62,7 @@ async def referred(items: Sequence[Item], known: Sequence[str], store: Store) ->
     raises:  Refused  a reference to nothing
     """
     found: dict[str, Item] = {}
-    for wanted in filter(None, map(reference, items)):
+    for wanted in (named for named in map(reference, items) if named is not None):
         item = None if wanted in known else await store.item(wanted)
         if item is not None:
             found[wanted] = item
