@@ -4,7 +4,8 @@
 
 One mock model answers everybody at once, so what is left is the server in front of it; the first line
 is the mock alone. Every line is a server process of its own, asked over kept connections: one client
-for the added time, 16 and 64 for requests a second, 16 streaming for the time to the first token. Every
+for the added time, 16 and 64 for requests a second, 16 streaming for the time to the first token: of a model
+that answers at once, where they all wait for one core, and added to one that thinks for 100 to 300 ms. Every
 request is stored where the server stores; the chains grow on one another and show what a turn takes, in time
 and in bytes: of SQLite's files, of PostgreSQL's tables with their indexes, of the process for what lives in memory.
 Without a URL a PostgreSQL is started for this run, which writes to the disk before it confirms.
@@ -24,6 +25,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from http.client import HTTPConnection
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -79,6 +81,7 @@ class Line:
     start_s: float
     one: Times
     streamed: Times
+    thinking: Times
     many: Mapping[int, Times]
     memory_mb: float
 
@@ -95,6 +98,12 @@ def plain(turn: int) -> Mapping[str, Any]:
 
 def streaming(turn: int) -> Mapping[str, Any]:
     return {**plain(turn), "stream": True}
+
+
+def after_thinking() -> Body:
+    """Requests whose model thinks for 100 to 300 ms; the same times in another order for everybody."""
+    numbers = count()
+    return lambda turn: {**streaming(turn), "input": f"Turn {turn}: think for {100 + next(numbers) * 37 % 200} ms."}
 
 
 @contextmanager
@@ -146,7 +155,8 @@ async def measured(server: Server, requests: int, start_s: float, process: Proce
     one = await times(plain, 1, requests)
     many = {clients: await times(plain, clients, max(4, requests // clients)) for clients in CLIENTS}
     streamed = await times(streaming, 16, max(4, requests // 16))
-    return Line(start_s, one, streamed, many, memory(process) / 1024**2)
+    thinking = await times(after_thinking(), 16, 25)
+    return Line(start_s, one, streamed, thinking, many, memory(process) / 1024**2)
 
 
 def chained(server: Server, turns: int) -> float:
@@ -203,16 +213,18 @@ def servers(folder: Path, mock: int, litellm: str | None, postgres: str) -> Iter
         yield Server("LiteLLM", command, port)
 
 
-HEAD = f"{'':<22}{'start s':>8}{'MB':>6}{'p50 ms':>8}{'p99 ms':>8}{'added':>7}{'first ms':>9}" + "".join(
+HEAD = f"{'':<22}{'start s':>8}{'MB':>6}{'p50 ms':>8}{'p99 ms':>8}{'added':>7}{'first ms':>9}{'added':>7}" + "".join(
     f"{f'req/s {clients}':>10}" for clients in CLIENTS
 )
 
 
 def told(name: str, line: Line, floor: Line) -> str:
     added = line.one.p50_ms - floor.one.p50_ms
+    first = line.thinking.mean_first_ms - floor.thinking.mean_first_ms
+    rates = "".join(f"{line.many[clients].per_s:>10,.0f}" for clients in CLIENTS)
     return (
         f"{name:<22}{line.start_s:>8.2f}{line.memory_mb:>6.0f}{line.one.p50_ms:>8.2f}{line.one.p99_ms:>8.2f}{added:>7.2f}"
-        f"{line.streamed.first_ms:>9.1f}" + "".join(f"{line.many[clients].per_s:>10,.0f}" for clients in CLIENTS)
+        f"{line.streamed.first_ms:>9.1f}{first:>7.1f}{rates}"
     )
 
 

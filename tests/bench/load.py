@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import median, quantiles
+from statistics import fmean, median, quantiles
 from typing import Any
 
 KEY = "sk-bench-4f7a92d1c6e83b50a1f2d3c4b5e69788"
@@ -37,6 +37,10 @@ class Times:
     @property
     def first_ms(self) -> float:
         return median(self.first_s) * 1e3
+
+    @property
+    def mean_first_ms(self) -> float:
+        return fmean(self.first_s) * 1e3
 
 
 async def ask(host: str, port: int, path: str, body: Body, *, clients: int, turns: int) -> Times:

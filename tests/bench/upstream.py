@@ -2,10 +2,13 @@
 
     python -m tests.bench.upstream PORT
 
-It speaks chat completions and Responses, streaming and not, and says the same eight words to everybody.
+It speaks chat completions and Responses, streaming and not, and says the same eight words to everybody: at
+once, or after as many milliseconds as somebody asks it to think for.
 """
 
+import asyncio
 import json
+import re
 import sys
 
 import uvicorn
@@ -116,12 +119,17 @@ ANSWERS = {
 """What is sent for a path, streaming or not."""
 
 
+THINK = re.compile(rb"think for (\d+) ms")
+
+
 async def serve(scope: Scope, receive: Receive, send: Send) -> None:
     body, more = b"", True
     while more:
         message = await receive()
         body, more = body + message.get("body", b""), message.get("more_body", False)
     stream = bool(json.loads(body or b"{}").get("stream"))
+    if thinks := THINK.search(body):
+        await asyncio.sleep(int(thinks[1]) / 1e3)
     form = b"text/event-stream" if stream else b"application/json"
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", form)]})
     await send({"type": "http.response.body", "body": ANSWERS[scope["path"], stream]})
