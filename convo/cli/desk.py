@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
-from convo.cli.wiring import chosen, endpoint_for
+from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for
 from convo.clock import SystemClock
 from convo.config import Choice, Layer, Settings, Sources
 from convo.engine.chat import Chat
@@ -30,13 +30,16 @@ from convo.items import Json, user
 from convo.stores.contract import Store
 from convo.stores.rules import name_taken
 from convo.strategies import Wanted, kind_of, wanted
-from convo.tokens import seals_reasoning
 from convo.ui.answer import safe
+from convo.ui.medium import drawn_on
 from convo.ui.receipt import receipt
-from convo.ui.status import next_request, status
+from convo.ui.status import status
 
 FORGETS = ("none", "memory")
 """Kinds of stores that hold nothing once the command has ended."""
+
+SHOWN_BEFORE = 5
+"""Items that the owner puts before a request, of which /next shows the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +84,7 @@ class Desk:
         self._sources, self._store, self._open_things = sources, store, open_things
         self._asked, self._out = asked, out
         self._settings: Settings | None = None
+        self._counts_here = False
 
     async def open(self) -> Chat:
         """The conversation that the flags ask for, for writing. raises: as its parts do; Busy"""
@@ -119,8 +123,14 @@ class Desk:
     def status(self, chat: Chat) -> str:
         return status(chat.session, chat.reread(), chat.asking.model)
 
-    def next(self, chat: Chat, words: str) -> str:
-        return next_request(chat.reread(), chat.preview([user(words)] if words else []), chat.edges.endpoint.scope.url)
+    async def next(self, chat: Chat, words: str) -> str:
+        from convo.engine.coming import coming, counted_here, tried
+        from convo.ui.coming import screen
+
+        said, endpoint = [user(words)] if words else [], chat.edges.endpoint
+        count = tried(endpoint) if self._counts_here else counted_here
+        found = await coming(chat.session.name, chat.reread(), said, chat.asking, endpoint, count)
+        return screen(found, drawn_on(sys.stderr), most=SHOWN_BEFORE)
 
     def receipt(self, chat: Chat) -> str:
         """The line for the last turn, which has ended."""
@@ -194,20 +204,19 @@ class Desk:
 
     async def _reach(self, session: Session | None, *, model: str | None = None) -> tuple[Edges, Asking]:
         self._settings, choice = chosen(self._sources, session, model=model)
+        self._counts_here = counts_here(choice)
         self._announce(choice)
         endpoint = await self._open_things.enter_async_context(endpoint_for(choice, self._settings, self._store))
         return Edges(self._store, endpoint, SystemClock(), random_id), self._asking(choice, session)
 
     def _asking(self, choice: Choice, session: Session | None) -> Asking:
-        asked, remote = self._asked, choice.provider.endpoint == "remote"
+        asked = self._asked
         form = {"text": text_format(asked.schema)} if asked.schema else {}
-        return Asking(
-            model=str(choice.name),
-            wire_model=choice.name.model if remote else str(choice.name),
+        return asking_of(
+            choice,
             instructions=session.instructions if session and asked.system is None else asked.system,
             parameters={**asked.parameters, **form},
             store=asked.store,
-            seal=remote and seals_reasoning(choice.name.model),
         )
 
     def _announce(self, choice: Choice) -> None:

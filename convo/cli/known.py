@@ -21,7 +21,7 @@ from convo.inspection import Known, drift
 from convo.stores.contract import Store
 from convo.ui.answer import safe
 from convo.ui.inspecting import screen
-from convo.ui.medium import medium_of
+from convo.ui.medium import drawn_on
 
 IDS = ("resp_", "conv_")
 """How the handles begin that an endpoint may know."""
@@ -57,7 +57,7 @@ async def known_of(handles: Sequence[str], where: Where) -> list[Known]:
 async def shown(store: Store, handle: str) -> str:
     """The screen of what this store knows, for somebody who is chatting. raises: as `look`"""
     known = await (look_at_file if is_path(handle) else look)(store, handle)
-    return screen(known, medium_of(sys.stderr, os.environ)._replace(colour=False))
+    return screen(known, drawn_on(sys.stderr))
 
 
 class Search:

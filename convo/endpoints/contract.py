@@ -9,6 +9,14 @@ from convo.items import Event, Item, Json, Response
 
 Order = Literal["asc", "desc"]
 
+COUNTED = frozenset(
+    {
+        *("model", "input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
+        *("reasoning", "parallel_tool_calls", "truncation", "personality"),
+    }
+)
+"""The fields of a request that its tokens depend on; a request to be counted has no others."""
+
 
 @dataclass(frozen=True, slots=True)
 class Page:
@@ -16,6 +24,19 @@ class Page:
 
     items: Sequence[Item]
     has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """A request as it goes over a network, without any secret.
+
+    body:     the JSON that is posted
+    headers:  what it needs beside its content type; `{key}` stands where the key goes
+    """
+
+    url: str
+    body: Mapping[str, Json]
+    headers: Mapping[str, str]
 
 
 class Connection(Protocol):
@@ -58,6 +79,10 @@ class Endpoint(Protocol):
         body:  the request as it travels. `stream: false` says that nobody is shown the events as they
                come: what goes wrong at the end is then raised, too
         """
+        ...
+
+    def wire(self, body: Mapping[str, Json]) -> Wire | None:
+        """What `create` would send; None where nothing leaves this process. Nothing is sent."""
         ...
 
     def connect(self) -> "Connection":

@@ -93,6 +93,17 @@ def connect(account: Account, http: "AsyncClient | None" = None) -> "AsyncOpenAI
     return client
 
 
+def addressed(account: Account, path: str) -> tuple[str, Mapping[str, str]]:
+    """Where `path` of `account` is, and the headers that a request there needs; `{key}` stands for the key."""
+    old_azure = account.azure and account.api_version
+    version = f"?api-version={account.api_version}" if old_azure else ""
+    under = "/openai" if old_azure else "/openai/v1" if account.azure else ""
+    shown = ("api-key", "{key}") if old_azure and not account.token else ("Authorization", "Bearer {key}")
+    acts_for = {"OpenAI-Organization": account.organisation, "OpenAI-Project": account.project}
+    said = {name: value for name, value in acts_for.items() if value}
+    return f"{account.base_url.rstrip('/')}{under}{path}{version}", dict([shown]) | said
+
+
 def fastest() -> "AsyncClient":
     """The fastest transport that is installed: through aiohttp, where it is, half as much again as without.
 

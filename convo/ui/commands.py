@@ -42,7 +42,7 @@ async def status(talk: "Conversing", _: str) -> None:
 
 
 async def next_(talk: "Conversing", words: str) -> None:
-    talk.say(talk.look.next(talk.chat, words))
+    talk.say(await talk.look.next(talk.chat, words))
 
 
 async def inspect(talk: "Conversing", handle: str) -> None:

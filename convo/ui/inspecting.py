@@ -36,7 +36,7 @@ def transcript(known: Known, medium: Medium) -> str:
 
 def whole(at: int, item: Item, *, waits: bool, medium: Medium) -> str:
     """One item: its number, kind, role and id, then its words in full."""
-    named = " ".join(filter(None, (_label(item), str(item.get("id") or ""))))
+    named = " ".join(filter(None, (label(item), str(item.get("id") or ""))))
     status = item.get("status")
     ended = [str(status)] if status not in (None, "completed") else []
     marks = ", ".join(ended + (["unacknowledged"] if waits else []))
@@ -89,10 +89,10 @@ def _go_on(known: Known) -> str:
 def _listed(known: Known, medium: Medium) -> Iterator[str]:
     """What there is to see where no links are known: one line an item."""
     for at, node in enumerate(known.path.nodes, 1):
-        line = f"{at:>4}  {_label(node.item)}: {safe(first_words(node.item))}"
+        line = f"{at:>4}  {label(node.item)}: {safe(first_words(node.item))}"
         yield line if medium.width is None else cut(line, medium.width)
 
 
-def _label(item: Item) -> str:
+def label(item: Item) -> str:
     """Kind and role: "message user", "function_call"."""
     return safe(" ".join(filter(None, (kind(item), str(item.get("role") or "")))))

@@ -5,6 +5,7 @@ pipe has no width and gets no colour, whatever reads it. Everything that is prin
 one of these values and so can be tried without a terminal.
 """
 
+import os
 import shutil
 import unicodedata
 from collections.abc import Mapping
@@ -46,6 +47,11 @@ def medium_of(stream: TextIO, environ: Mapping[str, str]) -> Medium:
         colour=terminal and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb",
         boxes=_encodes(stream.encoding or "ascii"),
     )
+
+
+def drawn_on(stream: TextIO) -> Medium:
+    """What `stream` can show, without colours: its words go on through somebody who spells out what is no text."""
+    return medium_of(stream, os.environ)._replace(colour=False)
 
 
 def width(words: str) -> int:

@@ -143,8 +143,31 @@ async def test_an_azure_resource_is_asked_at_its_own_address(
     remote = Remote(Account("azure", loopback.url.removesuffix("/v1"), azure=True, **account))
     assert len(await events(remote, "a")) == 2
     await remote.aclose()
-    assert loopback.requests[0].headers[shown[0]] == shown[1]
-    assert loopback.requests[0].query == ("api-version=2025-04-01-preview" if "api_version" in account else "")
+    asked, told = loopback.requests[0], remote.wire({"model": MODEL, "input": "a"})
+    assert asked.headers[shown[0]] == shown[1]
+    assert asked.query == ("api-version=2025-04-01-preview" if "api_version" in account else "")
+    assert told.url.removeprefix(loopback.url.removesuffix("/v1")) == path + ("?" + asked.query if asked.query else "")
+    assert {name.lower(): value.format(key=shown[1].split()[-1]) for name, value in told.headers.items()} == {
+        shown[0]: shown[1]
+    }
+
+
+async def test_what_would_be_sent_is_what_is_sent(loopback: Loopback, remote: Remote) -> None:
+    body = {"model": MODEL, "input": [user("größer")], "temperature": 0.5, "store": False}
+    told = remote.wire(body)
+    await ask(remote, **body)
+    assert told.url == f"{loopback.url}/responses"
+    assert json.dumps(loopback.bodies[-1]) == json.dumps(told.body)
+    assert KEY not in str(told)
+
+
+async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: Loopback) -> None:
+    remote = Remote(Account("openai", loopback.url, Secret(KEY), organisation="org", project="proj"))
+    await ask(remote, "a")
+    await remote.aclose()
+    told, sent = remote.wire({"model": MODEL}).headers, loopback.requests[-1].headers
+    assert {name: value.format(key=KEY) for name, value in told.items()} == {name: sent[name.lower()] for name in told}
+    assert set(told) == {"Authorization", "OpenAI-Organization", "OpenAI-Project"}
 
 
 # -- what goes wrong ------------------------------------------------------------------------------

@@ -74,6 +74,9 @@ class Embedded:
             async for event in events:
                 yield event
 
+    def wire(self, body: Mapping[str, Json]) -> None:
+        """Nothing leaves this process."""
+
     def connect(self) -> Connection:
         return Connection(self._edges)
 

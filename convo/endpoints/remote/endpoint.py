@@ -12,13 +12,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from convo.endpoints.contract import Order, Page
+from convo.endpoints.contract import COUNTED, Order, Page, Wire
 from convo.endpoints.remote.answer import ENDS, continues, conversation_id
 from convo.endpoints.remote.connection import ResendingConnection
 from convo.errors import EndpointFault, NotFound, StreamBroken
 from convo.history import Scope
 from convo.items import Event, Item, Json, Response
-from convo.models.account import Account, connect
+from convo.models.account import Account, addressed, connect
 from convo.models.catalogue import names
 from convo.models.foreign import Asked, checked, edge, error_in
 from convo.models.sealed import at_its_owner, maker
@@ -30,13 +30,6 @@ if TYPE_CHECKING:
 
 NO_COUNTING = (404, 405)
 """What a server answers that cannot count tokens."""
-
-COUNTED = frozenset(
-    {
-        *("model", "input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
-        *("reasoning", "parallel_tool_calls", "truncation", "personality"),
-    }
-)
 
 
 class Remote:
@@ -58,6 +51,10 @@ class Remote:
             async for event in events:
                 continued = continued or continues(body, event)
                 yield event
+
+    def wire(self, body: Mapping[str, Json]) -> Wire:
+        url, headers = addressed(self._account, "/responses")
+        return Wire(url, {**self._opened(body), "stream": True}, headers)
 
     def connect(self) -> ResendingConnection:
         return ResendingConnection(self.create)

@@ -1,0 +1,154 @@
+"""From a handle to its next request: who owns it, who would answer, what would travel.
+
+Everything is found as `convo inspect` finds it and asked as `convo chat --from` would ask. Whoever
+counts on this machine is asked to; a server is asked only on request.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from convo.cli.known import Search, Where
+from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for, store_of
+from convo.config import Choice, Flags, Record, Settings, Sources, choose, read, resolve, token_of
+from convo.endpoints.contract import Endpoint
+from convo.engine.attaching import attached
+from convo.engine.coming import Counting, coming, counted_here, repeated, spoken_with, stands, tried
+from convo.engine.finding import by_handle
+from convo.engine.looking import of_session
+from convo.engine.turn import Asking
+from convo.history import OWNERS
+from convo.inspection import Known
+from convo.inspection.coming import Coming, next_as_json
+from convo.items import user
+from convo.stores.contract import Store
+from convo.strategies import kind_of
+from convo.ui.answer import safe
+from convo.ui.coming import curl, screen
+from convo.ui.medium import medium_of
+
+SERVED = "this goes to convo's own endpoint: convo serve answers there"
+OWN_KEY = "CONVO_KEY"
+"""The variable that a command names where our own server wants a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wished:
+    """The arguments of one `convo next`."""
+
+    handle: str
+    prompt: str = ""
+    model: str | None = None
+    system: str | None = None
+    attach: tuple[str, ...] = ()
+    store: bool = False
+    provider: str | None = None
+    count: str = "auto"
+    config: Path | None = None
+
+
+async def upcoming(wished: Wished) -> tuple[Coming, Settings]:
+    """The next request; nothing is stored.
+
+    raises:  NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted, BadSettings
+             what the endpoint answers, when it is asked
+    """
+    along = [attached(place) for place in wished.attach]
+    said = [user(wished.prompt, *along)] if wished.prompt or along else []
+    sources = read(wished.config, Flags(model=wished.model))
+    async with store_of(resolve(sources)) as store:
+        known = await gone_on_with(store, wished, resolve(sources))
+        settings, choice = answers(sources, known, wished.model)
+        async with endpoint_for(choice, settings, store) as endpoint:
+            found = await coming(
+                known.handle,
+                stands(known),
+                said,
+                asking(choice, known, wished),
+                endpoint,
+                COUNTS[wished.count](endpoint, choice),
+                key_env=key_env(choice),
+            )
+    return found, settings
+
+
+async def gone_on_with(store: Store, wished: Wished, settings: Settings) -> Known:
+    """What the handle names; of an endpoint's handle the record that stands there, where there is one."""
+    known = await Search(settings, store, Where(wished.config, wished.provider)).one(wished.handle)
+    kind = kind_of(known.handle)
+    record = await by_handle(store, kind, known.handle) if OWNERS[kind].remembers and not known.session else None
+    return await of_session(store, record) if record else known
+
+
+def answers(sources: Sources, known: Known, model: str | None) -> tuple[Settings, Choice]:
+    """Who would answer next: as the record says, or else whoever answered last."""
+    if known.session:
+        return chosen(sources, known.session)
+    settings = resolve(sources)
+    if known.scope is None or known.model is None:
+        return settings, choose(settings, model)
+    scope = known.scope
+    record = Record(known.handle, known.model, scope.url, scope.organisation, scope.project)
+    remembers = OWNERS[stands(known).strategy].remembers
+    choice = choose(settings, model or known.model, where="-m", record=record if remembers else None)
+    return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
+
+
+def asking(choice: Choice, known: Known, wished: Wished) -> Asking:
+    """How the turn would ask."""
+    instructions = spoken_with(known) if wished.system is None else wished.system
+    return asking_of(choice, instructions=instructions, parameters=repeated(known), store=wished.store)
+
+
+def key_env(choice: Choice) -> str | None:
+    """The variable that holds what the request is signed with."""
+    provider = choice.provider
+    return provider.token_env if token_of(provider, os.environ) else provider.key_env
+
+
+def _auto(endpoint: Endpoint, choice: Choice) -> Counting:
+    """An endpoint is asked where nothing leaves this machine for it."""
+    return tried(endpoint) if counts_here(choice) else counted_here
+
+
+def _endpoint(endpoint: Endpoint, choice: Choice) -> Counting:
+    return endpoint.count
+
+
+def _offline(endpoint: Endpoint, choice: Choice) -> Counting:
+    return counted_here
+
+
+COUNTS: Mapping[str, Callable[[Endpoint, Choice], Counting]] = {
+    "auto": _auto,
+    "endpoint": _endpoint,
+    "offline": _offline,
+}
+
+
+def printed(found: Coming, settings: Settings, *, form: str, base_url: str | None = None) -> None:
+    """Print it in one form: "", "--json" or "--curl"."""
+    if form == "--json":
+        sys.stdout.write(json.dumps(next_as_json(found)) + "\n")
+    elif form == "--curl":
+        sys.stdout.write(_command(found, settings, base_url) + "\n")
+    else:
+        sys.stdout.write(screen(found, medium_of(sys.stdout, os.environ)) + "\n")
+
+
+def _command(found: Coming, settings: Settings, base_url: str | None) -> str:
+    """The command, and on stderr who answers where the request would not leave this process."""
+    if found.url:
+        return curl(found, base_url)
+    sys.stderr.write(safe(SERVED) + "\n")
+    serve = settings.serve
+    host = f"[{serve.host}]" if ":" in serve.host else serve.host
+    return curl(served(found, needs_key=serve.keys_file is not None), base_url or f"http://{host}:{serve.port}/v1")
+
+
+def served(found: Coming, *, needs_key: bool) -> Coming:
+    """The same request as our own server takes it."""
+    return replace(found, headers={"Authorization": "Bearer {key}"}, key_env=OWN_KEY) if needs_key else found

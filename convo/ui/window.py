@@ -1,0 +1,68 @@
+"""A model's window on a screen: its parts, their tokens, and how much of it they fill."""
+
+from collections.abc import Iterator
+
+from convo.inspection.window import ENDPOINT, ESTIMATE, Filling
+from convo.ui.medium import Medium
+from convo.ui.table import Column, fitted, lines
+
+METER = 40
+"""Columns of a whole window."""
+
+LEAST = 0.0005
+"""The least share that is not written as none."""
+
+
+def table(filling: Filling, medium: Medium) -> Iterator[str]:
+    """A line for each part, then what they come to."""
+    parts = filling.parts
+    columns = [
+        Column("part", [part.name for part in parts]),
+        Column("items", [f"{part.items:,}" for part in parts], right=True),
+        Column("tokens", [_figure(part.tokens.tokens, part.tokens.estimated) for part in parts]),
+    ]
+    yield from lines(fitted(columns, medium), medium)
+    yield together(filling)
+
+
+def together(filling: Filling) -> str:
+    """The sum, who counted it, and what of the window it takes."""
+    window, total = filling.window, filling.total
+    said = f"{_figure(total.tokens, total.estimated)} tokens, {_counter(filling)}"
+    if window is None:
+        return f"{said}; nobody wrote down how large this model's window is"
+    return f"{said}; {share(total.tokens, window.context)} of a window of {window.context:,}"
+
+
+def meter(filling: Filling, medium: Medium) -> Iterator[str]:
+    """A bar for each part, and one for what is left of the window; as parts of the sum where it is not known."""
+    whole = filling.window.context if filling.window else max(filling.total.tokens, 1)
+    rows = [(part.name, part.tokens.tokens) for part in filling.parts]
+    free = [] if filling.left is None else [("free", filling.left)]
+    wide = max(len(name) for name, _ in [*rows, ("free", 0)])
+    for name, tokens in rows:
+        yield f"  {name:<{wide}}  {_bar(tokens, whole, medium)}  {tokens:>11,}  {share(tokens, whole)}"
+    for name, tokens in free:
+        yield f"  {name:<{wide}}  {' ' * METER}  {tokens:>11,}  {share(tokens, whole)}"
+    yield f"  {together(filling)}"
+
+
+def share(tokens: int, whole: int) -> str:
+    """Per cent of the window, never as none when it is something."""
+    part = tokens / whole
+    return "<0.1%" if 0 < part < LEAST else f"{part:.1%}"
+
+
+def _counter(filling: Filling) -> str:
+    if filling.by == ENDPOINT:
+        return "counted by the endpoint"
+    return "an estimate" if filling.by == ESTIMATE else f"counted here with {filling.by}"
+
+
+def _figure(tokens: int, estimated: bool) -> str:
+    return f"~{tokens:,}" if estimated else f"{tokens:,}"
+
+
+def _bar(tokens: int, whole: int, medium: Medium) -> str:
+    long = min(METER, -(-tokens * METER // whole)) if tokens else 0
+    return ("█" if medium.boxes else "#") * long + ("░" if medium.boxes else ".") * (METER - long)

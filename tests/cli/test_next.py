@@ -1,0 +1,248 @@
+"""`convo next`: what it shows is what is sent then."""
+
+import json
+import os
+import shlex
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.errors import Refused
+from convo.history import Strategy
+from tests.cli.chatting import ECHO, scripted
+from tests.cli.held import Teller, held, talks
+from tests.cli.served import serving, settings_file
+from tests.cli.test_inspect_remote import chain, conversation
+from tests.loopback import KEY, Loopback, answers
+from tests.running import Convo
+
+
+@pytest.fixture
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def asked(convo: Convo, *argv: str) -> dict[str, Any]:
+    """The object of `convo next ... --json`."""
+    got = convo("next", *argv, "--json")
+    assert (got.exit, got.err) == (0, "")
+    found: dict[str, Any] = got.json()
+    return found
+
+
+# -- what is shown is what travels -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_the_body_that_is_shown_is_the_body_that_the_chat_sends(
+    strategy: Strategy, server: Loopback, convo: Convo
+) -> None:
+    flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
+    assert convo("chat", *flags, "-s", "Be brief.", "größer?").exit == 0
+    before = len(server.requests)
+    shown = asked(convo, "mine", "and then?")
+    assert len(server.requests) == before
+
+    assert convo("chat", "--from", "mine", "and then?").exit == 0
+
+    assert json.dumps(server.bodies[-1]) == json.dumps(shown["body"])
+    assert shown["url"] == f"{server.url}/responses"
+    assert (shown["strategy"], shown["model"]) == (str(strategy), "openai/gpt-5-mini")
+
+
+@pytest.mark.parametrize(
+    ("strategy", "before", "travels"),
+    [(Strategy.REPLAY, 0, 3), (Strategy.SESSION, 0, 3), (Strategy.CONVERSATION, 2, 1), (Strategy.CHAIN, 2, 1)],
+)
+def test_what_the_owner_puts_before_it_is_set_apart(
+    strategy: Strategy, before: int, travels: int, convo: Convo, home: Path
+) -> None:
+    held(home, talks("mine", strategy, "one"))
+    shown = asked(convo, "mine", "two")
+    assert (len(shown["before"]["items"]), len(shown["body"]["input"])) == (before, travels)
+    assert shown["before"]["owner"] == {"chain": "resp_1", "conversation": "conv_1"}.get(strategy)
+    assert [part["items"] for part in shown["parts"]] == ([before] if before else []) + [travels]
+
+
+def test_what_was_not_confirmed_goes_with_the_next_message(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CHAIN, "mine", "one")
+        await teller.fail(chat, "two", Refused("The server had a bad day"))
+
+    held(home, story)
+    shown = asked(convo, "mine", "three")
+    assert [item["content"][0]["text"] for item in shown["body"]["input"]] == ["two", "three"]
+    assert shown["body"]["previous_response_id"] == "resp_1"
+
+
+def test_a_response_is_gone_on_from_as_a_chain_and_what_its_request_said_is_said_again(
+    server: Loopback, convo: Convo
+) -> None:
+    first, second = chain(server, "one", "two")
+    shown = asked(convo, second, "three", "--provider", "openai")
+    assert shown["body"]["previous_response_id"] == second
+    assert len(shown["before"]["items"]) == 4
+    assert asked(convo, first, "--provider", "openai")["before"]["owner"] == first
+
+
+def test_a_conversation_that_only_its_endpoint_knows_is_gone_on_with(server: Loopback, convo: Convo) -> None:
+    handle = conversation(server, "one")
+    shown = asked(convo, handle, "two")
+    assert shown["body"]["conversation"] == handle
+    assert len(shown["before"]["items"]) == 2
+
+
+def test_what_a_client_of_the_gateway_said_with_every_request_it_says_again(convo: Convo, home: Path) -> None:
+    tool = {"type": "function", "name": "tea", "parameters": {"type": "object"}, "strict": True}
+
+    async def story(teller: Teller) -> None:
+        body = {"model": "scripted/echo", "input": "hi", "tools": [tool], "instructions": "Be brief."}
+        async for _ in teller.endpoint.create(body):
+            pass
+
+    held(home, story)
+    shown = asked(convo, "resp_1", "and?")
+    assert [shown["body"]["tools"], shown["body"]["instructions"]] == [[tool], "Be brief."]
+    assert [part["part"] for part in shown["parts"]] == ["tools", "instructions", "held by resp_1", "input"]
+
+
+def test_a_response_of_the_clients_own_history_is_gone_on_from_with_all_of_it(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    shown = asked(convo, "resp_1", "other")
+    assert shown["strategy"] == "session"
+    assert [item["content"][0]["text"] for item in shown["body"]["input"]] == ["one", "one", "other"]
+
+
+def test_a_file_of_items_is_replayed_whole(tmp_path: Path, convo: Convo) -> None:
+    (tmp_path / "talk.json").write_text('[{"role": "user", "content": "hi"}]')
+    shown = asked(convo, "./talk.json", "and?", *ECHO)
+    assert shown["body"]["input"][0] == {"role": "user", "content": "hi"}
+    assert (shown["strategy"], shown["body"]["store"]) == ("replay", False)
+
+
+def test_files_model_and_instructions_are_taken_as_a_chat_takes_them(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    (tmp_path / "notes.md").write_text("# Notes")
+    _, other = scripted({"text": "fine"})
+    body = asked(convo, "mine", "read", "this", "-a", "notes.md", "-m", other, "-s", "Slowly.", "--store")["body"]
+    assert (body["model"], body["instructions"], body["store"]) == (other, "Slowly.", True)
+    assert [part["text"] for part in body["input"][-1]["content"]] == ["read this", "notes.md:\n# Notes"]
+
+
+# -- nothing changes -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("form", [[], ["--json"], ["--curl"]])
+def test_nothing_is_stored_and_nothing_is_written(form: list[str], convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("mine", Strategy.REPLAY, "one"))
+    (tmp_path / "talk.json").chmod(0o400)
+    before = convo("inspect", "mine", "--json").out, (tmp_path / "talk.json").read_bytes()
+    assert convo("next", "mine", "two", *form).exit == 0
+    assert (convo("inspect", "mine", "--json").out, (tmp_path / "talk.json").read_bytes()) == before
+
+
+def test_an_unknown_handle_exits_5(convo: Convo) -> None:
+    got = convo("next", "nope", "hi")
+    assert (got.exit, got.out, got.err) == (5, "", "convo: no session 'nope'\n  try: convo sessions\n")
+
+
+def test_two_forms_at_once_are_refused(convo: Convo) -> None:
+    got = convo("next", "nope", "--curl", "--json")
+    assert (got.exit, got.json()["error"]["code"]) == (2, "usage")
+
+
+# -- how many tokens -------------------------------------------------------------------------------
+
+
+def test_an_endpoint_on_this_machine_counts_and_says_so(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CHAIN, "one two three"))
+    shown = asked(convo, "mine", "four")
+    assert (shown["tokens"], shown["estimated"], shown["counted_by"]) == (7, False, "the endpoint")
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
+def test_a_server_counts_where_it_is_told_to(strategy: Strategy, server: Loopback, convo: Convo) -> None:
+    assert convo("chat", f"--{strategy}", "-n", "mine", "one two three").exit == 0
+    shown = asked(convo, "mine", "four", "--count", "endpoint")
+    assert (shown["tokens"], shown["counted_by"], shown["window"]) == (7, "the endpoint", 400_000)
+    assert server.requests[-1].path == "/v1/responses/input_tokens"
+    assert asked(convo, "mine", "four")["counted_by"] == "o200k_base"
+
+
+def test_a_server_that_cannot_count_leaves_it_to_the_tokenizer(server: Loopback, convo: Convo) -> None:
+    assert convo("chat", "-n", "mine", "one two three").exit == 0
+    server.arm(replace(answers(404, {"message": "no such route"}), path="/v1/responses/input_tokens"))
+    shown = asked(convo, "mine", "four", "--count", "endpoint")
+    assert shown["counted_by"] == "o200k_base"
+    assert shown["estimated"] is False
+
+
+# -- as a command ----------------------------------------------------------------------------------
+
+
+def run(command: str, **env: str) -> subprocess.CompletedProcess[str]:
+    """Run a command as it was printed."""
+    environ = {"PATH": os.environ["PATH"], **env}
+    return subprocess.run(["/bin/sh", "-c", command], env=environ, capture_output=True, encoding="utf-8", check=False)
+
+
+NASTY = 'it\'s "$HOME" `id` \\ $(id) \x7f größer 😀 !! %s\nEND_OF_REQUEST\nand?'
+
+
+@pytest.mark.needs("curl")
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.CONVERSATION])
+def test_the_command_runs_as_printed_against_our_own_server(strategy: Strategy, convo: Convo, home: Path) -> None:
+    assert convo("chat", f"--{strategy}", "-n", "mine", *ECHO, "one").exit == 0
+    with serving() as running:
+        got = convo("next", "mine", NASTY, "--curl", "--url", str(running.http.base_url.join("/v1")))
+        done = run(got.out)
+    assert (done.returncode, done.stderr) == (0, "")
+    ended = json.loads(done.stdout.split("event: response.completed\ndata: ")[1].splitlines()[0])
+    assert ended["response"]["output"][0]["content"][0]["text"] == NASTY
+    assert got.err == "this goes to convo's own endpoint: convo serve answers there\n"
+
+
+@pytest.mark.needs("curl")
+def test_the_key_is_a_variable_of_the_shell(server: Loopback, convo: Convo) -> None:
+    assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
+    command = convo("next", "mine", NASTY, "--curl").out
+    assert KEY not in command
+    assert '"Authorization: Bearer ${OPENAI_API_KEY}"' in command
+    done = run(command, OPENAI_API_KEY=KEY)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert server.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert server.bodies[-1]["input"][0]["content"][0]["text"] == NASTY
+
+
+def test_our_own_server_with_keys_is_named_with_its_address_and_a_key(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("mine", Strategy.CHAIN, "one"))
+    config = settings_file(tmp_path, '[serve]\nhost = "::1"\nport = 9000\nkeys_file = "keys"\n')
+    command = convo(*config, "next", "mine", "two", "--curl").out
+    words = shlex.split(command.partition(" --data-binary")[0].replace("\\\n", " "))
+    assert words[:4] == ["curl", "-sS", "-N", "http://[::1]:9000/v1/responses"]
+    assert "Authorization: Bearer ${CONVO_KEY}" in words
+
+
+# -- for people ------------------------------------------------------------------------------------
+
+
+def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CHAIN, "one"))
+    lines = convo("next", "mine", "two", "--count", "offline").out.splitlines()
+    assert lines[:5] == [
+        "the owner puts 2 items of resp_1 before it",
+        "   1  message user: one",
+        "   2  message assistant: one",
+        "",
+        "to convo's own endpoint, in this process",
+    ]
+    body = "\n".join(lines[5 : lines.index("part            items  tokens") - 1])
+    assert json.loads(body) == asked(convo, "mine", "two")["body"]
+    assert lines[-4:-1] == ["part            items  tokens", "held by resp_1      2  ~10", "input               1  ~5"]
+    assert lines[-1] == "~15 tokens, an estimate; nobody wrote down how large this model's window is"
