@@ -9,6 +9,7 @@ Only owners at an endpoint bind. A replay file or a local session may go to any 
 """
 
 from collections.abc import Iterator
+from shlex import quote
 from typing import NamedTuple
 
 from convo.config.names import Choice
@@ -102,7 +103,8 @@ def _moved(provider: Provider, held: Whereabouts) -> Provider:
 
 
 def _contradiction(record: Record, held: Whereabouts, said: Whereabouts, choice: Choice, origin: Origin) -> WrongOwner:
+    instead = f"convo convert {quote(record.session)} --to session"
     return WrongOwner(
         f"session {record.session!r} is held by {held}, but {origin.place} says {said} for {choice.name}",
-        hint=f"{'leave it out' if origin.insists else 'change it there'}, or convo convert {record.session}",
+        hint=f"{'leave it out' if origin.insists else 'change it there'}, or {instead}",
     )

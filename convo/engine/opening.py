@@ -22,7 +22,7 @@ from convo.engine.turn import Asking
 from convo.errors import NotFound, WrongOwner
 from convo.history import HERE, OWNERS, Link, Path, Session, Strategy, root
 from convo.stores.contract import Store
-from convo.strategies import Wanted, kind_of
+from convo.strategies import Held, Wanted, answered, kind_of
 
 REPLAY_FILE = "conversation.json"
 """Where a replayed conversation goes when no file is named: the first free name like this one."""
@@ -48,10 +48,11 @@ async def recorded(store: Store, wanted: Wanted) -> Session | None:
         if session is None:
             raise NotFound("session", wanted.handle)
     if session and wanted.strategy and session.strategy is not wanted.strategy:
+        name = quote(session.name)
         raise WrongOwner(
             f"{session.name!r} is owned by {OWNERS[session.strategy].words} (--{session.strategy}), "
             f"not by {OWNERS[wanted.strategy].words}",
-            hint=f"convo chat --from {session.name}, or convo convert to change its owner",
+            hint=f"convo chat --from {name}, or convo convert {name} --to {wanted.strategy}",
         )
     return session
 
@@ -78,7 +79,8 @@ async def fork(source: Session, asking: Asking, edges: Edges, *, name: str = "")
     """
     if source.strategy is Strategy.CONVERSATION:
         raise one_list(source.handle or source.name)
-    path = (await edges.store.path(source.head)).upto(source.mark)
+    held = Held(source.strategy, await edges.store.path(source.head), source.mark)
+    path = held.path.first(max(answered(held), held.path.place(held.mark)))
     session = replace(
         source,
         id=edges.new_id("ses"),
@@ -96,7 +98,7 @@ def one_list(conversation: str) -> WrongOwner:
     """Why a conversation is not forked."""
     return WrongOwner(
         f"{conversation} is one list at its endpoint and cannot have a second head",
-        hint="convo convert, to carry its history to another owner",
+        hint=f"convo convert {quote(conversation)} --to session",
     )
 
 

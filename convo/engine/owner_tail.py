@@ -5,14 +5,14 @@ lie in the same store and are read there; a remote conversation is read newest f
 meets what is known. A remote chain cannot be asked for its children: there a resend is a fork.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convo.endpoints.contract import Endpoint
 from convo.errors import StateFault
 from convo.history import HERE, Link, Path, Strategy
 from convo.items import Item
 from convo.stores.contract import Store
-from convo.strategies import Held, after_mark, send
+from convo.strategies import Held, after_mark, answered, send
 
 PAGE = 100
 
@@ -42,10 +42,15 @@ async def owner_tail(held: Held, endpoint: Endpoint, store: Store) -> Tail:
 
 
 async def _chain_here(held: Held, store: Store) -> Tail:
-    """The answer that our own endpoint gave to exactly what is unacknowledged, or to its beginning."""
+    """The answer that our own endpoint gave to exactly what is unacknowledged, or to its beginning.
+
+    A new root may begin with a history of answers: whoever answered a part of that was not asked here.
+    """
     confirmed = held.path.upto(held.mark)
     asked = confirmed.grow(send(held).items)
-    for at in range(len(asked), len(confirmed), -1):
+    seed = held.path.first(answered(held))
+    known = len(seed) and len(confirmed) + len(send(replace(held, path=seed)).items)
+    for at in range(len(asked), max(len(confirmed), known), -1):
         for link in await store.answers(asked.first(at).head):
             if link.session is None and link.status in ANSWERED and link.previous_response_id == held.handle:
                 path = await store.path(link.head)

@@ -3,8 +3,7 @@
 Read `sending` for the table of the design as code, then `reconciling` (what an owner may have
 taken although nobody told us), `retrying` (when the same request may go out again), `branching`
 (/retry and /undo move heads), `carrying` (what another owner can be given) and `handles` (which
-owner a handle belongs to). All of it is plain
-functions over frozen values.
+owner a handle belongs to). All of it is plain functions over frozen values.
 """
 
 from convo.strategies.branching import retry, undo

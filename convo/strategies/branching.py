@@ -51,7 +51,7 @@ def _before(held: Held, last: Link | None) -> Held:
     if held.strategy is Strategy.CONVERSATION and len(held.path):
         raise WrongOwner(
             "the last turn belongs to the conversation at its endpoint and cannot be taken back here",
-            hint="convo convert, to own the history yourself",
+            hint=f"convo convert {held.handle} --to session, and take it back there",
         )
     if _begun_anew(held) or (held.strategy is Strategy.CHAIN and last and not last.previous_response_id):
         path = _shorter(held.path, _turn_start(held.path))

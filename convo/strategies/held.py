@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from convo.history import OWNERS, Key, Node, Path, Strategy
-from convo.items import Item, Json
+from convo.items import Item, Json, is_assistant, is_output, kind
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,22 @@ class Held:
     def remembers(self) -> bool:
         """Whether the owner holds the history itself."""
         return OWNERS[self.strategy].remembers
+
+
+def answered(held: Held) -> int:
+    """How many nodes lead up to the last whole answer behind the mark; 0 where none stands there.
+
+    Behind a mark stands what was said and not confirmed. Only a new root begins with answers, too:
+    a history that another owner had.
+    """
+    confirmed = held.path.place(held.mark)
+    return next((at for at in range(len(held.path), confirmed, -1) if is_answer(held.path.nodes[at - 1].item)), 0)
+
+
+def is_answer(item: Item) -> bool:
+    """Whether only a model can have said it, and has said all of it."""
+    from_client = is_output(item) or (kind(item) == "message" and not is_assistant(item))
+    return not from_client and item.get("status") in (None, "completed")
 
 
 @dataclass(frozen=True, slots=True)

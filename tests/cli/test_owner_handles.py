@@ -131,7 +131,7 @@ def test_a_handle_of_one_endpoint_is_not_taken_to_another(
     assert f"{older} belongs to {server.url}, not to {other.url}\n" in branch.err
     assert record.err == (
         f"convo: session 'mine' is held by {server.url}, but OPENAI_BASE_URL says {other.url} for openai/gpt-5-mini\n"
-        "  try: leave it out, or convo convert mine\n"
+        "  try: leave it out, or convo convert mine --to session\n"
     )
     assert len(server.bodies) == 2
 
@@ -160,7 +160,7 @@ def test_a_model_at_another_endpoint_is_refused_when_the_endpoint_holds_the_hist
     assert (got.exit, got.out) == (2, "")
     assert got.err == (
         f"convo: session 'mine' is held by {server.url}, but -m says convo's own endpoint for scripted/echo\n"
-        "  try: leave it out, or convo convert mine\n"
+        "  try: leave it out, or convo convert mine --to session\n"
     )
     assert mirrored(convo, "mine") == ["user: one", "assistant: one"]
 
@@ -208,7 +208,7 @@ def test_a_conversation_is_one_list_and_is_not_forked(server: Loopback, convo: C
         assert (got.exit, got.out) == (2, "")
         assert got.err == (
             f"convo: {made} is one list at its endpoint and cannot have a second head\n"
-            "  try: convo convert, to carry its history to another owner\n"
+            f"  try: convo convert {made} --to session\n"
         )
     assert len(server.bodies) == 1
 

@@ -100,45 +100,45 @@ REFUSED: list[tuple[Record, dict[str, Any], str, str]] = [
         REMOTE,
         {"environ": {"OPENAI_BASE_URL": "https://proxy/v1"}},
         f"session 'tuesday' is held by {OPENAI}, but OPENAI_BASE_URL says https://proxy/v1 for openai/gpt-5",
-        "leave it out, or convo convert tuesday",
+        "leave it out, or convo convert tuesday --to session",
     ),
     (
         REMOTE,
         {"environ": {"OPENAI_ORG_ID": "org_2"}},
         f"session 'tuesday' is held by {OPENAI}, but OPENAI_ORG_ID says {OPENAI} (org_2) for openai/gpt-5",
-        "leave it out, or convo convert tuesday",
+        "leave it out, or convo convert tuesday --to session",
     ),
     (
         SCOPED,
         {"environ": {"OPENAI_ORG_ID": "org_1", "OPENAI_PROJECT_ID": "proj_2"}},
         f"session 'tuesday' is held by {OPENAI} (org_1, proj_1), "
         f"but OPENAI_PROJECT_ID says {OPENAI} (org_1, proj_2) for openai/gpt-5",
-        "leave it out, or convo convert tuesday",
+        "leave it out, or convo convert tuesday --to session",
     ),
     (
         REMOTE,
         {"flags": Flags(model="ollama/llama3")},
         f"session 'tuesday' is held by {OPENAI}, but -m says convo's own endpoint for ollama/llama3",
-        "leave it out, or convo convert tuesday",
+        "leave it out, or convo convert tuesday --to session",
     ),
     (
         REMOTE,
         {"environ": {"CONVO_MODEL": "deepseek/chat"}},
         f"session 'tuesday' is held by {OPENAI}, but CONVO_MODEL says convo's own endpoint for deepseek/chat",
-        "leave it out, or convo convert tuesday",
+        "leave it out, or convo convert tuesday --to session",
     ),
     (
         EMBEDDED,
         {"flags": Flags(model="openai/gpt-5")},
         f"session 'tuesday' is held by convo's own endpoint, but -m says {OPENAI} for openai/gpt-5",
-        "leave it out, or convo convert tuesday",
+        "leave it out, or convo convert tuesday --to session",
     ),
     (
         Record("tuesday", "groq/x", "https://groq/v1"),
         {"user": '[providers.groq]\napi = "chat"\nbase_url = "https://groq/v1"'},
         "session 'tuesday' is held by https://groq/v1, "
         "but /home/me/.config/convo/config.toml says convo's own endpoint for groq/x",
-        "change it there, or convo convert tuesday",
+        "change it there, or convo convert tuesday --to session",
     ),
 ]
 

@@ -1,0 +1,50 @@
+"""`convo convert`: hand a conversation to another owner.
+
+The arguments alone; `convo.cli.converting` does the rest.
+"""
+
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App, call_of
+from convo.history import Strategy
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo convert monads --to chain --dry-run        what could not go over, and why
+  convo convert @last --to replay --as talk.json   own the history as a file
+  convo convert conv_68f2... --to session          carry it to this machine
+  convo convert monads --to conversation -m openai/gpt-5-mini
+                                                   at that model's endpoint
+
+The source is never changed: the result is a new session beside it. No model is asked.
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def convert(
+    ctx: typer.Context,
+    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")],
+    to: Annotated[Strategy, typer.Option("--to", metavar="OWNER", help="replay, session, conversation or chain.")],
+    name: Annotated[
+        str | None, typer.Option("--as", metavar="NAME", help="The new session's name; for replay also its file.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who answers from now on, and so where.")
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Hand a conversation to another owner."""
+    import asyncio
+
+    from convo.cli.converting import Asked, convert_one
+
+    asked = Asked(handle, to, name, model, provider, dry_run, as_json, call_of(ctx).config)
+    asyncio.run(convert_one(asked))

@@ -1,0 +1,147 @@
+"""Another owner comes to hold a conversation, and the one who held it is not touched.
+
+The result is always new: a session, beside it a file or a conversation where the owner is one of
+those. No model is asked. A chain has no response yet that could be gone on from, so all of it waits
+until the first turn sends it; a conversation is seeded, twenty items at a time, and read back, so
+that the record is a copy of what the owner really has.
+"""
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from convo.clock import Clock
+from convo.endpoints.contract import Endpoint
+from convo.engine.edges import Edges
+from convo.engine.finding import absolute
+from convo.engine.naming import free_name, name_for
+from convo.engine.opening import free_file, history_of_conversation
+from convo.engine.record import whole
+from convo.engine.replay_file import ReplayFile
+from convo.errors import Conflict, ConvoError, StateFault, Usage
+from convo.history import Path, Session, Strategy, root
+from convo.ids import NewId
+from convo.stores.contract import Change, Growth, Store
+from convo.strategies.carrying import Carried, Target
+from convo.transfer.taking import Source
+
+AT_ONCE = 20
+"""Items that a conversation takes at a time."""
+
+NAMES = 5
+"""Names that are tried, each of which another process may take first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Where a new session is written: the store, the time and the source of ids."""
+
+    store: Store
+    clock: Clock
+    new_id: NewId
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What the person called the result: a session's name, a file; None for one of its own making."""
+
+    name: str | None = None
+    file: str | None = None
+
+
+def worth_it(source: Source, target: Target) -> None:
+    """raises: Usage  the new owner is the one that holds it already"""
+    same_place = source.scope == target.scope or not target.remembers
+    if source.strategy is target.strategy and same_place and target.strategy is not Strategy.CONVERSATION:
+        raise Usage(
+            f"{source.handle} is owned by {target.strategy} already", hint="convo chat --fork makes a second one"
+        )
+
+
+async def hand_over(
+    source: Source, carried: Carried, target: Target, wish: Wish, beside: Beside, endpoint: Endpoint | None = None
+) -> Session:
+    """Let `target` hold `carried`; returns the record of the new session.
+
+    endpoint:  of the new owner; needed for a conversation alone
+    raises:    Conflict  the file, or the name, is taken;  what the endpoint or the store answers. What was
+               made until then is taken back
+    """
+    if target.strategy is Strategy.CONVERSATION:
+        assert endpoint
+        return await _to_conversation(source, carried, target, wish, beside, endpoint)
+    path = Path(root(beside.store.tenant)).grow(carried.items)
+    mark = path.root if target.strategy is Strategy.CHAIN else path.first(carried.confirmed).head
+    session = _session(source, target, path, beside)
+    session = replace(session, mark=mark)
+    if target.strategy is Strategy.REPLAY:
+        return await _to_file(session, path, wish, beside)
+    return await _written(session, path, wish, beside)
+
+
+def _session(source: Source, target: Target, path: Path, beside: Beside) -> Session:
+    now = beside.clock.now()
+    return Session(
+        id=beside.new_id("ses"),
+        name=source.name or (name_for(path.items[0]) if path.items else "chat"),
+        strategy=target.strategy,
+        model=target.model,
+        head=path.head,
+        mark=path.head,
+        created_at=now,
+        used_at=now,
+        scope=target.scope,
+        instructions=source.instructions,
+    )
+
+
+async def _written(session: Session, path: Path, wish: Wish, beside: Beside) -> Session:
+    """Store a new session under the name that was wished, or a free one like its own."""
+    grow = (Growth(path.root, path.items),) if path.items else ()
+    for left in reversed(range(NAMES)):
+        name = wish.name or await free_name(beside.store, session.name)
+        session = replace(session, name=name)
+        try:
+            await whole(beside.store.commit(Change(grow=grow, session=session, expect=None)))
+            break
+        except Conflict:
+            if wish.name or not left:
+                raise
+    return session
+
+
+async def _to_file(session: Session, path: Path, wish: Wish, beside: Beside) -> Session:
+    file = ReplayFile(wish.file or free_file(absolute(f"{wish.name or session.name}.json")))
+    if file.exists():
+        raise Conflict(f"{file.place} is there already", hint="name a file that is not, with --as")
+    file.check()
+    file.write(path.items)
+    session = replace(session, handle=str(file.place), written=path.head)
+    try:
+        return await _written(session, path, wish, beside)
+    except ConvoError:
+        with suppress(OSError):
+            os.unlink(file.place)
+        raise
+
+
+async def _to_conversation(
+    source: Source, carried: Carried, target: Target, wish: Wish, beside: Beside, endpoint: Endpoint
+) -> Session:
+    seed, rest = carried.items[: carried.confirmed], carried.items[carried.confirmed :]
+    created = await endpoint.create_conversation(seed[:AT_ONCE], source.metadata or None)
+    handle = str(created["id"])
+    try:
+        for at in range(AT_ONCE, len(seed), AT_ONCE):
+            await endpoint.add_items(handle, seed[at : at + AT_ONCE])
+        edges = Edges(beside.store, endpoint, beside.clock, beside.new_id)
+        there = await history_of_conversation(handle, edges)
+        if len(there) != len(seed):
+            raise StateFault(f"{handle} holds {len(there)} items, and was given {len(seed)}")
+        session = _session(source, target, there.grow(rest), beside)
+        session = replace(session, mark=there.head, handle=handle)
+        return await _written(session, there.grow(rest), wish, beside)
+    except BaseException:
+        with suppress(ConvoError):
+            await endpoint.delete_conversation(handle)
+        raise

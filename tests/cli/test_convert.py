@@ -1,0 +1,160 @@
+"""`convo convert`: what it says, what it leaves alone, and a turn at a server that speaks Responses."""
+
+import json
+import shlex
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.chatting import ECHO, kept, sessions
+from tests.loopback import Loopback
+from tests.running import Convo
+from tests.wire import spoken, state
+
+FIELDS = {
+    *("source", "strategy", "endpoint", "model", "session", "handle", "items", "unacknowledged", "losses", "notes"),
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def begin(convo: Convo, strategy: str, *flags: str, name: str = "mine") -> None:
+    assert convo("chat", f"--{strategy}", "-n", name, *flags, "one").exit == 0
+
+
+def test_it_says_what_goes_over_and_what_is_made(convo: Convo, home: Path) -> None:
+    begin(convo, "session", *ECHO)
+    got = convo("convert", "mine", "--to", "chain", "--as", "theirs")
+    assert (got.exit, got.err) == (0, "")
+    assert got.out == (
+        "  changed  item_ids: the new owner gives its own ids (item 2)\n"
+        "  session  theirs\n"
+        "  owner    the endpoint's Responses API (--chain)\n"
+        "  handle   none yet: the first turn makes it, and sends everything\n"
+        "  items    2 items, of them 2 unacknowledged\n"
+    )
+    assert [one.name for one in sessions(home)] == ["theirs", "mine"]
+
+
+def test_a_dry_run_changes_nothing(convo: Convo, home: Path, folder: Path) -> None:
+    begin(convo, "session", *ECHO)
+    before = sessions(home), sorted(folder.rglob("*.json"))
+    for to in ("replay", "conversation", "chain"):
+        told = convo("convert", "mine", "--to", to, "--dry-run", "--json").json()
+        assert set(told) == FIELDS
+        assert (told["strategy"], told["session"], told["handle"], told["items"]) == (to, None, None, 2)
+    assert (sessions(home), sorted(folder.rglob("*.json"))) == before
+
+
+def test_a_file_is_named_like_its_session_or_as_it_is_asked(convo: Convo, folder: Path) -> None:
+    begin(convo, "session", *ECHO)
+    assert convo("convert", "mine", "--to", "replay", "--as", "kept", "--json").json()["handle"] == str(
+        folder / "kept.json"
+    )
+    told = convo("convert", "mine", "--to", "replay", "--as", "./talk.json", "--json").json()
+    assert told["handle"] == str(folder / "talk.json")
+    assert [item["role"] for item in json.loads((folder / "talk.json").read_text())] == ["user", "assistant"]
+    again = convo("convert", "mine", "--to", "replay", "--as", "./talk.json")
+    assert (again.exit, again.err.splitlines()[0]) == (1, f"convo: {folder / 'talk.json'} is there already")
+
+
+def test_a_file_without_a_record_is_taken_over(convo: Convo, folder: Path, home: Path) -> None:
+    (folder / "talk.json").write_text(
+        json.dumps([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}])
+    )
+    told = convo("convert", "./talk.json", "--to", "conversation", "-m", "scripted/echo", "--json").json()
+    assert told["session"] == "hi"
+    assert convo("chat", "--from", told["handle"], "and?").out == "and?\n"
+    items, _ = kept(home, "hi")
+    assert spoken(items) == ["user: hi", "assistant: ho", "user: and?", "assistant: and?"]
+
+
+def test_a_name_that_is_taken_and_a_handle_that_nobody_knows_are_refused(convo: Convo) -> None:
+    begin(convo, "session", *ECHO)
+    assert convo("convert", "mine", "--to", "chain", "--as", "mine").exit == 1
+    assert convo("convert", "nope", "--to", "chain").exit == 5
+    assert convo("convert", "mine", "--to", "session").exit == 2
+    assert convo("convert", "mine", "--to", "nobody").exit == 2
+
+
+@pytest.mark.parametrize(("owner", "to"), list(permutations(Strategy, 2)), ids=str)
+def test_a_turn_at_a_server_goes_on_from_the_whole_history(
+    server: Loopback, convo: Convo, owner: Strategy, to: Strategy
+) -> None:
+    begin(convo, owner)
+    asked = len(server.bodies)
+
+    told = convo("convert", "mine", "--to", to, "--as", "new", "--json").json()
+
+    assert len(server.bodies) == asked, "no model is asked"
+    assert told["endpoint"] == server.environ["OPENAI_BASE_URL"]
+    assert convo("chat", "--from", "new", "two").out == "two\n"
+    assert convo("chat", "--from", "new", "three").out == "three\n"
+    heard = ["user: one", "assistant: one", "user: two", "assistant: two", "user: three"]
+    assert spoken(server.scripts.asks[-1].input) == heard
+    assert [len(body["input"]) for body in server.bodies[asked:]] == SENT[to]
+    first = state(server.bodies[asked])
+    assert ("conversation" in first) == (to is Strategy.CONVERSATION)
+    assert "previous_response_id" not in first
+    assert convo("chat", "--from", "mine", "aside").out == "aside\n"
+    assert spoken(server.scripts.asks[-1].input) == ["user: one", "assistant: one", "user: aside"]
+
+
+SENT = {Strategy.REPLAY: [3, 5], Strategy.SESSION: [3, 5], Strategy.CONVERSATION: [1, 1], Strategy.CHAIN: [3, 1]}
+"""Items of two requests behind a turn; a chain's first one seeds it."""
+
+
+def test_a_conversation_that_only_its_server_knows_is_carried_here(server: Loopback, convo: Convo) -> None:
+    made = str(server.run(server.endpoint().create_conversation([{"role": "user", "content": "hi"}]))["id"])
+    told = convo("convert", made, "--to", "session", "--provider", "openai", "--json").json()
+    assert (told["items"], told["strategy"]) == (1, "session")
+
+
+def test_another_model_takes_a_history_to_another_endpoint(server: Loopback, convo: Convo) -> None:
+    begin(convo, "conversation")
+    told = convo("convert", "mine", "--to", "conversation", "-m", "scripted/echo", "--as", "here", "--json").json()
+    assert told["endpoint"] == "embedded"
+    assert convo("chat", "--from", "here", "two").out == "two\n"
+    assert len(server.bodies) == 1
+
+
+# -- hints that name it ----------------------------------------------------------------------------
+
+
+def hinted(err: str) -> list[str]:
+    """The command that the last line of an error names."""
+    step = err.splitlines()[-1].removeprefix("  try: ")
+    return shlex.split(step[step.index("convo convert") :].split(", and")[0])[1:]
+
+
+WRONG: list[tuple[str, tuple[str, ...]]] = [
+    ("conversation", ("chat", "--session", "--from", "mine", "hi")),
+    ("session", ("chat", "--chain", "--from", "mine", "hi")),
+    ("conversation", ("chat", "--from", "mine", "-m", "scripted/echo", "hi")),
+    ("chain", ("chat", "--from", "mine", "-m", "scripted/echo", "hi")),
+    ("conversation", ("chat", "--fork", "mine", "hi")),
+]
+
+
+@pytest.mark.parametrize(("owner", "argv"), WRONG, ids=lambda value: value if isinstance(value, str) else "")
+def test_a_hint_that_names_it_can_be_pasted(server: Loopback, convo: Convo, owner: str, argv: tuple[str, ...]) -> None:
+    begin(convo, owner)
+    refused = convo(*argv)
+    assert refused.exit == 2
+    got: Any = convo(*hinted(refused.err))
+    assert (got.exit, got.err) == (0, "")

@@ -1,0 +1,106 @@
+"""A conversation with everything in it, held by any owner, and a model that tells what it heard."""
+
+import json
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from convo.clock import Clock, FixedClock
+from convo.endpoints.embedded import Embedded
+from convo.engine.chat import Chat
+from convo.engine.edges import Edges
+from convo.engine.looking import look
+from convo.engine.opening import open_chat, recorded
+from convo.engine.turn import Asking
+from convo.history import Session, Strategy
+from convo.ids import NewId, counting_ids
+from convo.items import Event, Item, user
+from convo.models.contract import Ask, Model
+from convo.models.scripted import ScriptedModel
+from convo.stores.contract import Store
+from convo.strategies import wanted
+from convo.transfer.taking import Source, taken
+from tests.engine.recorded import Recorded
+
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
+
+ECHO = "scripted/echo"
+
+REPLIES = (
+    {"reasoning": "Oslo, then.", "call": {"name": "weather", "arguments": {"city": "Oslo"}, "call_id": "call_oslo"}},
+    {"text": "It rains."},
+    {"text": "A cat."},
+    {"text": "A dog."},
+)
+
+
+class Listening(ScriptedModel):
+    """Says what a script says, and keeps what it was asked."""
+
+    def __init__(self, clock: Clock, new_id: NewId) -> None:
+        super().__init__(clock, new_id)
+        self.heard: list[Ask] = []
+
+    def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        self.heard.append(ask)
+        return super().respond(ask)
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        return self, name.removeprefix("scripted/")
+
+
+@dataclass
+class Hall:
+    """One store with an endpoint of its own, and conversations in it."""
+
+    store: Store
+    folder: Path
+    clock: FixedClock = field(default_factory=FixedClock)
+
+    def __post_init__(self) -> None:
+        new_id = counting_ids()
+        self.model = Listening(self.clock, new_id)
+        self.endpoint = Recorded(Embedded(self.store, self.model, self.clock, new_id))
+        self.edges = Edges(self.store, self.endpoint, self.clock, new_id)
+        script = self.folder / "script.json"
+        script.write_text(json.dumps({"replies": REPLIES}), encoding="utf-8")
+        self.name = f"scripted/{script}"
+
+    async def open(self, handle: str | None, strategy: Strategy | None = None) -> Chat:
+        """A chat, new or as another process would go on with it."""
+        if handle is None and strategy is Strategy.REPLAY:
+            handle = str(self.folder / "talk.json")
+        want = wanted([strategy] if strategy else [], handle)
+        session = await recorded(self.store, want)
+        return await open_chat(want, session, Asking(self.name, self.name, "Be brief."), self.edges)
+
+    async def story(self, strategy: Strategy) -> Chat:
+        """A call and its output, reasoning, an image, a branch that was left, a compaction in the middle."""
+        chat = await self.open(None, strategy)
+        await say(chat, user("Weather in Oslo?"))
+        await say(chat, {"type": "function_call_output", "call_id": "call_oslo", "output": "rain"})
+        if strategy is not Strategy.CONVERSATION:
+            await say(chat, user("A wrong turn."))
+            await chat.take_back()
+        body = {"model": self.name, "input": list(chat.held.path.items)}
+        window: Sequence[Item] = (await self.endpoint.compact(body))["output"]
+        compaction = next(item for item in window if item["type"] == "compaction")
+        await say(chat, compaction, user("What is this?", IMAGE))
+        await say(chat, user("And this?", IMAGE))
+        return chat
+
+    async def source(self, handle: str) -> Source:
+        """The conversation as a conversion takes it."""
+        return await taken(await look(self.store, handle), self.store, self.endpoint)
+
+    async def session(self, name: str) -> Session:
+        found = await self.store.session(name)
+        assert found
+        return found
+
+
+async def say(chat: Chat, *items: Any) -> None:
+    """Say `items` and read the answer to its end."""
+    async for _ in chat.say(items):
+        pass

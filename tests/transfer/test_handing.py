@@ -1,0 +1,196 @@
+"""Every owner hands a whole history to every other one, and a turn there goes on from all of it."""
+
+from collections.abc import Sequence
+from itertools import permutations
+
+import pytest
+
+from convo.engine.replay_file import ReplayFile
+from convo.errors import Conflict, NotFound, Refused, Usage
+from convo.history import HERE, OWNERS, Session, Strategy
+from convo.items import Digest, Item, digest, kind, text, user
+from convo.strategies.carrying import Target, carry
+from convo.transfer.handing import Beside, Wish, hand_over, worth_it
+from tests.engine.recorded import Fault
+from tests.transfer.histories import ECHO, Hall, say
+
+ANY_NAME = Wish()
+
+PAIRS = list(permutations(Strategy, 2))
+
+
+async def converted(hall: Hall, handle: str, to: Strategy, wish: Wish = ANY_NAME) -> Session:
+    source = await hall.source(handle)
+    target = Target(to, HERE, hall.name)
+    worth_it(source, target)
+    carried = carry(source.said, target)
+    beside = Beside(hall.store, hall.clock, hall.edges.new_id)
+    return await hand_over(source, carried, target, wish, beside, hall.endpoint)
+
+
+def meant(items: Sequence[Item]) -> list[Digest]:
+    """What was said, without what no other owner is given: reasoning that is not sealed."""
+    return [digest(item) for item in items if kind(item) != "reasoning"]
+
+
+@pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
+async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_have(
+    hall: Hall, owner: Strategy, to: Strategy
+) -> None:
+    old = await hall.story(owner)
+    before, file = old.session, ReplayFile(hall.folder / "talk.json")
+    in_file = file.read()
+    history = old.held.path.items
+    requests = len(hall.model.heard)
+
+    session = await converted(hall, before.name, to)
+
+    assert len(hall.model.heard) == requests, "no model is asked to convert"
+    assert await hall.session(before.id) == before
+    assert file.read() == in_file
+    new = await hall.open(session.name)
+    assert new.session.strategy is to
+    await say(new, user("And now?"))
+    await say(old, user("And now?"))
+    heard, expected = hall.model.heard[-2:]
+    assert meant(heard.input) == meant(expected.input)
+    assert [kind(item) for item in heard.input].count("message") > 3
+    assert heard.instructions == expected.instructions == "Be brief."
+    assert meant(new.held.path.items[:-2]) == meant(history)
+
+    await say(new, user("Once more."))
+    sent = hall.endpoint.bodies[-1]["input"]
+    assert (len(sent) == 1) == OWNERS[to].remembers
+    assert meant(new.held.path.items[:-4]) == meant(history), "nothing doubles"
+    assert meant(hall.model.heard[-1].input)[: len(meant(heard.input))] == meant(heard.input)
+
+
+@pytest.mark.parametrize("to", [Strategy.SESSION, Strategy.REPLAY])
+async def test_an_owner_at_the_client_shares_every_place_with_its_source(hall: Hall, to: Strategy) -> None:
+    old = await hall.story(Strategy.CHAIN)
+    session = await converted(hall, old.session.name, to)
+    assert (session.head, session.mark) == (old.session.head, old.session.mark)
+
+
+async def test_a_file_holds_the_history_as_it_travelled(hall: Hall) -> None:
+    old = await hall.story(Strategy.CONVERSATION)
+    session = await converted(hall, old.session.name, Strategy.REPLAY, Wish(file=str(hall.folder / "mine.json")))
+    assert session.handle == str(hall.folder / "mine.json")
+    assert ReplayFile(session.handle).said() == list(old.held.path.items)
+
+
+async def test_a_file_that_is_there_is_not_written_over(hall: Hall) -> None:
+    old = await hall.story(Strategy.SESSION)
+    there = hall.folder / "mine.json"
+    there.write_text("[]")
+    with pytest.raises(Conflict, match="is there already"):
+        await converted(hall, old.session.name, Strategy.REPLAY, Wish(file=str(there)))
+    assert there.read_text() == "[]"
+
+
+async def test_a_conversation_is_seeded_twenty_items_at_a_time(hall: Hall) -> None:
+    hall.name = ECHO
+    chat = await hall.open(None, Strategy.SESSION)
+    for number in range(21):
+        await say(chat, user(f"Number {number}."))
+    session = await converted(hall, chat.session.name, Strategy.CONVERSATION)
+    found = await hall.store.conversation(session.handle or "")
+    assert found
+    assert meant((await hall.store.path(found.head)).items) == meant(chat.held.path.items)
+    assert (session.head, session.mark) == (found.head, found.head)
+
+
+async def test_a_seed_that_is_refused_leaves_no_conversation(hall: Hall, monkeypatch: pytest.MonkeyPatch) -> None:
+    hall.name = ECHO
+    chat = await hall.open(None, Strategy.SESSION)
+    for number in range(11):
+        await say(chat, user(f"Number {number}."))
+    made: list[str] = []
+
+    async def refused(conversation_id: str, items: Sequence[Item]) -> None:
+        made.append(conversation_id)
+        raise Refused("no more")
+
+    monkeypatch.setattr(hall.endpoint, "add_items", refused, raising=False)
+    with pytest.raises(Refused):
+        await converted(hall, chat.session.name, Strategy.CONVERSATION)
+    with pytest.raises(NotFound):
+        await hall.endpoint.conversation(made[0])
+    assert [one.id for one in await hall.store.sessions()] == [chat.session.id]
+
+
+@pytest.mark.parametrize("to", Strategy)
+async def test_what_was_said_and_not_answered_waits_at_the_new_owner_too(hall: Hall, to: Strategy) -> None:
+    owner = Strategy.CHAIN if to is Strategy.SESSION else Strategy.SESSION
+    old = await hall.story(owner)
+    hall.endpoint.faults.append(Fault(Refused("not today")))
+    with pytest.raises(Refused):
+        await say(old, user("Lost?"))
+
+    session = await converted(hall, old.session.name, to)
+
+    new = await hall.open(session.name)
+    waits = [text(node.item) for node in new.held.unacknowledged]
+    assert waits[-1] == "Lost?"
+    assert len(waits) == (len(new.held.path) if to is Strategy.CHAIN else 1)
+    await say(new, user("Found."))
+    assert [text(item) for item in hall.model.heard[-1].input[-2:]] == ["Lost?", "Found."]
+
+
+async def test_what_others_said_in_a_conversation_goes_over_once(hall: Hall) -> None:
+    hall.name = ECHO
+    chat = await hall.open(None, Strategy.CONVERSATION)
+    await say(chat, user("Mine."))
+    async for _ in hall.endpoint.create({"model": hall.name, "input": "Theirs.", "conversation": chat.session.handle}):
+        pass
+    session = await converted(hall, chat.session.name, Strategy.SESSION)
+    said = [text(item) for item in (await hall.store.path(session.head)).items if item.get("role") == "user"]
+    assert said == ["Mine.", "Theirs."]
+
+
+async def test_a_conversation_that_lost_an_item_goes_over_without_it(hall: Hall) -> None:
+    hall.name = ECHO
+    chat = await hall.open(None, Strategy.CONVERSATION)
+    await say(chat, user("Secret."))
+    await say(chat, user("Plain."))
+    listed = (await hall.endpoint.conversation_items(chat.session.handle or "", order="asc")).items
+    await hall.endpoint.delete_item(chat.session.handle or "", str(listed[0]["id"]))
+    session = await converted(hall, chat.session.name, Strategy.CHAIN)
+    said = [text(item) for item in (await hall.store.path(session.head)).items if item.get("role") == "user"]
+    assert said == ["Plain."]
+
+
+async def test_a_converted_chain_takes_no_response_of_somebody_elses_for_its_own(hall: Hall) -> None:
+    """Another client's chain begins with the same words: it answers nothing that this one asked."""
+    hall.name = ECHO
+    async for _ in hall.endpoint.create({"model": hall.name, "input": "Weather in Oslo?"}):
+        pass
+    old = await hall.open(None, Strategy.SESSION)
+    await say(old, user("Weather in Oslo?"))
+    session = await converted(hall, old.session.name, Strategy.CHAIN)
+    new = await hall.open(session.name)
+    await say(new, user("And now?"))
+    assert "previous_response_id" not in hall.endpoint.bodies[-1]
+    assert meant(new.held.path.items[:-2]) == meant(old.held.path.items)
+
+
+async def test_undo_on_a_converted_chain_takes_one_turn_back_and_not_the_history(hall: Hall) -> None:
+    old = await hall.story(Strategy.SESSION)
+    session = await converted(hall, old.session.name, Strategy.CHAIN)
+    new = await hall.open(session.name)
+    await new.take_back()
+    assert meant(new.held.path.items) == meant(old.held.path.items[:-2])
+
+
+@pytest.mark.parametrize("owner", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
+async def test_an_owner_is_not_asked_to_hold_what_it_holds(hall: Hall, owner: Strategy) -> None:
+    old = await hall.story(owner)
+    with pytest.raises(Usage, match="already"):
+        await converted(hall, old.session.name, owner)
+
+
+async def test_a_conversation_becomes_a_second_one(hall: Hall) -> None:
+    old = await hall.story(Strategy.CONVERSATION)
+    session = await converted(hall, old.session.name, Strategy.CONVERSATION)
+    assert session.handle != old.session.handle
+    assert meant((await hall.store.path(session.head)).items) == meant(old.held.path.items)
