@@ -18,6 +18,7 @@ from convo.clock import SystemClock
 from convo.config import Choice, Flags, Settings, Sources, choose, read, resolve
 from convo.config.binding import whereabouts
 from convo.endpoints.contract import Endpoint
+from convo.engine.chat import Chat
 from convo.engine.naming import fit
 from convo.history import HERE, OWNERS, Scope, Session, Strategy
 from convo.ids import random_id
@@ -30,7 +31,7 @@ from convo.strategies.carrying import Carried, Target, carry
 from convo.transfer.handing import Beside, Wish, hand_over, worth_it
 from convo.transfer.taking import Source, taken
 from convo.ui.converted import facts, report, result
-from convo.ui.medium import medium_of
+from convo.ui.medium import drawn_on, medium_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,13 @@ def as_object(source: Source, carried: Carried, target: Target, made: Session | 
         ],
         "notes": list(source.notes),
     }
+
+
+def owned(chat: Chat, carried: Carried) -> str:
+    """What became of a conversation that is open, on a screen."""
+    medium, session, held = drawn_on(sys.stderr), chat.session, chat.held
+    rows = facts(session.name, session.strategy, session.handle, len(held.path), len(held.unacknowledged))
+    return f"{report(carried.losses, (), medium)}\n{result(rows, medium)}"
 
 
 def say(words: str) -> None:

@@ -115,6 +115,16 @@ class Desk:
         """Let another model answer from the next turn on. raises: WrongOwner, BadSettings"""
         chat.edges, chat.asking = await self._reach(chat.session, model=model)
 
+    async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]:
+        """The same conversation held by another owner, and what became of it. raises: Usage; as its parts do"""
+        from convo.cli.converting import owned
+        from convo.transfer.in_chat import with_owner
+
+        made, carried = await with_owner(chat, named_owner(owner))
+        made.noted = chat.noted
+        await self._hold(made)
+        return made, owned(made, carried)
+
     async def inspect(self, chat: Chat, handle: str) -> str:
         from convo.cli.known import shown
 
@@ -244,6 +254,13 @@ def there(file: str) -> None:
     """Make sure of a file that only its name says is one. raises: NotFound"""
     if not os.path.lexists(absolute(file)):
         raise NotFound("file", file, hint=f"convo chat --replay --from {quote(file)}, to begin one there")
+
+
+def named_owner(word: str) -> Strategy:
+    """raises: Usage  there is no such owner"""
+    if word not in list(Strategy):
+        raise Usage(f"no owner {word!r}", hint=f"one of {', '.join(Strategy)}")
+    return Strategy(word)
 
 
 def called() -> str:

@@ -55,6 +55,14 @@ async def model(talk: "Conversing", name: str) -> None:
     talk.say(f"model {talk.chat.asking.model}")
 
 
+async def owner(talk: "Conversing", name: str) -> None:
+    if name:
+        talk.chat, told = await talk.look.own(talk.chat, name)
+        talk.say(told)
+    else:
+        talk.say(talk.look.status(talk.chat))
+
+
 async def retry(talk: "Conversing", _: str) -> None:
     await talk.answer(talk.chat.again())
 
@@ -74,6 +82,7 @@ COMMANDS = {
     "next": Command("[TEXT]", "the exact body of the next request, and what its owner will put before it", next_),
     "inspect": Command("[HANDLE]", "the chain as a tree", inspect),
     "model": Command("[NAME]", "show or change the model", model),
+    "owner": Command("[OWNER]", "hand the conversation to replay, session, conversation or chain", owner),
     "retry": Command("", "ask the last message again", retry),
     "undo": Command("", "take the last turn back", undo),
     "exit": Command("", "leave; Ctrl-D does too", exit_),

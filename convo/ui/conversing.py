@@ -37,6 +37,8 @@ class Look(Protocol):
 
     async def switch(self, chat: Chat, model: str) -> None: ...
 
+    async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]: ...
+
 
 class Conversing:
     """One interactive chat.
