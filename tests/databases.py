@@ -46,7 +46,20 @@ DURABLE = {"listen_addresses": "", "max_connections": "200"}
 """As it comes: what is confirmed is on the disk."""
 
 TABLES = (
-    *("events", "runs", "links", "sessions", "members", "conversations", "removed", "leases", "words", "nodes"),
+    *(
+        "agent_calls",
+        "agent_runs",
+        "events",
+        "runs",
+        "links",
+        "sessions",
+        "members",
+        "conversations",
+        "removed",
+        "leases",
+        "words",
+        "nodes",
+    ),
     *("items", "repeated", "tenants", "secrets"),
 )
 """Each before those that it names."""

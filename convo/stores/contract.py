@@ -7,10 +7,10 @@ writes a history. So a kill at any instruction leaves the state before a change 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 from convo.history import Key, Link, Path, Session
-from convo.items import Event, Item
+from convo.items import Event, Item, Json
 
 
 class Growth(NamedTuple):
@@ -34,6 +34,43 @@ class Conversation:
     created_at: float
     ids: tuple[str, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRun:
+    """A run of agents, as it stands between two effects.
+
+    id:          "run_...", unique
+    session:     the id of the session whose conversation it works on; it goes with that session
+    revision:    1 when it is written first, and one more each time
+    status:      "running" also when nobody performs it any more; "paused" waits for a person
+    document:    the run itself; only the run machine reads it
+    state:       the content hash of the RunState that it went on from; None where it began here
+    created_at, changed_at:  seconds since 1970
+    """
+
+    id: str
+    session: str
+    revision: int
+    status: Literal["running", "paused", "done", "failed", "stopped"]
+    document: Mapping[str, Json]
+    created_at: float
+    changed_at: float
+    state: str | None = None
+
+
+class AgentCall(NamedTuple):
+    """One call of a tool in a run of agents, as its ledger knows it.
+
+    ended:   it has an output; one that has none still runs, or its process died
+    output:  what its model is told, once it has ended
+    """
+
+    run: str
+    call_id: str
+    started_at: float
+    ended: bool = False
+    output: Json = None
 
 
 class AnyHead:
@@ -60,6 +97,11 @@ class Change:
     starts:        a response, among `links` or written before, whose run is open from now on: it takes events.
                    A run goes with its response, and one that ended without events is forgotten
     ends:          a response whose run must be open before, and is not afterwards; else `Conflict`
+    agent_run:     as it stands afterwards. Its revision is one more than the kept one's, 1 where there is none,
+                   else `Conflict`; its session is `session` or written before
+    calls:         written into the ledgers of their runs, in order; each run is `agent_run` or written before.
+                   One that is there and has not ended is replaced; one that has ended stays as it is, and
+                   whatever would be written over it, a second end too, is ignored
     """
 
     grow: tuple[Growth, ...] = ()
@@ -71,6 +113,8 @@ class Change:
     erase: tuple[Key, ...] = ()
     starts: str | None = None
     ends: str | None = None
+    agent_run: AgentRun | None = None
+    calls: tuple[AgentCall, ...] = ()
 
 
 class Outline(NamedTuple):
@@ -99,9 +143,9 @@ class Hit(NamedTuple):
 class Found(NamedTuple):
     """Something that a handle, or the beginning of one, names.
 
-    kind:   "session", "response" or "conversation"
+    kind:   "session", "response", "conversation" or "run"
     id:     the full id
-    words:  a name or the first words, for a person to choose by
+    words:  a name or the first words, for a person to choose by; of a run of agents its status
     """
 
     kind: str
@@ -132,8 +176,9 @@ class Abandoned(NamedTuple):
 class Holdings(NamedTuple):
     """What one tenant keeps.
 
-    rows:            by kind: "sessions", "responses", "conversations", "items", "places" (the root is none), "events"
-    bytes:           of its items and what the tables hold around them, about; without indexes
+    rows:            by kind: "sessions", "responses", "conversations", "items", "places" (the root is none),
+                     "events", "runs" (of agents)
+    bytes:           of its items, documents and what the tables hold around them, about; without indexes
     oldest, newest:  when its first and its last response or conversation was made, seconds since 1970
     """
 
@@ -222,8 +267,8 @@ class Store(Protocol):
         """Make `change` true.
 
         raises:  Conflict      a head is not where the change expects it, or a name is taken
-                 NotFound      a growth, a record or an erasure names a node that is not there,
-                               or `starts` a response that is not
+                 NotFound      a growth, a record or an erasure names a node that is not there, `starts` a
+                               response that is not, a run of agents a session or a call its run
                  InputFault    an item or a name cannot be written, or an item of a conversation has no id
                  StoreFault    nothing was changed
         """
@@ -292,8 +337,20 @@ class Store(Protocol):
         """The kept events of a response whose sequence number is greater than `after`, in order."""
         ...
 
+    async def agent_run(self, run_id: str) -> AgentRun | None: ...
+
+    async def agent_runs(
+        self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
+    ) -> Sequence[AgentRun]:
+        """Runs of agents, changed last first: those of a session, from a state, of a status, or all."""
+        ...
+
+    async def calls(self, run_id: str) -> Sequence[AgentCall]:
+        """The ledger of a run, in the order in which its calls started, those of one moment as first written."""
+        ...
+
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
-        """What begins with `prefix`: sessions by name and id, then links, then conversations, newest first."""
+        """What begins with `prefix`: sessions by name and id, then links, conversations, runs; newest first."""
         ...
 
     async def search(self, words: str, *, limit: int = 20) -> Sequence[Hit]:
@@ -304,7 +361,7 @@ class Store(Protocol):
         ...
 
     async def remove_session(self, session_id: str) -> None:
-        """Take a session, its links and all that only it held. What others share stays.
+        """Take a session, its links, its runs of agents and all that only it held. What others share stays.
 
         A link stays while the chain of another session goes on from it. Nothing of what went is
         left in any file once the last process has closed it.

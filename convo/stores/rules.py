@@ -8,7 +8,7 @@ from typing import TypeAlias
 from convo.errors import Conflict, InputFault, NotCanonical, NotFound
 from convo.history import Key, Link
 from convo.items import Event, Item
-from convo.stores.contract import AnyHead, Change, Conversation
+from convo.stores.contract import AgentRun, AnyHead, Change, Conversation
 from convo.stores.verbatim import encodes
 
 Expected: TypeAlias = Key | AnyHead | None
@@ -55,6 +55,15 @@ def expect(what: str, expected: Expected, there: Key | None) -> None:
     raise Conflict(f"{what} is there already" if expected is None else f"{what} moved since it was read")
 
 
+def expect_revision(new: AgentRun, there: int) -> None:
+    """Make sure that a run follows the revision that is there; 0: there is no such run. raises: Conflict"""
+    if new.revision == there + 1:
+        return
+    if not there:
+        raise Conflict(f"{new.id} is gone", hint="convo approvals")
+    raise Conflict(f"{new.id} went on since it was read" if new.revision > 1 else f"{new.id} is there already")
+
+
 def places(change: Change) -> Iterator[Key]:
     """Every place that `change` says something stands at."""
     for link in change.links:
@@ -74,6 +83,10 @@ def names(change: Change) -> Iterator[str]:
         yield from (change.session.id, change.session.name, change.session.link or "")
     if change.conversation:
         yield change.conversation.id
+    if change.agent_run:
+        yield from (change.agent_run.id, change.agent_run.session, change.agent_run.state or "")
+    for call in change.calls:
+        yield from (call.run, call.call_id)
 
 
 def check_names(change: Change) -> None:
@@ -123,6 +136,10 @@ def place_in(item_id: str) -> str:
 
 def not_running(response_id: str) -> Conflict:
     return Conflict(f"{response_id!a} is not running")
+
+
+def no_agent_run(run_id: str) -> NotFound:
+    return NotFound("run", run_id, hint="convo approvals")
 
 
 def no_place(key: Key) -> NotFound:

@@ -43,9 +43,9 @@ def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Pat
 
     assert (got.exit, got.err) == (0, "")
     head, line = got.out.splitlines()
-    kinds = ["sessions", "responses", "conversations", "items", "places", "events"]
+    kinds = ["sessions", "responses", "conversations", "items", "places", "events", "runs"]
     assert head.split() == ["tenant", *kinds, "size", "oldest", "newest"]
-    assert line.split()[:7] == ["local", "3", "4", "1", "8", "8", "0"]
+    assert line.split()[:8] == ["local", "3", "4", "1", "8", "8", "0", "0"]
     assert line.split()[-4:] == ["2023-11-14", "22:14", "2023-11-14", "22:17"]
 
 
@@ -54,7 +54,8 @@ def test_stats_for_a_program(convo: Convo, home: Path) -> None:
     (ours,) = convo("store", "stats", "--json").json()
 
     assert ours["tenant"] == "local"
-    assert ours["rows"] == {"sessions": 3, "responses": 4, "conversations": 1, "items": 8, "places": 8, "events": 0}
+    rows = {"sessions": 3, "responses": 4, "conversations": 1, "items": 8, "places": 8, "events": 0, "runs": 0}
+    assert ours["rows"] == rows
     assert ours["bytes"] > 0
     assert ours["oldest"] < ours["newest"]
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from convo.errors import ConvoError
 from convo.history import Link, Path, Session, root
 from convo.items import Item, Json
-from convo.stores.contract import Change, Conversation, Growth, Store
+from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Growth, Store
 from convo.stores.memory import MemoryStore
 from convo.stores.sqlite import SqliteStore
 from convo.stores.sqlite.database import Database
@@ -33,6 +33,7 @@ EMPTY = Path(TOP)
 NAMES = ["one", "two", "three"]
 IDS = [f"resp_{n}" for n in range(6)]
 CONVERSATIONS = ["conv_a", "conv_b"]
+RUNS = ["run_a", "run_b"]
 WORDS = ["yes", "no", "tree", "cafe", "yes tree", '"yes']
 Status = Literal["in_progress", "completed"]
 
@@ -193,6 +194,30 @@ class SideBySide(RuleBasedStateMachine):
     def append(self, id_: str, numbers: list[int], value: Json) -> None:
         self.both("append", id_, [{"sequence_number": number, "value": value} for number in numbers])
 
+    @rule(
+        run=st.sampled_from(RUNS),
+        name=st.sampled_from(NAMES),
+        step=st.sampled_from([0, 1, 1, 1, 2]),
+        status=st.sampled_from(["running", "paused"]),
+        value=JSON,
+        called=st.lists(st.tuples(st.sampled_from(RUNS), st.sampled_from("ab"), st.booleans()), max_size=3),
+    )
+    def go_on(
+        self,
+        run: str,
+        name: str,
+        step: int,
+        status: Literal["running", "paused"],
+        value: Json,
+        called: list[tuple[str, str, bool]],
+    ) -> None:
+        """A run of agents goes on by a revision, with calls of its own or another's; `step` may be stale."""
+        there: AgentRun | None = self.loop.run_until_complete(self.memory.agent_run(run))
+        revision = (there.revision if there else 0) + step
+        made = AgentRun(run, f"ses_{name}", revision, status, {"value": value}, NOW, self.now())
+        calls = tuple(AgentCall(other, call_id, self.now(), ended, value) for other, call_id, ended in called)
+        self.commit(Change(agent_run=made, calls=calls))
+
     @rule(back=st.integers(min_value=-1, max_value=40), dry=st.booleans())
     def prune(self, back: int, dry: bool) -> None:
         for ask in {True, dry}:
@@ -233,6 +258,10 @@ class SideBySide(RuleBasedStateMachine):
             self.both("conversation_links", id_)
             for item_id in there.ids if there else ():
                 self.both("item", item_id)
+        for run in RUNS:
+            self.both("agent_run", run)
+            self.both("calls", run)
+        self.both("agent_runs", status="paused")
         abandoned = (self.loop.run_until_complete(one.upkeep.abandoned()) for one in (self.memory, self.sqlite))
         assert len({frozenset(found) for found in abandoned}) == 1
         for words in WORDS:

@@ -62,8 +62,24 @@ async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
 
     theirs, ours = await store.upkeep.holdings()
     assert (theirs.tenant, ours.tenant) == ("a guest", "local")
-    assert ours.rows == {"sessions": 1, "responses": 2, "conversations": 0, "items": 3, "places": 3, "events": 2}
-    assert theirs.rows == {"sessions": 1, "responses": 1, "conversations": 1, "items": 1, "places": 1, "events": 0}
+    assert ours.rows == {
+        "sessions": 1,
+        "responses": 2,
+        "conversations": 0,
+        "items": 3,
+        "places": 3,
+        "events": 2,
+        "runs": 0,
+    }
+    assert theirs.rows == {
+        "sessions": 1,
+        "responses": 1,
+        "conversations": 1,
+        "items": 1,
+        "places": 1,
+        "events": 0,
+        "runs": 0,
+    }
     assert json_bytes(items) < ours.bytes < 3 * json_bytes(items)
     assert (ours.oldest, ours.newest) == (NOW, NOW + 1)
 

@@ -9,7 +9,7 @@ from convo.errors import Busy, ItemDeleted, NotFound
 from convo.history import Key, Link, Node, Path, Session
 from convo.items import Event, Hash, Item
 from convo.stores import rules
-from convo.stores.contract import Change, Conversation, Found, Hit, Lease, Outline
+from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Found, Hit, Lease, Outline
 from convo.stores.memory.tenant import Tenant, age, fresh
 from convo.stores.memory.upkeep import MemoryUpkeep
 from convo.stores.terms import density, phrases
@@ -122,6 +122,22 @@ class MemoryStore:
     async def events(self, response_id: str, *, after: int = -1) -> Sequence[Event]:
         return self._mine.runs.events(response_id, after)
 
+    async def agent_run(self, run_id: str) -> AgentRun | None:
+        return self._mine.agents.run(run_id)
+
+    async def agent_runs(
+        self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
+    ) -> Sequence[AgentRun]:
+        found = self._mine.agents.newest_first()
+        return [
+            run
+            for run in found
+            if session in (None, run.session) and state in (None, run.state) and status in (None, run.status)
+        ][:limit]
+
+    async def calls(self, run_id: str) -> Sequence[AgentCall]:
+        return self._mine.agents.calls(run_id)
+
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
         return [found for found, names in self._known() if any(one.startswith(prefix) for one in names)][:limit]
 
@@ -134,6 +150,8 @@ class MemoryStore:
             yield Found("response", link.id, mine.words(link.saw)), (link.id,)
         for conversation in sorted(mine.conversations.values(), key=lambda one: one.created_at)[::-1]:
             yield Found("conversation", conversation.id, mine.words(conversation.head)), (conversation.id,)
+        for run in mine.agents.newest_first():
+            yield Found("run", run.id, run.status), (run.id,)
 
     async def search(self, words: str, *, limit: int = 20) -> Sequence[Hit]:
         sought, tree = phrases(words), self._mine.tree

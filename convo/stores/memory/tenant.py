@@ -12,6 +12,7 @@ from convo.history import Key, Link, Session, root
 from convo.items import Hash, first_words
 from convo.stores import rules
 from convo.stores.contract import Change, Conversation, Lease
+from convo.stores.memory.agents import AgentRuns
 from convo.stores.memory.running import Runs
 from convo.stores.memory.tree import Grown, Record, Tree, stands
 from convo.stores.verbatim import dumps, loads
@@ -29,6 +30,7 @@ class Tenant:
         self.conversations: dict[str, Conversation] = {}
         self.leases: dict[str, Lease] = {}
         self.runs = Runs()
+        self.agents = AgentRuns()
 
     def check(self, change: Change) -> tuple[Grown, list[Link]]:
         """Everything that could be wrong with `change`; what it makes. raises: as `commit`"""
@@ -44,6 +46,7 @@ class Tenant:
                 rules.check_name(item_id)
         if change.starts and change.starts not in (*self.links, *(link.id for link in change.links)):
             raise NotFound("response", change.starts)
+        self.agents.check(change, self.sessions)
         return grown, [fresh(link) for link in change.links]
 
     def _check_heads(self, change: Change) -> None:
@@ -58,6 +61,8 @@ class Tenant:
             rules.expect(change.conversation.id, change.conversation_expect, there.head if there else None)
         if change.ends:
             self.runs.one(change.ends)
+        if change.agent_run:
+            self.agents.expect(change.agent_run)
 
     def make(self, change: Change, grown: Grown, links: Iterable[Link], now: float) -> None:
         """Make a change that was checked."""
@@ -81,11 +86,13 @@ class Tenant:
             self.runs.start(change.starts)
         if change.ends:
             self.runs.end(change.ends, now)
+        self.agents.make(change)
         self.tree.sweep()
 
     def take_session(self, session_id: str) -> None:
         self.tree.move(self.sessions.pop(session_id), None)
         self.removed.add(session_id)
+        self.agents.drop(session_id)
 
     def take_link(self, link_id: str) -> None:
         self.tree.move(self.links.pop(link_id), None)

@@ -55,6 +55,7 @@ class MemoryUpkeep:
 
 def _holdings(name: str, tenant: Tenant) -> Holdings:
     texts = tenant.runs.texts()
+    runs = list(tenant.agents.texts())
     made = [link.created_at for link in tenant.links.values()]
     made += [conversation.created_at for conversation in tenant.conversations.values()]
     rows = {
@@ -64,8 +65,9 @@ def _holdings(name: str, tenant: Tenant) -> Holdings:
         "items": len(tenant.tree.bodies),
         "places": len(tenant.tree.places) - 1,
         "events": len(texts),
+        "runs": len(tenant.agents.runs),
     }
-    said = [body.text for body in tenant.tree.bodies.values()] + texts
+    said = [body.text for body in tenant.tree.bodies.values()] + texts + runs
     said += [dumps(link.parameters) for link in tenant.links.values()]
     size = sum(len(text.encode()) for text in said) + AROUND * sum(rows.values())
     return Holdings(name, rows, size, min(made, default=None), max(made, default=None))

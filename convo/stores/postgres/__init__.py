@@ -2,10 +2,10 @@
 
 Read `migrations/0001_tree.sql` first, then `planning` (what a change would make, decided without the
 database), `looking` (what the database has to say about it) and `changing` (one change, one
-transaction, two round trips). `tree`, `links`, `records`, `runs` and `searching` read, `removing` and
-`pruning` take away. `database` is the pool and its transactions, `tenant` one connection with one
-tenant's eyes, `schema` how the tables come to be, `faults` what can go wrong. `store` and `upkeep` are
-the contract over all of these.
+transaction, two round trips). `tree`, `links`, `records`, `runs`, `agents` and `searching` read,
+`removing` and `pruning` take away. `database` is the pool and its transactions, `tenant` one connection
+with one tenant's eyes, `schema` how the tables come to be, `faults` what can go wrong. `store` and
+`upkeep` are the contract over all of these.
 
 Nothing here holds a lock, a setting or a prepared statement longer than a transaction, so a pooler
 that hands a connection to somebody else after each one may stand in between.

@@ -16,7 +16,7 @@ from convo.history import Key
 from convo.items import Item
 from convo.stores import rules
 from convo.stores.contract import Change
-from convo.stores.postgres import links, names, records, runs
+from convo.stores.postgres import agents, links, names, records, runs
 from convo.stores.postgres.collecting import collect, erase
 from convo.stores.postgres.looking import Found, look
 from convo.stores.postgres.planning import Grown, Plan
@@ -83,6 +83,9 @@ def _writes(t: Tenant, plan: Plan, found: Found) -> Iterator[Ask]:
         yield runs.start(t, change.starts)
     if change.ends:
         yield from runs.end(t, change.ends)
+    if change.agent_run:
+        yield agents.put(t, change.agent_run)
+    yield from agents.put_calls(t, change.calls)
 
 
 # -- places ---------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from convo.errors import NotFound, StoreUnavailable
 from convo.history import Key
 from convo.history.link import Status
 from convo.stores import rules
-from convo.stores.postgres import names
+from convo.stores.postgres import agents, names
 from convo.stores.postgres.planning import Plan, There
 from convo.stores.postgres.records import BEHIND
 from convo.stores.postgres.tenant import BEGIN, Ask, Row, Tenant
@@ -87,6 +87,7 @@ async def look(t: Tenant, plan: Plan, *, alone: bool, known: bool) -> Found:
         raise StoreUnavailable(f"the tenant {t.name!a} cannot be told from another one", hint="call it otherwise")
     if plan.change.ends and not told["run"]:
         raise rules.not_running(plan.change.ends)
+    agents.check_revision(plan.change, told)
     found = Found(
         places={Key(key.hex()): There(depth, empty) for key, _, depth, empty in told["places"]},
         links={names.read(link_id): status for link_id, status, _, _ in told.get("links", [])},
@@ -96,6 +97,7 @@ async def look(t: Tenant, plan: Plan, *, alone: bool, known: bool) -> Found:
         loose=await _loose(t, plan, told),
     )
     _check(plan, found)
+    agents.check_there(plan.change, told)
     return found
 
 
@@ -152,7 +154,7 @@ def _questions(t: Tenant, plan: Plan) -> dict[str, Ask]:
         asked["links"] = t.ask(THESE_LINKS, links)
     if change.ends:
         asked["run"] = t.ask(RUN, names.written(change.ends))
-    return asked
+    return {**asked, **agents.questions(t, change)}
 
 
 def _half_or_none(key: Key) -> UUID | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from convo.errors import NotFound
-from convo.stores.postgres import names, runs
+from convo.stores.postgres import agents, names, runs
 from convo.stores.postgres.collecting import collect
 from convo.stores.postgres.looking import ALONE
 from convo.stores.postgres.tenant import BEGIN, COMMIT, Row, Tenant
@@ -86,8 +86,8 @@ async def alone(t: Tenant) -> None:
 
 
 async def take_sessions(t: Tenant, ids: Sequence[str]) -> list[Row]:
-    """Take records and remember their names; where each stood."""
-    rows = await t.all(TAKE_SESSIONS, ids)
+    """Take records, with their runs of agents, and remember their names; where each stood."""
+    *_, rows = await t.together(*agents.drop(t, ids), t.ask(TAKE_SESSIONS, ids))
     await t.together(t.ask(REMEMBER, [row[3] for row in rows]))
     return [row[:3] for row in rows]
 

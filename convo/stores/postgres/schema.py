@@ -14,13 +14,16 @@ from convo.errors import StoreTooNew
 from convo.stores.postgres.faults import unmigrated
 from convo.stores.postgres.tenant import Connection
 
-SCHEMA = 1
+SCHEMA = 2
 """The number of the last migration."""
 
 LOCK = 0x636F6E76
 """What migrations lock: "conv" in ASCII."""
 
 MIGRATIONS = Path(__file__).with_name("migrations")
+
+PARTS = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('convo.sessions')"
+"""Over how many partitions the tables are spread that are there."""
 
 APPLIED = "SELECT coalesce(max(number), 0) FROM convo.migrations"
 
@@ -44,12 +47,14 @@ async def applied(db: Connection) -> int:
     there = await (await db.execute("SELECT to_regclass('convo.migrations') IS NOT NULL")).fetchone()
     if not there or not there[0]:
         return 0
-    found = await (await db.execute(APPLIED)).fetchone()
-    return int(found[0]) if found else 0
+    return await _number(db, APPLIED)
 
 
 async def migrate(db: Connection, place: str) -> Sequence[int]:
-    """Run what is missing, whoever else tries; the numbers of what ran. raises: StoreTooNew"""
+    """Run what is missing, whoever else tries; the numbers of what ran. raises: StoreTooNew
+
+    New tables are spread over as many partitions as those that are there.
+    """
     async with db.transaction():
         await db.execute(f"SELECT pg_advisory_xact_lock({LOCK})")
         found = await applied(db)
@@ -57,8 +62,13 @@ async def migrate(db: Connection, place: str) -> Sequence[int]:
             raise StoreTooNew(place, found, SCHEMA)
         missing = range(found + 1, SCHEMA + 1)
         for number in missing:
-            await db.execute(script(number))
+            await db.execute(partitioned(script(number), await _number(db, PARTS)))
     return list(missing)
+
+
+async def _number(db: Connection, sql: str) -> int:
+    found = await (await db.execute(sql)).fetchone()
+    return int(found[0]) if found else 0
 
 
 def schema_sql(partitions: int = 0, *, above: int = 0) -> str:

@@ -37,10 +37,12 @@ FROM (
     WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY created_at DESC, id DESC LIMIT $4)
     UNION ALL (SELECT 3, id, NULL, head, created_at FROM convo.conversations
     WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY created_at DESC, id DESC LIMIT $4)
+    UNION ALL (SELECT 4, id, status, NULL, changed_at FROM convo.agent_runs
+    WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY changed_at DESC, id DESC LIMIT $4)
 ) AS found ORDER BY kind, at DESC, id DESC LIMIT $4
 """
 
-KINDS = {1: "session", 2: "response", 3: "conversation"}
+KINDS = {1: "session", 2: "response", 3: "conversation", 4: "run"}
 
 ANY_SESSION = "SELECT 1 FROM convo.sessions WHERE tenant = $1 LIMIT 1"
 

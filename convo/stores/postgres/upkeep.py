@@ -20,9 +20,13 @@ SELECT name,
     (SELECT count(*) FROM convo.items WHERE items.tenant = tenants.tenant),
     (SELECT count(*) FROM convo.nodes WHERE nodes.tenant = tenants.tenant AND depth > 0),
     (SELECT coalesce(sum(many), 0) FROM convo.events WHERE events.tenant = tenants.tenant)::bigint,
+    (SELECT count(*) FROM convo.agent_runs WHERE agent_runs.tenant = tenants.tenant),
     ((SELECT coalesce(sum(octet_length(body)), 0) FROM convo.items WHERE items.tenant = tenants.tenant)
     + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.repeated WHERE repeated.tenant = tenants.tenant)
-    + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.events WHERE events.tenant = tenants.tenant))::bigint,
+    + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.events WHERE events.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(document)), 0) FROM convo.agent_runs WHERE agent_runs.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(output)), 0) FROM convo.agent_calls
+        WHERE agent_calls.tenant = tenants.tenant))::bigint,
     (SELECT least((SELECT min(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),
         (SELECT min(created_at) FROM convo.conversations WHERE conversations.tenant = tenants.tenant))),
     (SELECT greatest((SELECT max(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),
@@ -30,7 +34,7 @@ SELECT name,
 FROM convo.tenants ORDER BY name
 """
 
-KINDS = ("sessions", "responses", "conversations", "items", "places", "events")
+KINDS = ("sessions", "responses", "conversations", "items", "places", "events", "runs")
 
 ABANDONED = f"""
 SELECT name, id FROM convo.runs JOIN convo.tenants ON tenants.tenant = runs.tenant
@@ -69,7 +73,7 @@ class PostgresUpkeep:
 
     async def holdings(self) -> Sequence[Holdings]:
         rows = (await self._database.run(lambda db: together(db, Ask(HOLDINGS)), however_long=True))[0]
-        return [_holdings(*row) for row in rows if any(row[1:7])]
+        return [_holdings(*row) for row in rows if any(row[1 : 1 + len(KINDS)])]
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:
         if dry:

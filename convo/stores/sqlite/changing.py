@@ -6,7 +6,7 @@ What a record stood on before is collected last, when everything that the change
 
 from convo.stores import rules
 from convo.stores.contract import Change
-from convo.stores.sqlite import links, records, runs, traces, tree
+from convo.stores.sqlite import agents, links, records, runs, traces, tree
 from convo.stores.sqlite.tenant import Tenant
 
 
@@ -27,6 +27,10 @@ def commit(t: Tenant, change: Change) -> None:
         runs.start(t, change.starts)
     if ended is not None:
         runs.end(t, ended)
+    if change.agent_run:
+        agents.put(t, change.agent_run)
+    for call in change.calls:
+        agents.put_call(t, call)
     tree.collect(t, loose)
     if change.erase:
         traces.note(t.db)
@@ -38,3 +42,5 @@ def _check(t: Tenant, change: Change) -> None:
         records.check_session(t, change.session, change.expect)
     if change.conversation:
         records.check_conversation(t, change.conversation, change.conversation_expect)
+    if change.agent_run:
+        agents.check(t, change.agent_run)

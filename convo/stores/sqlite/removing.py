@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from convo.errors import NotFound
-from convo.stores.sqlite import runs, traces
+from convo.stores.sqlite import agents, runs, traces
 from convo.stores.sqlite.records import unname
 from convo.stores.sqlite.tenant import Row, Tenant, asked
 from convo.stores.sqlite.tree import collect
@@ -67,6 +67,7 @@ def remove_conversation(t: Tenant, conversation_id: str) -> None:
 
 def forget_session(t: Tenant, session: int) -> None:
     """Leave of a session its id, which links may hold."""
+    agents.drop(t, session)
     t.run(
         "UPDATE sessions SET (name, head, mark, written, link, used_at, record, removed)"
         " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = ?",

@@ -17,7 +17,7 @@ from convo.stores.sqlite.filling import FILLS
 OURS = 0x636F6E76
 """The application id: "conv" in ASCII."""
 
-SCHEMA = 2
+SCHEMA = 3
 """The number of the last migration."""
 
 SIGNED = (f"PRAGMA application_id = {OURS}", f"PRAGMA user_version = {SCHEMA}")

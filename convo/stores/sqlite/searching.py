@@ -33,6 +33,10 @@ UNION ALL SELECT * FROM (
     SELECT 'conversation', id, NULL, head FROM conversations
     WHERE tenant = :tenant AND id >= :first AND id < :last
     ORDER BY created_at DESC, n DESC LIMIT :limit)
+UNION ALL SELECT * FROM (
+    SELECT 'run', id, status, NULL FROM agent_runs
+    WHERE tenant = :tenant AND id >= :first AND id < :last
+    ORDER BY changed_at DESC, n DESC LIMIT :limit)
 LIMIT :limit
 """
 

@@ -5,8 +5,8 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from convo.history import Key, Link, Path, Session
 from convo.items import Event, Item
-from convo.stores.contract import Change, Conversation, Found, Hit, Lease, Outline
-from convo.stores.sqlite import changing, leases, links, names, records, removing, runs, searching, tree
+from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Found, Hit, Lease, Outline
+from convo.stores.sqlite import agents, changing, leases, links, names, records, removing, runs, searching, tree
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.tenant import Tenant
 from convo.stores.sqlite.upkeep import SqliteUpkeep
@@ -67,6 +67,17 @@ class SqliteStore:
 
     async def events(self, response_id: str, *, after: int = -1) -> Sequence[Event]:
         return await self._read(runs.events, response_id, after)
+
+    async def agent_run(self, run_id: str) -> AgentRun | None:
+        return await self._read(agents.run, run_id)
+
+    async def agent_runs(
+        self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
+    ) -> Sequence[AgentRun]:
+        return await self._read(agents.runs, session, state, status, limit)
+
+    async def calls(self, run_id: str) -> Sequence[AgentCall]:
+        return await self._read(agents.calls, run_id)
 
     async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
         return await self._read(searching.find, prefix, limit)

@@ -25,6 +25,7 @@ COUNTS = {
     "items": "FROM items WHERE tenant = ?",
     "places": "FROM nodes WHERE tenant = ? AND parent IS NOT NULL",
     "events": "FROM events WHERE tenant = ?",
+    "runs": "FROM agent_runs WHERE tenant = ?",
 }
 
 BODIES = """
@@ -32,6 +33,8 @@ SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM (
     SELECT body FROM items WHERE tenant = :tenant
     UNION ALL SELECT body FROM repeated WHERE tenant = :tenant
     UNION ALL SELECT body FROM events WHERE tenant = :tenant
+    UNION ALL SELECT body FROM agent_documents WHERE tenant = :tenant
+    UNION ALL SELECT output FROM agent_calls WHERE tenant = :tenant
     UNION ALL SELECT record FROM sessions WHERE tenant = :tenant)
 """
 
@@ -41,7 +44,7 @@ SELECT min(at), max(at) FROM (
     UNION ALL SELECT created_at FROM conversations WHERE tenant = :tenant)
 """
 
-AROUND = {"sessions": 150, "responses": 120, "conversations": 80, "items": 8, "places": 45, "events": 8}
+AROUND = {"sessions": 150, "responses": 120, "conversations": 80, "items": 8, "places": 45, "events": 8, "runs": 120}
 """Bytes of a row beside its body."""
 
 

@@ -12,11 +12,12 @@ from convo.history import Path, root
 from convo.items import user
 from convo.stores.contract import Change, Growth, run_lease
 from convo.stores.open import schema_sql
-from convo.stores.postgres import PostgresStore
+from convo.stores.postgres import PostgresStore, schema
 from convo.stores.postgres.database import Database
-from convo.stores.postgres.schema import MIGRATIONS, SCHEMA
+from convo.stores.postgres.schema import MIGRATIONS, SCHEMA, partitioned, script
 from tests import databases
 from tests.stores.chats import NOW, link
+from tests.stores.test_agent_runs import CALL, RUN, later
 from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -107,6 +108,43 @@ async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, ba
     databases.drop(printed)
 
 
+BACK_TO_1 = (
+    *("DROP TABLE convo.agent_calls", "DROP TABLE convo.agent_runs"),
+    "DELETE FROM convo.migrations WHERE number > 1",
+)
+
+
+@pytest.mark.parametrize("partitions", [0, 3])
+async def test_a_database_of_schema_1_keeps_everything_and_gets_what_it_lacks(partitions: int) -> None:
+    """Its new tables are spread as those that it has."""
+    url, first = databases.new_database(partitions=partitions), databases.new_database(schema=False)
+    new = described(url)
+    async with opened(url) as store:
+        await store.commit(everything("local"))
+    run(url, *BACK_TO_1)
+    run(first, partitioned(script(1), partitions))
+    assert described(url) == described(first) != new
+
+    async with opened(url) as store:
+        with pytest.raises(StoreUnavailable, match="lacks tables"):
+            await store.sessions()
+        assert list(await store.upkeep.migrate()) == [2]
+        assert [one.name for one in await store.sessions()] == ["one"]
+        await store.commit(Change(agent_run=RUN, calls=(CALL,)))
+        assert await store.agent_run("run_1") == RUN
+    assert described(url) == new
+    for made in (url, first):
+        databases.drop(made)
+
+
+async def test_what_an_old_database_lacks_can_be_printed_alone(url: str) -> None:
+    new = described(url)
+    run(url, *BACK_TO_1, schema.schema_sql(above=1))
+
+    assert described(url) == new
+    assert schema.schema_sql(above=SCHEMA) == ""
+
+
 def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -> None:
     """But for the two tables of the database itself: so the rest can be spread by tenant."""
     begin = """
@@ -169,7 +207,9 @@ async def use(store: PostgresStore) -> None:
     assert [len(await store.search("hi")), len(await store.find("")), len(await store.sessions())] == [1, 4, 1]
     assert await store.upkeep.secret("seal", b"1") == b"1"
     assert len(await store.upkeep.holdings()) == 1
-    await store.commit(Change(erase=(path.head,)))
+    await store.commit(Change(erase=(path.head,), agent_run=RUN, calls=(CALL,)))
+    await store.commit(Change(agent_run=later(), calls=(CALL._replace(ended=True),)))
+    assert [len(await store.agent_runs()), len(await store.calls("run_1"))] == [1, 1]
     await store.remove_link("resp_2")
     await store.remove_conversation("conv_1")
     assert (await store.upkeep.prune("local", NOW + 60, dry=True)).sessions == 1

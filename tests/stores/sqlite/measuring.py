@@ -8,18 +8,20 @@ from pathlib import Path as File
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Bytes of a database: all of the file, and all but the search index."""
+    """Bytes of a database: all of the file, and all but the search index and the runs of agents."""
 
     file: int
     histories: int
 
 
 def stored(file: File) -> Stored:
-    """Measure a closed database. Its index is emptied for it, and the pages that this frees are the index's."""
+    """Measure a closed database. The index and the runs go for it, and the pages that this frees were theirs."""
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         size = file.stat().st_size
         page, pages = (int(db.execute(f"PRAGMA {what}").fetchone()[0]) for what in ("page_size", "page_count"))
         assert size == page * pages
         db.execute("INSERT INTO words (words) VALUES ('delete-all')")
+        for table in ("agent_calls", "agent_documents", "agent_runs"):
+            db.execute(f"DROP TABLE {table}")
         free = int(db.execute("PRAGMA freelist_count").fetchone()[0])
     return Stored(size, size - page * free)

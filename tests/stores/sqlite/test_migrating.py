@@ -16,6 +16,8 @@ from convo.stores.sqlite import SqliteStore
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.schema import MIGRATIONS, OURS, SCHEMA, schema_sql
 from tests.stores.chats import NOW, link, session
+from tests.stores.test_agent_runs import CALL as LEDGER
+from tests.stores.test_agent_runs import RUN
 
 TOP = root("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
@@ -24,7 +26,13 @@ TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
 CALLED = link("resp_1", PATH.head, session="ses_1", conversation_id="conv_1")
 SAY = Change((Growth(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
 
-BACK_TO_1 = """
+BACK_TO_2 = """
+DROP TABLE agent_calls; DROP TABLE agent_documents; DROP TABLE agent_runs;
+PRAGMA user_version = 2;
+"""
+
+BACK_TO_1 = f"""
+{BACK_TO_2}
 DROP TABLE runs; DROP TABLE events; DROP TABLE names; DROP TABLE secrets; DROP TABLE hashes;
 DROP INDEX links_by_route; DROP INDEX links_by_parameters; DROP INDEX members_by_conversation;
 PRAGMA user_version = 1;
@@ -103,6 +111,26 @@ async def test_what_nobody_needed_any_more_goes(old: File) -> None:
     store = SqliteStore(Database(old))
 
     assert await store.database.read(lambda db: db.execute("SELECT n FROM repeated WHERE body = '{}'").fetchall()) == []
+    await store.aclose()
+
+
+async def test_a_file_of_schema_2_keeps_everything_and_gets_runs_of_agents(file: File) -> None:
+    store = SqliteStore(Database(file))
+    await store.commit(SAY)
+    await store.aclose()
+    with closing(sqlite3.connect(file, isolation_level=None)) as db, closing(sqlite3.connect(":memory:")) as second:
+        new = shape(db)
+        db.executescript(BACK_TO_2)
+        second.executescript(first() + (MIGRATIONS / "0002_runs.sql").read_text())
+        assert shape(db) == shape(second) != new
+
+    store = SqliteStore(Database(file))
+    assert list(await store.upkeep.migrate()) == [3]
+    assert await store.path(PATH.head) == PATH
+    await store.commit(Change(agent_run=RUN, calls=(LEDGER,)))
+    assert await store.agent_run("run_1") == RUN
+    assert list(await store.calls("run_1")) == [LEDGER]
+    assert await store.database.read(shape) == new
     await store.aclose()
 
 

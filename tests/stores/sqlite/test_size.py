@@ -1,15 +1,18 @@
 """Storage grows with what is new, never with how often it is sent again."""
 
+from dataclasses import replace
 from pathlib import Path as File
+from random import Random
 
 import pytest
 
 from convo.history import Strategy
 from convo.stores.contract import Change, Growth
 from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
-from tests.stores.chats import json_bytes, long_chat
+from convo.stores.sqlite.database import PAGE, Database
+from tests.stores.chats import json_bytes, long_chat, prose, session
 from tests.stores.sqlite.measuring import stored
+from tests.stores.test_agent_runs import RUN
 
 MOST = 1.6
 """Bytes on disk for each byte of new items, the search index apart."""
@@ -43,6 +46,26 @@ async def test_a_history_that_is_sent_again_costs_nothing(file: File) -> None:
 
     assert await rows(store) == before
     await store.aclose()
+
+
+async def test_a_run_that_is_written_anew_each_turn_takes_the_room_of_its_last_turn(file: File) -> None:
+    store = SqliteStore(Database(file, synchronous="OFF"))
+    await store.commit(Change(session=session()))
+    for revision in range(1, 201):
+        document = {"history": prose(Random(revision), 5000)}
+        await store.commit(Change(agent_run=replace(RUN, revision=revision, document=document)))
+        if revision == 1:
+            await store.database.read(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
+            first = size(file)
+    log = size(file.with_name(f"{file.name}-wal"))
+    await store.aclose()
+
+    assert size(file) <= first + 2 * PAGE
+    assert log < 10_000_000  # SQLite writes it back after a thousand pages, and begins it anew
+
+
+def size(file: File) -> int:
+    return file.stat().st_size
 
 
 async def rows(store: SqliteStore) -> list[int]:

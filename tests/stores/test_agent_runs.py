@@ -1,0 +1,332 @@
+"""Runs of agents and the ledgers of their calls, on every store."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from convo.errors import Conflict, ConvoError, NotCanonical, NotFound
+from convo.history import root
+from convo.items import Json, user
+from convo.stores.contract import AgentCall, AgentRun, Change, Found, Growth, Pruned, Store
+from tests.stores.chats import NOW, link, prose, session
+
+ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 1.0, "z": [None, {}], "a": "last"}
+RUN = AgentRun("run_1", "ses_1", 1, "running", {"phase": "asking", "odd": ODD}, NOW, NOW + 1)
+CALL = AgentCall("run_1", "call_1", NOW + 2)
+LONG = prose(Random(4), 5000)
+DONE = CALL._replace(ended=True, output={"temperature": 21, "odd": ODD})
+
+
+async def begin(store: Store, *runs: AgentRun) -> None:
+    """A session, and these runs in it, or `RUN`."""
+    for run in runs or (RUN,):
+        record = session(id=run.session, name=run.session)
+        await store.commit(Change(session=record, agent_run=run))
+
+
+def later(run: AgentRun = RUN, **fields: object) -> AgentRun:
+    """The next revision of a run."""
+    return replace(run, revision=run.revision + 1, **fields)  # type: ignore[arg-type]
+
+
+# -- the run --------------------------------------------------------------------------------------
+
+
+async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
+    await begin(store)
+    assert await store.agent_run("run_1") == RUN
+
+    paused = later(status="paused", document={"phase": "paused"}, state="sha256:abc", changed_at=NOW + 9)
+    await store.commit(Change(agent_run=paused))
+
+    assert await store.agent_run("run_1") == paused
+
+
+@pytest.mark.parametrize("name", ["run_2", "", "ses_1", "\ud800"])
+async def test_a_run_that_nobody_wrote_is_none_and_has_no_calls(store: Store, name: str) -> None:
+    await begin(store)
+
+    assert await store.agent_run(name) is None
+    assert list(await store.calls(name)) == []
+
+
+@pytest.mark.parametrize("revision", [0, 1, 3, -1])
+async def test_a_revision_that_does_not_follow_the_kept_one_is_a_conflict_and_changes_nothing(
+    store: Store, revision: int
+) -> None:
+    await begin(store)
+
+    with pytest.raises(Conflict):
+        await store.commit(
+            Change(
+                (Growth(root("local"), (user("hi"),)),),
+                session=session(id="ses_2", name="two"),
+                agent_run=replace(RUN, revision=revision, status="failed"),
+                calls=(CALL,),
+            )
+        )
+
+    assert await store.agent_run("run_1") == RUN
+    assert list(await store.calls("run_1")) == []
+    assert await store.session("two") is None
+
+
+@pytest.mark.parametrize("revision", [0, 2])
+async def test_a_new_run_begins_with_revision_1(store: Store, revision: int) -> None:
+    with pytest.raises(Conflict):
+        await begin(store, replace(RUN, revision=revision))
+
+    assert await store.agent_run("run_1") is None
+
+
+async def test_of_two_who_go_on_with_one_run_the_second_is_told(store: Store) -> None:
+    await begin(store)
+    await store.commit(Change(agent_run=later(status="paused")))
+
+    with pytest.raises(Conflict, match="run_1 went on since it was read"):
+        await store.commit(Change(agent_run=later(status="done")))
+    with pytest.raises(Conflict, match="run_1 is there already"):
+        await store.commit(Change(agent_run=RUN))
+    with pytest.raises(Conflict, match="run_9 is gone"):
+        await store.commit(Change(agent_run=replace(RUN, id="run_9", revision=4)))
+
+
+async def test_a_run_needs_its_session(store: Store) -> None:
+    with pytest.raises(NotFound, match="no session 'ses_1'"):
+        await store.commit(Change(agent_run=RUN))
+    await begin(store)
+    with pytest.raises(NotFound, match="no session 'ses_2'"):
+        await store.commit(Change(agent_run=later(session="ses_2")))
+
+    assert await store.agent_run("run_1") == RUN
+
+
+async def test_a_session_that_is_only_spoken_of_has_no_runs(store: Store) -> None:
+    """A link names a session that nobody recorded: a run in it would go with nothing."""
+    await store.commit(Change(links=(link("resp_1", root("local"), session="ses_1"),)))
+
+    with pytest.raises(NotFound):
+        await store.commit(Change(agent_run=RUN))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        replace(RUN, document={"n": float("nan")}),
+        replace(RUN, document={"n": {1, 2}}),
+        replace(RUN, id="run_\ud800"),
+        replace(RUN, state="\ud800"),
+    ],
+    ids=["no number", "no JSON", "no name", "no state"],
+)
+async def test_a_run_that_cannot_be_written_leaves_nothing_behind(store: Store, run: AgentRun) -> None:
+    with pytest.raises(NotCanonical):
+        await begin(store, run)
+
+    assert await store.session("ses_1") is None
+    assert list(await store.agent_runs()) == []
+
+
+async def test_what_a_reader_does_to_a_document_or_an_output_does_not_reach_the_store(store: Store) -> None:
+    await begin(store, replace(RUN, document={"items": ["x"]}))
+    await store.commit(Change(calls=(DONE._replace(output=["y"]),)))
+    read = await store.agent_run("run_1")
+    assert read is not None
+    read.document["items"].clear()
+    (await store.calls("run_1"))[0].output.clear()
+
+    assert await store.agent_run("run_1") == replace(RUN, document={"items": ["x"]})
+    assert [call.output for call in await store.calls("run_1")] == [["y"]]
+
+
+# -- the ledger -----------------------------------------------------------------------------------
+
+
+async def test_calls_come_in_the_order_in_which_they_started(store: Store) -> None:
+    await begin(store)
+    batch = tuple(AgentCall("run_1", f"call_{name}", NOW) for name in "cab")
+    await store.commit(Change(calls=(AgentCall("run_1", "later", NOW + 1), *batch)))
+    await store.commit(Change(calls=(batch[1]._replace(ended=True, output="sunny"),)))
+
+    names = [(call.call_id, call.ended) for call in await store.calls("run_1")]
+    assert names == [("call_c", False), ("call_a", True), ("call_b", False), ("later", False)]
+
+
+async def test_a_call_that_started_reads_back_with_its_output_once_it_ended(store: Store) -> None:
+    await begin(store)
+    await store.commit(Change(calls=(CALL,)))
+    assert list(await store.calls("run_1")) == [CALL]
+
+    await store.commit(Change(agent_run=later(), calls=(DONE,)))
+
+    assert list(await store.calls("run_1")) == [DONE]
+
+
+async def test_a_call_that_started_again_started_then(store: Store) -> None:
+    """Its process died, and somebody decided to run it once more."""
+    await begin(store)
+    other = AgentCall("run_1", "call_2", NOW + 3)
+    again = CALL._replace(started_at=NOW + 4)
+    for call in (CALL, other, again):
+        await store.commit(Change(calls=(call,)))
+
+    assert list(await store.calls("run_1")) == [other, again]
+
+
+@pytest.mark.parametrize("second", [DONE._replace(output="other", started_at=NOW), CALL], ids=["an end", "a start"])
+async def test_a_call_that_has_ended_is_never_replaced(store: Store, second: AgentCall) -> None:
+    await begin(store)
+    await store.commit(Change(calls=(CALL, DONE)))
+    await store.commit(Change(agent_run=later(status="paused"), calls=(second,)))
+
+    assert list(await store.calls("run_1")) == [DONE]
+    assert await store.agent_run("run_1") == later(status="paused")
+
+
+async def test_within_one_change_the_first_end_of_a_call_counts(store: Store) -> None:
+    await begin(store)
+    await store.commit(Change(calls=(CALL, DONE, DONE._replace(output="second"), CALL)))
+
+    assert list(await store.calls("run_1")) == [DONE]
+
+
+async def test_a_call_may_end_with_nothing_to_say(store: Store) -> None:
+    await begin(store)
+    await store.commit(Change(calls=(DONE._replace(output=None),)))
+    await store.commit(Change(calls=(DONE,)))
+
+    assert list(await store.calls("run_1")) == [DONE._replace(output=None)]
+
+
+async def test_calls_of_two_runs_with_one_id_are_two(store: Store) -> None:
+    """Call ids are the provider's strings: nothing says that they differ."""
+    await begin(store, RUN, replace(RUN, id="run_2", session="ses_2"))
+    await store.commit(Change(calls=(DONE, CALL._replace(run="run_2"))))
+
+    assert list(await store.calls("run_2")) == [CALL._replace(run="run_2")]
+
+
+BROKEN: dict[str, tuple[AgentCall, type[ConvoError]]] = {
+    "a run that is not there": (CALL._replace(run="run_9"), NotFound),
+    "an output that is not JSON": (DONE._replace(output=float("inf")), NotCanonical),
+    "an id that is no text": (CALL._replace(call_id="\ud800"), NotCanonical),
+}
+
+
+@pytest.mark.parametrize(("call", "error"), BROKEN.values(), ids=BROKEN)
+async def test_a_call_that_cannot_be_written_takes_its_change_with_it(
+    store: Store, call: AgentCall, error: type[ConvoError]
+) -> None:
+    await begin(store)
+
+    with pytest.raises(error):
+        await store.commit(Change(agent_run=later(), calls=(CALL, call)))
+
+    assert await store.agent_run("run_1") == RUN
+    assert list(await store.calls("run_1")) == []
+
+
+# -- finding --------------------------------------------------------------------------------------
+
+SEVERAL = (
+    replace(RUN, changed_at=NOW + 1, state="s1"),
+    replace(RUN, id="run_2", changed_at=NOW + 3, status="paused"),
+    replace(RUN, id="run_3", session="ses_2", changed_at=NOW + 2, status="paused", state="s1"),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, ["run_2", "run_3", "run_1"]),
+        ({"limit": 2}, ["run_2", "run_3"]),
+        ({"session": "ses_1"}, ["run_2", "run_1"]),
+        ({"state": "s1"}, ["run_3", "run_1"]),
+        ({"status": "paused"}, ["run_2", "run_3"]),
+        ({"status": "paused", "session": "ses_2", "state": "s1"}, ["run_3"]),
+        ({"status": "done"}, []),
+        ({"session": "\ud800"}, []),
+    ],
+)
+async def test_runs_are_found_by_session_state_and_status_changed_last_first(
+    store: Store, asked: dict[str, str], found: list[str]
+) -> None:
+    await begin(store, *SEVERAL)
+
+    runs = await store.agent_runs(**asked)  # type: ignore[arg-type]
+
+    assert [run.id for run in runs] == found
+    assert all(run in SEVERAL for run in runs)
+
+
+async def test_a_run_is_found_by_what_its_id_begins_with(store: Store) -> None:
+    await begin(store, *SEVERAL)
+
+    assert list(await store.find("run_")) == [
+        Found("run", "run_2", "paused"),
+        Found("run", "run_3", "paused"),
+        Found("run", "run_1", "running"),
+    ]
+    assert list(await store.find("run_1")) == [Found("run", "run_1", "running")]
+    assert [found.kind for found in await store.find("", limit=3)] == ["session", "session", "run"]
+
+
+async def test_a_search_does_not_look_into_documents_and_outputs(store: Store) -> None:
+    await begin(store, replace(RUN, document={"text": "needle"}))
+    await store.commit(Change(calls=(DONE._replace(output="needle"),)))
+
+    assert list(await store.search("needle")) == []
+
+
+async def test_another_tenant_has_no_part_in_it(store: Store) -> None:
+    other = store.of("guest")
+    await begin(store)
+    await store.commit(Change(calls=(DONE,)))
+
+    assert await other.agent_run("run_1") is None
+    assert [*await other.agent_runs(), *await other.calls("run_1"), *await other.find("run")] == []
+    with pytest.raises(NotFound):
+        await other.commit(Change(calls=(CALL,)))
+    top = root("guest")
+    theirs = replace(RUN, document={"mine": False})
+    await other.commit(Change(session=session("guest", head=top), agent_run=theirs))
+    assert (await store.agent_run("run_1"), await other.agent_run("run_1")) == (RUN, theirs)
+
+
+# -- what goes ------------------------------------------------------------------------------------
+
+
+async def test_a_removed_session_takes_its_runs_and_their_calls(store: Store) -> None:
+    await begin(store, *SEVERAL)
+    await store.commit(Change(calls=(DONE, CALL._replace(run="run_3"))))
+    await store.remove_session("ses_1")
+
+    assert [run.id for run in await store.agent_runs()] == ["run_3"]
+    assert len(await store.calls("run_3")) == 1
+    with pytest.raises(NotFound):
+        await store.commit(Change(calls=(CALL,)))
+    await begin(store)
+    assert list(await store.calls("run_1")) == []
+
+
+async def test_a_pruned_session_takes_its_runs_and_a_kept_one_keeps_them(store: Store) -> None:
+    for number, run in enumerate(SEVERAL[1:]):
+        record = session(id=run.session, name=run.session, used_at=NOW + number)
+        await store.commit(Change(session=record, agent_run=run, calls=(CALL._replace(run=run.id),)))
+
+    assert await store.upkeep.prune("local", NOW + 1, dry=True) == Pruned(1, 0, 0)
+    assert len(await store.agent_runs()) == 2
+    assert await store.upkeep.prune("local", NOW + 1, dry=False) == Pruned(1, 0, 0)
+    assert [run.id for run in await store.agent_runs()] == ["run_3"]
+    assert list(await store.calls("run_2")) == []
+
+
+async def test_runs_are_counted_with_their_documents_and_outputs(store: Store) -> None:
+    await begin(store, *SEVERAL)
+    (before,) = await store.upkeep.holdings()
+    await store.commit(Change(agent_run=later(SEVERAL[0], document={"x": LONG}), calls=(DONE._replace(output=LONG),)))
+
+    (after,) = await store.upkeep.holdings()
+    assert before.rows["runs"] == after.rows["runs"] == 3
+    assert 1.2 * len(LONG) < after.bytes - before.bytes < 2.2 * len(LONG)
