@@ -16,6 +16,7 @@
     │   ├── Busy                  another process is writing this conversation
     │   ├── ItemDeleted           a history needs an item whose body was deleted
     │   ├── IllegalMove           a run was told of something that cannot happen where it stands
+    │   ├── Unmendable            a broken history that nothing can be left out of to mend it
     │   └── NotSigned             a RunState whose signature is missing or not of this key
     ├── StoreFault                exit 1, status 503   the store cannot do it now
     │   ├── StoreUnavailable      it cannot be opened or reached
@@ -33,6 +34,7 @@
     │   ├── ModelMissing          the weights or the engine are not installed
     │   ├── Unsupported           images, tools, ... that this model does not take
     │   └── WindowExceeded        the input is longer than the model's window
+    ├── RunFailed                 exit 1               a run of agents ended without an answer; `code` says why
     └── Interrupted               exit 130             the person at the keyboard stopped it
 
 A class says how a program sees it (`code`), how a shell sees it (`exit`), how HTTP sees it
@@ -202,6 +204,17 @@ class IllegalMove(StateFault):
         super().__init__(f"a run that is {phase} cannot take {event}{why and f': {why}'}")
 
 
+class Unmendable(StateFault):
+    """Something is wrong with a history that no repair puts right; `findings` are (code, message)."""
+
+    code, hint = "unmendable", "convo lint --explain and the code of what was found"
+
+    def __init__(self, findings: Sequence[tuple[str, str]]) -> None:
+        self.findings = tuple(findings)
+        listed = "".join(f"\n  {code}: {message}" for code, message in self.findings)
+        super().__init__(f"this cannot be mended by leaving out or completing{listed}")
+
+
 class NotSigned(StateFault):
     """A RunState's signature is missing, or was made over something else or with another key."""
 
@@ -344,6 +357,16 @@ class WindowExceeded(ModelFault):
     def __init__(self, model: str, need: int, room: int) -> None:
         self.model, self.need, self.room = model, need, room
         super().__init__(f"{model} has room for {room:,} tokens of input; this needs {need:,}")
+
+
+class RunFailed(ConvoError):
+    """A run of agents ended without an answer: a guardrail, too many turns, or code of its agents that raised."""
+
+    hint = "what was said is kept; say something else, or change the agents"
+
+    def __init__(self, message: str, *, code: str, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.code = code
 
 
 class Interrupted(ConvoError):

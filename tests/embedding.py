@@ -2,6 +2,7 @@
 
 from convo.clock import Clock, FixedClock
 from convo.endpoints.embedded import Embedded
+from convo.endpoints.embedded.edges import Manner
 from convo.ids import NewId, random_id
 from convo.models.contract import Model
 from convo.models.scripted import ScriptedModel
@@ -21,7 +22,9 @@ class Scripted:
         await self._model.aclose()
 
 
-def embedded(store: Store, clock: Clock | None = None, new_id: NewId = random_id) -> Embedded:
+def embedded(
+    store: Store, clock: Clock | None = None, new_id: NewId = random_id, *, manner: Manner | None = None
+) -> Embedded:
     """An endpoint whose time stands still unless another clock is given."""
     clock = clock or FixedClock()
-    return Embedded(store, Scripted(clock, new_id), clock, new_id)
+    return Embedded(store, Scripted(clock, new_id), clock, new_id, manner=manner or Manner())

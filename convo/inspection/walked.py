@@ -106,6 +106,7 @@ def _link(response: Response, parent: str | None, saw: Key, head: Key, sent: int
         conversation_id=conversation,
         previous_response_id=response.get("previous_response_id"),
         seconds=ended - begun if ended else None,
+        parameters={"instructions": said} if (said := response.get("instructions")) else {},
         usage=response.get("usage"),
         error=response.get("error"),
         stored=bool(response.get("store", True)),

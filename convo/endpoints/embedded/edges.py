@@ -47,11 +47,13 @@ class Manner:
                 `response.failed`; else the reader's leaving stops it, and the fault is raised
     stateless:  it keeps nothing, and what would need state is refused by its name
     renamed:    what events are called instead of their usual names
+    strict:     it refuses what the real API refuses, also where its models would take it
     """
 
     outlasts: bool = False
     stateless: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
+    strict: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.lock import writing
 from convo.endpoints.embedded.pairs import check_pairs
 from convo.endpoints.embedded.requests import Request
+from convo.endpoints.embedded.strict import check_strictly
 from convo.history import Path
 from convo.items import Event
 
@@ -45,6 +46,8 @@ async def opened(request: Request, edges: Edges, held: AsyncExitStack, last: Bef
     history = last or await before(request, edges.store)
     saw = history.path.grow(added(request.items, history.ids, await referred(request.items, history.ids, edges.store)))
     check_pairs(saw.items)
+    if edges.manner.strict:
+        check_strictly(request.items, history.ids, saw.items)
     return Opened(request, history, saw)
 
 

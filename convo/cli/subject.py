@@ -1,0 +1,119 @@
+"""From a handle to a history that can be linted: what the store knows, what an endpoint tells, a file.
+
+A file that no record knows is read as it is, in any of its forms, a paused run among them; it needs no
+keys, no tree and no figures.
+"""
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from convo.cli.known import Where, is_path, is_there, known_of
+from convo.cli.states import state_at
+from convo.cli.wiring import from_store
+from convo.clock import SystemClock
+from convo.config import load
+from convo.engine.finding import absolute, by_handle, find
+from convo.engine.item_file import ItemFile, read_items
+from convo.errors import ItemDeleted, NotFound
+from convo.history import Strategy
+from convo.inspection import Known
+from convo.inspection.linting import Report, View, bare, report, viewed
+from convo.inspection.linting.lines import lines
+from convo.items import Item
+from convo.runstate import State
+from convo.stores.contract import Store
+
+__all__ = ["Subject", "Where", "subject"]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One history that was asked about.
+
+    known:   what a store or an endpoint knows of it; None for a file
+    file:    what was read, where it is a file of items
+    state:   the paused run, where it is one
+    places:  the JSON path of each item, where it is not the item's number
+    """
+
+    handle: str
+    view: View
+    known: Known | None = None
+    file: ItemFile | None = None
+    state: State | None = None
+    places: Sequence[str] = field(default=())
+
+    def report(self) -> Report:
+        """What linting says of it."""
+        found = report(self.handle, self.view, places=self.places or None)
+        if self.known:
+            kept = self.handle if self.known.strategy is Strategy.REPLAY and is_path(self.handle) else None
+            return replace(found, keys=self.known.path.keys, file=kept)
+        begun = lines(self.file.text, self.file.member) if self.file and found.findings else ()
+        return replace(found, file=self.handle, lines=begun)
+
+
+def subject(handle: str, where: Where) -> Subject:
+    """What `handle` names.
+
+    raises:  NotFound, AmbiguousHandle, Unreadable, BadState, and what an endpoint that is asked answers
+             ItemDeleted  the history lost an item, so nothing can be said of it
+    """
+    state = state_at(handle, where.config)
+    if state:
+        return _of_state(handle, state)
+    if _is_bare(handle, where):
+        return _of_file(handle, read_items(handle))
+    (known,) = asyncio.run(known_of([handle], where))
+    if known.lost:
+        raise ItemDeleted(known.lost)
+    return Subject(handle, viewed(known, SystemClock().now()), known)
+
+
+def _is_bare(handle: str, where: Where) -> bool:
+    """Whether a handle is a file, and none of a record."""
+
+    async def read(store: Store) -> bool:
+        if not is_path(handle):
+            try:
+                await find(store, handle)
+            except NotFound:
+                return is_there(handle)
+            return False
+        return await by_handle(store, Strategy.REPLAY, absolute(handle)) is None
+
+    if not is_path(handle) and not os.path.isfile(os.path.expanduser(handle)):
+        return False
+    return from_store(load(where.config), read)
+
+
+def _of_file(handle: str, file: ItemFile) -> Subject:
+    places = [f"$.{file.member}[{at}]" for at in range(len(file.items))] if file.member else ()
+    return Subject(handle, bare(file.items, file.request), file=file, places=places)
+
+
+def _of_state(handle: str, state: State) -> Subject:
+    """A paused run: what it waits for is no fault of it, and its owner may hold what came before."""
+    items, places = _said(state)
+    waiting = frozenset(one.id for one in state.pending)
+    owner = {"previous_response_id": state.document.get("previous_response_id")}
+    owner["conversation"] = state.document.get("conversation_id")
+    view = replace(bare(items, owner), waiting=waiting)
+    return Subject(handle, view, state=state, places=places)
+
+
+def _said(state: State) -> tuple[list[Item], list[str]]:
+    """What was said in a run, and where it stands in the document."""
+    asked = state.document["original_input"]
+    whole = isinstance(asked, str)
+    said = [("$.original_input", {"role": "user", "content": asked})] if whole else []
+    said += [] if whole else [(f"$.original_input[{at}]", item) for at, item in enumerate(asked)]
+    made = state.document.get("generated_items") or []
+    said += [
+        (f"$.generated_items[{at}].raw_item", item["raw_item"])
+        for at, item in enumerate(made)
+        if item.get("type") != "tool_approval_item"
+    ]
+    return [item for _, item in said], [place for place, _ in said]

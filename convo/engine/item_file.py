@@ -1,0 +1,102 @@
+"""Items in a file, in whichever form somebody keeps them.
+
+[item, item, ...]                                a replay file
+{"input": [...], "previous_response_id": ...}    a request, as it would be sent
+{"object": "list", "data": [...]}                what an endpoint answered when it was asked for items
+item                                             JSONL: one item a line
+item
+"""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from convo.engine.replay_file import LOOKS_LIKE, ReplayFile
+from convo.engine.whole_file import put, why
+from convo.errors import NotFound, Unreadable, Usage
+from convo.items import Item, Json
+
+
+@dataclass(frozen=True)
+class ItemFile:
+    """What was read.
+
+    text:     the file, as it was read
+    member:   the member of an object that holds the list; "" where the list is all there is
+    request:  the other fields of a request
+    """
+
+    items: tuple[Item, ...]
+    text: str
+    member: str = ""
+    request: Mapping[str, Json] = field(default_factory=dict)
+
+
+def read_items(place: str) -> ItemFile:
+    """The items of a file. raises: NotFound, Unreadable"""
+    try:
+        text = Path(os.path.expanduser(place)).read_text(encoding="utf-8-sig")
+    except FileNotFoundError as wrong:
+        raise NotFound("file", place, hint="convo sessions") from wrong
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Unreadable(f"{place} cannot be read: {why(wrong)}") from wrong
+    return _understood(place, text)
+
+
+def check_free(place: str) -> ReplayFile:
+    """A file that can be made at `place`. raises: Usage  there is one already; as `ReplayFile.check`"""
+    file = ReplayFile(place)
+    if file.exists():
+        raise Usage(f"{place} is there already", hint="choose another name; nothing is written over")
+    file.check()
+    return file
+
+
+def write_items(place: str, items: Sequence[Item], like: ItemFile | None = None) -> None:
+    """Put `items` in a new file, atomically: what they were the member of is put around them again.
+
+    raises:  as `check_free`; StoreReadOnly, StoreFull, StoreFault  there is no file
+    """
+    file = check_free(place)
+    if like and like.member:
+        put(file.place, json.dumps({**like.request, like.member: list(items)}, indent=1) + "\n")
+    elif place.endswith(".jsonl"):
+        put(file.place, "".join(json.dumps(item) + "\n" for item in items))
+    else:
+        file.write(items)
+
+
+def _understood(place: str, text: str) -> ItemFile:
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError) as wrong:
+        return ItemFile(_checked(place, _by_line(place, text, wrong)), text)
+    if isinstance(found, dict):
+        member = next((name for name in ("input", "data") if isinstance(found.get(name), list)), "")
+        if member:
+            rest = {name: value for name, value in found.items() if name != member}
+            return ItemFile(_checked(place, found[member]), text, member, rest)
+        if "type" in found or "role" in found:
+            return ItemFile(_checked(place, [found]), text)
+    return ItemFile(_checked(place, found), text)
+
+
+def _by_line(place: str, text: str, wrong: Exception) -> Json:
+    """The items of a file that is no JSON as a whole, one a line. raises: Unreadable"""
+    rows = [(number, row) for number, row in enumerate(text.splitlines(), 1) if row.strip()]
+    found = []
+    for number, row in rows:
+        try:
+            found.append(json.loads(row))
+        except (ValueError, RecursionError) as broken:
+            said = f"{place}, line {number}, is not JSON: {broken}" if found else f"{place} is not JSON: {wrong}"
+            raise Unreadable(said, hint="it may be half written; mend it, or name another file") from broken
+    return found
+
+
+def _checked(place: str, found: Json) -> tuple[Item, ...]:
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise Unreadable(f"{place} holds no list of items", hint=LOOKS_LIKE)
+    return tuple(found)

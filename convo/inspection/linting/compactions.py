@@ -1,0 +1,49 @@
+"""Compaction items where they cannot be.
+
+One stands for everything before it. So it may not stand between a call and its output, nor be sent
+to an owner that holds the history itself, which would read it twice. What only asks for a compaction
+is the end of a request.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.view import Edits, View, edited, named
+from convo.items import is_call, is_output, kind
+
+TRIGGER = "compaction_trigger"
+
+
+def misplaced_compaction(view: View) -> Iterator[Fault]:
+    """A compaction between two halves of a pair, one on top of an owner's own history, or a request for one."""
+    asked: dict[str, int] = {}
+    last: int | None = None
+    for at, item in enumerate(view.items):
+        name = named(item)
+        if kind(item) == TRIGGER and at + 1 < len(view.items):
+            yield Fault("only the last item of a request may ask for a compaction", at)
+        elif kind(item) == "compaction":
+            last = at
+            if at >= view.owned and (view.owned or view.partial):
+                yield Fault("the owner holds what this stands for, and would read it twice", at)
+        elif name is not None and is_call(item):
+            asked[name] = at
+        elif name in asked and is_output(item) and last is not None and asked[name] < last:
+            yield Fault(f"it stands between call {name} and its output", last, also=(asked[name], at))
+
+
+def make_room(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
+    """The pair that it cuts goes, both halves together; else the compaction itself."""
+    dropped: dict[int, None] = {}
+    changes = []
+    for fault in faults:
+        for at in fault.also or (fault.at,):
+            assert at is not None
+            if at not in dropped:
+                dropped[at] = None
+                changes.append(Change("misplaced-compaction", "dropped", _why(fault), view.sources[at]))
+    return edited(view, Edits(dropped)), changes
+
+
+def _why(fault: Fault) -> str:
+    return "a compaction stands between the call and its output" if fault.also else fault.message

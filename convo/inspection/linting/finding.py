@@ -1,0 +1,56 @@
+"""What a rule has against a history, and what a mend did about it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Severity(StrEnum):
+    """An error will be refused, or answered with a part of the history missing; a warning may be."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong.
+
+    message:  one sentence without a final stop
+    at:       the item, as how many stand before it; None where it is no item's
+    field:    where in the item, as JSON path: ".arguments"
+    link:     the response that it is about
+    also:     other items that it is about
+    mild:     a warning, although its rule's faults are errors
+    """
+
+    message: str
+    at: int | None = None
+    field: str = ""
+    link: str | None = None
+    also: tuple[int, ...] = ()
+    mild: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A fault, and the code of the rule that found it."""
+
+    code: str
+    severity: Severity
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One thing that a repair did.
+
+    code:  the rule that it satisfies
+    what:  "dropped", "replaced" or "added" for items; "anchor", "owner" or "instructions" for the record
+    at:    the item of the source that it is about, as how many stand before it; None for the record
+    why:   one sentence without a final stop
+    """
+
+    code: str
+    what: str
+    why: str
+    at: int | None = None

@@ -1,0 +1,69 @@
+"""What no server takes for an item: it lacks what its kind cannot do without."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.view import Edits, View, edited
+from convo.items import Item, Json, kind
+
+ROLES = ("user", "assistant", "system", "developer")
+
+
+def _words(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _words_or_parts(value: Json) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(part, dict) for part in value))
+
+
+def _there(value: Json) -> bool:
+    return value is not None
+
+
+def _a_role(value: Json) -> bool:
+    return value in ROLES
+
+
+NEEDS: Mapping[str, Mapping[str, Callable[[Json], bool]]] = {
+    "message": {"role": _a_role, "content": _words_or_parts},
+    "function_call": {"call_id": _words, "name": _words},
+    "function_call_output": {"call_id": _words, "output": _words_or_parts},
+    "custom_tool_call": {"call_id": _words, "name": _words, "input": _words},
+    "custom_tool_call_output": {"call_id": _words, "output": _words_or_parts},
+    "computer_call": {"call_id": _words},
+    "computer_call_output": {"call_id": _words, "output": _there},
+    "compaction": {"encrypted_content": _words},
+    "item_reference": {"id": _words},
+}
+"""By kind: the fields that must be there, and what they must hold."""
+
+
+def malformed_item(view: View) -> Iterator[Fault]:
+    """An item that lacks its type, or a field that its type needs."""
+    for at, item in enumerate(view.items):
+        if not view.travels[at]:
+            continue
+        if kind(item) == "unknown" and not _is_reference(item):
+            yield Fault("it has neither a type nor a role", at)
+        for name, right in NEEDS.get(kind(item), {}).items():
+            if not right(item.get(name)):
+                yield Fault(f"a {kind(item).replace('_', ' ')} {_lacks(name, item.get(name))}", at, f".{name}")
+                break
+
+
+def drop_malformed(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
+    places = [fault.at for fault in faults if fault.at is not None]
+    changes = [Change("malformed-item", "dropped", fault.message, view.sources[fault.at or 0]) for fault in faults]
+    return edited(view, Edits(dict.fromkeys(places))), changes
+
+
+def _lacks(name: str, value: Json) -> str:
+    if value is None:
+        return f"has no {name}"
+    return f"has the {name} {value!r}" if name == "role" and isinstance(value, str) else f"has a {name} of another type"
+
+
+def _is_reference(item: Item) -> bool:
+    """A reference may leave its type out."""
+    return isinstance(item.get("id"), str) and all(value is None for key, value in item.items() if key != "id")
