@@ -7,7 +7,7 @@ the answer gets a link without an id, usage or time: what was said is known, how
 from collections.abc import Iterator
 
 from convo.history import Link, Path, Session
-from convo.items import Event, is_user
+from convo.items import Event, Item, is_output, is_user, kind
 
 
 def unheard(path: Path, known: int, session: Session, *, link_id: str, model: str, at: float) -> Link | None:
@@ -51,5 +51,9 @@ def events(path: Path, link: Link | None) -> Iterator[Event]:
 
 
 def question(path: Path) -> Path:
-    """`path` up to and including the last message of a user."""
-    return path.first(max((at for at, item in enumerate(path.items, 1) if is_user(item)), default=0))
+    """`path` up to and including the last thing that the client said: a user's message, an output, a verdict."""
+    return path.first(max((at for at, item in enumerate(path.items, 1) if _asks(item)), default=0))
+
+
+def _asks(item: Item) -> bool:
+    return is_user(item) or is_output(item) or kind(item) == "mcp_approval_response"

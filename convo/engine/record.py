@@ -12,12 +12,32 @@ from typing import Any
 from convo.engine.edges import Edges
 from convo.errors import NotFound
 from convo.history import Link, Path, Session, Strategy
-from convo.stores.contract import Change, Growth, Store
+from convo.items import Item
+from convo.stores.contract import AgentCall, AgentRun, Change, Growth, Store
 from convo.strategies import Held
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What becomes so together with a move of the record, all or nothing.
+
+    agent_run, calls:  the run of agents that moved it, and its ledger
+    then:              items that stand behind an answer at once: outputs of calls that nothing was run for
+    """
+
+    agent_run: AgentRun | None = None
+    calls: tuple[AgentCall, ...] = ()
+    then: tuple[Item, ...] = ()
+
+
+NOTHING = Beside()
+
+
 class Record:
-    """One session's record, opened for writing by one process."""
+    """One session's record, opened for writing by one process.
+
+    agent_run:  the run of agents that was stored last through it
+    """
 
     def __init__(self, session: Session, path: Path, last: Link | None, edges: Edges, *, saved: bool) -> None:
         """Open a record; `last` is its last confirmed link.
@@ -28,19 +48,31 @@ class Record:
         self.held = Held(session.strategy, path, session.mark, handle_of(session))
         self._store, self._clock = edges.store, edges.clock
         self._saved, self._stored = saved, path if saved else Path(path.root)
+        self._seen = Path(path.root)
+        self.agent_run: AgentRun | None = None
 
-    async def move(self, held: Held, *links: Link, last: Link | None = None) -> None:
+    async def move(
+        self,
+        held: Held,
+        *links: Link,
+        last: Link | None = None,
+        beside: Beside = NOTHING,
+        seen: Path | None = None,
+    ) -> None:
         """Store `held` and `links` as what is so from now on, all or nothing.
 
         last:    the link that the owner confirmed with this move
+        seen:    a path of its own on which one of `links` stands: its model saw something else than `held`
         raises:  Conflict  another process moved the record;  StoreFault
         """
-        await whole(self._move(held, links, last))
+        await whole(self._move(held, links, last, beside, seen))
 
-    async def _move(self, held: Held, links: tuple[Link, ...], last: Link | None) -> None:
-        shared = self._stored.shared(held.path)
-        new = held.path.items[shared:]
-        grown = (Growth(held.path.first(shared).head, new),) if new else ()
+    async def _move(
+        self, held: Held, links: tuple[Link, ...], last: Link | None, beside: Beside, seen: Path | None
+    ) -> None:
+        grown = _growth(held.path, self._stored)
+        if seen is not None:
+            grown += _growth(seen, max(self._stored, self._seen, key=seen.shared))
         last = last or self.last
         session = replace(
             self.session,
@@ -49,8 +81,23 @@ class Record:
             handle=self.session.handle if held.strategy is Strategy.REPLAY else held.handle,
             link=last.id if last else None,
         )
-        await self._save(session, Change(grow=grown, links=links))
+        await self._save(session, Change(grow=grown, links=links, agent_run=beside.agent_run, calls=beside.calls))
         self.held, self.last, self._stored = held, last, held.path
+        self._seen = seen or self._seen
+        self.agent_run = beside.agent_run or self.agent_run
+
+    async def note(self, beside: Beside) -> None:
+        """Store what is so of a run of agents; the conversation stays as it is. raises: Conflict, StoreFault"""
+        await whole(self._note(beside))
+
+    async def _note(self, beside: Beside) -> None:
+        await self._store.commit(Change(agent_run=beside.agent_run, calls=beside.calls))
+        self.agent_run = beside.agent_run or self.agent_run
+
+    @property
+    def saved(self) -> bool:
+        """Whether the store has it."""
+        return self._saved
 
     def before(self) -> "Before":
         """How it is now, to be handed to `withdraw`."""
@@ -99,6 +146,13 @@ class Before:
     last: Link | None
     saved: bool
     stored: Path
+
+
+def _growth(path: Path, there: Path) -> tuple[Growth, ...]:
+    """What of `path` has to be stored, where `there` is."""
+    shared = there.shared(path)
+    new = tuple(node.item for node in path.nodes[shared:])
+    return (Growth(path.first(shared).head, new),) if new else ()
 
 
 async def whole(work: Coroutine[Any, Any, None]) -> None:

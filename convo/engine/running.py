@@ -14,97 +14,74 @@ done twice, and a call that had started and left no result comes back as a decis
     async for event in running.go_on(): ...           goes on, after decisions, a failure or a kill
 
 Streaming and collected use are the same generator: who wants the answer whole reads to the end and
-takes `output`. It yields the model's events as they travel and convo's own between them:
-
-    convo.started       run, agent                                     a run began, or goes on
-    convo.tool_started  call_id, tool, arguments, agent                its start is durable
-    convo.tool_output   call_id, tool, output, agent                   its result is durable
-    convo.handoff       call_id, source, target                        identities of agents
-    convo.guardrail     side, name, reason                             it tripped; `convo.failed` follows
-    convo.warning       message                                        what a person should know
-    convo.paused        run, pending: [{call_id, tool, arguments, agent, unknown}]
-    convo.finished      run, agent, output                             the end, with the final value
-    convo.failed        run, code, message                             the end; the error is raised after it
+takes `output`. It yields the model's events as they travel and convo's own between them; `telling`
+lists those. A failed request leaves the run open where it was; what a guardrail or an agent's own
+code says no to ends it.
 """
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 
 from convo.agents import Graph
-from convo.endpoints.contract import Endpoint
+from convo.engine.adopting import question
 from convo.engine.chat import Chat
-from convo.engine.turn import Asking
-from convo.handoffs import Habits
+from convo.engine.conduct import Conduct, ModelInput, Route, check
+from convo.engine.performing import Performing
+from convo.engine.preparing import begun_with
+from convo.engine.record import whole
+from convo.engine.run_keeping import Keeper, kept_run, newest_of, opened
+from convo.engine.standing import Standing
+from convo.errors import StateFault
+from convo.history import Path
 from convo.items import Event, Item, Json
-from convo.run import Call, Decided, Given, Limits, Run, Said
-from convo.stores.contract import AgentRun, Store
+from convo.run import (
+    Begin,
+    Call,
+    Decided,
+    Given,
+    Phase,
+    Run,
+    Said,
+    Stop,
+    begin,
+    decide,
+)
+from convo.run.keeping import taken
+from convo.run.state import ENDED
+from convo.stores.contract import AgentRun
 
+__all__ = ["Conduct", "ModelInput", "Route", "Running", "kept_run"]
 
-@dataclass(frozen=True, slots=True)
-class Route:
-    """Who answers for a model: how it is asked, and its endpoint."""
-
-    asking: Asking
-    endpoint: Endpoint
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInput:
-    """What an input filter gets, and has to return: exactly what its model call sends."""
-
-    items: list[Item]
-    instructions: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Conduct:
-    """How a run behaves, where its agents do not say.
-
-    limits:         model calls a run, calls at once
-    habits:         how it hands over: nesting, mapper, markers, filter
-    input_filter:   `call_model_input_filter`: ModelInput -> ModelInput, sync or async, before every model call
-    session_limit:  how many of the newest kept items precede new input; session and replay only
-    session_input:  (kept items, new items) -> the model's input, sync or async; session and replay only
-    values:         the application's own, for tools, guardrails and instructions
-    route:          who answers for an agent's own model; None: every agent is asked as the chat is
-    at:             called with a name between every two effects: where a test ends the process
-    """
-
-    limits: Limits = Limits()
-    habits: Habits = Habits()
-    input_filter: Callable[[ModelInput], Any] | None = None
-    session_limit: int | None = None
-    session_input: Callable[[list[Item], list[Item]], Any] | None = None
-    values: Mapping[str, Json] = field(default_factory=dict)
-    route: Callable[[str], Route] | None = None
-    at: Callable[[str], None] = lambda place: None
+BETWEEN = (Phase.NEW, Phase.GUARDING, Phase.ASKING)
+"""Where a run stands that has no call without an output: something else may be said instead of going on."""
 
 
 class Running:
-    """Runs of agents on one chat, one after the other.
+    """Runs of agents on one chat, one after the other."""
 
-    run:      the run as it stands; before the first one is begun, one that has not begun
-    kept:     its row in the store; None before the first one is begun
-    """
-
-    run: Run
-    kept: AgentRun | None
+    def __init__(self, chat: Chat, graph: Graph, conduct: Conduct, keeper: Keeper, run: Run) -> None:
+        self._chat, self._graph, self._conduct, self._keeper = chat, graph, conduct, keeper
+        self._performing = Performing(chat, graph, conduct, keeper, run)
 
     @classmethod
     async def open(
-        cls, chat: Chat, graph: Graph, conduct: Conduct = Conduct(), *, kept: AgentRun | None = None
+        cls, chat: Chat, graph: Graph, conduct: Conduct | None = None, *, kept: AgentRun | None = None
     ) -> "Running":
         """Take up `kept`, or the session's own newest run where it has not ended; nothing is performed.
 
-        raises:  WrongOwner  an agent, a filter or a limit that the owner does not allow
+        raises:  WrongOwner, Usage  an agent, a filter or a limit that the owner does not allow
                  NotFound, BadState  the kept run does not fit the graph
         """
-        raise NotImplementedError
+        conduct = conduct or Conduct()
+        check(graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint)
+        kept = kept or await newest_of(chat)
+        run = taken(kept.document, graph) if kept else begin(graph, conduct.limits)
+        return cls(chat, graph, conduct, await opened(chat, kept), run)
 
     @classmethod
     async def adopt(
-        cls, chat: Chat, run: Run, items: Sequence[Item], conduct: Conduct = Conduct(), *, state: str | None = None
+        cls, chat: Chat, run: Run, items: Sequence[Item], conduct: Conduct | None = None, *, state: str | None = None
     ) -> "Running":
         """Take up a run that was written down elsewhere, and keep it.
 
@@ -112,7 +89,26 @@ class Running:
                  `chat` holds; () where the chat's owner has the history already
         state:   the content hash of the RunState that it comes from
         """
-        raise NotImplementedError
+        conduct = conduct or Conduct()
+        check(run.graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint)
+        held = chat.reread()
+        if items:
+            path = Path(held.path.root).grow(items)
+            held = replace(held, path=path, mark=path.head)
+        asked = question(held.path).head
+        keeper = Keeper(chat, None, Standing(asked, asked))
+        await keeper.begin(run, held, items, asked=asked, state=state)
+        return cls(chat, run.graph, conduct, keeper, run)
+
+    @property
+    def run(self) -> Run:
+        """The run as it stands; before the first one is begun, one that has not begun."""
+        return self._performing.run
+
+    @property
+    def kept(self) -> AgentRun | None:
+        """The run's row in the store; None before the first one is begun."""
+        return self._keeper.kept
 
     @property
     def pending(self) -> tuple[Call, ...]:
@@ -122,40 +118,70 @@ class Running:
     @property
     def unfinished(self) -> bool:
         """Whether `go_on` has something to go on with."""
-        raise NotImplementedError
+        return self.kept is not None and self.run.phase not in ENDED
 
     @property
     def output(self) -> Json:
         """The final value, once the run is done."""
         return self.run.output
 
-    def say(self, items: Sequence[Item]) -> AsyncGenerator[Event, None]:
+    # -- what a person may do -------------------------------------------------------------------
+
+    async def say(self, items: Sequence[Item]) -> AsyncGenerator[Event, None]:
         """Begin a run with new input.
 
         raises:  StateFault  a run is open whose calls have no output yet: `decide` and `go_on`, or `stop`
-                 RunFailed, and what endpoint and store answered
+                 RunFailed   a guardrail, too many turns, or an agent's own code ended the run
+                 what endpoint and store answered; the run stays open, and `go_on` asks again
         """
-        raise NotImplementedError
+        if self.unfinished and self.run.phase not in BETWEEN:
+            raise StateFault(
+                f"{self._keeper.run_id} is {self.run.phase}, and its calls have no output yet",
+                hint="decide on them and go on (convo approvals), or stop the run",
+            )
+        if self.unfinished:
+            await self.stop()
+        held = self._chat.reread()
+        doubt = bool(held.unacknowledged)
+        new = await begun_with(held, items, self._conduct)
+        grown = replace(held, path=held.path.grow(new.said))
+        run, effects = decide(begin(self._graph, self._conduct.limits), Begin())
+        await self._keeper.begin(run, grown, new.said, new.view(grown.path))
+        self._performing.take(run, effects, doubt=doubt)
+        async with aclosing(self._performing.perform()) as events:
+            async for event in events:
+                yield event
 
     async def decide(self, *events: Decided | Given | Said) -> None:
         """Take decisions, outcomes and input at a pause, all or none, and keep them; nothing runs before `go_on`.
 
         raises:  IllegalMove, InputFault  one of them does not fit; nothing was changed
         """
-        raise NotImplementedError
+        run = self.run
+        for event in events:
+            run, _ = decide(run, event)
+        given = (event for event in events if isinstance(event, Given))
+        ends = [self._keeper.call(one.call_id, ended=True, output=one.output) for one in given]
+        await whole(self._keeper.keep(run, *ends))
+        self._performing.take(run)
 
-    def go_on(self) -> AsyncGenerator[Event, None]:
+    async def go_on(self) -> AsyncGenerator[Event, None]:
         """Go on with the open run: after decisions, a failed request, Ctrl-C or in another process.
 
-        Without a decision a paused run pauses again, and nothing is asked. raises: as `say`
+        Without a decision a paused run pauses again, and nothing is asked.
+
+        raises:  StateFault  no run is open;  otherwise as `say`
         """
-        raise NotImplementedError
+        if not self.unfinished:
+            raise StateFault("no run is open here", hint="say something to begin one")
+        await self._performing.go_on()
+        async with aclosing(self._performing.perform()) as events:
+            async for event in events:
+                yield event
 
     async def stop(self) -> None:
         """End the open run for good; calls without an output get words for it, so that the conversation goes on."""
-        raise NotImplementedError
-
-
-async def kept_run(store: Store, handle: str) -> AgentRun:
-    """The run that a handle names: its id, or its session's name or id (then its newest). raises: NotFound"""
-    raise NotImplementedError
+        if self.unfinished:
+            self._performing.take(self.run)
+            await self._performing.hear(Stop())
+            await self._chat.write()

@@ -9,7 +9,7 @@ after it. Streaming and collected use are the same loop: who wants the answer wh
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
@@ -18,12 +18,12 @@ from convo.engine.calling import call
 from convo.engine.edges import Edges
 from convo.engine.owner_tail import Tail, owner_tail
 from convo.engine.partial import ENDS, Partial
-from convo.engine.record import Record, whole
+from convo.engine.record import NOTHING, Beside, Record, whole
 from convo.engine.wellformed import wellformed
 from convo.errors import ConvoError, EndpointFault, StreamBroken
-from convo.history import Key, Link, Strategy
+from convo.history import Link, Path, Strategy
 from convo.history.link import Status
-from convo.items import Event, Json, Response
+from convo.items import Event, Item, Json, Response
 from convo.strategies import Held, Sent, body, confirm, interrupt, reconcile, send
 
 STOPPED = {"code": "interrupted", "message": "stopped before the answer was whole"}
@@ -66,16 +66,47 @@ class Times:
     first: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the model sees in place of a history that the client owns; the history itself keeps everything.
+
+    path:  on which the turn's link stands
+    sent:  what travels of it
+    """
+
+    path: Path
+    sent: Sent
+
+
+Closing = Callable[[Held, tuple[Item, ...]], Awaitable[Beside | None]]
+"""Told of a whole answer and where it leaves the conversation, before that is stored; says what is stored with
+it, or None: the answer is not wanted."""
+
+
+async def nothing_beside(held: Held, output: tuple[Item, ...]) -> Beside:
+    """The answer is all there is."""
+    return NOTHING
+
+
 class Turn:
     """Asks for one answer to what `record` holds unacknowledged.
 
     link:      how it ended, once it has
     response:  the owner's final response, when one came
     tries:     how many requests went out
+    unwanted:  whatever has come of the answer is not kept, where the owner does not have it
     """
 
     def __init__(
-        self, record: Record, asking: Asking, edges: Edges, *, doubt: bool, noted: Callable[[str], None]
+        self,
+        record: Record,
+        asking: Asking,
+        edges: Edges,
+        *,
+        doubt: bool,
+        noted: Callable[[str], None],
+        seen: Seen | None = None,
+        closing: Closing = nothing_beside,
     ) -> None:
         """Prepare a turn.
 
@@ -85,9 +116,13 @@ class Turn:
         self.link: Link | None = None
         self.response: Response | None = None
         self.tries = 0
+        self.unwanted = False
         self._record, self._asking, self._edges, self._doubt, self._noted = record, asking, edges, doubt, noted
+        self._seen, self._closing = seen, closing
         self._partial = Partial()
         self._asked: Held | None = None
+        self._sent = Sent((), 0, {})
+        self._adopted = record.held.path
         self._times = Times(edges.clock.now(), edges.clock.ticks())
 
     async def events(self) -> AsyncGenerator[Event, None]:
@@ -113,7 +148,7 @@ class Turn:
         strategy = self._record.held.strategy
         opened = await call(self._open, strategy, self._edges.clock, doubt=self._doubting, noted=self._noted)
         if opened is None:
-            for event in adopting.events(self._record.held.path, self._record.last):
+            for event in adopting.events(self._adopted, self._record.last):
                 yield event
             return
         async with aclosing(opened.stream) as rest:
@@ -132,9 +167,10 @@ class Turn:
         elif self._doubt and await self._settled():
             return None
         self._asked = record.held
+        self._sent = self._seen.sent if self._seen else self._asking.sent(record.held)
         self.tries += 1
         self._times = Times(self._edges.clock.now(), self._edges.clock.ticks())
-        return self._edges.endpoint.create(self._asking.body(self._asking.sent(record.held)))
+        return self._edges.endpoint.create(self._asking.body(self._sent))
 
     async def _settled(self) -> bool:
         """Take up what the owner did although nobody told us; whether nothing is left to ask."""
@@ -147,7 +183,10 @@ class Turn:
         last = links[-1] if links else None
         if last and held.strategy is Strategy.CHAIN:
             held = replace(held, handle=last.id)
-        await record.move(held, *links, last=last)
+        self._adopted, beside = held.path, None
+        if not held.unacknowledged:
+            beside = await self._closing(held, held.path.items[len(adopting.question(held.path)) :])
+        await record.move(_with(held, beside), *links, last=last, beside=beside or NOTHING)
         self._noted(f"the endpoint had taken {len(tail.items)} items that nobody confirmed; they are kept")
         if held.unacknowledged:
             return False
@@ -193,12 +232,18 @@ class Turn:
             return
         if response.get("status") == "failed":
             raise failure_in(response)
-        sent = self._asking.sent(self._asked)
-        held = confirm(self._asked, sent, response)
-        saw = held.path.first(len(held.path) - len(response.get("output") or ()))
-        link = self._as_link(response, saw.head, held.path.head)
+        output = tuple(response.get("output") or ())
+        held = confirm(self._asked, self._sent, response)
+        saw = self._seen.path if self._seen else held.path.first(len(held.path) - len(output))
+        beside = await self._closing(held, output)
+        link = self._as_link(response, saw, saw.grow(output))
+        if beside is None and held.strategy is not Strategy.CONVERSATION:
+            self.link = link
+            await self._record.move(self._asked, link, seen=saw.grow(output))
+            return
+        seen = saw.grow(output) if self._seen else None
         try:
-            await self._record.move(held, link, last=link)
+            await self._record.move(_with(held, beside), link, last=link, beside=beside or NOTHING, seen=seen)
         finally:  # stored, although Ctrl-C may have come meanwhile
             self.link = link if self._record.last is link else None
 
@@ -206,27 +251,28 @@ class Turn:
         """Keep what came, unacknowledged, and a link that says why no more did."""
         if self.link or self._asked is None:
             return
-        held = interrupt(self._asked, self._partial.output)
+        held = self._asked if self.unwanted else interrupt(self._asked, self._partial.output)
+        came = [node.item for node in held.path.nodes[len(self._asked.path) :]]
         cut = {"id": self._partial.response_id, "status": status, "error": error}
-        self.link = self._as_link(cut, self._asked.path.head, held.path.head)
-        await self._record.move(held, self.link)
+        saw = self._seen.path if self._seen else self._asked.path
+        self.link = self._as_link(cut, saw, saw.grow(came))
+        await self._record.move(held, self.link, seen=saw.grow(came) if self._seen else None)
 
-    def _as_link(self, response: Response, saw: Key, head: Key) -> Link:
+    def _as_link(self, response: Response, saw: Path, head: Path) -> Link:
         assert self._asked is not None
-        sent = self._asking.sent(self._asked)
-        fields, times, session = self._asking.body(sent), self._times, self._record.session
+        fields, times, session = self._asking.body(self._sent), self._times, self._record.session
         return Link(
             id=response.get("id") or self._edges.new_id("try"),
-            saw=saw,
-            head=head,
-            sent=sent.nodes,
+            saw=saw.head,
+            head=head.head,
+            sent=self._sent.nodes,
             model=self._asking.model,
             strategy=session.strategy,
             status=response.get("status") or "completed",
             created_at=times.at,
             parent=session.link,
             session=session.id,
-            scope=session.scope,
+            scope=self._edges.endpoint.scope,
             conversation_id=fields.get("conversation"),
             previous_response_id=fields.get("previous_response_id"),
             seconds=self._edges.clock.ticks() - times.began,
@@ -236,6 +282,11 @@ class Turn:
             error=response.get("error") or cut_short(response),
             stored=bool(fields.get("store", True)),
         )
+
+
+def _with(held: Held, beside: Beside | None) -> Held:
+    """`held` with what stands behind the answer at once."""
+    return replace(held, path=held.path.grow(beside.then)) if beside and beside.then else held
 
 
 def cut_short(response: Response) -> Mapping[str, Json] | None:

@@ -1,0 +1,131 @@
+"""How a run behaves beyond what its agents say, and what an owner does not allow.
+
+Everything that can be known before a run begins is refused before it begins: an owner that
+remembers takes no rewritten history, so no filter, no limit and no guardrail over an answer that it
+already holds; and no agent may leave its endpoint.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from convo.agents import Agent, Graph
+from convo.endpoints.contract import Endpoint
+from convo.engine.turn import Asking
+from convo.errors import Usage, WrongOwner
+from convo.handoffs import Habits, offers, plan
+from convo.history import OWNERS, Strategy
+from convo.items import Item, Json
+from convo.run import Limits
+from convo.tools import definitions, toolbox
+
+OURS = frozenset({"input", "model", "instructions", "tools", "previous_response_id", "conversation", "stream"})
+"""Fields of a request that an agent's settings may not say: the owner and the run do."""
+
+OWN_IT = "take it out, or own the history with --session or --replay (convo convert)"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Who answers for a model: how it is asked, and its endpoint."""
+
+    asking: Asking
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInput:
+    """What an input filter gets, and has to return: exactly what its model call sends."""
+
+    items: list[Item]
+    instructions: str | None = None
+
+
+def nowhere(place: str) -> None:
+    """No test ends the process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conduct:
+    """How a run behaves, where its agents do not say.
+
+    limits:         model calls a run, calls at once
+    habits:         how it hands over: nesting, mapper, markers, filter
+    input_filter:   `call_model_input_filter`: ModelInput -> ModelInput, sync or async, before every model call;
+                    under an owner that remembers it sees, and may change, only what the owner lacks
+    session_limit:  how many of the newest kept items precede new input; session and replay only
+    session_input:  (kept items, new items) -> the model's input, sync or async; session and replay only
+    values:         the application's own, for tools, guardrails and instructions
+    route:          who answers for an agent's own model; None: every agent is asked as the chat is
+    at:             called with a name between every two effects: where a test ends the process
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    habits: Habits = field(default_factory=Habits)
+    input_filter: Callable[[ModelInput], Any] | None = None
+    session_limit: int | None = None
+    session_input: Callable[[list[Item], list[Item]], Any] | None = None
+    values: Mapping[str, Json] = field(default_factory=dict)
+    route: Callable[[str], Route] | None = None
+    at: Callable[[str], None] = nowhere
+
+
+def check(graph: Graph, conduct: Conduct, strategy: Strategy, asking: Asking, endpoint: Endpoint) -> None:
+    """Refuse what this owner does not allow.
+
+    raises:  WrongOwner  named above;  Usage  an agent's model that nobody here answers for
+             InputFault  tools that a call could not tell apart
+    """
+    remembers = OWNERS[strategy].remembers
+    _numbers(conduct)
+    if remembers and (conduct.session_limit is not None or conduct.session_input is not None):
+        raise _refused("a session's limit or input callback", strategy)
+    for identity, agent in graph.agents.items():
+        toolbox(agent.functions)
+        definitions(agent.tools)
+        offers(graph, identity)
+        for way in agent.ways:
+            plan(way, conduct.habits, remembers=remembers, names=(agent.name, graph[str(way.to)].name))
+        if remembers and agent.output_guardrails:
+            raise _refused(f"an output guardrail (agent {agent.name!r})", strategy)
+        _settings(agent)
+        _model(agent, conduct, remembers, asking, endpoint)
+
+
+def _numbers(conduct: Conduct) -> None:
+    limits = conduct.limits
+    if limits.parallel < 1 or (limits.max_turns is not None and limits.max_turns < 1):
+        raise Usage("a run needs at least one turn, and room for one call", hint="leave the limit out")
+    if conduct.session_limit is not None and conduct.session_limit < 0:
+        raise Usage("a session's limit is a number of items", hint="0 sends none of them")
+    if conduct.session_input is not None and not callable(conduct.session_input):
+        raise Usage("a session's input callback is no function", hint="name a function, as file.py:name")
+
+
+def _settings(agent: Agent) -> None:
+    wrong = sorted(OURS & agent.settings.keys())
+    if wrong:
+        raise WrongOwner(
+            f"the settings of agent {agent.name!r} say {wrong[0]!r}, which is the run's to say",
+            hint="take it out; --session, --conversation and --chain choose the owner",
+        )
+
+
+def _model(agent: Agent, conduct: Conduct, remembers: bool, asking: Asking, endpoint: Endpoint) -> None:
+    if agent.model is None or agent.model in (asking.model, asking.wire_model):
+        return
+    if conduct.route is None:
+        raise Usage(
+            f"agent {agent.name!r} is asked as {agent.model!r}, and this run asks {asking.model!r} alone",
+            hint="take its model out, or choose it with -m",
+        )
+    other = conduct.route(agent.model).endpoint.scope
+    if remembers and other != endpoint.scope:
+        raise WrongOwner(
+            f"agent {agent.name!r} is asked at {other}, and the history belongs to {endpoint.scope}",
+            hint="convo convert, to own the history yourself, or give it a model of that endpoint",
+        )
+
+
+def _refused(what: str, strategy: Strategy) -> WrongOwner:
+    return WrongOwner(f"{what} does not go with --{strategy}: {OWNERS[strategy].words} has the history", hint=OWN_IT)

@@ -1,0 +1,123 @@
+"""The input of one model call: what a run begins with, what its model sees, what a filter makes of it.
+
+What the client owns may be sent otherwise than it is kept. What an owner remembers may not: there a
+filter sees only what the owner lacks, what it returns takes the place of that, and an output that
+the owner waits for cannot be dropped.
+"""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from convo.engine.agent_asking import Asked, asked
+from convo.engine.conduct import Conduct, ModelInput, Route
+from convo.engine.run_keeping import Keeper
+from convo.engine.standing import View, view_of
+from convo.engine.theirs import told_by
+from convo.engine.turn import Seen
+from convo.errors import InputFault, WrongOwner
+from convo.history import Path
+from convo.items import Item, call_id, is_output
+from convo.run import Ask, Run
+from convo.strategies import Held, Sent
+from convo.strategies.newest import latest_outputs, newest
+
+CODE = "input_filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """New input: what the conversation keeps of it, and what the model sees in place of the whole."""
+
+    said: tuple[Item, ...]
+    seen: tuple[Item, ...] | None = None
+
+    def view(self, path: Path) -> View | None:
+        """raises: as `view_of`"""
+        return None if self.seen is None else view_of(self.seen, path)
+
+
+async def begun_with(held: Held, items: Sequence[Item], conduct: Conduct) -> Input:
+    """What a run begins with, by the session's limit and its input callback.
+
+    raises:  RunFailed, InputFault  the callback raised, or returned something else
+    """
+    if held.remembers:
+        return Input(tuple(items))
+    known = held.path.items
+    older = newest(known, conduct.session_limit)
+    if conduct.session_input is None:
+        changed = len(older) != len(known)
+        return Input(tuple(items), (*older, *items) if changed else None)
+    given = copy.deepcopy((older, list(items)))
+    made = await told_by("the session's input callback", "session_input", conduct.session_input, *given)
+    if not _are_items(made):
+        raise InputFault("a session's input callback did not return a list of items", hint="return a list of items")
+    return Input(tuple(_new(made, older)), tuple(made))
+
+
+async def prepared(ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Conduct) -> tuple[Asked, Seen | None]:
+    """How `ask` is asked, and what its model sees in place of the conversation.
+
+    raises:  RunFailed, InputFault, WrongOwner  what a person wrote raised, or may not be sent
+    """
+    how, held, view = await asked(run.graph, ask, base, conduct), keeper.chat.held, keeper.view
+    seen = Seen(view.path, how.asking.sent(replace(held, path=view.path, mark=view.path.root))) if view else None
+    if conduct.input_filter is None:
+        return how, seen
+    if keeper.standing.filtered and keeper.standing.filtered[0] == held.path.head:
+        return _instructed(how, keeper.standing.filtered[1]), seen
+    return await _filtered(how, seen, run, keeper, conduct.input_filter)
+
+
+async def _filtered(
+    how: Asked, seen: Seen | None, run: Run, keeper: Keeper, function: Any
+) -> tuple[Asked, Seen | None]:
+    held = keeper.chat.held
+    sent = seen.sent if seen else how.asking.sent(held)
+    given = ModelInput(copy.deepcopy(list(sent.items)), how.asking.instructions)
+    made = await told_by("the input filter", CODE, function, given)
+    if not isinstance(made, ModelInput) or not _are_items(made.items):
+        raise InputFault("the input filter did not return a ModelInput", hint="return ModelInput(items, instructions)")
+    how, items = _instructed(how, made.instructions), tuple(latest_outputs(made.items))
+    if not held.remembers:
+        changed = Seen(Path(held.path.root).grow(items), Sent(items, len(items), sent.state))
+        return how, seen if items == sent.items else changed
+    _check_outputs(sent.items, items)
+    if items != sent.items:
+        path = held.path.upto(held.mark).grow(items)
+        stands = replace(keeper.standing, turn=path.head, filtered=(path.head, made.instructions))
+        await keeper.keep(run, standing=stands, held=replace(held, path=path))
+    return how, seen
+
+
+def _check_outputs(wanted: Sequence[Item], items: Sequence[Item]) -> None:
+    """raises: WrongOwner  an output is gone that the owner waits for"""
+    left = {call_id(item) for item in items if is_output(item)}
+    for item in wanted:
+        if is_output(item) and call_id(item) not in left:
+            raise WrongOwner(
+                f"the input filter drops the output of call {call_id(item)}, and the endpoint waits for it",
+                hint="let outputs pass, or own the history with --session or --replay",
+            )
+
+
+def _instructed(how: Asked, instructions: str | None) -> Asked:
+    return replace(how, asking=replace(how.asking, instructions=instructions))
+
+
+def _are_items(made: object) -> bool:
+    return isinstance(made, list) and all(isinstance(item, dict) for item in made)
+
+
+def _new(made: Sequence[Item], older: Sequence[Item]) -> list[Item]:
+    """What of a callback's list is not from the history: each kept item stands for one equal to it."""
+    left = list(older)
+    new: list[Item] = []
+    for item in made:
+        if item in left:
+            left.remove(item)
+        else:
+            new.append(item)
+    return new

@@ -1,0 +1,93 @@
+"""Calls what a person wrote: tools, guardrails, instructions, filters.
+
+It may be sync or async, and may raise anything at all; none of that is an error of convo's. So
+whatever comes of it is a value here, and whoever called says what it means. What is sync runs on a
+thread of its own where it could take long: the loop goes on beside it, and a thread that never ends
+keeps nobody from leaving.
+"""
+
+import asyncio
+import contextvars
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Thread
+from typing import Any
+
+from convo.errors import ConvoError, RunFailed
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a function returned, or else what it raised."""
+
+    value: Any = None
+    raised: BaseException | None = None
+
+
+async def outcome(function: Callable[..., Any], *args: Any, thread: bool = False, **named: Any) -> Outcome:
+    """Call a function, and wait for what it returns where that is awaitable; cancelling stops the waiting.
+
+    thread:  a plain function runs on a thread of its own
+    """
+
+    async def work() -> Any:
+        if thread and not inspect.iscoroutinefunction(function):
+            came = await on_thread(function, *args, **named)
+            if came.raised is not None:
+                raise came.raised
+            value = came.value
+        else:
+            value = function(*args, **named)
+        return await value if inspect.isawaitable(value) else value
+
+    task = asyncio.ensure_future(work())
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+    if task.cancelled():
+        return Outcome(raised=asyncio.CancelledError())
+    raised = task.exception()
+    return Outcome(raised=raised) if raised else Outcome(task.result())
+
+
+async def told_by(what: str, code: str, function: Callable[..., Any], *args: Any, thread: bool = False) -> Any:
+    """What a function returns. raises: RunFailed  it raised;  ConvoError  what it raised, where that is one of ours"""
+    came = await outcome(function, *args, thread=thread)
+    if isinstance(came.raised, ConvoError):
+        raise came.raised
+    if came.raised is not None:
+        raise RunFailed(f"{what} raised {spoken(came.raised)}", code=code) from came.raised
+    return came.value
+
+
+def spoken(raised: BaseException) -> str:
+    """An error in words: what kind, and what it says."""
+    words = str(raised)
+    return f"{type(raised).__name__}: {words}" if words else type(raised).__name__
+
+
+def on_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Awaitable[Outcome]:
+    """Call a plain function on a thread that nobody has to wait for."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Outcome] = loop.create_future()
+    context = contextvars.copy_context()
+
+    def work() -> None:
+        try:
+            came = Outcome(context.run(function, *args, **named))
+        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
+            came = Outcome(raised=raised)
+        with suppress(RuntimeError):  # whoever waited has left, and the loop with them
+            loop.call_soon_threadsafe(settle, came)
+
+    def settle(came: Outcome) -> None:
+        if not future.done():
+            future.set_result(came)
+
+    Thread(target=work, daemon=True, name=getattr(function, "__name__", "tool")).start()
+    return future

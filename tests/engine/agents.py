@@ -1,0 +1,93 @@
+"""Short ways to run agents on a bench: a script for their model, tools that remember, a reader of events."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from convo.agents import Agent, graph
+from convo.engine.running import Conduct, Running
+from convo.history import Strategy
+from convo.items import Event, Item, Json, kind, text, user
+from convo.tools import Tool, tool
+from tests.engine.conftest import Bench
+
+
+def scripted(folder: Path, *replies: Mapping[str, Json], name: str = "script.json") -> str:
+    """A model that gives `replies`, one a question."""
+    file = folder / name
+    file.write_text(json.dumps({"replies": list(replies)}))
+    return f"scripted/{file}"
+
+
+def calls(*named: str | tuple[str, str] | tuple[str, str, Mapping[str, Json]]) -> dict[str, Json]:
+    """A reply that calls tools: ("call_1", "look_up"), or with arguments."""
+    made = []
+    for number, one in enumerate(named, 1):
+        call_id, name, *more = (f"call_{number}", one) if isinstance(one, str) else one
+        arguments = more[0] if more else {}
+        made.append({"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)})
+    return {"output": made}
+
+
+class Ledger:
+    """Tools that remember what they were called for, in the order in which they ran."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def tool(self, name: str, *, output: str | None = None, **settings: Any) -> Tool:
+        def run() -> str:
+            self.ran.append(name)
+            return output or f"{name} done"
+
+        return tool(name=name, **settings)(run)
+
+
+async def running(
+    bench: Bench,
+    agent: Agent,
+    conduct: Conduct | None = None,
+    *others: Agent,
+    strategy: Strategy | None = None,
+    name: str = "mine",
+) -> Running:
+    """A run on a new session, or on the one of that name as another process would take it up."""
+    there = await bench.store.session(name)
+    chat = await bench.open(None, name) if there else await bench.open(strategy or Strategy.SESSION, name=name)
+    return await Running.open(chat, graph(agent, *others), conduct)
+
+
+async def read(events: AsyncGenerator[Event, None]) -> list[Event]:
+    return [event async for event in events]
+
+
+async def say(one: Running, words: str) -> list[Event]:
+    return await read(one.say([user(words)]))
+
+
+def own(events: Sequence[Event]) -> list[str]:
+    """convo's own events, by their short names."""
+    return [str(event["type"]).removeprefix("convo.") for event in events if str(event["type"]).startswith("convo.")]
+
+
+def words(items: Sequence[Item]) -> list[str]:
+    """Items in short words: `user: hi`, `call t`, `output of call_1: ...`."""
+    return [_words(item) for item in items]
+
+
+def _words(item: Item) -> str:
+    match kind(item):
+        case "function_call":
+            return f"call {item['name']}"
+        case "function_call_output":
+            return f"{item['call_id']}: {item['output']}"
+        case "message":
+            return f"{item['role']}: {text(item)}"
+        case other:
+            return other
+
+
+def inputs(bench: Bench) -> list[list[str]]:
+    """What each request sent."""
+    return [words(body["input"]) for body in bench.bodies]
