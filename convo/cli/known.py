@@ -88,16 +88,22 @@ class Search:
 
     async def _from_owner(self, mirror: Known) -> Known:
         """What the remote owner says of what the store mirrors; the mirror where it cannot be reached."""
-        handle = owner_handle(mirror)
-        choice = self._choice_for(mirror)
         try:
-            asked = await self._ask(choice, handle, mirror.scope)
+            asked = await self.owners(mirror)
         except Unreachable as failure:
             sys.stderr.write(safe(f"{failure.message}; this is the local mirror\n"))
             return mirror
         differs = drift(mirror.path.upto(mirror.mark).items, asked.path.items, "the endpoint")
         note = differs or "the local mirror says the same"
         return replace(asked, notes=(*asked.notes, note))
+
+    async def owners(self, mirror: Known) -> Known:
+        """What the remote owner says of what the store mirrors.
+
+        raises:  Usage  it has no remote owner;  WrongOwner;  what the endpoint answers
+        """
+        handle = owner_handle(mirror)
+        return await self._ask(self._choice_for(mirror), handle, mirror.scope)
 
     async def _ask(self, choice: Choice, handle: str, scope: Scope | None = None) -> Known:
         async with endpoint_for(choice, self._settings, self._store) as endpoint:

@@ -7,7 +7,7 @@ owner a handle belongs to). All of it is plain functions over frozen values.
 """
 
 from convo.strategies.branching import retry, undo
-from convo.strategies.handles import Wanted, kind_of, wanted
+from convo.strategies.handles import Wanted, at_turn, kind_of, wanted
 from convo.strategies.held import Held, Sent, answered, is_answer
 from convo.strategies.reconciling import after_mark, reconcile
 from convo.strategies.replacing import behind, fresh, replaced
@@ -22,6 +22,7 @@ __all__ = [
     "Wanted",
     "after_mark",
     "answered",
+    "at_turn",
     "behind",
     "body",
     "confirm",

@@ -4,11 +4,15 @@
 Naming one owner and handing over another one's handle is refused before anything is read.
 """
 
+import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
 from convo.errors import Usage, WrongOwner
 from convo.history import OWNERS, Strategy
+
+TURN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
+"""A handle and one of its turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,12 @@ def wanted(flags: Collection[Strategy], handle: str | None, *, last: bool = Fals
     if strategy and handle and belongs not in (strategy, Strategy.SESSION) and _told_apart(strategy, belongs):
         raise WrongOwner(f"--{strategy} takes {OWNERS[strategy].handle}{_whose(handle)}", hint=_try(belongs))
     return Wanted(strategy or _implied(belongs), handle, last)
+
+
+def at_turn(handle: str) -> tuple[str, int | None]:
+    """What "HANDLE@N" names, and N; None where no turn is named. Counted from 1; -1 is all but the last turn."""
+    found = TURN.fullmatch(handle)
+    return (found[1], int(found[2])) if found else (handle, None)
 
 
 def kind_of(handle: str) -> Strategy:

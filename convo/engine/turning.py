@@ -1,0 +1,82 @@
+"""Where the turns of a conversation are, and what a handle with a turn's number stands for.
+
+A turn is what a person said and all that came of it: thoughts, calls, their outputs, the answer. A
+history is cut between turns and nowhere else, so a response's parallel calls stay with their outputs.
+A request is less than a turn: one in which tools were called took several.
+"""
+
+from collections.abc import Sequence
+
+from convo.compaction import turns
+from convo.errors import NotFound
+from convo.history import HERE, Link, Node, Path, Strategy
+from convo.inspection import Known
+from convo.inspection.forks import line_to
+from convo.inspection.requests import Request
+from convo.items import Item
+from convo.strategies import Held, body, send
+from convo.tokens import Usage, seals_reasoning
+
+
+def after_turn(items: Sequence[Item], number: int) -> int:
+    """How many items stand before the end of a turn.
+
+    number:  from 1; 0 is the beginning, -1 the end of the last turn but one
+    raises:  NotFound  there are not so many turns
+    """
+    ends = [*turns(items), len(items)] if items else [0]
+    many = len(ends) - 1
+    at = number if number >= 0 else many + number
+    if not 0 <= at <= many:
+        said = "1 turn" if many == 1 else f"{many} turns"
+        raise NotFound("turn", str(number), hint=f"there {'is' if many == 1 else 'are'} {said}")
+    return ends[at]
+
+
+def items_of(known: Known, number: int | None) -> tuple[Item, ...]:
+    """What was said up to the end of a turn; all of it for None. raises: NotFound"""
+    items = known.path.items
+    return items if number is None else items[: after_turn(items, number)]
+
+
+def request_of(known: Known, number: int | None) -> Request:
+    """A request that was sent, put together again from what is kept of it.
+
+    number:  from 1, along the line that leads to the handle; the last one for None
+    raises:  NotFound  there are not so many requests, or what it saw is gone
+    """
+    on_line = line_to(known.at, known.links)
+    line = [link for link in known.links if link.id in on_line]
+    at = len(line) - 1 if number is None else number - 1 if number > 0 else len(line) + number
+    if not 0 <= at < len(line):
+        raise NotFound("request", f"{known.handle}@{number or 1}", hint=f"it has {len(line)}; a file has none")
+    return as_sent(line[at], known)
+
+
+def as_sent(link: Link, known: Known) -> Request:
+    """The request of `link`. raises: NotFound  what it saw is gone"""
+    places = known.places
+    if link.saw not in places:
+        raise NotFound("input of", link.id, hint="an item of it was deleted")
+    keys = places.back(link.saw, places.depth(link.saw))
+    path = Path(places.root, tuple(Node(key, places.item(key) or {}) for key in keys))
+    before = path.first(len(path) - link.sent)
+    handle = link.conversation_id or link.previous_response_id
+    strategy = link.strategy if link.strategy is not Strategy.CONVERSATION or handle else Strategy.CHAIN
+    remote, wire_model = link.scope != HERE, link.model.partition("/")[2]
+    held = Held(strategy, path, before.head, handle)
+    sent = send(held, store=link.stored, seal=remote and seals_reasoning(wire_model))
+    parameters = {name: value for name, value in link.parameters.items() if name != "instructions"}
+    travels = body(
+        sent,
+        model=wire_model if remote else link.model,
+        instructions=link.parameters.get("instructions"),
+        parameters=parameters,
+    )
+    return Request(
+        name=link.id,
+        model=link.model,
+        body=travels,
+        before=before.items if held.remembers else (),
+        usage=Usage.read(link.usage),
+    )

@@ -1,0 +1,244 @@
+"""`convo diff`: two histories, two requests, a record and its owner."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.chatting import ECHO
+from tests.cli.held import Teller, held, talks
+from tests.cli.test_inspect_remote import ask, unplugged
+from tests.loopback import Loopback
+from tests.running import Convo
+
+SCREEN = """\
+  A  mine@1, 2 items, the local store
+  B  mine, 4 items, the local store
+     2 items the same; B goes on from there
+
+  A                                                              B
+                                                               >    3  message user: two
+                                                               >    4  message assistant: two
+
+  only in A 0, only in B 2, different 0, the same again 0
+"""
+
+
+def differs(convo: Convo, *argv: str) -> dict[str, Any]:
+    """The object of `convo diff ... --json`."""
+    got = convo("diff", *argv, "--json")
+    assert (got.exit, got.err) == (0, "")
+    found: dict[str, Any] = got.json()
+    return found
+
+
+def write(name: str, *items: Any) -> str:
+    Path(name).write_text(json.dumps(items), encoding="utf-8")
+    return f"./{name}"
+
+
+# -- histories -------------------------------------------------------------------------------------
+
+
+def test_a_turn_and_what_came_of_it(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    got = convo("diff", "mine@1", "mine")
+    assert (got.exit, got.out, got.err) == (0, SCREEN, "")
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same", "rest"),
+    [
+        ("mine@0", "mine", 0, 4),
+        ("mine@-1", "mine@1", 2, 0),
+        ("mine@2", "mine", 4, 0),
+        ("resp_1", "mine@1", 2, 0),
+        ("resp_1", "resp_2", 2, 2),
+        ("@last@1", "mine", 2, 2),
+        ("./talk.json@1", "talk.json", 2, 2),
+    ],
+)
+def test_every_handle_may_have_a_turn(a: str, b: str, same: int, rest: int, convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.REPLAY, "one", "two"))
+    found = differs(convo, a, b)
+    assert (found["same"], len(found["rest"])) == (same, rest)
+
+
+@pytest.mark.parametrize("number", ["3", "-3"])
+def test_a_turn_that_is_not_there_exits_5(number: str, convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    got = convo("diff", f"mine@{number}", "mine")
+    assert (got.exit, got.out, got.err) == (5, "", f"convo: no turn '{number}'\n  try: there are 2 turns\n")
+
+
+def test_a_name_that_looks_like_a_turn_is_a_name(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        await teller.chat(Strategy.SESSION, "mine", "one", "two")
+        await teller.chat(Strategy.SESSION, "mine@1", "other")
+
+    held(home, story)
+    assert differs(convo, "mine@1", "mine")["first"]["a"]["content"][0]["text"] == "other"
+
+
+def test_calls_and_their_outputs_are_one_turn(convo: Convo) -> None:
+    calls = [{"type": "function_call", "call_id": name, "name": "tea", "arguments": "{}"} for name in ("a", "b")]
+    outputs = [{"type": "function_call_output", "call_id": name, "output": "hot"} for name in ("a", "b")]
+    said = [{"role": "user", "content": "tea?"}, *calls, *outputs, {"role": "assistant", "content": "hot"}]
+    file = write("talk.json", *said, {"role": "user", "content": "thanks"})
+    found = differs(convo, f"{file}@1", file)
+    assert (found["a"]["items"], found["same"]) == (6, 6)
+
+
+def test_a_fork_parts_where_it_was_forked(convo: Convo, home: Path) -> None:
+    assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
+    assert convo("chat", "--fork", "mine", "-n", "other", "another").exit == 0
+    assert convo("chat", "--from", "mine", "two").exit == 0
+    found = differs(convo, "mine", "other")
+    assert (found["same"], found["first"]["path"]) == (2, "content[0].text")
+
+
+def test_an_answer_in_another_form_is_no_difference(convo: Convo) -> None:
+    a = write("a.json", {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"})
+    part = {"type": "output_text", "text": "hello", "annotations": []}
+    answer = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}
+    b = write("b.json", {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}, answer)
+    got = convo("diff", a, b, "--exit-code")
+    assert got.exit == 0
+    assert "both say the same: 2 items" in got.out
+
+
+def test_before_and_after_a_compaction_what_was_folded_stands_on_one_side(convo: Convo) -> None:
+    last = [{"role": "user", "content": "three"}, {"role": "assistant", "content": "four"}]
+    before = write("before.json", {"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}, *last)
+    after = write("after.json", {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}, *last)
+    out = convo("diff", before, after).out
+    assert "1  message user: one" in out
+    assert "1  compaction: [compaction]" in out
+    assert "only in A 1, only in B 0, different 1, the same again 2" in out
+
+
+def test_the_exit_code_tells_on_request(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    assert convo("diff", "mine@1", "mine", "--exit-code").exit == 1
+    assert convo("diff", "mine@1", "mine").exit == 0
+    assert convo("diff", "mine", "mine", "--exit-code").exit == 0
+
+
+def test_nothing_that_was_said_moves_the_cursor(convo: Convo) -> None:
+    out = convo("diff", write("a.json", {"role": "user", "content": "\x1b[2J"}), write("b.json")).out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("argv", [["mine"], ["a", "b", "--server"], ["a", "b", "--wire", "--server"]])
+def test_sides_that_do_not_fit_are_refused(argv: list[str], convo: Convo) -> None:
+    assert convo("diff", *argv).exit == 2
+
+
+# -- a record and its owner ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+@pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
+def test_a_mirror_that_holds_all_says_the_same(strategy: Strategy, server: Loopback, convo: Convo) -> None:
+    assert convo("chat", f"--{strategy}", "-n", "mine", "one").exit == 0
+    found = differs(convo, "mine", "--server")
+    assert (found["same"], found["first"]) == (2, None)
+
+
+def test_what_only_the_server_has_and_what_only_stands_here_are_told_apart(server: Loopback, convo: Convo) -> None:
+    assert convo("chat", "--conversation", "-n", "mine", "one").exit == 0
+    handle = convo("inspect", "mine", "--json").json()["links"][-1]["conversation_id"]
+    page = server.run(server.endpoint().conversation_items(handle, order="asc"))
+    server.run(server.endpoint().delete_item(handle, str(page.items[0]["id"])))
+    ask(server, "by another", conversation=handle)
+
+    got = convo("diff", "mine", "--drift", "--exit-code")
+
+    assert got.exit == 1
+    assert "only in A 1, only in B 2, different 0, the same again 1" in got.out
+    assert f"there, 3 items, {handle} at {server.url}" in got.out
+
+
+def test_what_another_client_said_to_our_own_endpoint_is_only_there(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.CONVERSATION, "mine", "one")
+        await teller.another("two", conversation=chat.session.handle or "")
+
+    held(home, story)
+    assert [line["mark"] for line in differs(convo, "mine", "--server")["rest"]] == ["only b", "only b"]
+
+
+def test_nobody_else_holds_a_session(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    got = convo("diff", "mine", "--server")
+    assert (got.exit, got.err) == (
+        2,
+        "convo: mine is held here, by the local store\n  try: convo inspect mine\n",
+    )
+
+
+def test_a_server_that_cannot_be_reached_is_no_difference(
+    server: Loopback, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert convo("chat", "--chain", "-n", "mine", "one").exit == 0
+    server_is_gone = convo("diff", "mine", "--server", "--exit-code")
+    assert server_is_gone.exit == 0
+    unplugged(monkeypatch)
+    assert convo("diff", "mine", "--server").exit in (1, 2)
+
+
+# -- requests --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_requests_are_compared_as_they_travelled(strategy: Strategy, server: Loopback, convo: Convo) -> None:
+    flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
+    assert convo("chat", *flags, "-s", "Be brief.", "one").exit == 0
+    assert convo("chat", "--from", "mine", "two").exit == 0
+    for number, body in enumerate(server.bodies, 1):
+        travelled = {name: value for name, value in body.items() if name != "stream"}
+        Path(f"{number}.json").write_text(json.dumps(travelled))
+        assert differs(convo, "--wire", f"mine@{number}", f"./{number}.json")["byte"] is None
+
+
+def test_the_cache_that_was_expected_stands_beside_the_one_reported(server: Loopback, convo: Convo) -> None:
+    assert convo("chat", "-n", "mine", "-s", "word " * 2_000, "one").exit == 0
+    assert convo("chat", "--from", "mine", "two").exit == 0
+    found = differs(convo, "--wire", "mine@1", "mine@2")
+    assert found["path"] == "input[1]"
+    assert found["expected_cached_tokens"] == 1_920
+    assert found["prefix_tokens"] > 2_000
+    assert found["reported_cached_tokens"] == 0
+    assert found["reported_input_tokens"] > 2_000
+    out = convo("diff", "--wire", "mine@1", "mine@2").out
+    assert "  expected  at most 1,920 of them cached\n  reported  0 cached of " in out
+
+
+def test_changed_instructions_are_where_the_cache_ends(convo: Convo, home: Path) -> None:
+    assert convo("chat", *ECHO, "-n", "mine", "-s", "It is 12:00.", "one").exit == 0
+    assert convo("chat", "--from", "mine", "-s", "It is 12:01.", "two").exit == 0
+    found = differs(convo, "--wire", "mine@1", "mine@2")
+    assert (found["path"], found["a"], found["b"]) == ("instructions", "It is 12:00.", "It is 12:01.")
+    assert 0 < found["prefix_tokens"] < 8
+
+
+def test_a_request_that_is_not_there_exits_5(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    got = convo("diff", "--wire", "mine@1", "mine@2")
+    assert (got.exit, got.err) == (5, "convo: no request 'mine@2'\n  try: it has 1; a file has none\n")
+
+
+def test_a_file_that_is_no_json_is_named(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one"))
+    Path("body.json").write_text("{")
+    got = convo("diff", "--wire", "mine@1", "./body.json")
+    assert got.exit == 2
+    assert "./body.json is not JSON" in got.err
