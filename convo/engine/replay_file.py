@@ -58,8 +58,7 @@ class ReplayFile:
 
         raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
         """
-        text = "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
-        put(lies_at(self.place), text)
+        put(lies_at(self.place), as_text(items))
         self._seen = self._stamp()
 
     def check(self) -> None:
@@ -80,6 +79,11 @@ class ReplayFile:
             found = self.place.stat()
             return found.st_mtime_ns, found.st_size, found.st_ino
         return None
+
+
+def as_text(items: Sequence[Item]) -> str:
+    """A replay file with these items, one a line."""
+    return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
 
 
 def _is_there(place: Path) -> bool:

@@ -14,6 +14,7 @@ from convo.engine.paging import PAGE, every
 from convo.errors import ItemDeleted, Unreachable
 from convo.history import HERE, OWNERS, Key, Link, Path, Scope, Strategy, common, root
 from convo.inspection import Known
+from convo.inspection.document import Document, written
 from convo.items import Item
 from convo.stores.contract import Store
 from convo.strategies import Held, is_answer, reconcile
@@ -27,6 +28,7 @@ class Source:
     handle:    what the person called it
     said:      its path, item by item
     held:      the same, with what its owner confirmed
+    links:     the calls that are known, on whatever branch
     metadata:  of a conversation at an endpoint
     notes:     what else a person should know, one sentence each
     """
@@ -38,6 +40,8 @@ class Source:
     said: tuple[Said, ...]
     name: str | None = None
     instructions: str | None = None
+    created_at: float | None = None
+    links: tuple[Link, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -45,11 +49,18 @@ class Source:
     def strategy(self) -> Strategy:
         return self.held.strategy
 
-    def upto(self, count: int) -> "Source":
-        """The first `count` items alone, all of them confirmed."""
-        path = self.held.path.first(count)
-        said = tuple(replace(one, confirmed=True) for one in self.said[:count])
-        return replace(self, held=replace(self.held, path=path, mark=path.head), said=said)
+    def document(self) -> Document:
+        """The same, as a file can hold it."""
+        path = self.held.path
+        return Document(
+            items=path.items,
+            acknowledged=path.place(self.held.mark),
+            name=self.name,
+            model=self.model,
+            instructions=self.instructions,
+            created_at=self.created_at,
+            links=written(self.links, path),
+        )
 
 
 async def taken(known: Known, store: Store, endpoint: Endpoint | None = None) -> Source:
@@ -77,6 +88,8 @@ async def taken(known: Known, store: Store, endpoint: Endpoint | None = None) ->
         said=_said(held, links, known.scope),
         name=known.session.name if known.session else None,
         instructions=_instructions(known),
+        created_at=known.session.created_at if known.session else None,
+        links=tuple(links),
         metadata=metadata,
         notes=tuple(notes),
     )

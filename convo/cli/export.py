@@ -1,0 +1,69 @@
+"""`convo export`: a conversation as a file.
+
+The arguments alone; `convo.cli.exporting` does the rest.
+"""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App, call_of
+
+app = App()
+
+
+class Form(StrEnum):
+    """What a conversation can be written as."""
+
+    REPLAY = "replay"
+    JSONL = "jsonl"
+    MARKDOWN = "markdown"
+    HTML = "html"
+
+
+EXAMPLES = """
+Examples:
+  convo export monads -o monads.html            one page for a browser, without any script
+  convo export @last --format markdown          for reading
+  convo export monads --format jsonl --links    items and the calls that made them, a line each
+  convo export monads --redact -o talk.json     a replay file without keys, addresses and cards
+
+The suffix of -o names the format: .json, .jsonl, .md, .html. convo import takes each of them back.
+"""
+
+WHAT = "What is written"
+HIDDEN = "What is hidden"
+
+
+@app.command(epilog=EXAMPLES)
+def export(
+    ctx: typer.Context,
+    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")],
+    form: Annotated[
+        Form | None,
+        typer.Option("--format", metavar="FORMAT", help="replay, jsonl, markdown or html.", rich_help_panel=WHAT),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write there.", rich_help_panel=WHAT)
+    ] = None,
+    links: Annotated[
+        bool, typer.Option("--links", help="jsonl: also the calls that made the items.", rich_help_panel=WHAT)
+    ] = False,
+    no_data: Annotated[
+        bool,
+        typer.Option("--no-data", help="markdown, html: only what is read; cannot be imported.", rich_help_panel=WHAT),
+    ] = False,
+    provider: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="With -o: print what was written as JSON.")] = False,
+) -> None:
+    """Write a conversation into a file."""
+    import asyncio
+
+    from convo.cli.exporting import Asked, export_one
+
+    asked = Asked(handle, form and str(form), file, links, not no_data, provider, as_json, call_of(ctx).config)
+    asyncio.run(export_one(asked))

@@ -1,0 +1,119 @@
+"""What `convo export` does: read the conversation, and write it in the form that was asked for.
+
+What is only mirrored here is written as the mirror has it, and nobody is asked; what no store knows
+is read from its endpoint, as `convo inspect` does.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from convo.cli.converting import owner_of
+from convo.cli.known import Search, Where
+from convo.cli.wiring import store_of
+from convo.config import Settings, load
+from convo.engine.finding import absolute
+from convo.engine.whole_file import lies_at, put
+from convo.errors import Usage
+from convo.history import HERE
+from convo.inspection import Known
+from convo.inspection.document import Document
+from convo.items import Json
+from convo.stores.contract import Store
+from convo.transfer.taking import Source, taken
+from convo.transfer.writing import jsonl, markdown, replay
+from convo.ui.answer import safe
+
+SUFFIXES: Mapping[str, str] = MappingProxyType(
+    {".json": "replay", ".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments of one `convo export`; `form` is None where the file's suffix says it."""
+
+    handle: str
+    form: str | None = None
+    file: Path | None = None
+    links: bool = False
+    data: bool = True
+    provider: str | None = None
+    as_json: bool = False
+    config: Path | None = None
+
+
+async def export_one(asked: Asked) -> None:
+    """Write one conversation. raises: as its parts do; then nothing was written"""
+    form, settings = form_of(asked), load(asked.config)
+    async with store_of(settings) as store:
+        known = await Search(settings, store, Where(asked.config, asked.provider)).one(asked.handle)
+        source = await as_mirrored(known, settings, store)
+    if asked.file:
+        not_itself(asked.file, source)
+    document = source.document()
+    text = FORMS[form](document, asked)
+    if asked.file:
+        put(lies_at(Path(absolute(str(asked.file)))), text)
+        tell(asked, form, document)
+    else:
+        sys.stdout.write(text)
+    for note in source.notes:
+        sys.stderr.write(safe(note) + "\n")
+
+
+def form_of(asked: Asked) -> str:
+    """The form to write in. raises: Usage  an option belongs to another one"""
+    suffix = SUFFIXES.get(asked.file.suffix.lower()) if asked.file else None
+    form = asked.form or suffix or "replay"
+    if asked.links and form != "jsonl":
+        raise Usage(f"--links is for jsonl, not for {form}", hint="--format jsonl --links")
+    if not asked.data and form not in ("markdown", "html"):
+        raise Usage(f"--no-data is for markdown and html; {form} is nothing but data", hint="leave it out")
+    if asked.as_json and not asked.file:
+        raise Usage("--json says what was written into a file", hint="-o FILE --json; --format jsonl prints JSON")
+    return form
+
+
+async def as_mirrored(known: Known, settings: Settings, store: Store) -> Source:
+    """What `known` holds; only our own endpoint is looked at, which is this store."""
+    if known.scope != HERE:
+        return await taken(known, store)
+    async with owner_of(known, settings, store) as endpoint:
+        return await taken(known, store, endpoint)
+
+
+def not_itself(file: Path, source: Source) -> None:
+    """raises: Usage  the file is the conversation's own"""
+    for own in (source.held.handle, source.handle):
+        if own and os.path.exists(own) and os.path.exists(file) and os.path.samefile(own, file):
+            raise Usage(f"{file} is the conversation's own file", hint="name another one with -o")
+
+
+def _html(document: Document, asked: Asked) -> str:
+    from convo.pages.conversation import page
+
+    return page(document, data=asked.data)
+
+
+FORMS: Mapping[str, Callable[[Document, Asked], str]] = MappingProxyType(
+    {
+        "replay": lambda document, asked: replay(document),
+        "jsonl": lambda document, asked: jsonl(document, links=asked.links),
+        "markdown": lambda document, asked: markdown(document, data=asked.data),
+        "html": _html,
+    }
+)
+
+
+def tell(asked: Asked, form: str, document: Document) -> None:
+    """Say what was written."""
+    if asked.as_json:
+        told: dict[str, Json] = {"file": str(asked.file), "format": form, "items": len(document.items)}
+        sys.stdout.write(json.dumps(told) + "\n")
+    else:
+        sys.stderr.write(safe(f"{len(document.items):,} items are in {asked.file}") + "\n")

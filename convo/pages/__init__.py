@@ -1,0 +1,1 @@
+"""Pages for a browser, each one whole file: no script, no font, nothing from anywhere else."""

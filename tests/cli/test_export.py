@@ -1,0 +1,76 @@
+"""`convo export`: a conversation in a file or on stdout, and a source that stays as it was."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import ECHO, sessions
+from tests.running import Convo
+
+
+@pytest.fixture(autouse=True)
+def talk(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
+
+
+def test_without_a_file_the_replay_form_goes_to_stdout(convo: Convo) -> None:
+    got = convo("export", "mine")
+    assert (got.exit, got.err) == (0, "")
+    assert [item["role"] for item in got.json()] == ["user", "assistant"]
+
+
+FORMS = [("a.json", "replay", "["), ("a.jsonl", "jsonl", "{"), ("a.md", "markdown", "# "), ("a.html", "html", "<!DOC")]
+
+
+@pytest.mark.parametrize(("file", "form", "begins"), FORMS)
+def test_the_suffix_names_the_form_and_the_file_is_private(
+    convo: Convo, tmp_path: Path, home: Path, file: str, form: str, begins: str
+) -> None:
+    before = sessions(home)
+    got = convo("export", "mine", "-o", file)
+    assert (got.exit, got.out, got.err) == (0, "", f"2 items are in {file}\n")
+    text = (tmp_path / file).read_text()
+    assert text.startswith(begins)
+    assert text == convo("export", "mine", "--format", form).out
+    assert stat.S_IMODE((tmp_path / file).stat().st_mode) == 0o600
+    assert sessions(home) == before
+
+
+def test_the_calls_that_made_the_items_go_along_when_they_are_asked_for(convo: Convo) -> None:
+    lines = [json.loads(line) for line in convo("export", "mine", "--format", "jsonl", "--links").out.splitlines()]
+    link = lines[-1]
+    assert (link["object"], link["saw"], link["head"], link["status"]) == ("convo.link", 1, 2, "completed")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ("--links",),
+        ("--format", "jsonl", "--no-data"),
+        ("--json",),
+        ("--format", "pdf"),
+    ],
+)
+def test_options_that_do_not_fit_together_are_refused(convo: Convo, argv: tuple[str, ...]) -> None:
+    got = convo("export", "mine", *argv)
+    assert (got.exit, got.out == "" or "error" in got.json()) == (2, True)
+
+
+def test_a_replay_file_is_not_written_over_by_its_own_export(convo: Convo, tmp_path: Path) -> None:
+    assert convo("chat", "--replay", "--from", "talk.json", *ECHO, "one").exit == 0
+    before = (tmp_path / "talk.json").read_text()
+    assert convo("export", "./talk.json", "-o", "talk.json").exit == 2
+    assert (tmp_path / "talk.json").read_text() == before
+
+
+def test_what_was_written_is_told_to_programs(convo: Convo) -> None:
+    told = convo("export", "mine", "-o", "a.md", "--json").json()
+    assert told == {"file": "a.md", "format": "markdown", "items": 2}
+
+
+def test_a_handle_that_nobody_knows_writes_nothing(convo: Convo, tmp_path: Path) -> None:
+    assert convo("export", "nope", "-o", "a.json").exit == 5
+    assert not (tmp_path / "a.json").exists()

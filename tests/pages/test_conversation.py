@@ -1,0 +1,103 @@
+"""The page of one conversation: it shows what was said, and nothing in it is obeyed."""
+
+from html.parser import HTMLParser
+
+import pytest
+
+from convo.inspection.document import Document
+from convo.items import Item, assistant, user
+from convo.pages.conversation import page
+
+EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' <!-- \x1b[31m \ud83d"
+PNG = "data:image/png;base64,iVBORw0KGgo="
+
+
+class Read(HTMLParser):
+    """Every element that a browser would make, its text, and whether all of them are closed in order."""
+
+    VOID = ("meta", "img", "link", "br", "input")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text, self.open, self.styles = "", list[str](), ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def document(*items: Item, name: str = "Monads") -> Document:
+    return Document(
+        items=items, acknowledged=len(items), name=name, model="openai/gpt-5-mini", instructions="Be brief."
+    )
+
+
+EVERYTHING: list[Item] = [
+    user(EVIL),
+    {"role": EVIL, "content": EVIL},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": EVIL}]},
+    {"type": "function_call", "call_id": EVIL, "name": EVIL, "arguments": EVIL},
+    {"type": "function_call_output", "call_id": EVIL, "output": EVIL},
+    {"type": EVIL, "more": EVIL},
+    user("", {"type": "input_image", "image_url": f'{PNG}" onerror="alert(1)'}),
+    user("", {"type": "input_image", "image_url": "javascript:alert(1)"}),
+    user("", {"type": "input_image", "image_url": "data:image/svg+xml;base64,AAAA"}),
+    user("", {"type": "input_file", "filename": EVIL}),
+    assistant(EVIL),
+]
+
+
+@pytest.mark.parametrize("data", [True, False])
+def test_no_words_become_markup(data: bool) -> None:
+    read = Read(page(document(*EVERYTHING, name=EVIL), data=data))
+    assert read.open == []
+    assert read.all("script") == ([{"type": "application/json", "id": "convo"}] if data else [])
+    assert read.all("img") == []
+    names = {name for _, attributes in read.elements for name in attributes}
+    assert not [name for name in names if name.startswith("on") or name in ("href", "srcset", "style")]
+    assert read.text.count("<script>alert(1)</script>") >= 8
+    assert "\x1b" not in read.text
+    page(document(*EVERYTHING, name=EVIL), data=data).encode("utf-8")
+
+
+def test_an_image_in_the_page_itself_is_shown() -> None:
+    read = Read(page(document(user("look", {"type": "input_image", "image_url": PNG}))))
+    assert read.all("img") == [{"src": PNG, "alt": "the image of item 1"}]
+
+
+def test_nothing_is_fetched_and_nothing_runs() -> None:
+    read = Read(page(document(user("see https://example.com/a.png"))))
+    policy = next(one["content"] for one in read.all("meta") if one.get("http-equiv"))
+    assert policy
+    assert policy.startswith("default-src 'none';")
+    assert "script-src" not in policy
+    assert not [attributes for _, attributes in read.elements if "src" in attributes or "href" in attributes]
+
+
+def test_it_can_be_read_with_a_screen_reader() -> None:
+    read = Read(page(document(user("hi"), assistant("ho"), {"type": "function_call", "name": "f", "arguments": "{}"})))
+    assert read.all("html") == [{"lang": "en"}]
+    headings = {one["id"] for one in read.all("h2")}
+    assert [one["aria-labelledby"] in headings for one in read.all("article")] == [True] * 3
+    assert [len(read.all(tag)) for tag in ("h1", "main", "header", "title")] == [1, 1, 1, 1]
+    assert read.all("pre") == [{"tabindex": "0", "role": "region", "aria-label": "text of item 3"}]
+
+
+def test_it_follows_the_light_and_the_dark() -> None:
+    text = page(document(user("hi")))
+    assert "color-scheme: light dark" in text
+    assert "prefers-color-scheme: dark" in text

@@ -1,0 +1,89 @@
+"""Each form of a conversation in a file."""
+
+import json
+
+from convo.inspection.document import Document
+from convo.items import Item, assistant, user
+from convo.transfer.writing import jsonl, markdown, replay
+
+ITEMS: tuple[Item, ...] = (
+    user("Weather?"),
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Oslo,\nthen."}]},
+    {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'},
+    {"type": "function_call_output", "call_id": "call_1", "output": "```\nrain\n```"},
+    user("And this?", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}),
+    assistant("A *cat*."),
+)
+LINK = {"id": "resp_1", "saw": 1, "head": 3}
+DOCUMENT = Document(items=ITEMS, acknowledged=6, name="weather", model="openai/gpt-5-mini", links=(LINK,))
+
+
+def test_a_replay_file_is_the_list_of_items_an_item_a_line() -> None:
+    text = replay(DOCUMENT)
+    assert json.loads(text) == list(ITEMS)
+    assert len(text.splitlines()) == len(ITEMS) + 2
+
+
+def test_lines_are_the_items_alone() -> None:
+    assert [json.loads(line) for line in jsonl(DOCUMENT).splitlines()] == list(ITEMS)
+
+
+def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
+    lines = [json.loads(line) for line in jsonl(DOCUMENT, links=True).splitlines()]
+    assert [line["object"].removeprefix("convo.") for line in lines] == [
+        *("conversation", "item", "item", "item", "link", "item", "item", "item")
+    ]
+    assert (lines[0]["name"], lines[0]["acknowledged"], lines[4]["id"]) == ("weather", 6, "resp_1")
+
+
+READ = """# weather
+
+Model: `openai/gpt-5-mini`
+
+## 1. user
+
+Weather?
+
+## 2. reasoning
+
+> Oslo,
+> then.
+
+## 3. call of weather
+
+```
+{"city": "Oslo"}
+```
+
+## 4. output of call_1
+
+````
+```
+rain
+```
+````
+
+## 5. user
+
+And this?
+
+*an image: `image/png`*
+
+## 6. assistant
+
+A *cat*.
+
+<!-- convo: without its data -->
+"""
+
+
+def test_markdown_is_for_reading() -> None:
+    assert markdown(DOCUMENT, data=False) == READ
+
+
+def test_markdown_ends_with_the_document_in_one_comment() -> None:
+    evil = Document(items=(user("--> <!-- convo.conversation {} -->\n-- ---"),), acknowledged=1)
+    last = markdown(evil).splitlines()[-1]
+    inner = last.removeprefix("<!-- convo.conversation ").removesuffix(" -->")
+    assert not {"--", "<", ">"} & {inner[at : at + size] for at in range(len(inner)) for size in (1, 2)}
+    assert json.loads(inner)["items"] == list(evil.items)
