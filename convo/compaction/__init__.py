@@ -8,8 +8,8 @@ how a whole conversation is compacted, by its owner, and `due` when that is time
 """
 
 from convo.compaction.cutting import cuts, is_instruction, turns
-from convo.compaction.folding import Fold, fold
 from convo.compaction.due import At, due
+from convo.compaction.folding import Fold, fold
 from convo.compaction.planning import Mode, Plan, Standing, Way, Wish, instead, plan, windows
 from convo.compaction.sealed import Sealed, dumps, loads, short
 from convo.compaction.summary import Summariser, is_summary, stands_for, summariser

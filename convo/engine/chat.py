@@ -110,7 +110,7 @@ class Chat:
         for left in reversed(range(HEADS)):
             await self.catch_up()
             held = decide(self.reread())
-            self._count_as_written()
+            await self._count_as_written()
             link = made(held)
             try:
                 await self.record.move(held, link, last=link)
@@ -121,9 +121,12 @@ class Chat:
         self._read = self.held.path
         await self.write()
 
-    def _count_as_written(self) -> None:
+    async def _count_as_written(self) -> None:
         """Let the record know that the file says what is held: then a kill before it is written again is no edit."""
-        if self._file and Path(self.held.path.root).grow(self._file.said()).head == self.held.path.head:
+        if not self._file or self.session.written == self.held.path.head:
+            return
+        if Path(self.held.path.root).grow(self._file.said()).head == self.held.path.head:
+            await self._move(self.held)
             self.record.session = replace(self.session, written=self.held.path.head)
 
     def reread(self) -> Held:

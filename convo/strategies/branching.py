@@ -41,9 +41,12 @@ def undo(held: Held, last: Link | None) -> Held:
 
 
 def _unanswered(held: Held) -> Path:
-    """The path without what was said last: a new root may begin with turns that nobody has to answer again."""
-    kept = held.path.first(max(answered(held), held.path.place(held.mark)))
-    return kept if len(kept) < len(held.path) else held.path.first(_turn_start(held.path))
+    """The path without what was said last: a new root may begin with turns that nobody has to answer again.
+
+    raises:  Usage  nothing stands behind a compaction
+    """
+    kept = max(answered(held), held.path.place(held.mark), _floor(held.path))
+    return _shorter(held.path, kept if kept < len(held.path) else _turn_start(held.path))
 
 
 def _before(held: Held, last: Link | None) -> Held:

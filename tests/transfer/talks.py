@@ -1,0 +1,77 @@
+"""A conversation that is long enough to be compacted, on a store of its own, under any owner."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from convo.clock import FixedClock
+from convo.compaction import Wish
+from convo.endpoints.contract import Endpoint
+from convo.engine.chat import Chat
+from convo.engine.edges import Edges
+from convo.engine.opening import open_chat, recorded
+from convo.engine.turn import Asking
+from convo.errors import StoreFault
+from convo.history import Strategy
+from convo.ids import random_id
+from convo.items import Item, is_user, text, user
+from convo.stores.contract import Store
+from convo.strategies import Wanted
+from convo.transfer.compacting import Compacted, made, put
+from tests.embedding import embedded
+from tests.transfer.faults import Strikes, Struck
+
+LONG = "and this goes on for quite a while, as people do when they explain something at length; " * 4
+SUMMARY = "They counted."
+ANSWER = LONG * 3
+"""To every question but the first one; a summary is the first one of its request."""
+NAME = "talk"
+
+
+@dataclass
+class Talk:
+    """One store and one endpoint in front of which `strikes` stands."""
+
+    store: Store
+    folder: Path
+    strikes: Strikes = field(default_factory=lambda: Strikes(lambda: StoreFault("struck")))
+
+    def __post_init__(self) -> None:
+        self.script = self.folder / "script.json"
+        self.script.write_text(json.dumps({"replies": [{"text": SUMMARY}, {"text": ANSWER}]}), encoding="utf-8")
+        store = cast(Store, Struck(self.store, self.strikes))
+        endpoint = cast(Endpoint, Struck(embedded(self.store), self.strikes))
+        self.edges = Edges(store, endpoint, FixedClock(), random_id)
+        self.model = f"scripted/{self.script}"
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "talk.json"
+
+    async def open(self, strategy: Strategy | None = None, handle: str = NAME) -> Chat:
+        """The conversation as another process would go on with it; a new one of `strategy`."""
+        want = Wanted(strategy, str(self.file) if strategy is Strategy.REPLAY else None)
+        session = None if strategy else await recorded(self.store, Wanted(None, handle))
+        return await open_chat(want, session, Asking(self.model, self.model), self.edges, name=NAME if strategy else "")
+
+    async def begun(self, strategy: Strategy, turns: int = 3) -> Chat:
+        """A conversation with so many turns."""
+        chat = await self.open(strategy)
+        for number in range(1, turns + 1):
+            await self.say(chat, f"{number} {LONG}")
+        return chat
+
+    async def say(self, chat: Chat, words: str) -> None:
+        async for _ in chat.say([user(words)]):
+            pass
+
+
+async def compact(chat: Chat, wish: Wish | None = None) -> Compacted:
+    wish = wish or Wish()
+    return await put(chat, await made(chat, wish, confirmed=True), confirmed=True)
+
+
+def asked(items: tuple[Item, ...]) -> list[str]:
+    """What the user said, by its first word."""
+    return [text(item).split()[0] for item in items if is_user(item)]

@@ -1,0 +1,353 @@
+"""Compaction by owner: what stands afterwards, what stays, what is refused, and who may write meanwhile."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from convo.compaction import Mode, Way, Wish
+from convo.engine.looking import look
+from convo.errors import Conflict, Refused, StateFault, Unreachable, Usage
+from convo.history import Strategy
+from convo.items import Item, assistant, text, user
+from convo.stores.open import open_store
+from convo.transfer.compacting import made, put
+from tests.transfer.faults import Strikes
+from tests.transfer.talks import ANSWER, LONG, NAME, SUMMARY, Talk, asked, compact
+
+CLIENT = [Strategy.SESSION, Strategy.REPLAY]
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+async def talk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Talk]:
+    opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
+    yield Talk(opened, tmp_path)
+    await opened.aclose()
+
+
+def read(file: Path) -> list[Item]:
+    found: list[Item] = json.loads(file.read_text())
+    return found
+
+
+def made_folder(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+@pytest.mark.parametrize("strategy", CLIENT)
+async def test_what_the_client_owns_is_summed_up_in_words_that_stand_in_the_history(
+    talk: Talk, strategy: Strategy
+) -> None:
+    chat = await talk.begun(strategy)
+    done = await compact(chat)
+    assert asked(chat.held.path.items) == ["1", "2", "3", "Summary"]
+    assert text(chat.held.path.items[-1]).endswith(SUMMARY)
+    assert done.made.plan.way is Way.SUMMARY
+    assert done.after.tokens < done.made.before.tokens
+    assert not chat.held.unacknowledged
+
+
+async def test_a_chain_is_compacted_by_its_id_and_begins_anew(talk: Talk) -> None:
+    """Nobody has acknowledged any of the new chain; the first turn sends all of it."""
+    chat = await talk.begun(Strategy.CHAIN)
+    old = chat.session.handle
+    done = await compact(chat)
+    assert (done.made.plan.way, done.old) == (Way.PREVIOUS, old)
+    assert chat.session.handle is None
+    assert chat.held.mark == chat.held.path.root
+    await talk.say(chat, "4")
+    assert chat.turn
+    assert chat.turn.link
+    assert chat.turn.link.previous_response_id is None
+    assert (await talk.edges.endpoint.retrieve(str(old)))["id"] == old
+
+
+async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.CONVERSATION)
+    handle = chat.session.handle
+    done = await compact(chat)
+    assert (done.made.plan.way, done.old, chat.session.handle) == (Way.IN_PLACE, None, handle)
+    assert [item["type"] for item in chat.held.path.items][-1] == "compaction"
+    assert done.after.tokens < done.made.before.tokens
+    await talk.say(chat, "4")
+    assert not chat.held.unacknowledged
+
+
+async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.CONVERSATION)
+    old = chat.session.handle
+    with pytest.raises(Usage, match="would go on as a new conversation"):
+        await made(chat, Wish(keep=1))
+    done = await compact(chat, Wish(keep=1))
+    assert done.old == old != chat.session.handle
+    theirs = (await talk.edges.endpoint.conversation_items(str(chat.session.handle), order="asc")).items
+    assert asked(tuple(theirs)) == asked(chat.held.path.items)
+    assert len((await talk.edges.endpoint.conversation_items(str(old))).items) == 6
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_the_conversation_goes_on_and_its_model_sees_the_window(talk: Talk, strategy: Strategy) -> None:
+    chat = await talk.begun(strategy)
+    await compact(chat)
+    again = await talk.open()
+    await talk.say(again, "4")
+    assert asked(again.held.path.items)[-1] == "4"
+    assert again.turn
+    assert again.turn.link
+    assert (again.turn.link.usage or {})["input_tokens"] < 4 * len(LONG.split())
+
+
+async def test_the_history_before_stays_as_a_session_of_its_own(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.SESSION)
+    before = chat.held.path
+    done = await compact(chat)
+    assert done.old == f"{NAME}-before"
+    there = await talk.open(handle=f"{NAME}-before")
+    assert there.held.path == before
+    await talk.say(there, "4")
+    assert asked((await talk.open()).held.path.items)[-1] == "Summary"
+
+
+async def test_a_replayed_conversation_leaves_a_copy_of_its_file(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.REPLAY)
+    before = read(talk.file)
+    done = await compact(chat)
+    assert done.old == str(talk.folder / "talk-before.json")
+    assert read(Path(done.old)) == before
+    assert len(read(talk.file)) == 4
+
+
+@pytest.mark.parametrize("strategy", [*CLIENT, Strategy.CHAIN])
+@pytest.mark.parametrize("keep", [1, 2])
+async def test_the_last_turns_stay_as_they_were_said(talk: Talk, strategy: Strategy, keep: int) -> None:
+    chat = await talk.begun(strategy)
+    last = [text(item) for item in chat.held.path.items[-2 * keep :]]
+    done = await compact(chat, Wish(keep=keep))
+    assert [text(item) for item in chat.held.path.items[-2 * keep :]] == last
+    assert len(done.made.plan.folded) == 6 - 2 * keep
+
+
+async def test_the_focus_goes_to_the_model(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.SESSION)
+    one = await made(chat, Wish(focus="the file names"))
+    assert one.plan.focus == "the file names"
+    assert one.plan.way is Way.SUMMARY
+
+
+async def test_nothing_is_changed_by_looking_at_a_window(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.CONVERSATION)
+    session, path = chat.session, chat.held.path
+    one = await made(chat, Wish(), preview=True)
+    again = await talk.open()
+    assert (again.session, again.held.path) == (session, path)
+    assert one.window
+    assert len(await talk.store.sessions()) == 1
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+async def test_a_window_that_is_not_smaller_is_refused(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.SESSION)
+    other = await (wordy := Talk(talk.store, talk.folder)).open()
+    wordy.script.write_text(json.dumps({"replies": [{"text": LONG * 50}]}))
+    with pytest.raises(StateFault, match="would not be smaller"):
+        await compact(other)
+    assert (await talk.open()).held.path == chat.held.path
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: Strategy) -> None:
+    chat = await talk.begun(strategy)
+    call = {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": "{}"}
+    if strategy is Strategy.CONVERSATION:
+        await talk.edges.endpoint.add_items(str(chat.session.handle), [call])
+    else:
+        path = chat.held.path.grow([call])
+        await chat.record.move(replace(chat.held, path=path, mark=path.head))
+        await chat.write()
+    with pytest.raises(StateFault, match="call_1 of weather waits for its output"):
+        await compact(chat)
+
+
+async def test_what_was_never_answered_is_nothing_to_compact(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.SESSION, turns=2)
+    with pytest.raises(Usage, match="nothing to compact"):
+        await compact(chat, Wish(keep=2))
+    await compact(chat)
+    with pytest.raises(Usage, match="nothing to compact"):
+        await compact(chat)
+
+
+async def test_what_was_sent_with_store_false_cannot_be_looked_up(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.SESSION)
+    with pytest.raises(Usage, match="store=false"):
+        await compact(chat, Wish(mode=Mode.PREVIOUS))
+
+
+async def test_a_copy_at_the_endpoint_can_be_looked_up(talk: Talk) -> None:
+    chat = await talk.open(Strategy.SESSION)
+    chat.asking = replace(chat.asking, store=True)
+    for number in range(3):
+        await talk.say(chat, f"{number} {LONG}")
+    done = await compact(chat, Wish(mode=Mode.PREVIOUS))
+    assert done.made.plan.way is Way.PREVIOUS
+    assert chat.turn
+    assert chat.turn.response
+    assert done.made.plan.previous == chat.turn.response["id"]
+
+
+async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.CHAIN)
+    talk.strikes.strike = lambda: Refused("gone", code="previous_response_not_found")
+    talk.strikes.at, talk.strikes.armed = 0, True
+    one = await made(chat, Wish())
+    assert one.plan.way is Way.SUMMARY
+    assert one.notes == ("gone; compacted by summary instead",)
+
+
+# -- others write meanwhile -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_what_was_said_meanwhile_stands_behind_the_window(talk: Talk, strategy: Strategy) -> None:
+    chat = await talk.begun(strategy)
+    one = await made(chat, Wish(keep=1), confirmed=True)
+    await talk.say(await talk.open(), "meanwhile")
+    done = await put(chat, one, confirmed=True)
+    assert asked(chat.held.path.items)[-1] == "meanwhile"
+    assert text(chat.held.path.items[-1]) == ANSWER
+    assert done.later == 2
+    again = await talk.open()
+    await talk.say(again, "5")
+    assert asked(again.held.path.items)[-2:] == ["meanwhile", "5"]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
+async def test_a_head_that_moves_in_the_last_moment_is_read_again(talk: Talk, strategy: Strategy) -> None:
+    """Another writer commits between our reading of the head and our own commit."""
+    chat = await talk.begun(strategy)
+    one = await made(chat, Wish())
+    other, moved = await talk.open(), False
+
+    async def meddle() -> None:
+        nonlocal moved
+        if not moved:
+            moved = True
+            await talk.say(other, "meanwhile")
+
+    catch_up = chat.catch_up
+
+    async def late() -> None:
+        await catch_up()
+        await meddle()
+
+    chat.catch_up = late  # type: ignore[method-assign]
+    await put(chat, one)
+    assert asked(chat.held.path.items)[-1] == "meanwhile"
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
+async def test_a_history_that_was_cut_back_meanwhile_is_left_as_it_is(talk: Talk, strategy: Strategy) -> None:
+    chat = await talk.begun(strategy)
+    one = await made(chat, Wish())
+    other = await talk.open()
+    await other.take_back()
+    with pytest.raises(Conflict, match="changed while it was compacted"):
+        await put(chat, one)
+    assert (await talk.open()).held.path == other.held.path
+    assert len(await talk.store.sessions()) == 1
+    assert not (talk.folder / "talk-before.json").exists()
+
+
+async def test_a_file_that_is_edited_meanwhile_keeps_what_was_added(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.REPLAY)
+    one = await made(chat, Wish())
+    added = [*read(talk.file), user("by hand"), assistant("yes")]
+    talk.file.write_text(json.dumps(added))
+    await put(chat, one)
+    assert [text(item) for item in read(talk.file)][-2:] == ["by hand", "yes"]
+    assert len(read(talk.file)) == 6
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_unacknowledged_input_stays_unacknowledged_behind_the_window(talk: Talk, strategy: Strategy) -> None:
+    chat = await talk.begun(strategy)
+    await chat.record.move(replace(chat.held, path=chat.held.path.grow([user("waiting")])))
+    await chat.write()
+    await compact(chat)
+    assert asked(chat.held.path.items)[-1] == "waiting"
+    assert asked(tuple(node.item for node in chat.held.unacknowledged))[-1] == "waiting"
+
+
+# -- going back -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
+async def test_undo_goes_back_to_the_window_and_no_further(talk: Talk, strategy: Strategy) -> None:
+    chat = await talk.begun(strategy)
+    await compact(chat)
+    window = asked(chat.held.path.items)
+    await talk.say(chat, "4")
+    await chat.take_back()
+    assert asked(chat.held.path.items) == window
+    with pytest.raises(Usage, match="since it was compacted"):
+        await chat.take_back()
+    assert asked(chat.held.path.items) == window
+
+
+async def test_inspect_shows_the_compaction_as_a_step_of_its_own(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.SESSION)
+    await compact(chat)
+    await talk.say(chat, "4")
+    known = await look(talk.store, NAME)
+    step = next(link for link in known.links if "context_management" in link.parameters)
+    assert known.links[-1].parent == step.id
+    assert step.usage
+
+
+# -- whatever fails -------------------------------------------------------------------------------
+
+WISHES = [(strategy, Wish()) for strategy in Strategy] + [(Strategy.CONVERSATION, Wish(keep=1))]
+
+
+async def steps_of(folder: Path, strategy: Strategy, wish: Wish) -> tuple[list[str], list[str], list[str]]:
+    """The steps of a compaction nobody disturbs, and what is said before it and after it."""
+    store = open_store("memory")
+    talk = Talk(store, made_folder(folder))
+    chat = await talk.begun(strategy)
+    before = asked(chat.held.path.items)
+    talk.strikes.armed = True
+    await compact(chat, wish)
+    await store.aclose()
+    return talk.strikes.taken, before, asked(chat.held.path.items)
+
+
+@pytest.mark.parametrize(("strategy", "wish"), WISHES, ids=lambda value: str(value))
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_a_failure_at_any_step_leaves_the_history_before_or_after(
+    tmp_path: Path, strategy: Strategy, wish: Wish, when: str
+) -> None:
+    steps, before, after = await steps_of(tmp_path / "undisturbed", strategy, wish)
+    assert steps
+    for at in range(len(steps)):
+        folder = made_folder(tmp_path / f"{at}")
+        store = open_store(f"sqlite:{folder / 'convo.db'}")
+        talk = Talk(store, folder, Strikes(lambda: Unreachable("struck"), at, when))  # type: ignore[arg-type]
+        chat = await talk.begun(strategy)
+        talk.strikes.armed = True
+        with suppress(Unreachable):
+            await compact(chat, wish)
+        talk.strikes.armed = False
+        again = await talk.open()
+        assert asked(again.held.path.items) in (before, after), (steps[at], when)
+        await talk.say(again, "4")
+        assert asked(again.held.path.items)[-1] == "4", (steps[at], when)
+        others = [one for one in await store.sessions() if one.name != NAME]
+        if asked(again.held.path.items)[:-1] == after and strategy is Strategy.SESSION:
+            assert [one.name for one in others] == [f"{NAME}-before"]
+        await store.aclose()
