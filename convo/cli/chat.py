@@ -39,10 +39,12 @@ Examples:
   convo chat --from resp_... "and then?"      go on from any response
   convo chat --replay --from talk.json "hi"   keep it in a file that you can edit
   convo chat -c                               go on with the session used last
+  convo chat --agent support.py:triage "hi"   let agents answer, with their tools and handoffs
 """
 
 WHO = "Who keeps the state (one of the first four)"
 ASK = "How to ask"
+RUN = "Runs of agents"
 OUT = "What comes out"
 
 
@@ -52,9 +54,15 @@ def flag(*names: str, panel: str, help: str) -> typer.models.OptionInfo:  # noqa
     return option
 
 
-def value(*names: str, panel: str, metavar: str, help: str) -> typer.models.OptionInfo:  # noqa: A002
+def value(
+    *names: str,
+    panel: str,
+    metavar: str,
+    help: str,  # noqa: A002
+    min: int | None = None,  # noqa: A002
+) -> typer.models.OptionInfo:
     """An option that takes a value."""
-    option: typer.models.OptionInfo = typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
+    option: typer.models.OptionInfo = typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel, min=min)
     return option
 
 
@@ -96,6 +104,35 @@ def chat(
     max_output_tokens: Annotated[
         int | None, value("--max-output-tokens", panel=ASK, metavar="N", help="Stop an answer after N tokens.")
     ] = None,
+    agent: Annotated[
+        str | None, value("--agent", panel=RUN, metavar="FILE:NAME", help="Who answers: support.py:triage, or a .toml.")
+    ] = None,
+    context: Annotated[
+        str | None, value("--context", panel=RUN, metavar="FILE", help="Values for its tools: one JSON object.")
+    ] = None,
+    max_turns: Annotated[
+        int | None, value("--max-turns", panel=RUN, metavar="N", help="At most N model calls a run.", min=1)
+    ] = None,
+    session_limit: Annotated[
+        int | None,
+        value("--session-limit", panel=RUN, metavar="N", help="Send the newest N kept items alone.", min=0),
+    ] = None,
+    input_filter: Annotated[
+        str | None,
+        value("--input-filter", panel=RUN, metavar="FILE:NAME", help="Makes the input of every model call."),
+    ] = None,
+    nest_history: Annotated[
+        bool | None, flag("--nest-history/--no-nest-history", panel=RUN, help="Hand over a summary of what was said.")
+    ] = None,
+    history_mapper: Annotated[
+        str | None, value("--history-mapper", panel=RUN, metavar="FILE:NAME", help="Makes that summary.")
+    ] = None,
+    history_markers: Annotated[
+        tuple[str, str] | None, value("--history-markers", panel=RUN, metavar="START END", help="Stand around it.")
+    ] = None,
+    state: Annotated[
+        str | None, value("--state", panel=RUN, metavar="FILE", help="Where a paused run is written.")
+    ] = None,
     quiet: Annotated[bool, flag("-q", "--quiet", panel=OUT, help="No receipts and no notes.")] = False,
     as_json: Annotated[bool, flag("--json", panel=OUT, help="One JSON object about the turn.")] = False,
     as_jsonl: Annotated[bool, flag("--jsonl", panel=OUT, help="The events of the turn, one a line.")] = False,
@@ -103,11 +140,24 @@ def chat(
 ) -> None:
     """Talk to a model, with the state held where you choose."""
     from convo.cli.desk import Asked, Out
+    from convo.cli.run_flags import RunFlags
     from convo.cli.talking import talk
     from convo.ui.signals import orderly
 
     if as_json and as_jsonl:
         raise Usage("--json is one object and --jsonl a line for each event", hint="use one of them")
+    run = RunFlags(
+        agent=agent,
+        input_filter=input_filter,
+        history_mapper=history_mapper,
+        history_markers=history_markers,
+        nest_history=nest_history,
+        max_turns=max_turns,
+        session_limit=session_limit,
+        context=context,
+        state=state,
+    )
+    run.check(system=system, schema=schema)
     owners = {
         Strategy.REPLAY: replay,
         Strategy.SESSION: session,
@@ -128,6 +178,7 @@ def chat(
         parameters=parameters(temperature, max_output_tokens),
         prompt=words(prompt or []),
         config=call_of(ctx).config,
+        run=run,
     )
     out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl, live=not no_stream)
     if prompt and "-" not in prompt and is_piped_in():

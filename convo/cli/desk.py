@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
 
+from convo.cli.run_flags import RunFlags
 from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for
 from convo.clock import SystemClock
 from convo.config import Choice, Layer, Settings, Sources
@@ -59,6 +60,7 @@ class Asked:
     parameters: Mapping[str, Json] = field(default_factory=dict)
     prompt: str | None = None
     config: Path | None = None
+    run: RunFlags = field(default_factory=RunFlags)
 
 
 @dataclass(frozen=True, slots=True)

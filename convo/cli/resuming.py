@@ -6,12 +6,8 @@ code is 3 as long as a call waits for somebody else.
 
 import json
 import os
-import shlex
-import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from convo.cli.states import PIPE, from_pipe
@@ -37,6 +33,7 @@ from convo.runstate import (
 from convo.ui.answer import safe
 from convo.ui.labelled import counted
 from convo.ui.pausing import lost
+from convo.ui.rewriting import in_an_editor
 
 PAUSED = 3
 
@@ -104,7 +101,7 @@ def _decided(state: State, asked: Asked) -> State:
         if choice is None:
             continue
         if choice.edits:
-            state = edited(state, one, _in_an_editor(one))
+            state = edited(state, one, in_an_editor(str(one.call.arguments)))
         state = decided(state, (_again(state, one),), choice.verdict)
         word = "approved" if choice.verdict.approve else "rejected"
         edits = ", with other arguments" if choice.edits else ""
@@ -146,33 +143,6 @@ def _reason(state: State, words: str, asked: Asked) -> tuple[str, Verdict]:
 
 def _rank(one: Pending, words: str) -> int:
     return 2 if words == one.id else 0 if words == "all" else 1
-
-
-def _in_an_editor(one: Pending) -> str:
-    """The call's arguments as somebody left them. raises: Usage  there is no editor, or it failed"""
-    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
-    if not command:
-        raise Usage("EDITOR is not set, so nothing can be edited", hint="EDITOR=nano convo resume ...")
-    with tempfile.TemporaryDirectory(prefix="convo-") as folder:
-        draft = Path(folder) / "arguments.json"
-        draft.write_text(_draft(one), encoding="utf-8")
-        try:
-            done = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
-        except OSError as wrong:
-            raise Usage(f"{command[0]} cannot be run: {(wrong.strerror or str(wrong)).lower()}") from wrong
-        if done:
-            raise Usage(
-                f"{command[0]} ended with {done}, so nothing was changed", hint="leave the editor without an error"
-            )
-        return draft.read_text(encoding="utf-8").strip()
-
-
-def _draft(one: Pending) -> str:
-    """The arguments as they are edited: JSON a member a line, anything else as it is."""
-    try:
-        return json.dumps(json.loads(one.call.arguments), indent=2, ensure_ascii=False) + "\n"
-    except (ValueError, TypeError):
-        return str(one.call.arguments)
 
 
 def _key(variable: str) -> bytes:

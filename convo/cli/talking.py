@@ -30,7 +30,12 @@ async def talk(asked: Asked, out: Out) -> int:
     said = first_message(asked.prompt, along)
     if said is None and (out.as_json or out.as_jsonl):
         raise Usage("--json and --jsonl are about one turn", hint='convo chat --json "..."')
-    sources = read(asked.config, Flags(model=asked.model))
+    cast = None
+    if asked.run.agent:
+        from convo.cli.conduct import cast_of
+
+        cast = cast_of(asked.run)
+    sources = read(asked.config, Flags(model=asked.model or (cast.model if cast else None)))
     async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
         desk = Desk(sources, store, open_things, asked, out)
         chat = await desk.open()

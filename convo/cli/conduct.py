@@ -1,0 +1,87 @@
+"""How a run of agents is to behave, as the flags of `convo chat` and `convo resume` say it.
+
+Whatever is named there is loaded before a store is opened or a model is asked, so that a mistake in
+a file of the person's own changes nothing.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from convo.agents import Graph
+from convo.cli.loading import function_of, graph_of
+from convo.cli.run_flags import RunFlags
+from convo.engine.conduct import Conduct, Route
+from convo.errors import Unreadable, Usage
+from convo.handoffs import MARKERS, Habits, Mapper, Markers
+from convo.items import Json
+from convo.run import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """The agents of a run, and how it behaves."""
+
+    graph: Graph
+    conduct: Conduct
+    model: str | None = None
+
+    def routed(self, route: Callable[[str], Route]) -> "Cast":
+        """The same, where agents with a model of their own are asked by `route`."""
+        return replace(self, conduct=replace(self.conduct, route=route))
+
+
+def cast_of(flags: RunFlags) -> Cast:
+    """Load what the flags name; `model` is the first agent's own.
+
+    raises:  Usage, Unreadable, NotFound, InputFault, BadSettings, Unsupported
+    """
+    assert flags.agent
+    graph = graph_of(flags.agent)
+    return Cast(graph, conduct_of(flags), graph[graph.start].model)
+
+
+def conduct_of(flags: RunFlags) -> Conduct:
+    limits = Limits() if flags.max_turns is None else Limits(max_turns=flags.max_turns)
+    asked = flags.input_filter
+    return Conduct(
+        limits=limits,
+        habits=_habits(flags),
+        input_filter=function_of(asked, "--input-filter") if asked else None,
+        session_limit=flags.session_limit,
+        values=_values(flags.context) if flags.context else {},
+    )
+
+
+def _mapper(said: str | None) -> Mapper | None:
+    return cast("Mapper", function_of(said, "--history-mapper")) if said else None
+
+
+def _habits(flags: RunFlags) -> Habits:
+    """A mapper or markers say that a history is nested, unless another flag says that it is not."""
+    mapper = _mapper(flags.history_mapper)
+    nest = bool(mapper or flags.history_markers) if flags.nest_history is None else flags.nest_history
+    return Habits(nest=nest, mapper=mapper, markers=_markers(flags.history_markers))
+
+
+def _markers(said: tuple[str, str] | None) -> Markers:
+    if said is None:
+        return MARKERS
+    if not all(said) or said[0] == said[1]:
+        raise Usage("--history-markers takes two different words", hint="--history-markers '<HISTORY>' '</HISTORY>'")
+    return Markers(*said)
+
+
+def _values(place: str) -> Mapping[str, Json]:
+    try:
+        found = json.loads(Path(os.path.expanduser(place)).read_text(encoding="utf-8"))
+    except OSError as wrong:
+        raise Unreadable(f"{place} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+    except (ValueError, RecursionError) as wrong:
+        raise Unreadable(f"{place} is not JSON: {wrong}") from wrong
+    if not isinstance(found, dict):
+        raise Unreadable(f"{place} is not one JSON object", hint='--context with a file like {"customer": "A1"}')
+    return found

@@ -1,0 +1,208 @@
+"""What `convo approvals` does: reads what paused runs wait for, and keeps decisions on it.
+
+The store is all that is needed, and no agents: a decision changes the kept document, under the
+same right to write as a chat on that session, and whoever goes on with the run performs it.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple, TypeAlias
+
+from convo.cli.wiring import from_store, store_of
+from convo.clock import SystemClock
+from convo.config import load
+from convo.engine.lease import writing
+from convo.errors import AmbiguousHandle, Busy, NotFound
+from convo.items import Json
+from convo.run import Decided
+from convo.run.inbox import Waiting, decided, waiting
+from convo.stores.contract import AgentRun, Change, Store
+from convo.ui.answer import safe
+from convo.ui.asking import Paused, listed, one_call
+from convo.ui.medium import medium_of
+
+Config: TypeAlias = Path | None
+
+ALL = "all"
+
+MANY = 10_000
+"""Runs that are looked at."""
+
+
+class Verdict(NamedTuple):
+    """What is decided; `edits` lets a person change the arguments first."""
+
+    approve: bool
+    always: bool = False
+    edits: bool = False
+
+
+class Chosen(NamedTuple):
+    """A call that a word names, in its run."""
+
+    run: AgentRun
+    call: Waiting
+    why: str | None = None
+
+
+def list_waiting(config: Config, *, as_json: bool) -> None:
+    """Print what waits, changed last first."""
+    found = from_store(load(config), lambda store: _inbox(store, None))
+    if as_json:
+        say(json.dumps([record for run, paused in found for record in _records(run, paused)]))
+    elif found:
+        say(listed([paused for _, paused in found], medium_of(sys.stdout, os.environ)))
+    else:
+        note("no run waits for anybody")
+
+
+def show_waiting(config: Config, words: Sequence[str], of: str | None, *, as_json: bool) -> None:
+    """Print calls in full. raises: NotFound, AmbiguousHandle"""
+    found = from_store(load(config), lambda store: _inbox(store, of))
+    chosen = _chosen(words, found, approve=True)
+    paused = {run.id: one for run, one in found}
+    medium = medium_of(sys.stdout, os.environ)
+    if as_json:
+        say(json.dumps([_record(one.run, paused[one.run.id], one.call) for one in chosen]))
+        return
+    lines = (one_call(one.call, medium, ("session", paused[one.run.id].session), ("run", one.run.id)) for one in chosen)
+    say("\n\n".join(lines))
+
+
+async def decide(config: Config, words: Sequence[str], of: str | None, verdict: Verdict, *, as_json: bool) -> None:
+    """Keep one verdict on calls, all or none of each run.
+
+    words:   as they were typed: CALL, or CALL=WHY with a rejection
+    raises:  NotFound, AmbiguousHandle
+             Busy  a run's session is open in another process, which may decide itself
+    """
+    async with store_of(load(config)) as store:
+        found = await _inbox(store, of)
+        chosen = _chosen(words, found, approve=verdict.approve)
+        for run in {one.run.id: one.run for one in chosen}.values():
+            await _keep(store, run, [one for one in chosen if one.run.id == run.id], verdict)
+        left = [pair for pair in await _inbox(store, of) if pair[0].id in {one.run.id for one in chosen}]
+    if as_json:
+        say(json.dumps([record for run, paused in left for record in _records(run, paused)]))
+    else:
+        _tell(chosen, left, verdict)
+
+
+async def _keep(store: Store, run: AgentRun, chosen: Sequence[Chosen], verdict: Verdict) -> None:
+    session = await store.session(run.session)
+    if session is None:
+        raise NotFound("session", run.session)
+    try:
+        hold = await writing(store, session)
+    except Busy as busy:
+        raise Busy(busy.name, busy.holder, hint="decide there, or leave that chat first") from busy
+    try:
+        now = await store.agent_run(run.id) or run
+        events = [await _event(one, verdict) for one in chosen if not _covered(one, chosen, verdict)]
+        document = decided(now.document, events)
+        changed = replace(now, revision=now.revision + 1, document=document, changed_at=SystemClock().now())
+        await store.commit(Change(agent_run=changed))
+    finally:
+        await hold.release()
+
+
+def _covered(one: Chosen, chosen: Sequence[Chosen], verdict: Verdict) -> bool:
+    """Whether a decision for good on an earlier call of the tool holds for this one."""
+    tools = [other.call.tool for other in chosen[: chosen.index(one)]]
+    return verdict.always and one.call.tool in tools and not one.call.unknown
+
+
+async def _event(one: Chosen, verdict: Verdict) -> Decided:
+    arguments = None
+    if verdict.edits:
+        from convo.ui.rewriting import in_an_editor
+
+        arguments = await asyncio.to_thread(in_an_editor, one.call.arguments)  # the lease is renewed meanwhile
+    return Decided(one.call.call_id, verdict.approve, one.why, verdict.always, arguments)
+
+
+# -- which calls ------------------------------------------------------------------------------------
+
+
+async def _inbox(store: Store, of: str | None) -> list[tuple[AgentRun, Paused]]:
+    """The paused runs, or the one that `of` names: a run's id, or its session's name or id. raises: NotFound"""
+    found = []
+    for run in await store.agent_runs(status="paused", limit=MANY):
+        session = await store.session(run.session)
+        name = session.name if session else run.session
+        if of in (None, run.id, run.session, name):
+            since = max(0.0, SystemClock().now() - run.changed_at)
+            found.append((run, Paused(run.id, name, since, waiting(run.document))))
+    if of is not None and not found:
+        raise NotFound("paused run", of, hint="convo approvals")
+    return found
+
+
+def _chosen(words: Sequence[str], found: Sequence[tuple[AgentRun, Paused]], *, approve: bool) -> list[Chosen]:
+    """The calls that the words name, each once. raises: NotFound, AmbiguousHandle"""
+    chosen: dict[tuple[str, str], Chosen] = {}
+    for word in words:
+        for one in _named(word, found, approve=approve):
+            chosen.setdefault((one.run.id, one.call.call_id), one)
+    return list(chosen.values())
+
+
+def _named(word: str, found: Sequence[tuple[AgentRun, Paused]], *, approve: bool) -> list[Chosen]:
+    """An id wins over a tool's name; one id in two runs could mean either."""
+    there = [(run, call) for run, paused in found for call in paused.calls]
+    name, _, why = (word, "", "") if approve or any(word == call.call_id for _, call in there) else word.partition("=")
+    by_id = [pair for pair in there if pair[1].call_id == name]
+    if len(by_id) > 1:
+        raise AmbiguousHandle(name, [(f"--run {run.id}", call.tool) for run, call in by_id])
+    fits = by_id or (there if name == ALL else [pair for pair in there if pair[1].tool == name])
+    if not fits:
+        waits = ", ".join(call.call_id for _, call in there)
+        raise NotFound("pending call", name, hint=f"one of {waits}" if waits else "nothing waits")
+    return [Chosen(run, call, why or None) for run, call in fits]
+
+
+# -- what comes out ---------------------------------------------------------------------------------
+
+
+def _records(run: AgentRun, paused: Paused) -> list[dict[str, Json]]:
+    return [_record(run, paused, call) for call in paused.calls]
+
+
+def _record(run: AgentRun, paused: Paused, call: Waiting) -> dict[str, Json]:
+    """One waiting call for a program; `waits_s` are seconds."""
+    return {
+        "run": run.id,
+        "session": paused.session,
+        "session_id": run.session,
+        "call_id": call.call_id,
+        "tool_name": call.tool,
+        "arguments": call.arguments,
+        "agent": call.agent,
+        "unknown": call.unknown,
+        "since": run.changed_at,
+        "waits_s": round(paused.since, 1),
+    }
+
+
+def _tell(chosen: Sequence[Chosen], left: Sequence[tuple[AgentRun, Paused]], verdict: Verdict) -> None:
+    word = "approved" if verdict.approve else "rejected"
+    for one in chosen:
+        note(f"{word} {one.call.tool} ({one.call.call_id})" + (" for good" if verdict.always else ""))
+    for run, paused in left:
+        waits = ", ".join(call.call_id for call in paused.calls)
+        going = f"convo resume {quote(paused.session or run.id)} --agent FILE.py:NAME performs what was decided"
+        note(f"{paused.session} still waits for {waits}" if waits else going)
+
+
+def say(words: str) -> None:
+    sys.stdout.write(words + "\n")
+
+
+def note(words: str) -> None:
+    sys.stderr.write(safe(words) + "\n")

@@ -1,0 +1,158 @@
+"""From `FILE.py:NAME` and `FILE.toml` to values: agents, filters, mappers.
+
+The file is the person's own and is run as it stands, once a process, with its folder importable as
+if it had been started itself. Whatever it raises is told in one sentence with the file and the line;
+the traceback is shown to whoever set CONVO_DEBUG.
+"""
+
+import os
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable
+from functools import cache
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import NamedTuple
+
+from convo.agents import Graph, from_object, from_tables
+from convo.errors import BadSettings, InputFault, NotFound, Unreadable, Usage
+
+EXAMPLE = "support.py:triage"
+
+AGENT_LIKE = ("name", "instructions", "tools", "handoffs")
+"""What an agent of any package has, for a hint that names those in a file."""
+
+
+class Reference(NamedTuple):
+    """A file, and a name in it; "" where none is said."""
+
+    file: Path
+    name: str
+
+
+def graph_of(words: str) -> Graph:
+    """The agents that `--agent` names: FILE.py:NAME, or FILE.toml with a NAME to begin with.
+
+    raises:  Usage, Unreadable, NotFound, InputFault, BadSettings, Unsupported
+    """
+    found = reference(words, "--agent")
+    if found.file.suffix == ".toml":
+        return _from_toml(found)
+    return from_object(_named(found, "--agent"))
+
+
+def function_of(words: str, option: str) -> Callable[..., object]:
+    """The function that an option names as FILE.py:NAME. raises: as `loaded`; InputFault  it is none"""
+    found = loaded(words, option)
+    if not callable(found):
+        raise InputFault(f"{option} {words} is no function", hint=f"{option} FILE.py:NAME, of something to call")
+    return found
+
+
+def loaded(words: str, option: str) -> object:
+    """What FILE.py:NAME names. raises: Usage, Unreadable, NotFound, InputFault"""
+    return _named(reference(words, option), option)
+
+
+def reference(words: str, option: str) -> Reference:
+    """The two parts of FILE:NAME. raises: Usage  it is no Python and no TOML"""
+    file, colon, name = words.rpartition(":")
+    if not colon or name.endswith((".py", ".toml")):
+        file, name = words, ""
+    if not file.endswith((".py", ".toml")):
+        raise Usage(f"{option} {words!r} does not say which file", hint=f"{option} {EXAMPLE}")
+    return Reference(Path(os.path.abspath(os.path.expanduser(file))), name)
+
+
+def _named(found: Reference, option: str) -> object:
+    module = run_file(found.file)
+    if not found.name:
+        raise Usage(
+            f"{option} does not say which name in {found.file.name} it means", hint=f"{option} {_first(found, module)}"
+        )
+    try:
+        return getattr(module, found.name)
+    except AttributeError:
+        raise NotFound(f"name in {found.file.name}", found.name, hint=f"{option} {_first(found, module)}") from None
+
+
+def _first(found: Reference, module: ModuleType) -> str:
+    """A reference into this file that could have been meant."""
+    agents = [name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_LIKE)]
+    named = [name for name in agents if not isinstance(getattr(module, name), type)]
+    return f"{found.file.name}:{named[-1] if named else 'NAME'}"
+
+
+@cache
+def run_file(file: Path) -> ModuleType:
+    """The module that a file is; it is run the first time.
+
+    raises:  Unreadable  there is no such file
+             InputFault  it cannot be run; the sentence names the line
+    """
+    if not file.is_file():
+        raise Unreadable(f"{_shown(file)} is not there, or is no file", hint=f"--agent {EXAMPLE}")
+    name = f"convo_file_{file.stem}_{len(sys.modules)}"
+    spec = spec_from_file_location(name, file)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as wrong:  # it is somebody's own, and may raise anything
+        del sys.modules[name]
+        raise InputFault(_told(wrong, file), hint="mend the file; CONVO_DEBUG=1 shows the traceback") from wrong
+    return module
+
+
+def _told(wrong: BaseException, file: Path) -> str:
+    """Where it went wrong, and what: "support.py:12: NameError: name 'desk' is not defined"."""
+    at, line = _place(wrong, file)
+    said = wrong.msg if isinstance(wrong, SyntaxError) else str(wrong)
+    words = " ".join(said.split())
+    return f"{_shown(at)}:{line}: {type(wrong).__name__}" + (f": {words}" if words else "")
+
+
+def _place(wrong: BaseException, file: Path) -> tuple[Path, int]:
+    """The last line beside the file that the error passed through."""
+    if isinstance(wrong, SyntaxError) and wrong.filename and wrong.lineno:
+        return Path(wrong.filename), wrong.lineno
+    frames = [(Path(frame.filename), frame.lineno or 0) for frame in _frames(wrong.__traceback__)]
+    beside = [(path, line) for path, line in frames if path.is_relative_to(file.parent)]
+    return beside[-1] if beside else (file, 1)
+
+
+def _frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(trace) if frame.filename != __file__]
+
+
+def _shown(file: Path) -> str:
+    near = os.path.relpath(file)
+    return str(file) if near.startswith("..") else near
+
+
+def _from_toml(found: Reference) -> Graph:
+    """The graph of a TOML file; what it refers to lies beside it."""
+    tables = _tables(found.file)
+    if found.name:
+        tables = {**tables, "start": found.name}
+    try:
+        return from_tables(tables, lambda words: loaded(str(found.file.parent / words), _shown(found.file)))
+    except BadSettings as wrong:
+        raise BadSettings(f"{_shown(found.file)}: {wrong.message}", hint=wrong.hint) from wrong
+
+
+def _tables(file: Path) -> dict[str, object]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as wrong:
+        raise Unreadable(f"{_shown(file)} is not there", hint="--agent agents.toml") from wrong
+    except OSError as wrong:
+        raise Unreadable(f"{_shown(file)} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+    except ValueError as wrong:
+        raise BadSettings(f"{_shown(file)} is not TOML: {wrong}", hint="mend the file") from wrong

@@ -1,0 +1,163 @@
+"""What a kept run waits for, and decisions on it, without its agents.
+
+A decision has to be possible where the agents are not: on another machine, by somebody who may say
+yes and has no business with the code. So this reads and changes the document that `keeping` makes,
+and nothing else. What only a tool's own schema can say, whether other arguments fit, is looked at
+when the run is gone on with.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from convo.errors import BadState, IllegalMove, InputFault, UnknownSchema
+from convo.items import Item, Json
+from convo.run.answers import output_item, verdict_item
+from convo.run.events import Decided, Given
+from convo.run.keeping import CHANGED, KNOWN, VERSION
+from convo.run.moves import OUTCOME_UNKNOWN
+from convo.run.state import Call, Phase, Stage
+from convo.tools import NOT_APPROVED
+
+Document = Mapping[str, Any]
+
+OPEN = (Stage.WAITING.name, Stage.UNKNOWN.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """One call that a person has to decide on.
+
+    tool:       the name that a person knows it by: `refund`, `crm.refund`
+    arguments:  as the model wrote them, or as they were changed
+    agent:      the identity of the agent that asks
+    unknown:    it had started, and nobody knows what came of it
+    hosted:     it runs at the provider
+    """
+
+    call_id: str
+    tool: str
+    arguments: str
+    agent: str
+    unknown: bool = False
+    hosted: bool = False
+
+
+def waiting(document: Document) -> tuple[Waiting, ...]:
+    """The calls of a kept run that wait for a person; none where it is not paused. raises: UnknownSchema, BadState"""
+    if document.get("version") != VERSION:
+        raise UnknownSchema("$.version", repr(document.get("version"))[:20], KNOWN)
+    try:
+        if document["phase"] != Phase.PAUSED.name:
+            return ()
+        return tuple(_waiting(call, document["agent"]) for call in document["batch"] if call["stage"] in OPEN)
+    except (KeyError, TypeError, IndexError) as wrong:
+        raise BadState("$", f"is no run that was kept whole ({wrong!r})", hint=CHANGED) from wrong
+
+
+def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, Json]:
+    """`document` with every decision in it; nothing runs by one.
+
+    raises:  IllegalMove  the run is not paused, or a call does not wait
+             InputFault   arguments that are none, or where none can be changed
+    """
+    changed = dict(document)
+    for event in events:
+        changed = _given(changed, event) if isinstance(event, Given) else _decided(changed, event)
+    return changed
+
+
+def asked(call: Call, agent: str) -> Waiting:
+    """The same of a call of a run that is at hand."""
+    unknown = call.stage is Stage.UNKNOWN
+    return Waiting(call.id, named(call.lookup), call.arguments, agent, unknown=unknown, hosted=call.tool is None)
+
+
+def _waiting(call: Document, agent: str) -> Waiting:
+    hosted = call["tool"] is None
+    return Waiting(
+        call_id=call["id"],
+        tool=named(call["lookup"]),
+        arguments=call["arguments"],
+        agent=agent,
+        unknown=call["stage"] == Stage.UNKNOWN.name,
+        hosted=hosted,
+    )
+
+
+def named(lookup: Sequence[str]) -> str:
+    """The name of a tool for people, from its name in layers."""
+    return ".".join(lookup[1:])
+
+
+def _given(document: dict[str, Json], event: Given) -> dict[str, Json]:
+    call = _open(document, event.call_id, event, (Stage.UNKNOWN.name,))
+    said = {**call, "stage": Stage.DONE.name, "output": output_item(_plain(call), event.output), "ran": True}
+    return _with(document, said)
+
+
+def _decided(document: dict[str, Json], event: Decided) -> dict[str, Json]:
+    call = _open(document, event.call_id, event, OPEN)
+    _check_arguments(call, event)
+    document = _with(document, _verdict(call, event))
+    if not event.always:
+        return document
+    for other in document["batch"]:
+        if other["stage"] == Stage.WAITING.name and other["lookup"] == call["lookup"]:
+            document = _with(document, _verdict(other, event))
+    return {**document, "always": [*_others(document, call), _lasting(document, call, approve=event.approve)]}
+
+
+def _check_arguments(call: Document, event: Decided) -> None:
+    if event.arguments is None:
+        return
+    if not event.approve or event.always or call["tool"] is None:
+        raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
+    try:
+        fits = isinstance(json.loads(event.arguments), dict)
+    except (ValueError, RecursionError):
+        fits = False
+    if not fits:
+        raise InputFault(f"the arguments for {event.call_id} are no JSON object", hint="nothing was changed")
+
+
+def _verdict(call: Document, event: Decided) -> dict[str, Json]:
+    if call["tool"] is None:
+        said = verdict_item(_plain(call), event.approve, None if event.approve else event.message)
+        return {**call, "stage": Stage.DONE.name, "output": said}
+    if not event.approve:
+        words = OUTCOME_UNKNOWN if call["stage"] == Stage.UNKNOWN.name else NOT_APPROVED
+        return {**call, "stage": Stage.DONE.name, "output": output_item(_plain(call), event.message or words)}
+    arguments = call["arguments"] if event.arguments is None else event.arguments
+    return {**call, "stage": Stage.READY.name, "arguments": arguments}
+
+
+def _others(document: Document, call: Document) -> list[Json]:
+    """What was decided for good of other tools."""
+    mine = document["agent"], call["lookup"]
+    return [one for one in document["always"] if (one["agent"], one["lookup"]) != mine]
+
+
+def _lasting(document: Document, call: Document, *, approve: bool) -> dict[str, Json]:
+    return {"agent": document["agent"], "lookup": call["lookup"], "tool": call["tool"], "approve": approve}
+
+
+def _open(document: Document, call_id: str, event: object, stages: Sequence[str]) -> Document:
+    waits = {one.call_id for one in waiting(document)}
+    found = next((call for call in document["batch"] if call["id"] == call_id), None)
+    if found is None or call_id not in waits or found["stage"] not in stages:
+        why = f"there is no call {call_id}" if found is None else f"call {call_id}: {Stage[found['stage']]}"
+        raise IllegalMove(Phase[document["phase"]], type(event).__name__, why)
+    return found  # type: ignore[no-any-return]
+
+
+def _with(document: dict[str, Json], call: Document) -> dict[str, Json]:
+    batch = [dict(call) if one["id"] == call["id"] else one for one in document["batch"]]
+    return {**document, "batch": batch}
+
+
+def _plain(call: Document) -> Call:
+    """As much of a call as the items that answer it are made of."""
+    item: Item = call["item"]
+    return Call(item, call["id"], Stage[call["stage"]], tuple(call["lookup"]), arguments=call["arguments"])

@@ -1,0 +1,200 @@
+"""`convo approvals`: what paused runs wait for, listed and decided without their agents."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import Strategy
+from convo.run import Run, kept, taken
+from convo.run.inbox import waiting
+from convo.stores.contract import AgentRun, Change
+from convo.stores.open import open_store
+from tests.cli.held import DATABASE, Story, Teller, held
+from tests.run.driving import call
+from tests.run.test_inbox import paused, unknown
+from tests.running import Convo, Launch
+
+
+def waits(name: str, run: Run, run_id: str = "run_1") -> Story:
+    """A session whose run is kept as it stands."""
+
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.SESSION, name, "pay it back")
+        now = teller.clock.now()
+        kept_run = AgentRun(run_id, chat.session.id, 1, "paused", kept(run), now, now)
+        await teller.store.commit(Change(agent_run=kept_run))
+
+    return story
+
+
+def stands(home: Path, run_id: str = "run_1") -> AgentRun:
+    """The run as the store has it."""
+
+    async def read() -> AgentRun:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        try:
+            found = await store.agent_run(run_id)
+            assert found
+            return found
+        finally:
+            await store.aclose()
+
+    return asyncio.run(read())
+
+
+def stages(home: Path) -> dict[str, str]:
+    return {one["id"]: one["stage"] for one in stands(home).document["batch"]}
+
+
+def test_an_empty_inbox_says_so_and_makes_no_store(convo: Convo, home: Path) -> None:
+    got = convo("approvals")
+    assert (got.exit, got.out, got.err) == (0, "", "no run waits for anybody\n")
+    assert convo("approvals", "--json").json() == []
+    assert not home.exists()
+
+
+def test_the_list_names_call_session_agent_tool_arguments_and_age(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", paused()))
+    head, first, *rest = convo("approvals").out.splitlines()
+    assert head.split() == ["call", "session", "agent", "waits", "run", "tool", "arguments"]
+    assert first.split()[:3] == ["g1", "shop", "shop"]
+    assert first.rstrip().endswith('run_1  guarded   {"text": "x"}')
+    assert [line.split()[0] for line in rest] == ["g2", "m1"]
+    assert "\x1b" not in first
+
+
+def test_json_has_a_record_for_each_call(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", paused()))
+    first, _, last = convo("approvals", "list", "--json").json()
+    assert first["waits_s"] > 0
+    assert {key: first[key] for key in ("run", "session", "call_id", "tool_name", "arguments", "agent", "unknown")} == {
+        "run": "run_1",
+        "session": "shop",
+        "call_id": "g1",
+        "tool_name": "guarded",
+        "arguments": '{"text": "x"}',
+        "agent": "shop",
+        "unknown": False,
+    }
+    assert (last["call_id"], last["tool_name"]) == ("m1", "crm.drop")
+
+
+def test_one_is_shown_in_full(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", paused(call("g1", "guarded", '{"text":"a"}'))))
+    assert convo("approvals", "show", "g1").out == (
+        "guarded waits for a decision\n"
+        "  agent      shop\n"
+        "  call       g1\n"
+        "  arguments  {\n"
+        '               "text": "a"\n'
+        "             }\n"
+        "  session    shop\n"
+        "  run        run_1\n"
+    )
+
+
+def test_a_call_whose_outcome_is_unknown_says_so(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", unknown()))
+    assert "free, outcome unknown" in convo("approvals").out
+    assert "it may have run, or not" in convo("approvals", "show", "u1").out
+
+
+def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", paused()))
+    before = stands(home)
+    got = convo("approvals", "approve", "g1")
+    assert (got.exit, got.out, got.err) == (0, "", "approved guarded (g1)\nshop still waits for g2, m1\n")
+    assert stages(home) == {"g1": "READY", "g2": "WAITING", "m1": "WAITING"}
+    after = stands(home)
+    assert (after.revision, after.status, after.session) == (before.revision + 1, "paused", before.session)
+    assert taken(after.document, paused().graph).pending != ()
+
+
+def test_the_last_decision_says_how_to_go_on(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", paused()))
+    got = convo("approvals", "reject", "all", "--run", "shop")
+    assert got.err.splitlines()[-1] == "convo resume shop --agent FILE.py:NAME performs what was decided"
+    assert convo("approvals", "--json").json() == []
+    assert "decided" in convo("approvals").out
+
+
+def test_a_tools_name_means_all_of_its_calls_and_a_reason_goes_along(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", paused()))
+    convo("approvals", "reject", "guarded=not on a Friday = no")
+    outputs = [one["output"] and one["output"]["output"] for one in stands(home).document["batch"][:2]]
+    assert outputs == ["not on a Friday = no"] * 2
+    assert [one["call_id"] for one in convo("approvals", "--json").json()] == ["m1"]
+
+
+def test_always_holds_for_every_later_call_of_the_tool(convo: Convo, home: Path) -> None:
+    held(home, waits("shop", paused()))
+    assert convo("approvals", "approve", "guarded", "--always").exit == 0
+    assert stages(home) == {"g1": "READY", "g2": "READY", "m1": "WAITING"}
+    assert taken(stands(home).document, paused().graph).always == {("shop", ("bare", "guarded")): True}
+
+
+def test_arguments_are_changed_in_the_editor(
+    convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(home, waits("shop", paused()))
+    (tmp_path / "editor.py").write_text("import sys; open(sys.argv[1], 'w').write('{\"text\": \"y\"}')")
+    monkeypatch.setenv("EDITOR", f"{sys.executable} {tmp_path / 'editor.py'}")
+    assert convo("approvals", "edit", "g1").exit == 0
+    first = stands(home).document["batch"][0]
+    assert (first["stage"], first["arguments"]) == ("READY", '{"text": "y"}')
+
+
+@pytest.mark.parametrize(
+    ("argv", "exit_", "says"),
+    [
+        (["approve", "nobody"], 5, "no pending call 'nobody'\n  try: one of g1, g2, m1"),
+        (["show", "nobody"], 5, "no pending call 'nobody'"),
+        (["approve", "g1", "--run", "other"], 5, "no paused run 'other'\n  try: convo approvals"),
+        (["approve", "g1", "nobody"], 5, "no pending call 'nobody'"),
+    ],
+)
+def test_what_is_not_there_is_refused_and_nothing_changes(
+    argv: list[str], exit_: int, says: str, convo: Convo, home: Path
+) -> None:
+    held(home, waits("shop", paused()))
+    before = stands(home)
+    got = convo("approvals", *argv)
+    assert (got.exit, got.out) == (exit_, "")
+    assert says in got.err
+    assert stands(home) == before
+
+
+def test_an_id_that_two_runs_have_is_named_with_its_run(convo: Convo, home: Path) -> None:
+    async def both(teller: Teller) -> None:
+        await waits("shop", paused())(teller)
+        await waits("other", paused(), "run_2")(teller)
+
+    held(home, both)
+    got = convo("approvals", "approve", "g1")
+    assert (got.exit, "--run run_1" in got.err, "--run run_2" in got.err) == (2, True, True)
+    assert convo("approvals", "approve", "g1", "--run", "run_2").exit == 0
+    assert [one["run"] for one in convo("approvals", "--json").json() if one["call_id"] == "g1"] == ["run_1"]
+
+
+def test_decisions_of_two_processes_both_count(launch: Launch, home: Path) -> None:
+    held(home, waits("shop", paused()))
+    assert launch("approvals", "approve", "g1").exit == 0
+    assert launch("approvals", "reject", "g2").exit == 0
+    assert [one.call_id for one in waiting(stands(home).document)] == ["m1"]
+
+
+def test_a_run_of_another_convo_is_told_in_one_sentence(convo: Convo, home: Path) -> None:
+    held(home, spoilt)
+    got = convo("approvals")
+    assert (got.exit, got.out) == (2, "")
+    assert "$.version is 9" in got.err
+
+
+async def spoilt(teller: Teller) -> None:
+    chat = await teller.chat(Strategy.SESSION, "shop", "hi")
+    document: dict[str, Any] = {**json.loads(json.dumps(kept(paused()))), "version": 9}
+    await teller.store.commit(Change(agent_run=AgentRun("run_1", chat.session.id, 1, "paused", document, 1.0, 1.0)))

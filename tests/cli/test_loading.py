@@ -1,0 +1,175 @@
+"""`--agent`, `--input-filter` and the like: from a file of the person's own to a value, or to one sentence."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from convo.cli.conduct import cast_of
+from convo.cli.loading import function_of, graph_of, run_file
+from convo.cli.run_flags import RunFlags
+from convo.errors import BadSettings, ConvoError, InputFault, NotFound, Unreadable, Usage
+from convo.handoffs import Markers
+from tests.running import Convo
+
+SUPPORT = """
+from convo.agents import Agent
+from convo.tools import tool
+from desk import PRICES
+
+@tool(needs_approval=True)
+def refund(order: str) -> str:
+    "Pay an order back."
+    return f"{order}: {PRICES[order]}"
+
+def last_two(history):
+    return history[-2:]
+
+billing = Agent("billing", instructions="Pay back.", tools=(refund,))
+triage = Agent("triage", instructions="Send them on.", model="scripted/echo", handoffs=(billing,))
+"""
+
+TABLES = """
+[agents.triage]
+instructions = "Send them on."
+handoffs = ["billing"]
+
+[agents.billing]
+tools = ["support.py:refund"]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder beside this one, with agents in Python and in TOML."""
+    place = tmp_path / "bot"
+    place.mkdir()
+    (place / "support.py").write_text(SUPPORT)
+    (place / "desk.py").write_text("PRICES = {'A1': 5}\n")
+    (place / "agents.toml").write_text(TABLES)
+    sys.modules.pop("desk", None)
+    return place
+
+
+def test_agents_are_taken_from_python_with_what_lies_beside_the_file(folder: Path) -> None:
+    graph = graph_of("bot/support.py:triage")
+    assert (graph.start, list(graph.agents)) == ("triage", ["triage", "billing"])
+
+
+def test_a_file_is_run_once_whatever_is_taken_from_it(folder: Path) -> None:
+    assert function_of("bot/support.py:last_two", "--history-mapper")([1, 2, 3]) == [2, 3]
+    assert run_file(folder / "support.py") is run_file(folder / "support.py")
+
+
+def test_agents_are_taken_from_toml_and_a_name_says_which_begins(folder: Path) -> None:
+    assert graph_of("bot/agents.toml").start == "triage"
+    graph = graph_of("bot/agents.toml:billing")
+    assert (graph.start, [tool.name for tool in graph["billing"].functions]) == ("billing", ["refund"])
+
+
+def test_objects_of_an_installed_agents_sdk_are_taken_by_their_shape(tmp_path: Path) -> None:
+    (tmp_path / "sdk.py").write_text("from agents import Agent\ntriage = Agent(name='SDK', instructions='Be brief.')\n")
+    assert graph_of("sdk.py:triage")["SDK"].instructions == "Be brief."
+
+
+@pytest.mark.parametrize(
+    ("words", "error", "says", "hint"),
+    [
+        ("bot/support.py", Usage, "does not say which name in support.py", "--agent support.py:triage"),
+        ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent support.py:"),
+        ("bot/support.py:last_two", InputFault, "function is no agent", "file.py:name"),
+        ("bot/none.py:triage", Unreadable, "bot/none.py is not there", "--agent"),
+        ("bot/agents.toml:nobody", BadSettings, "bot/agents.toml: start is 'nobody'", "triage, billing"),
+        ("triage", Usage, "--agent 'triage' does not say which file", "--agent support.py:triage"),
+    ],
+)
+def test_a_name_that_is_none_is_told_with_the_next_step(
+    words: str, error: type[ConvoError], says: str, hint: str, folder: Path
+) -> None:
+    with pytest.raises(error) as told:
+        graph_of(words)
+    assert says in told.value.message
+    assert hint in told.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("\n\nimport json\nprice = nothing\n", "bad.py:4: NameError: name 'nothing' is not defined"),
+        ("def f(:\n    pass\n", "bad.py:1: SyntaxError: "),
+        ("import nowhere_at_all\n", "bad.py:1: ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("import helper\n", "helper.py:2: ZeroDivisionError: division by zero"),
+        ("import sys\nsys.exit(3)\n", "bad.py:2: SystemExit: 3"),
+        ("import json\n\njson.loads('{')\n", "bad.py:3: JSONDecodeError: "),
+    ],
+)
+def test_a_mistake_in_the_file_is_one_sentence_with_file_and_line(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "helper.py").write_text("\n1 / 0\n")
+    (tmp_path / "bad.py").write_text(text)
+    sys.modules.pop("helper", None)
+    with pytest.raises(InputFault) as told:
+        graph_of("bad.py:triage")
+    assert told.value.message.startswith(says)
+    assert "\n" not in told.value.message
+
+
+def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: Path, home: Path) -> None:
+    (tmp_path / "bad.py").write_text("raise RuntimeError('no')\n")
+    got = convo("chat", "--agent", "bad.py:triage", "hello")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == "convo: bad.py:1: RuntimeError: no\n  try: mend the file; CONVO_DEBUG=1 shows the traceback\n"
+    assert not home.exists()
+
+
+def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("[agents.a]\nhandofs = []\n")
+    with pytest.raises(BadSettings, match=r"a\.toml: agents\.a has no key 'handofs'"):
+        graph_of("a.toml")
+    (tmp_path / "a.toml").write_text("[agents")
+    with pytest.raises(BadSettings, match=r"a\.toml is not TOML"):
+        graph_of("a.toml")
+
+
+# -- how a run behaves -------------------------------------------------------------------------------
+
+
+def test_flags_say_how_a_run_behaves(folder: Path) -> None:
+    (folder / "values.json").write_text('{"customer": "A1"}')
+    flags = RunFlags(
+        agent="bot/support.py:triage",
+        history_mapper="bot/support.py:last_two",
+        history_markers=("<<", ">>"),
+        max_turns=3,
+        session_limit=4,
+        context="bot/values.json",
+    )
+    cast = cast_of(flags)
+    conduct = cast.conduct
+    assert (conduct.limits.max_turns, conduct.session_limit, conduct.values) == (3, 4, {"customer": "A1"})
+    assert (conduct.habits.nest, conduct.habits.markers) == (True, Markers("<<", ">>"))
+    assert cast.model == "scripted/echo"
+
+
+def test_nesting_can_be_declined_although_there_is_a_mapper(folder: Path) -> None:
+    flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=False)
+    assert cast_of(flags).conduct.habits.nest is False
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["--max-turns", "3", "hi"], "--max-turns is about runs of agents, and none is named"),
+        (["--history-markers", "a", "b", "hi"], "--history-markers is about runs of agents, and none is named"),
+        (["--agent", "bot/support.py:triage", "-s", "be kind", "hi"], "-s and --agent do not go together"),
+        (["--agent", "bot/support.py:triage", "--input-filter", "bot/support.py:billing", "hi"], "is no function"),
+        (["--agent", "bot/support.py:triage", "--context", "bot/none.json", "hi"], "bot/none.json cannot be read"),
+        (["--agent", "bot/support.py:triage", "--history-markers", "a", "a", "hi"], "takes two different words"),
+    ],
+)
+def test_flags_that_do_not_fit_together_change_nothing(
+    argv: list[str], says: str, convo: Convo, folder: Path, home: Path
+) -> None:
+    got = convo("chat", "-m", "scripted/echo", *argv)
+    assert (got.exit, got.out) == (2, "")
+    assert says in got.err
+    assert not home.exists()

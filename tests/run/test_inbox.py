@@ -1,0 +1,123 @@
+"""Deciding on a kept run without its agents is the same as deciding on the run itself."""
+
+import json
+from typing import Any
+
+import pytest
+
+from convo.agents import Agent
+from convo.errors import BadState, ConvoError, IllegalMove, InputFault, UnknownSchema
+from convo.items import Json
+from convo.run import Begin, Decided, Given, Run, inbox, kept, recover, taken
+from tests.run.driving import FREE, GUARDED, answer, call, run_of, says, told
+
+MCP = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
+NEXT = '{"text": "other"}'
+
+
+def paused(*calls: Any) -> Run:
+    """A run that waits for these calls."""
+    run, _ = told(run_of(Agent("shop", tools=(FREE, GUARDED))), Begin())
+    return told(run, answer(run, *(calls or (call("g1", "guarded"), call("g2", "guarded"), MCP))))[0]
+
+
+def unknown() -> Run:
+    """A run in which a call had started when its process was killed."""
+    run, _ = told(run_of(Agent("shop", tools=(FREE,))), Begin())
+    run, _ = told(run, answer(run, call("u1")))
+    return recover(run, {})[0]
+
+
+def document(run: Run) -> dict[str, Json]:
+    found: dict[str, Json] = json.loads(json.dumps(kept(run)))
+    return found
+
+
+def test_what_waits_is_read_from_the_document_alone() -> None:
+    found = inbox.waiting(document(paused()))
+    assert [(one.call_id, one.tool, one.agent, one.arguments) for one in found] == [
+        ("g1", "guarded", "shop", '{"text": "x"}'),
+        ("g2", "guarded", "shop", '{"text": "x"}'),
+        ("m1", "crm.drop", "shop", "{}"),
+    ]
+    assert [(one.unknown, one.hosted) for one in found] == [(False, False), (False, False), (False, True)]
+    assert [(one.call_id, one.unknown) for one in inbox.waiting(document(unknown()))] == [("u1", True)]
+
+
+def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
+    run, _ = told(run_of(Agent("shop")), Begin())
+    assert inbox.waiting(document(run)) == ()
+    assert inbox.waiting(document(told(run, answer(run, says("done")))[0])) == ()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Decided("g1", approve=True),
+        Decided("g1", approve=False),
+        Decided("g1", approve=False, message="not on a Friday"),
+        Decided("g1", approve=True, always=True),
+        Decided("g2", approve=False, message="never", always=True),
+        Decided("g1", approve=True, arguments=NEXT),
+        Decided("m1", approve=True),
+        Decided("m1", approve=False, message="no"),
+        Decided("m1", approve=True, always=True),
+    ],
+    ids=str,
+)
+def test_a_decision_says_the_same_as_on_the_run_itself(event: Decided) -> None:
+    run = paused()
+    changed = inbox.decided(document(run), [event])
+    assert changed == document(told(run, event)[0])
+    assert taken(changed, run.graph) == told(run, event)[0]
+
+
+@pytest.mark.parametrize("event", [Given("u1", "42"), Decided("u1", approve=True), Decided("u1", approve=False)])
+def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: Decided | Given) -> None:
+    run = unknown()
+    assert inbox.decided(document(run), [event]) == document(told(run, event)[0])
+
+
+def test_several_decisions_are_all_in_the_document() -> None:
+    run, events = paused(), [Decided("g1", approve=True), Decided("m1", approve=False), Decided("g2", approve=False)]
+    changed = inbox.decided(document(run), events)
+    assert changed == document(told(run, *events)[0])
+    assert inbox.waiting(changed) == ()
+
+
+def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
+    run = paused()
+    events = [Decided("g1", approve=True, always=True)]
+    changed = inbox.decided(document(run), events)
+    assert changed["always"] == [{**changed["always"][0], "approve": True}]
+
+
+@pytest.mark.parametrize(
+    ("event", "error", "says"),
+    [
+        (Decided("nobody", approve=True), IllegalMove, "there is no call nobody"),
+        (Given("g1", "42"), IllegalMove, "call g1: a person has to decide"),
+        (Decided("g1", approve=True, arguments="[]"), InputFault, "the arguments for g1 are no JSON object"),
+        (Decided("g1", approve=False, arguments="{}"), InputFault, "only one approved call of a function"),
+        (Decided("m1", approve=True, arguments="{}"), InputFault, "only one approved call of a function"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_changes_nothing(
+    event: Decided | Given, error: type[ConvoError], says: str
+) -> None:
+    before = document(paused())
+    with pytest.raises(error, match=says):
+        inbox.decided(before, [Decided("g2", approve=True), event])
+    assert before == document(paused())
+
+
+def test_a_call_that_was_decided_on_does_not_wait_any_more() -> None:
+    changed = inbox.decided(document(paused()), [Decided("g1", approve=True)])
+    with pytest.raises(IllegalMove, match="call g1: it may run"):
+        inbox.decided(changed, [Decided("g1", approve=False)])
+
+
+@pytest.mark.parametrize(("spoilt", "error"), [({"version": 9}, UnknownSchema), ({"version": 1}, BadState)])
+def test_a_document_that_is_none_is_refused(spoilt: dict[str, Json], error: type[ConvoError]) -> None:
+    with pytest.raises(error):
+        inbox.waiting(spoilt)
