@@ -1,0 +1,281 @@
+"""A state of the newest label out of a run of convo's own, for the Agents SDK to go on with.
+
+A run only knows what it still has to do; what was said stands in the history, and what was asked
+in its links. Put together they are a state: the input that the run began with, what each answer
+added, the calls that wait, what was decided on them, and the owner. It is read again before it is
+given out, as strictly as one from anywhere else. A run that goes on from a foreign state is written
+over that state, so that whatever convo does not model stays in it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from convo.errors import BadState, InputFault, StateFault
+from convo.history import Strategy
+from convo.items import Item, Json, call_id, is_output
+from convo.run import Call, Phase, Run, Stage
+from convo.runstate import run_items
+from convo.runstate.batch import last_answer, named_by
+from convo.runstate.deciding import decided
+from convo.runstate.editing import edited
+from convo.runstate.lasting import for_good
+from convo.runstate.nested import interruptions
+from convo.runstate.reading import LABEL, of
+from convo.runstate.records import Verdict
+from convo.runstate.relabel import relabelled
+from convo.runstate.run_items import APPROVAL, Speaker
+from convo.runstate.state import State
+from convo.runstate.totals import response, usage
+from convo.runstate.values import context
+from convo.runstate.versions import NEWEST
+from convo.tools import NOT_APPROVED
+
+STEPS = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.ASKING}
+"""Where a run can be written down: nothing of it is under way that a reader would have to know of."""
+
+EMPTY = (
+    *("input_guardrail_results", "output_guardrail_results"),
+    *("tool_input_guardrail_results", "tool_output_guardrail_results"),
+)
+UNPERFORMED = (
+    *("computer_actions", "custom_tool_actions", "local_shell_actions", "shell_actions", "apply_patch_actions"),
+)
+PASSING = {
+    *("pending_session_write", "current_turn_persisted_item_count"),
+    "current_response_generated_item_ownership",
+}
+"""What a state says of its last answer alone, and what is over once there is another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One model call of a run.
+
+    agent:   the identity of the agent that was asked
+    output:  the items of its answer
+    after:   what was added before the next call: outputs in the order of their calls, a person's words
+    usage:   as the endpoint gave it, in tokens
+    """
+
+    agent: str
+    output: Sequence[Item]
+    after: Sequence[Item] = ()
+    response_id: str | None = None
+    usage: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a run does not know of itself.
+
+    before:    what the model is told before anything of `turns`: the history with this run's input at its
+               end, or what a summary or filter made of it
+    turns:     the run's model calls, the oldest first
+    summed:    how many of `turns` are a part of `before` already, because a handoff summed them up
+    handle:    `conv_...` or the newest `resp_...`, where the endpoint owns the history
+    values:    the application's own
+    base:      the state that the run goes on from, of the newest label; then `before` is not looked at, and the
+               first of `turns` is its last answer, said here with the outputs that were added since
+    """
+
+    before: Sequence[Item]
+    turns: Sequence[Turn] = ()
+    strategy: Strategy = Strategy.SESSION
+    handle: str | None = None
+    summed: int = 0
+    values: Mapping[str, Json] = field(default_factory=dict)
+    base: State | None = None
+
+
+def made(run: Run, account: Account) -> State:
+    """`run` as a state of the newest label; `convo.runstate.relabel` moves it to an older one.
+
+    raises:  InputFault  agents share a name, or the application's values are not JSON
+             StateFault  the run stands where no reader could go on with it
+             Usage       changed arguments, where the endpoint has the call as the model made it
+             BadState    the turns do not fit the run
+    """
+    _check(run)
+    state = of(_document(run, account))
+    for call in run.batch:
+        state = _said(state, call)
+    return for_good(state, run)
+
+
+def _check(run: Run) -> None:
+    if run.graph.duplicates:
+        raise InputFault(
+            f"several agents are called {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
+            hint="give each agent a name of its own",
+        )
+    unknown = run.at(Stage.UNKNOWN)
+    if unknown:
+        raise StateFault(
+            f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
+            hint="say what came of it, or that it may run again, and go on",
+        )
+    if run.phase not in STEPS or (run.phase is Phase.ASKING and run.answered):
+        raise StateFault(f"a run that is {run.phase} cannot be written as a RunState", hint="let it pause, or end")
+
+
+# -- what was decided since the calls were made ------------------------------------------------------
+
+
+def _said(state: State, call: Call) -> State:
+    """The state with what a person said of a call that it waits for."""
+    one = next((waiting for waiting in state.pending if waiting.id == call.id), None)
+    if one is None or call.stage is Stage.WAITING:
+        return state
+    if call.tool is not None and call.arguments != str(call.item.get("arguments") or ""):
+        state = edited(state, one, call.arguments)
+        one = next(waiting for waiting in state.pending if waiting.id == call.id)
+    return decided(state, (one,), _verdict(call))
+
+
+def _verdict(call: Call) -> Verdict:
+    if call.output is None:
+        return Verdict(approve=True)
+    if call.tool is None:
+        return Verdict(bool(call.output.get("approve")), call.output.get("reason"))
+    words = call.output.get("output")
+    return Verdict(approve=False, message=None if words == NOT_APPROVED else words)
+
+
+def _waits(call: Call) -> bool:
+    """Whether a state asks for this call; one that was refused waits there with a decision, and words for the model."""
+    return call.stage is not Stage.HANDOFF and not call.ran
+
+
+# -- the document ---------------------------------------------------------------------------------
+
+
+def _document(run: Run, account: Account) -> dict[str, Json]:
+    base = relabelled(account.base, NEWEST.label)[0].document if account.base else {}
+    turns = account.turns or ([Turn(run.agent, last_answer(base))] if base else [])
+    fresh = turns[1:] if base else turns
+    waiting = [_waiting(run, base, call) for call in run.batch if _waits(call)]
+    session = _items(run, turns, base, base.get("session_items") or base.get("generated_items") or ())
+    kept = _items(run, turns[account.summed :], base, base.get("generated_items") or ())
+    answers = [*(base.get("model_responses") or ()), *(_response(turn) for turn in fresh)]
+    return {
+        LABEL: NEWEST.label,
+        **{key: [] for key in EMPTY},
+        "trace": None,
+        **{key: value for key, value in base.items() if key != LABEL and not (fresh and key in PASSING)},
+        "current_turn": run.turn - (run.phase is Phase.ASKING),
+        "current_agent": Speaker(run.graph, run.agent).reference,
+        "original_input": base.get("original_input", [dict(item) for item in account.before]),
+        "pending_input": [dict(item) for item in run.staged],
+        "model_responses": answers,
+        "context": _context(run, account, base.get("context") or {}, [*session, *waiting], fresh),
+        "tool_use_tracker": {run.graph[one].name: list(names) for one, names in run.used.items()},
+        "max_turns": run.limits.max_turns,
+        "no_active_agent_run": True,
+        **_owner(account, base),
+        "generated_prompt_cache_key": base.get("generated_prompt_cache_key"),
+        "reasoning_item_id_policy": base.get("reasoning_item_id_policy"),
+        "generated_items": [*kept, *waiting],
+        "session_items": [*session, *waiting],
+        **_places(base, session, kept, len(waiting)),
+        "current_step": _step(run, waiting),
+        "last_model_response": answers[-1] if answers else None,
+        "last_processed_response": _processed(run, base, turns, waiting),
+    }
+
+
+def _items(run: Run, turns: Sequence[Turn], base: Mapping[str, Json], there: Iterable[Mapping[str, Any]]) -> list[Any]:
+    """The run items of the turns, after those that the base holds; an output that is there already stays as it is."""
+    items: list[Any] = [item for item in there if item["type"] != APPROVAL]
+    held = {call_id(item["raw_item"]) for item in items if is_output(item["raw_item"])}
+    for number, turn in enumerate(turns):
+        speaker = Speaker(run.graph, turn.agent)
+        items += () if base and not number else run_items.answered(speaker, turn.output)
+        after = [item for item in turn.after if not (is_output(item) and call_id(item) in held)]
+        items += run_items.followed(speaker, turn.output, after)
+    if turns:
+        done = [call.output for call in run.batch if call.output and call.ran and call.id not in held]
+        items += run_items.followed(Speaker(run.graph, run.agent), turns[-1].output, done)
+    return items
+
+
+def _places(base: Mapping[str, Json], session: list[Any], kept: list[Any], waiting: int) -> dict[str, Json]:
+    """Which session item each generated one is, and which of them a summary repeats; approvals took places before."""
+    start = len(session) - len(kept)
+    same = [start + at if session[start + at] == item else None for at, item in enumerate(kept)]
+    before = [item["type"] == APPROVAL for item in base.get("session_items") or ()]
+    refs = base.get("nested_history_owned_session_item_refs") or ()
+    return {
+        "generated_session_item_indexes": [*same, *range(len(session), len(session) + waiting)],
+        "nested_history_owned_session_item_refs": [
+            {**ref, "index": ref["index"] - sum(before[: ref["index"]])} for ref in refs
+        ],
+    }
+
+
+def _response(turn: Turn) -> dict[str, Json]:
+    return response([dict(item) for item in turn.output], turn.response_id, turn.usage)
+
+
+def _context(
+    run: Run, account: Account, base: Mapping[str, Any], items: list[Any], fresh: Sequence[Turn]
+) -> dict[str, Json]:
+    done = {str(call_id(item["raw_item"])) for item in items if is_output(item["raw_item"])}
+    try:
+        ledger = run_items.bindings(items, done)
+    except ValueError as wrong:
+        raise BadState("$.context.tool_invocations", f"cannot bind a call: {wrong}") from wrong
+    for call, entry in (base.get("tool_invocations") or {}).items():
+        over = {"executed": True, "completed": True} if call in done else {}
+        ledger[call] = {**entry, **over}
+    return {
+        "approvals": {},
+        **base,
+        "usage": usage(base.get("usage"), [turn.usage for turn in fresh]),
+        "tool_invocations": ledger,
+        **context(account.values, base),
+    }
+
+
+def _owner(account: Account, base: Mapping[str, Json]) -> dict[str, Json]:
+    chained = account.strategy is Strategy.CHAIN
+    given = base.get("previous_response_id") is not None and not base.get("auto_previous_response_id")
+    return {
+        "conversation_id": account.handle if account.strategy is Strategy.CONVERSATION else None,
+        "previous_response_id": account.handle if chained else None,
+        "auto_previous_response_id": chained and not given,
+    }
+
+
+def _waiting(run: Run, base: Mapping[str, Json], call: Call) -> Json:
+    """The approval item of a call, as the base has it where it does."""
+    there = (one.value for one in interruptions(base) if named_by(one.value["raw_item"]) == call.id)
+    return next(there, None) or run_items.waiting(Speaker(run.graph, run.agent), call)
+
+
+def _step(run: Run, waiting: list[Json]) -> Json:
+    if run.phase is Phase.DONE:
+        return None
+    if not run.batch:
+        return {"type": "next_step_run_again"}
+    data = {"interruptions": waiting, "response_accepted": False, "llm_end_hooks_started": True}
+    return {"type": "next_step_interruption", "data": data}
+
+
+def _processed(run: Run, base: Mapping[str, Json], turns: Sequence[Turn], waiting: list[Json]) -> Json:
+    """The last answer as it would be worked on."""
+    if not run.batch:
+        return None
+    if len(turns) == bool(base):
+        return {**base["last_processed_response"], "interruptions": waiting}
+    over = [call for call in run.batch if call.stage is Stage.HANDOFF]
+    return {
+        "new_items": list(run_items.answered(Speaker(run.graph, run.agent), turns[-1].output)),
+        "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.batch],
+        "functions": [run_items.action(call) for call in run.batch if call.tool],
+        **{key: [] for key in UNPERFORMED},
+        "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in over],
+        "mcp_approval_requests": [run_items.request(call) for call in run.batch if call.lookup[0] == "mcp"],
+        "interruptions": waiting,
+        "mcp_tool_bindings": {},
+    }

@@ -1,0 +1,172 @@
+"""A run of convo's own, out of a state that anybody wrote.
+
+What the state knows is taken over as it means it there: whose turn it is, the calls of the last
+answer with the outputs that are there already, what was decided, and how far the owner of the
+history is. Outputs of calls that still wait for others are no part of the history yet; they are
+sent together, once the last is there. A graph that is not the one that paused is refused: an agent
+or tool that is missing, a tool that takes something else than when it was asked for.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from convo.agents import Graph
+from convo.errors import BadState, StateFault
+from convo.history import Strategy
+from convo.items import Hash, Item, Json, hash_of, is_assistant, is_output, kind, text
+from convo.run import Decided, Limits, Phase, Run, decide
+from convo.runstate.batch import VERDICT, batch, check_children, last_answer, named_by, unfit
+from convo.runstate.lasting import always
+from convo.runstate.nested import INTERRUPTION
+from convo.runstate.paths import at, path
+from convo.runstate.state import State
+from convo.runstate.values import values_of
+from convo.runstate.whose import identities, identity_in
+from convo.tools import Mismatch
+
+APPROVAL = "tool_approval_item"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a state holds, as convo goes on with it.
+
+    run:           stands where the state does; one that only has to go on is paused with nothing to decide
+    items:         what the model has been told, the last answer included and without outputs of its calls
+    acknowledged:  how many of `items` the owner holds; none of them where the history is the client's
+    handle:        `conv_...` or `resp_...`; None where the history is the client's
+    responses:     the ids of the model's answers so far, the oldest first
+    values:        the application's own
+    source:        the content hash of the document
+    """
+
+    run: Run
+    items: tuple[Item, ...]
+    strategy: Strategy
+    handle: str | None
+    acknowledged: int
+    responses: tuple[str, ...]
+    values: Mapping[str, Json]
+    source: Hash
+
+
+def taken(state: State, graph: Graph, values: Mapping[str, Json] | None = None) -> Taken:
+    """`state` among the agents of `graph`.
+
+    values:  the application's own, in place of those in the state
+    raises:  NotFound     an agent or tool that the graph does not have
+             BadState     a tool takes something else than the state says, or a decision is on another tool
+             InputFault   several agents could be meant, or the state's own values cannot be had from it
+             Unsupported  something waits that convo does not perform: a shell, an agent used as a tool
+             StateFault   the state says that nobody may go on with it
+    """
+    document = state.document
+    if document.get("terminal_unrecoverable"):
+        raise StateFault("this run cannot be gone on with: its last answer was blocked", hint="begin a new run")
+    check_children(document)
+    known = identities(document, graph, lambda identity: unfit(document, graph, identity) is None)
+    run = Run(
+        graph,
+        known[identity_in(document["current_agent"])],
+        Limits(max_turns=document["max_turns"]),
+        Phase.PAUSED,
+        document["current_turn"],
+        used={known[said]: tuple(names) for said, names in _tracked(document) if said in known},
+        always=always(state, graph, known),
+        staged=tuple(document.get("pending_input") or ()),
+    )
+    run = _paused(state, run) if at(document, ("current_step", "type")) == INTERRUPTION else _between(state, run)
+    items, acknowledged = _history(document, {call.id for call in run.batch})
+    strategy, handle = _owner(document)
+    return Taken(
+        run,
+        items,
+        strategy,
+        handle,
+        acknowledged if handle else 0,
+        tuple(_responses(document)),
+        values_of(document) if values is None else values,
+        hash_of(document),
+    )
+
+
+# -- where it stands ------------------------------------------------------------------------------
+
+
+def _paused(state: State, run: Run) -> Run:
+    """The run with the calls that it works on, and with what was decided on them."""
+    run = replace(run, batch=batch(state.document, run))
+    for one in state.pending:
+        if run.call(one.id) is None:
+            raise BadState(path((*one.way, "raw_item")), "waits, and the last answer holds no such call")
+        said = [decision for decision in state.decisions if decision.call_id == one.id]
+        said = [decision for decision in said if not decision.always] or said
+        if said:
+            words = next((decision.message for decision in said if decision.message), None)
+            run, _ = decide(run, Decided(one.id, all(decision.approve for decision in said), words))
+    return run
+
+
+def _between(state: State, run: Run) -> Run:
+    """The run between two turns, or at its end. Before 1.15 both are written alike."""
+    raws = [item["raw_item"] for item in state.document.get("generated_items") or ()]
+    if state.document.get("current_step") is not None or not raws:
+        return run
+    last = raws[-1]
+    if is_assistant(last):
+        return replace(run, phase=Phase.DONE, text=text(last), output=_output(run, text(last)))
+    if is_output(last) and (state.is_bound or run.current.after_tools != "ask again"):
+        return replace(run, phase=Phase.DONE, output=last.get("output"))
+    return run
+
+
+def _output(run: Run, words: str) -> Json:
+    try:
+        return run.current.output.read(words) if run.current.output else words
+    except Mismatch as wrong:
+        raise BadState("$.generated_items", f"ends in an answer that does not fit its schema: {wrong}") from wrong
+
+
+# -- the history and its owner ----------------------------------------------------------------------
+
+
+def _history(document: Json, worked_on: Collection[str]) -> tuple[tuple[Item, ...], int]:
+    """What the model was told and said, and how much of it the last answer's server has."""
+    begun = document["original_input"]
+    items: list[Item] = [{"role": "user", "content": begun}] if isinstance(begun, str) else list(begun)
+    answer = last_answer(document)
+    acknowledged = 0
+    for generated in document.get("generated_items") or ():
+        raw = generated["raw_item"]
+        is_answer = is_output(raw) or kind(raw) == VERDICT
+        if generated.get("type") == APPROVAL or (is_answer and named_by(raw) in worked_on):
+            continue
+        items.append(raw)
+        if not is_answer and any(_same(raw, said) for said in answer):
+            acknowledged = len(items)
+    return tuple(items), acknowledged or (len(items) if answer else 0)
+
+
+def _same(one: Item, other: Item) -> bool:
+    ids = one.get("id") or one.get("call_id")
+    return one == other or (ids is not None and ids == (other.get("id") or other.get("call_id")))
+
+
+def _owner(document: Json) -> tuple[Strategy, str | None]:
+    conversation, chained = document.get("conversation_id"), document.get("previous_response_id")
+    if conversation is not None:
+        return Strategy.CONVERSATION, conversation
+    if chained is not None or document.get("auto_previous_response_id"):
+        return Strategy.CHAIN, [chained, *_responses(document)][-1]
+    return Strategy.SESSION, None
+
+
+def _responses(document: Json) -> Iterator[str]:
+    answers = document.get("model_responses") or ()
+    return (answer["response_id"] for answer in answers if isinstance(answer.get("response_id"), str))
+
+
+def _tracked(document: Json) -> Iterator[tuple[str, list[str]]]:
+    for said, names in (document.get("tool_use_tracker") or {}).items():
+        if isinstance(names, list):
+            yield said, [str(name) for name in names]

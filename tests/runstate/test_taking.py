@@ -1,0 +1,275 @@
+"""The SDK pauses, convo goes on: the same calls, the same decisions, the same next request."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from convo.agents import Agent, Graph, graph
+from convo.errors import BadState, ConvoError, InputFault, NotFound, StateFault, Unsupported
+from convo.history import OWNERS, Strategy
+from convo.items import Item, digest, is_output
+from convo.run import Phase, Stage
+from convo.runstate import Verdict, decided, of, read, summary, text
+from convo.runstate.making import Account, made
+from convo.runstate.taking import Taken, taken
+from convo.tools import Tool
+from tests.runstate import snapshots
+from tests.runstate.snapshots import index, snapshot, story
+from tests.runstate.stories import agents, go_on
+
+PARTS = 3
+FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
+"""Every third snapshot, the newest label's among them; the others with the whole suite."""
+
+NOT_OURS: dict[str, tuple[type[ConvoError], str]] = {
+    "shell_approval": (Unsupported, "Nothing here performs a shell_call"),
+    "apply_patch_approval": (Unsupported, "Nothing here performs a apply_patch_call"),
+    "custom_tool_approval": (Unsupported, "Nothing here performs a custom_tool_call"),
+    "agent_tool_itself_needs_approval": (BadState, "is not what tool 'ask_inner' takes"),
+    "nested_agent_tool_approval": (ConvoError, "an agent used as a tool waits|no agent 'Inner'"),
+    "nested_decided": (ConvoError, "an agent used as a tool waits|no agent 'Inner'"),
+}
+"""What waits there is nothing that convo performs: it decides on it, and the SDK goes on."""
+
+SHOWN = ("pending", "conversation_id", "previous_response_id", "auto_previous_response_id", "usage", "max_turns")
+SAME = (*SHOWN, "current_agent", "current_turn", "model_responses")
+
+
+def entries(part: int) -> list[dict[str, Any]]:
+    return [entry for entry in index()[part::PARTS] if entry["scenario"] not in NOT_OURS]
+
+
+def values(entry: dict[str, Any]) -> dict[str, Any] | None:
+    """The values of a story whose context was no mapping are given anew."""
+    return {} if entry["scenario"].startswith("context_") else None
+
+
+def meant(items: list[Item]) -> tuple[list[str], list[str]]:
+    """Items up to the outputs at their end, and those: the SDK sends them in the order in which they came."""
+    digests = [digest(item) for item in items]
+    end = next((at for at in range(len(items), 0, -1) if not is_output(items[at - 1])), 0)
+    return list(digests[:end]), sorted(digests[end:])
+
+
+def request(found: Taken, added: list[Item]) -> list[Item]:
+    """What the owner's next request holds."""
+    known = found.acknowledged if OWNERS[found.strategy].remembers else 0
+    return [*found.items[known:], *added]
+
+
+@pytest.mark.parametrize("part", FULL)
+def test_once_everything_is_approved_the_next_request_is_the_one_that_the_sdk_would_send(part: int) -> None:
+    """Every snapshot of every release; where the SDK fails, or asks no more, so does convo."""
+    for entry in entries(part):
+        told = story(entry["file"])
+        state = read(snapshot(entry["file"]))
+        state = decided(state, state.pending, Verdict(approve=True))
+        found = taken(state, agents(told), values(entry))
+        if found.run.phase is Phase.DONE:
+            assert entry["scenario"] in ("completed_terminal", "run_again_cancelled"), entry["file"]
+            continue
+        run, added = go_on(found.run)
+        wanted = told["resume_0_24_0"].get("requests")
+        if wanted and entry["scenario"] != "local_mcp_approval":
+            assert meant(request(found, added)) == meant(wanted[0]["input"]), entry["file"]
+        elif entry["scenario"] == "max_turns_reached_on_resume":
+            assert run.failure is not None
+            assert run.failure.code == "max_turns"
+        elif entry["scenario"] == "stop_on_first_tool":
+            assert str(run.output) == told["resume_0_24_0"]["final_output"]
+
+
+@pytest.mark.parametrize("part", FULL)
+def test_a_state_that_was_taken_is_written_again_with_the_same_meaning(part: int) -> None:
+    for entry in entries(part):
+        state, among = read(snapshot(entry["file"])), agents(story(entry["file"]))
+        found = taken(state, among, values(entry))
+        kept = state.document["context"].get("context") or {}
+        account = Account((), (), found.strategy, found.handle, values=kept, base=state)
+        if among.duplicates:
+            with pytest.raises(InputFault, match="only the Agents SDK can number them"):
+                made(found.run, account)
+            continue
+        again = read(text(made(found.run, account)).encode())
+        assert {key: summary(again)[key] for key in SAME} == {key: summary(state)[key] for key in SAME}, entry["file"]
+        assert said(again) == said(state), entry["file"]
+        back = taken(again, among, values(entry))
+        assert replace(back, source=found.source) == found, entry["file"]
+
+
+def said(state: Any) -> list[Any]:
+    decisions = summary(state)["decisions"]
+    return [{key: value for key, value in one.items() if key != "authenticated"} for one in decisions]
+
+
+@pytest.mark.parametrize("scenario", NOT_OURS)
+def test_what_convo_does_not_perform_is_refused_by_name(scenario: str) -> None:
+    error, words = NOT_OURS[scenario]
+    for entry in index():
+        if entry["scenario"] == scenario:
+            with pytest.raises(error, match=words):
+                taken(read(snapshot(entry["file"])), agents(story(entry["file"])))
+
+
+# -- one state, and graphs that are not its own -----------------------------------------------------
+
+
+def of_newest(scenario: str) -> tuple[Any, Graph]:
+    state = snapshots.of(scenario, "1.21")
+    entry = next(one for one in index() if (one["schema"], one["scenario"]) == ("1.21", scenario))
+    return state, agents(story(entry["file"]))
+
+
+def changed(among: Graph, **fields: Any) -> Graph:
+    """The graph with something else about every tool."""
+    return Graph(
+        among.start,
+        {
+            identity: replace(agent, tools=tuple(replace(tool, **fields) for tool in agent.functions))
+            for identity, agent in among.agents.items()
+        },
+    )
+
+
+def test_an_agent_that_is_not_there_is_refused() -> None:
+    state, _ = of_newest("single_approval")
+    with pytest.raises(NotFound, match="no agent") as refused:
+        taken(state, graph(Agent("somebody else")))
+    assert refused.value.hint == "the state needs it; there are somebody else"
+
+
+def test_a_tool_that_is_not_there_is_refused() -> None:
+    state, among = of_newest("single_approval")
+    with pytest.raises(NotFound, match="no tool"):
+        taken(state, graph(Agent(state.agent)))
+    with pytest.raises(NotFound, match="no tool"):
+        taken(state, changed(among, name="else"))
+
+
+def test_a_tool_that_takes_something_else_now_is_refused_and_new_words_for_people_are_not() -> None:
+    state, among = of_newest("single_approval")
+    other = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
+    with pytest.raises(BadState, match=r"functions\[0\].tool.paramsJsonSchema is not what tool .* takes"):
+        taken(state, changed(among, parameters=other))
+    same = {"type": "object", "title": "Args", "properties": {}, "required": [], "additionalProperties": True}
+    assert taken(state, changed(among, parameters=same, description="Other words.")).run.pending
+
+
+def test_outputs_that_are_there_already_wait_for_the_others_in_the_batch() -> None:
+    found = taken(*of_newest("server_parallel_partial"))
+    assert [call.stage for call in found.run.batch] == [Stage.DONE, Stage.WAITING]
+    assert not any(is_output(item) for item in found.items)
+    assert (found.strategy, found.acknowledged) == (Strategy.CONVERSATION, len(found.items))
+
+
+def test_a_chain_goes_on_from_the_last_answer_that_has_an_id() -> None:
+    for scenario in ("auto_previous_response_id", "previous_response_id"):
+        found = taken(*of_newest(scenario))
+        assert (found.strategy, found.handle) == (Strategy.CHAIN, found.responses[-1])
+
+
+def test_decisions_in_the_state_are_taken_over() -> None:
+    found = taken(*of_newest("parallel_mixed_decided"))
+    assert [call.stage for call in found.run.batch] == [Stage.READY, Stage.DONE]
+    rejected = found.run.batch[1].output
+    assert rejected is not None
+    assert rejected["output"].startswith("Denied by Cusco policy")
+
+
+def test_a_decision_for_good_holds_for_the_agent_and_its_tool() -> None:
+    found = taken(*of_newest("sticky_approve"))
+    (call,) = found.run.batch
+    assert (call.stage, dict(found.run.always)) == (Stage.READY, {(found.run.agent, call.lookup): True})
+
+
+def test_a_decision_for_good_that_is_tied_to_another_tool_is_refused() -> None:
+    _, among = of_newest("sticky_approve")
+    document = snapshots.document("sticky_approve", "1.21")
+    document["context"]["function_tool_approvals"][0]["decision"]["sticky_scope"] = "0" * 64
+    with pytest.raises(BadState, match="is the digest of another tool"):
+        taken(of(document), among)
+
+
+def test_a_call_that_is_planned_and_not_shown_is_asked_for_when_its_tool_wants_that() -> None:
+    """The interruption was taken out of the state; running the call unasked is what that is for."""
+    _, among = of_newest("parallel_mixed_decided")
+    document = snapshots.document("parallel_mixed_decided", "1.21")
+    document["current_step"]["data"]["interruptions"].pop()
+    document["context"]["function_tool_approvals"] = []
+    found = taken(of(document), among)
+    assert [call.stage for call in found.run.batch] == [Stage.WAITING, Stage.WAITING]
+
+
+def test_input_that_was_staged_follows_the_outputs() -> None:
+    found = taken(*of_newest("pending_input"))
+    assert [item["role"] for item in found.run.staged] == ["user", "user"]
+    _, added = go_on(found.run)
+    assert [is_output(item) for item in added] == [True, False, False]
+
+
+def test_a_run_that_only_has_to_go_on_asks_its_model_next() -> None:
+    found = taken(*of_newest("run_again_cancelled"))
+    assert (found.run.phase, found.run.batch) == (Phase.PAUSED, ())
+    assert is_output(found.items[-1])
+    run, _ = go_on(found.run)
+    assert (run.phase, run.turn) == (Phase.ASKING, found.run.turn + 1)
+
+
+def test_a_run_that_is_over_is_over() -> None:
+    state, among = of_newest("completed_terminal")
+    run = taken(state, among).run
+    assert (run.phase, str(run.output)[:6]) == (Phase.DONE, "FINAL<")
+    document = {**snapshots.document("completed_terminal", "1.21"), "terminal_unrecoverable": True}
+    with pytest.raises(StateFault, match="cannot be gone on with"):
+        taken(of(document), among)
+
+
+def test_values_that_were_no_mapping_have_to_be_given_anew() -> None:
+    assert taken(*of_newest("context_dict")).values["user_id"] == 224
+    for scenario in ("context_dataclass", "context_object_omitted"):
+        with pytest.raises(InputFault, match="which a state only describes"):
+            taken(*of_newest(scenario))
+        assert taken(*of_newest(scenario), {"user": "kim"}).values == {"user": "kim"}
+
+
+# -- agents of one name -----------------------------------------------------------------------------
+
+
+def test_of_agents_of_one_name_the_handoff_tells_which_one_goes_on() -> None:
+    """Whatever number the SDK gave it: the state says that Root called `to_x` or `to_y`."""
+    for entry in index():
+        if entry["scenario"] == "duplicate_agent_names":
+            told = story(entry["file"])
+            found = taken(read(snapshot(entry["file"])), agents(told))
+            assert found.run.current.instructions == f"You are {told['spec']['picked']}.", entry["file"]
+
+
+def test_when_nothing_tells_which_one_is_meant_the_state_is_refused() -> None:
+    tool = of_newest("single_approval")[1].agents
+    state, _ = of_newest("single_approval")
+    (one,) = (agent for agent in tool.values() if agent.name == state.agent)
+    twins = Graph(one.name, {one.name: one, f"{one.name}#2": replace(one, instructions="Otherwise.")})
+    with pytest.raises(InputFault, match="does not tell which of them goes on"):
+        taken(state, twins)
+    other = replace(one, tools=())
+    assert taken(state, Graph(one.name, {one.name: other, f"{one.name}#2": one})).run.agent == f"{one.name}#2"
+
+
+BROKEN: tuple[Any, ...] = (None, [], {}, "x", 7)
+
+
+def test_every_refusal_is_one_of_ours() -> None:
+    """Whatever is broken, nothing but a named error comes out, and no tool runs."""
+    document = snapshots.document("parallel_mixed_decided", "1.21")
+    _, among = of_newest("parallel_mixed_decided")
+    refused = 0
+    for key in sorted(document):
+        for broken in BROKEN:
+            try:
+                taken(of(json.loads(json.dumps({**document, key: broken}))), among)
+            except ConvoError:
+                refused += 1
+    assert refused > 20
+    assert all(isinstance(tool, Tool) for agent in among.agents.values() for tool in agent.tools)
