@@ -1,0 +1,24 @@
+"""When a chat compacts by itself."""
+
+import pytest
+
+from convo.compaction import due
+from convo.tokens import Usage
+
+
+@pytest.mark.parametrize(
+    ("at", "used", "window", "tokens"),
+    [
+        (0.8, Usage(input=700, output=99), 1000, None),
+        (0.8, Usage(input=700, output=100), 1000, 800),
+        (0.8, Usage(input=7000), None, None),
+        (500, Usage(input=400, output=100), None, 500),
+        (500, Usage(input=499), 1000, None),
+        (0, Usage(input=10**9), 1000, None),
+        (0.8, None, 1000, None),
+    ],
+)
+def test_it_is_time_when_the_last_answer_came_near_the_bound(
+    at: float, used: Usage | None, window: int | None, tokens: int | None
+) -> None:
+    assert due(at, used, window) == tokens

@@ -1,0 +1,72 @@
+"""kill -9 at every step of a compaction: the history before or the history after, and it goes on."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from convo.stores.open import open_store
+from tests.running import ROOT
+from tests.transfer.talks import NAME, Talk, asked
+
+BEFORE = ["1", "2", "3"]
+AFTER = {
+    (Strategy.SESSION, 0): [*BEFORE, "Summary"],
+    (Strategy.REPLAY, 0): [*BEFORE, "Summary"],
+    (Strategy.CHAIN, 0): BEFORE,
+    (Strategy.CONVERSATION, 0): BEFORE,
+    (Strategy.CONVERSATION, 1): ["1", "2", "Summary", "3"],
+}
+"""What the user said, as the window has it; a sealed compaction says nothing."""
+
+
+def compacting(folder: Path, strategy: Strategy, keep: int) -> int:
+    """Let processes compact and die, one step later each time; how many died."""
+    command = [sys.executable, "-m", "tests.transfer.compactor", str(folder), strategy, str(keep)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+async def whole(folder: Path) -> tuple[list[str], list[str]]:
+    """What the user said in the conversation as it stands, once it has gone on, and the sessions' names."""
+    with closing(sqlite3.connect(folder / "convo.db")) as raw:
+        assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
+    store = open_store(f"sqlite:{folder / 'convo.db'}")
+    talk = Talk(store, folder)
+    chat = await talk.open()
+    there = asked(chat.reread().path.items)
+    await talk.say(chat, "4")
+    assert asked(chat.held.path.items) == [*there, "4"]
+    names = [one.name for one in await store.sessions()]
+    await store.aclose()
+    return there, names
+
+
+@pytest.mark.needs("linux")
+@pytest.mark.parametrize(("strategy", "keep"), AFTER)
+async def test_a_killed_compaction_leaves_the_history_before_or_after(
+    tmp_path: Path, strategy: Strategy, keep: int
+) -> None:
+    """A kill before one step is a kill after the step before it."""
+    deaths, seen = compacting(tmp_path, strategy, keep), []
+    for at in range(deaths + 1):
+        there, names = await whole(tmp_path / str(at))
+        assert there in (BEFORE, AFTER[strategy, keep])
+        if strategy is Strategy.SESSION and there != BEFORE:
+            assert f"{NAME}-before" in names
+        if strategy is Strategy.REPLAY and there != BEFORE:
+            assert there_is(tmp_path / str(at) / "talk-before.json")
+        seen.append(there)
+    assert deaths > 0
+    assert seen[0] == BEFORE
+    assert seen[-1] == AFTER[strategy, keep]
+
+
+def there_is(file: Path) -> bool:
+    return file.exists()
