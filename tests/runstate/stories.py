@@ -7,6 +7,7 @@ from typing import Any
 
 from convo.agents import Agent, Graph, Guardrail, Handoff, graph
 from convo.handoffs import offers
+from convo.history import Strategy
 from convo.items import Item
 from convo.run import (
     Answered,
@@ -25,7 +26,7 @@ from convo.run import (
 )
 from convo.runstate.making import Turn
 from convo.tools import Hosted, Namespace, Tool, toolbox
-from tests.runstate.sdk import answered
+from tests.runstate.sdk import answered, last_words
 
 ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
 
@@ -116,19 +117,60 @@ def performed(run: Run, effects: Iterable[Effect]) -> tuple[Run, list[Item]]:
 
 @dataclass
 class Told:
-    """A story that convo tells, up to its pause: the run, and the model calls so far."""
+    """A story that convo tells: the run, its model calls and what was said so far.
+
+    items:  what the model was told and said
+    known:  how many of them the owner holds, where it remembers
+    """
 
     run: Run
+    items: list[Item]
+    script: list[list[Item]]
+    known: int | None = None
     turns: list[Turn] = field(default_factory=list)
+    requests: list[list[Item]] = field(default_factory=list)
+    asked: int = 0
 
-    def until_it_pauses(self, script: list[list[Item]]) -> None:
-        """Play the script's answers, each with the effects that follow it."""
+    def begin(self) -> None:
         self.run, _ = decide(self.run, Begin())
-        for number, output in enumerate(script):
-            agent, ways = self.run.agent, {offer.name: offer.to for offer in offers(self.run.graph, self.run.agent)}
+        self._until_it_stops()
+
+    def go_on(self) -> None:
+        """Go on from a pause, with what was decided; the answer before it has its outputs then."""
+        self.run, added = performed(*decide(self.run, Resume()))
+        self.items += added
+        self.turns[-1] = replace(self.turns[-1], after=added)
+        self._until_it_stops()
+
+    def _until_it_stops(self) -> None:
+        while self.run.phase is Phase.ASKING:
+            self.requests.append(self.items[self.known or 0 :])
+            output = self._answer()
+            ways = {offer.name: offer.to for offer in offers(self.run.graph, self.run.agent)}
             event = Answered(tuple(output), toolbox(self.run.current.functions), ways)
+            agent = self.run.agent
             self.run, added = performed(*decide(self.run, event))
-            usage = {"input_tokens": 10 + number, "output_tokens": 3 + number, "total_tokens": 13 + 2 * number}
-            self.turns.append(Turn(agent, output, added, f"resp_{number:03}", usage))
-            if self.run.phase is Phase.PAUSED:
-                return
+            self.items += output
+            self.known = None if self.known is None else len(self.items)
+            self.items += added
+            self.turns.append(Turn(agent, output, added, f"resp_{self.asked:03}", self._usage()))
+            self.asked += 1
+
+    def _answer(self) -> list[Item]:
+        if self.asked < len(self.script):
+            return self.script[self.asked]
+        said = [dict(item) for item in self.requests[-1]]
+        return [last_words(self.asked, str(self.run.current.instructions), said)]
+
+    def _usage(self) -> dict[str, int]:
+        sent, got = 10 + self.asked, 3 + self.asked
+        return {"input_tokens": sent, "output_tokens": got, "total_tokens": sent + got}
+
+
+def owner(spec: dict[str, Any], asked: int) -> tuple[Strategy, str | None]:
+    """Who holds the history of a story, after so many model calls."""
+    if spec["run"].get("conversation_id"):
+        return Strategy.CONVERSATION, spec["run"]["conversation_id"]
+    if spec["run"].get("auto_previous_response_id"):
+        return Strategy.CHAIN, f"resp_{asked - 1:03}"
+    return Strategy.SESSION, None

@@ -1,7 +1,10 @@
 """The SDK pauses, convo goes on: the same calls, the same decisions, the same next request."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from convo.agents import Agent, Graph, graph
 from convo.errors import BadState, ConvoError, InputFault, NotFound, StateFault, Unsupported
 from convo.history import OWNERS, Strategy
-from convo.items import Item, digest, is_output
+from convo.items import Item, digest, is_output, kind
 from convo.run import Phase, Stage
 from convo.runstate import Verdict, decided, of, read, summary, text
 from convo.runstate.making import Account, made
@@ -46,11 +49,13 @@ def values(entry: dict[str, Any]) -> dict[str, Any] | None:
     return {} if entry["scenario"].startswith("context_") else None
 
 
-def meant(items: list[Item]) -> tuple[list[str], list[str]]:
-    """Items up to the outputs at their end, and those: the SDK sends them in the order in which they came."""
-    digests = [digest(item) for item in items]
-    end = next((at for at in range(len(items), 0, -1) if not is_output(items[at - 1])), 0)
-    return list(digests[:end]), sorted(digests[end:])
+def meant(items: Iterable[Item]) -> list[list[str]]:
+    """Items by what they mean, neighbouring outputs in any order: the SDK sends them in the order in which they came."""
+    pairs = [(is_output(item) or kind(item) == "mcp_approval_response", digest(item)) for item in items]
+    return [
+        sorted(one for _, one in run) if outputs else [one for _, one in run]
+        for outputs, run in groupby(pairs, itemgetter(0))
+    ]
 
 
 def request(found: Taken, added: list[Item]) -> list[Item]:

@@ -18,6 +18,7 @@ from convo.runstate.versions.v1_0 import APPROVALS
 LEDGER = ("context", "tool_invocations")
 HOSTED = ("context", "hosted_mcp_approvals")
 AGAIN = "next_step_run_again"
+INPUT = "input_item"
 
 
 def entry(call: Call, *, executed: bool = False) -> dict[str, Json] | None:
@@ -72,6 +73,7 @@ def _again(document: Json) -> Iterator[Place]:
 
 def _older(document: Json) -> Change:
     losses: list[Loss] = []
+    document = _as_begun(document)
     if any(_again(document)):
         document = {**document, "current_step": None}  # what older releases wrote at the same point
     if at(document, LEDGER):
@@ -87,6 +89,22 @@ def _older(document: Json) -> Change:
             document = _by_name(document, Kept((), key, record))
         document = replaced(document, (*way, *APPROVALS), {})
     return document, tuple(losses)
+
+
+def _as_begun(document: Json) -> Json:
+    """The document with words that came during the run, and all before them, in the input that it began with.
+
+    Older readers pass such run items over; as input they are sent at the same place.
+    """
+    items = document.get("generated_items") or []
+    end = max((at for at, item in enumerate(items, 1) if item.get("type") == INPUT), default=0)
+    if not end:
+        return document
+    begun = document["original_input"]
+    before = [{"role": "user", "content": begun}] if isinstance(begun, str) else begun
+    said = [item["raw_item"] for item in items[:end] if item.get("type") != "tool_approval_item"]
+    changed = {**document, "original_input": [*before, *said], "generated_items": items[end:]}
+    return without(without(changed, ("generated_session_item_indexes",)), ("nested_history_owned_session_item_refs",))
 
 
 def _by_name(document: Json, kept: Kept) -> Json:
