@@ -41,7 +41,7 @@ BESIDE = {
 SEAMS = {
     "endpoints": {"contract", "errors"},
     "models": {"contract", "account", "catalogue", "sealed", "stream", "foreign", "line", "turns"},
-    "stores": {"contract", "condition", "forms", "leasing", "rules", "terms", "verbatim"},
+    "stores": {"contract", "condition", "forms", "leasing", "rules", "terms", "upkeep", "verbatim"},
 }
 """What a seam's own modules, and the rows above, may know of it: its contract and what all its sides share.
 

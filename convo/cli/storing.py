@@ -14,7 +14,8 @@ from convo.config.checks import Unfit
 from convo.config.durations import duration
 from convo.errors import NotFound, Usage
 from convo.items import Json
-from convo.stores.contract import Holdings, Pruned, Store
+from convo.stores.contract import Store
+from convo.stores.upkeep import Holdings, Pruned
 from convo.ui import holdings
 from convo.ui.answer import safe
 from convo.ui.medium import medium_of

@@ -146,5 +146,9 @@ def no_place(key: Key) -> NotFound:
     return NotFound("place in a history", key[:12])
 
 
+def not_through(key: Key) -> Conflict:
+    return Conflict(f"this history does not pass through {key[:12]!a}")
+
+
 def name_taken(name: str) -> Conflict:
     return Conflict(f"another session is called {name!r}", hint="choose another name")

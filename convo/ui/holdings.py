@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from convo.stores.contract import Holdings, Pruned
+from convo.stores.upkeep import Holdings, Pruned
 from convo.ui.listing import when
 from convo.ui.medium import Medium
 from convo.ui.table import Column, fitted, lines

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from convo.endpoints.contract import Endpoint
-from convo.errors import NotFound, Refused
+from convo.errors import ConvoError, NotFound, Refused
 from tests.endpoints.sides import TOOL, ask, output_for, refusal, texts, told, user
 from tests.loopback import Scripts
 
@@ -131,6 +131,27 @@ async def test_deleting_an_item_ends_the_chains_that_need_it_by_name(endpoint: E
     wrong = await refusal(endpoint, "c", previous_response_id=response["id"])
     assert (wrong.code, wrong.status) == ("item_deleted", 400)
     assert "my secret" not in str(wrong)
+
+
+async def test_a_response_is_read_although_an_item_before_it_was_deleted(endpoint: Endpoint) -> None:
+    """Its own output is all that is read for it."""
+    conversation = await opened(endpoint, "my secret")
+    response = await ask(endpoint, "b", conversation=conversation)
+    (oldest, *_) = (await endpoint.conversation_items(conversation, order="asc")).items
+
+    await endpoint.delete_item(conversation, oldest["id"])
+
+    assert await endpoint.retrieve(response["id"]) == response
+
+
+async def test_a_response_whose_own_output_was_deleted_is_refused_by_name(endpoint: Endpoint) -> None:
+    conversation = await opened(endpoint)
+    response = await ask(endpoint, "b", conversation=conversation)
+    await endpoint.delete_item(conversation, response["output"][0]["id"])
+
+    with pytest.raises(ConvoError) as told:
+        await endpoint.retrieve(response["id"])
+    assert told.value.code == "item_deleted"
 
 
 async def test_a_response_of_a_deleted_conversation_keeps_what_it_saw(endpoint: Endpoint) -> None:

@@ -8,7 +8,8 @@ import pytest
 from convo.errors import Conflict, ConvoError, NotCanonical, NotFound
 from convo.history import root
 from convo.items import Json, user
-from convo.stores.contract import AgentCall, AgentRun, Change, Found, Growth, Pruned, Store
+from convo.stores.contract import AgentCall, AgentRun, Change, Found, Growth, Store
+from convo.stores.upkeep import Pruned
 from tests.stores.chats import NOW, link, prose, session
 
 ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 1.0, "z": [None, {}], "a": "last"}

@@ -8,7 +8,8 @@ import pytest
 from convo.errors import Conflict, InputFault, NotFound
 from convo.history import Path, root
 from convo.items import Event, assistant, user
-from convo.stores.contract import Abandoned, Change, Growth, Store, run_lease
+from convo.stores.contract import Change, Growth, Store, run_lease
+from convo.stores.upkeep import Abandoned
 from tests.stores.chats import link, session
 
 TOP = root("local")

@@ -190,6 +190,10 @@ class SideBySide(RuleBasedStateMachine):
         after = (replace(there, status=status),) if there else ()
         self.commit(Change(links=after, ends=id_) if ends else Change(links=after, starts=id_))
 
+    @rule(place=PLACE, other=PLACE)
+    def tail(self, place: int, other: int) -> None:
+        self.both("tail", self.path(place).head, self.path(other).head)
+
     @rule(id_=st.sampled_from(IDS), numbers=st.lists(st.integers(min_value=0, max_value=9), max_size=3), value=JSON)
     def append(self, id_: str, numbers: list[int], value: Json) -> None:
         self.both("append", id_, [{"sequence_number": number, "value": value} for number in numbers])

@@ -8,7 +8,8 @@ import pytest
 from convo.errors import NotFound
 from convo.history import Path, Strategy, root
 from convo.items import user
-from convo.stores.contract import Change, Conversation, Growth, Pruned, Store
+from convo.stores.contract import Change, Conversation, Growth, Store
+from convo.stores.upkeep import Pruned
 from tests.stores.chats import NOW, json_bytes, link, prose, session
 from tests.stores.test_tenants import everything
 

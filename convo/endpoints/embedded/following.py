@@ -44,9 +44,8 @@ async def followed(response_id: str, edges: Edges, *, after: int | None = None) 
 
 
 async def output_of(link: Link, edges: Edges) -> Sequence[Item]:
-    """What a response added to its history. raises: ItemDeleted"""
-    path = await edges.store.path(link.head)
-    return path.items[path.place(link.saw) :]
+    """What a response added to its history, whatever was deleted before it. raises: ItemDeleted"""
+    return await edges.store.tail(link.head, link.saw)
 
 
 async def _more(news: asyncio.Event | None, edges: Edges) -> None:

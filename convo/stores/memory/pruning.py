@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from convo.history import Link, Session
-from convo.stores.contract import Conversation, Pruned
+from convo.stores.contract import Conversation
 from convo.stores.memory.tenant import Tenant
+from convo.stores.upkeep import Pruned
 
 
 class Old(NamedTuple):

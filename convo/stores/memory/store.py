@@ -4,6 +4,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from convo.errors import Busy, ItemDeleted, NotFound
 from convo.history import Key, Link, Node, Path, Session
@@ -50,6 +51,15 @@ class MemoryStore:
             raise rules.no_place(head)
         walked = [(key, place.item) for key, place in tree.walk(head)][::-1]
         return Path(self._mine.root, tuple(Node(key, self._item(key, item)) for key, item in walked))
+
+    async def tail(self, head: Key, after: Key) -> Sequence[Item]:
+        tree = self._mine.tree
+        if head not in tree.places:
+            raise rules.no_place(head)
+        behind = list(takewhile(lambda one: one[0] != after, tree.walk(head)))
+        if after != (tree.places[behind[-1][0]].parent if behind else head):
+            raise rules.not_through(after)
+        return [self._item(key, place.item) for key, place in behind[::-1]]
 
     def _item(self, key: Key, item: Hash | None) -> dict[str, object]:
         if item is None:

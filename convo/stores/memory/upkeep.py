@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from convo.stores.contract import Abandoned, Holdings, Pruned, run_lease
+from convo.stores.contract import run_lease
 from convo.stores.memory.pruning import prune
 from convo.stores.memory.tenant import Tenant
+from convo.stores.upkeep import Abandoned, Holdings, Pruned
 from convo.stores.verbatim import dumps
 
 AROUND = 100

@@ -8,9 +8,9 @@ which live by their links and sessions, then the sessions, then the links.
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeAlias
 
-from convo.stores.contract import Pruned
 from convo.stores.postgres.removing import alone, take_conversations, take_links, take_sessions, tidy
 from convo.stores.postgres.tenant import SNAPSHOT, Tenant
+from convo.stores.upkeep import Pruned
 from convo.stores.verbatim import loads
 
 PIECE = 200

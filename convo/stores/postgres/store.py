@@ -45,6 +45,9 @@ class PostgresStore:
     async def path(self, head: Key) -> Path:
         return await self._run(tree.path, head)
 
+    async def tail(self, head: Key, after: Key) -> Sequence[Item]:
+        return await self._run(tree.tail, head, after)
+
     async def session(self, name_or_id: str) -> Session | None:
         return await self._run(records.session, name_or_id)
 

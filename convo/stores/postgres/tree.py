@@ -4,6 +4,7 @@ A way back to the root asks for one node after the other by its own index, and s
 LIMIT 1`): a planner that has not yet seen how large the table is would otherwise read all of it.
 """
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from convo.errors import ItemDeleted
@@ -24,23 +25,47 @@ WITH RECURSIVE up (id, parent, item, key) AS (
     SELECT before.* FROM up JOIN LATERAL (
         SELECT id, parent, item, {KEY} FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
     ) AS before ON true
+    WHERE up.id IS DISTINCT FROM $4::uuid
 )
-SELECT key, (SELECT body FROM convo.items WHERE tenant = $1 AND hash = up.item) FROM up
+SELECT key, CASE WHEN id IS DISTINCT FROM $4::uuid THEN (
+    SELECT body FROM convo.items WHERE tenant = $1 AND hash = up.item) END
+FROM up
 """
-"""Keys and items from a node back to the root."""
+"""Keys and items from a node back to another one, or else to the root: that one is the last row, without its item."""
 
 
 async def path(t: Tenant, head: Key) -> Path:
     """The path to `head`. raises: NotFound, ItemDeleted"""
     if head == t.root:
         return Path(t.root)
-    rows = await t.all(PATH, names.half(head), names.rest(head)) if names.is_key(head) else []
+    _, nodes = await _way(t, head, None)
+    return Path(t.root, tuple(nodes))
+
+
+async def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:
+    """The items behind `after` on the path to `head`. raises: NotFound, Conflict, ItemDeleted"""
+    if head == after == t.root:
+        return []
+    end, nodes = await _way(t, head, after if names.is_key(after) else None)
+    if end != after:
+        raise rules.not_through(after)
+    return [one.item for one in nodes]
+
+
+async def _way(t: Tenant, head: Key, after: Key | None) -> tuple[Key, list[Node]]:
+    """Where the way back from `head` ended, at `after` or at the root; the nodes behind that.
+
+    raises:  NotFound, ItemDeleted
+    """
+    stop = names.half(after) if after else None
+    rows = await t.all(PATH, names.half(head), names.rest(head), stop) if names.is_key(head) else []
     if not rows:
         raise rules.no_place(head)
-    keys, bodies = [Key(key.hex()) for key, _ in rows[-2::-1]], [body for _, body in rows[-2::-1]]
+    (end, _), *behind = rows[::-1]
+    keys, bodies = [Key(key.hex()) for key, _ in behind], [body for _, body in behind]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
-    return Path(t.root, tuple(map(Node, keys, items_of(bodies))))
+    return Key(end.hex()), list(map(Node, keys, items_of(bodies)))
 
 
 def words(body: bytes | None) -> str:

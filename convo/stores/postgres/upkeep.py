@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 
-from convo.stores.contract import Abandoned, Holdings, Pruned, run_lease
+from convo.stores.contract import run_lease
 from convo.stores.postgres import names, pruning, schema
 from convo.stores.postgres.database import Database
 from convo.stores.postgres.runs import NOW
 from convo.stores.postgres.tenant import Ask, Connection, Row, Tenant, together
+from convo.stores.upkeep import Abandoned, Holdings, Pruned
 
 AROUND = 100
 """Bytes that a row is taken to need around what it holds."""

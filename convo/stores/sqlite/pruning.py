@@ -10,9 +10,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from convo.history import Strategy
-from convo.stores.contract import Pruned
 from convo.stores.sqlite import names, removing
 from convo.stores.sqlite.tenant import Row, Tenant
+from convo.stores.upkeep import Pruned
 from convo.stores.verbatim import loads
 
 OLD = """

@@ -14,7 +14,7 @@ from convo.stores.contract import Conversation, Outline
 from convo.stores.forms import record_of, session_of
 from convo.stores.sqlite import links, names
 from convo.stores.sqlite.tenant import Row, Tenant, asked
-from convo.stores.sqlite.tree import decoded, item, node
+from convo.stores.sqlite.tree import NOWHERE, decoded, item, node
 from convo.stores.sqlite.unneeded import drop_link
 from convo.stores.verbatim import dumps, loads
 
@@ -57,9 +57,6 @@ WITH RECURSIVE up (n, parent) AS (
 SELECT n FROM up
 """
 """The nodes from a head back to the root, without what stands in them."""
-
-NOWHERE = 0
-"""No node has this number: a walk that would stop there goes on to the root."""
 
 
 # -- sessions -------------------------------------------------------------------------------------

@@ -32,6 +32,9 @@ class SqliteStore:
     async def path(self, head: Key) -> Path:
         return await self._read(tree.path, head)
 
+    async def tail(self, head: Key, after: Key) -> Sequence[Item]:
+        return await self._read(tree.tail, head, after)
+
     async def session(self, name_or_id: str) -> Session | None:
         return await self._read(records.session, name_or_id)
 

@@ -21,13 +21,16 @@ NODE = "SELECT n, item FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AN
 
 PATH = """
 WITH RECURSIVE up (n, parent, item, key) AS (
-    SELECT n, parent, item, key FROM nodes WHERE n = ?
+    SELECT n, parent, item, key FROM nodes WHERE n = :head
     UNION ALL
-    SELECT nodes.n, nodes.parent, nodes.item, nodes.key FROM up JOIN nodes ON nodes.n = up.parent
+    SELECT nodes.n, nodes.parent, nodes.item, nodes.key FROM up JOIN nodes ON nodes.n = up.parent WHERE up.n <> :after
 )
-SELECT up.key, items.body FROM up LEFT JOIN items ON items.n = up.item
+SELECT up.n, up.key, items.body FROM up LEFT JOIN items ON items.n = up.item AND up.n <> :after
 """
-"""Keys and items from a node back to the root."""
+"""Keys and items from a node back to another one, or else to the root: that one is the last row, without its item."""
+
+NOWHERE = 0
+"""No node has this number: a way that would stop there goes on to the root."""
 
 NEEDED = """
 SELECT parent, item, parent IS NULL
@@ -59,11 +62,30 @@ def path(t: Tenant, head: Key) -> Path:
     """The path to `head`. raises: NotFound, ItemDeleted"""
     if head == t.root:
         return Path(t.root)
-    rows = t.all(PATH, node(t, head))[-2::-1]
-    keys, bodies = [Key(key.hex()) for key, _ in rows], [body for _, body in rows]
+    _, nodes = _way(t, node(t, head), NOWHERE)
+    return Path(t.root, tuple(nodes))
+
+
+def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:
+    """The items behind `after` on the path to `head`. raises: NotFound, Conflict, ItemDeleted"""
+    if head == after == t.root:
+        return []
+    start, found = node(t, head), seek(t, after)
+    if found is None:
+        raise rules.not_through(after)
+    end, nodes = _way(t, start, found[0])
+    if end != found[0]:
+        raise rules.not_through(after)
+    return [one.item for one in nodes]
+
+
+def _way(t: Tenant, head: int, after: int) -> tuple[int, list[Node]]:
+    """Where the way back from `head` ended, at `after` or at the root; the nodes behind that. raises: ItemDeleted"""
+    (end, _, _), *rows = t.db.execute(PATH, {"head": head, "after": after}).fetchall()[::-1]
+    keys, bodies = [Key(key.hex()) for _, key, _ in rows], [body for _, _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
-    return Path(t.root, tuple(map(Node, keys, decoded(bodies))))
+    return end, list(map(Node, keys, decoded(bodies)))
 
 
 def decoded(bodies: Sequence[str]) -> Sequence[Item]:

@@ -3,11 +3,12 @@
 import sqlite3
 from collections.abc import Iterator, Sequence
 
-from convo.stores.contract import Abandoned, Holdings, Pruned, run_lease
+from convo.stores.contract import run_lease
 from convo.stores.sqlite import runs
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.pruning import prunable, prune
 from convo.stores.sqlite.tenant import Tenant, now
+from convo.stores.upkeep import Abandoned, Holdings, Pruned
 
 ABANDONED = """
 SELECT tenants.name, links.id FROM runs JOIN links ON links.n = runs.link JOIN tenants ON tenants.n = runs.tenant

@@ -119,7 +119,7 @@ async def test_a_long_path_is_walked_by_its_index_before_the_tables_were_ever_an
 
     async def planned(t: Tenant) -> str:
         key = bytes.fromhex(path.head)
-        values = key[:16].hex(), key[16:].hex()
+        values = key[:16].hex(), key[16:].hex(), None
         (found,) = await together(t.db, Ask(f"EXPLAIN (FORMAT JSON) {tree.PATH}", (t.n, *values)))
         return json.dumps(found)
 

@@ -1,0 +1,82 @@
+"""The end of a history is read without what stands before it, on every store."""
+
+import pytest
+
+from convo.errors import Conflict, ItemDeleted, NotFound
+from convo.history import Key, Path, root
+from convo.items import Item, assistant, user
+from convo.stores.contract import Change, Growth, Store
+from tests.stores.chats import session
+
+TOP = root("local")
+LAST: Item = {"role": "assistant", "content": [{"type": "output_text", "text": "last"}]}
+PATH = Path(TOP).grow([user("before"), assistant("here"), user("behind"), LAST])
+FORK = PATH.first(2).grow([user("elsewhere")])
+NOWHERE = Key("0" * 64)
+
+
+async def fork(store: Store) -> None:
+    """Two histories that begin alike."""
+    await store.commit(Change((Growth(TOP, PATH.items),), session=session(head=PATH.head)))
+    other = session(id="ses_2", name="two", head=FORK.head)
+    await store.commit(Change((Growth(TOP, FORK.items),), session=other))
+
+
+@pytest.mark.parametrize("place", range(5))
+async def test_a_tail_is_what_stands_behind_a_place(store: Store, place: int) -> None:
+    await fork(store)
+
+    assert list(await store.tail(PATH.head, PATH.first(place).head)) == list(PATH.items[place:])
+
+
+async def test_an_empty_history_has_an_empty_tail(store: Store) -> None:
+    assert list(await store.tail(TOP, TOP)) == []
+
+
+async def test_an_item_that_was_deleted_before_a_tail_is_not_missed_and_one_in_it_is(store: Store) -> None:
+    await fork(store)
+    await store.commit(Change(erase=PATH.keys[:2]))
+    assert list(await store.tail(PATH.head, PATH.keys[1])) == list(PATH.items[2:])
+
+    await store.commit(Change(erase=PATH.keys[2:3]))
+    with pytest.raises(ItemDeleted) as told:
+        await store.tail(PATH.head, PATH.keys[1])
+    assert told.value.key == PATH.keys[2]
+    assert list(await store.tail(PATH.head, PATH.keys[2])) == list(PATH.items[3:])
+
+
+@pytest.mark.parametrize(
+    ("head", "after"),
+    [
+        (PATH.head, FORK.head),
+        (PATH.keys[1], PATH.head),
+        (TOP, PATH.head),
+        (PATH.head, NOWHERE),
+        (PATH.head, Key("not a key")),
+        (PATH.head, root("guest")),
+    ],
+    ids=["a fork", "what comes later", "before all", "nowhere", "no key", "another tenant's"],
+)
+async def test_a_history_that_does_not_pass_through_a_place_has_no_tail_behind_it(
+    store: Store, head: Key, after: Key
+) -> None:
+    await fork(store)
+
+    with pytest.raises(Conflict, match="does not pass through"):
+        await store.tail(head, after)
+
+
+@pytest.mark.parametrize("head", [NOWHERE, root("guest"), Key("not a key"), Key("")])
+async def test_a_place_that_nobody_made_has_no_tail(store: Store, head: Key) -> None:
+    await fork(store)
+
+    with pytest.raises(NotFound):
+        await store.tail(head, TOP)
+
+
+async def test_what_a_reader_does_to_a_tail_does_not_reach_the_store(store: Store) -> None:
+    await fork(store)
+    (last,) = await store.tail(PATH.head, PATH.keys[2])
+    last["content"].append("changed")
+
+    assert await store.path(PATH.head) == PATH
