@@ -1,6 +1,7 @@
 """What `convo lint` does with its arguments: reads each handle, asks the rules, prints."""
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.resources import files
@@ -11,7 +12,7 @@ from convo.errors import NotFound
 from convo.inspection.linting import BY_CODE, RULES, Report, sarif
 from convo.ui.answer import safe
 from convo.ui.linting import found
-from convo.ui.medium import drawn_on
+from convo.ui.medium import medium_of
 
 FOUND = 4
 """The exit code of a history that has something wrong in it."""
@@ -31,7 +32,7 @@ def printed(reports: Sequence[Report], form: str) -> str:
         return "".join(json.dumps(one.as_json()) + "\n" for one in reports)
     if form == "sarif":
         return json.dumps(sarif(reports, {rule.code: page(rule.code) for rule in RULES}, __version__), indent=2) + "\n"
-    medium = drawn_on(sys.stdout)
+    medium = medium_of(sys.stdout, os.environ)
     return "\n".join(found(one, medium) + "\n" for one in reports)
 
 

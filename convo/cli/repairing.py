@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from shlex import quote
 from typing import NamedTuple
@@ -20,7 +21,7 @@ from convo.items import Json
 from convo.stores.contract import Store
 from convo.strategies import kind_of
 from convo.ui.linting import mended as screen
-from convo.ui.medium import drawn_on
+from convo.ui.medium import medium_of
 
 
 class Repair(NamedTuple):
@@ -62,7 +63,7 @@ def tell(asked: Repair, broken: Subject, mended: Mended | None, *, as_json: bool
     changes = mended.changes if mended else ()
     places = broken.report().places
     if not as_json:
-        sys.stdout.write(screen(asked.name, mended, places, drawn_on(sys.stdout), kept=not asked.dry_run) + "\n")
+        sys.stdout.write(screen(asked.name, mended, places, medium_of(sys.stdout, os.environ), kept=not asked.dry_run) + "\n")
         return
     shape: dict[str, Json] = {
         "handle": asked.handle,

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.owners import back
 from convo.inspection.linting.view import Edits, View, cut_off, edited, named
 from convo.items import Item, Json, is_call, is_output, kind
 
@@ -41,6 +42,9 @@ def output_without_call(view: View) -> Iterator[Fault]:
 
 def close_calls(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
     """Put an output that says "interrupted" behind each call, once those that were made with it have ended."""
+    for fault in faults:
+        if fault.at is not None and fault.at < view.owned and kind(view.items[fault.at]) not in CLOSED_BY:
+            return back(view, fault.at, "call-without-output", fault.message)
     batches = _batches(view)
     behind: dict[int, list[Item]] = {}
     dropped: dict[int, None] = {}
@@ -53,7 +57,7 @@ def close_calls(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]
             behind.setdefault(place, []).append(CLOSED_BY[kind(call)](str(named(call))))
             why = f"{fault.message}: it was closed as interrupted"
             changes.append(Change("call-without-output", "added", why, view.sources[fault.at]))
-        elif fault.at >= view.owned:
+        else:
             dropped[fault.at] = None
             why = f"{fault.message}, and none can be made up"
             changes.append(Change("call-without-output", "dropped", why, view.sources[fault.at]))

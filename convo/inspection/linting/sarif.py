@@ -63,7 +63,8 @@ def _in_file(one: Finding, report: Report) -> dict[str, Json]:
         return {}
     line = report.line(one)
     region = {"region": {"startLine": line}} if line else {}
-    return {"physicalLocation": {"artifactLocation": {"uri": quote(report.file)}, **region}}
+    uri = f"file://{quote(report.file)}" if report.file.startswith("/") else quote(report.file)
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, **region}}
 
 
 def _rule(code: str) -> dict[str, Json]:

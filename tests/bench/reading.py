@@ -1,0 +1,143 @@
+"""How long a command takes to read a history of 10,000 items, as multiples of what `json.loads` takes.
+
+    uv run python -m tests.bench.reading [ROUNDS]
+
+The same history lies in a replay file and in a session of a store. Each round runs every command line
+once over it and once over a history of four items, and parses the file's text, so that whatever else
+the machine does falls on all alike. What the small history takes is the start; the rest, divided by
+`json.loads`, is the ratio. A line over its target ends the script with 1.
+"""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from convo.history import Path as History
+from convo.history import Session, Strategy, root
+from convo.stores.contract import Change, Growth
+from convo.stores.open import open_store
+from tests.running import ROOT
+
+ITEMS = 10_000
+MOST = 15.0
+
+SMALL, LONG = "small", "long"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command line over a history: `argv` is given what names it, a file or a session."""
+
+    name: str
+    argv: Callable[[str], Sequence[str]]
+    from_file: bool
+    most: float = MOST
+
+
+CASES = [
+    Case("lint FILE", lambda history: ["lint", history], from_file=True),
+    Case("lint FILE --json", lambda history: ["lint", history, "--json"], from_file=True),
+    Case("lint SESSION", lambda history: ["lint", history], from_file=False),
+]
+
+
+def turn(number: int) -> list[dict[str, Any]]:
+    """A question, a call, its output and an answer: 1.2 KB."""
+    question = f"Question {number}: " + "why is the sky blue? " * 4
+    answer = f"Answer {number}: " + "because of scattering. " * 20
+    return [
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": question}]},
+        {
+            "type": "function_call",
+            "id": f"fc_{number}",
+            "call_id": f"call_{number}",
+            "name": "weather",
+            "arguments": json.dumps({"city": "Bonn", "day": number}),
+            "status": "completed",
+        },
+        {"type": "function_call_output", "call_id": f"call_{number}", "output": "sunny " * 30},
+        {
+            "type": "message",
+            "id": f"msg_{number}",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": answer, "annotations": []}],
+        },
+    ]
+
+
+def history(items: int) -> list[dict[str, Any]]:
+    return [item for number in range(items // 4) for item in turn(number)]
+
+
+async def prepare(folder: Path) -> None:
+    """Both histories as files and as sessions."""
+    store = open_store(f"sqlite:{folder / 'home' / 'data' / 'convo.db'}")
+    for name, count in ((SMALL, 4), (LONG, ITEMS)):
+        items = history(count)
+        (folder / f"{name}.json").write_text(json.dumps(items), encoding="utf-8")
+        path = History(root(store.tenant)).grow(items)
+        record = Session(name, name, Strategy.SESSION, "scripted/echo", path.head, path.head, 1.0, 1.0)
+        await store.commit(Change((Growth(path.root, path.items),), session=record, expect=None))
+    await store.aclose()
+
+
+def run_ms(case: Case, name: str, folder: Path) -> float:
+    """Run a case over one of the histories as a process; returns wall time in milliseconds."""
+    handle = str(folder / f"{name}.json") if case.from_file else name
+    env = {**os.environ, "CONVO_HOME": str(folder / "home"), "PYTHONPATH": str(ROOT)}
+    begun = time.perf_counter()
+    done = [sys.executable, "-m", "convo", *case.argv(handle)]
+    subprocess.run(done, env=env, cwd=folder, stdout=subprocess.DEVNULL, check=True)
+    return (time.perf_counter() - begun) * 1000
+
+
+def loads_ms(folder: Path) -> float:
+    text = (folder / f"{LONG}.json").read_text(encoding="utf-8")
+    begun = time.perf_counter()
+    json.loads(text)
+    return (time.perf_counter() - begun) * 1000
+
+
+def measure(rounds: int) -> tuple[float, list[tuple[float, float]]]:
+    """Medians in milliseconds: of `json.loads`, and for each case of the small and the long history."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        asyncio.run(prepare(folder))
+        for case in CASES:
+            run_ms(case, SMALL, folder)
+        loads, taken = list[float](), list[list[tuple[float, float]]]()
+        for _ in range(rounds):
+            loads.append(loads_ms(folder))
+            taken.append([(run_ms(case, SMALL, folder), run_ms(case, LONG, folder)) for case in CASES])
+    pairs = [
+        (median(one[0] for one in of_case), median(one[1] for one in of_case)) for of_case in zip(*taken, strict=True)
+    ]
+    return median(loads), pairs
+
+
+def main() -> int:
+    """Measure and print; returns the exit code."""
+    loads, taken = measure(int(sys.argv[1]) if len(sys.argv) > 1 else 11)
+    print(f"json.loads of {ITEMS:,} items: {loads:.1f} ms")
+    print(f"{'command':24} {'start':>7} {'long':>8} {'ratio':>6}  target")
+    over = False
+    for case, (start, long_) in zip(CASES, taken, strict=True):
+        ratio = (long_ - start) / loads
+        over = over or ratio > case.most
+        target = f"<= {case.most:g}{'' if ratio <= case.most else '  over'}"
+        print(f"{case.name:24} {start:7.1f} {long_:8.1f} {ratio:6.2f}  {target}")
+    return int(over)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

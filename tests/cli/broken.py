@@ -1,0 +1,51 @@
+"""Broken histories in the store that the command line opens, and in files."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from convo.history import HERE, Scope, Session, Strategy, root
+from convo.history import Path as History
+from convo.stores.contract import Change, Growth
+from tests.cli.held import MODEL, Story, Teller
+
+HI = {"type": "message", "role": "user", "content": "hi"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": '{"city": "Bonn"}'}
+CUT = {**CALL, "arguments": '{"city": "Bo'}
+ORPHAN = {"type": "function_call_output", "call_id": "c0", "output": "sunny"}
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sunny."}]}
+
+BROKEN = [HI, CUT, ORPHAN, ANSWER]
+
+
+def listed(place: Path, items: Sequence[Any] = BROKEN) -> str:
+    """A file with these items, one a line; returns its path as it is typed."""
+    place.write_text("[\n" + ",\n".join(map(json.dumps, items)) + "\n]\n")
+    return f"./{place.name}"
+
+
+def session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = HERE) -> Story:
+    """A session with these items and no links."""
+
+    async def story(teller: Teller) -> None:
+        path = History(root(teller.store.tenant)).grow(items)
+        now = teller.clock.now()
+        record = Session(f"ses_{name}", name, Strategy.SESSION, MODEL, path.head, path.head, now, now, scope)
+        await teller.store.commit(Change((Growth(path.root, path.items),), session=record, expect=None))
+
+    return story
+
+
+def interrupted(folder: Path, **state: str) -> Story:
+    """A response that ends in a call which nobody answered; `state` is what it goes on from, instead of resp_1."""
+    script = folder / "calls.json"
+    script.write_text(json.dumps({"replies": [{"call": {"name": "weather", "arguments": {"city": "Bonn"}}}]}))
+
+    async def story(teller: Teller) -> None:
+        await teller.another("hello")
+        body = {"model": f"scripted/{script}", "input": "weather?", **(state or {"previous_response_id": "resp_1"})}
+        async for _ in teller.endpoint.create(body):
+            pass
+
+    return story

@@ -1,0 +1,156 @@
+"""`convo lint`: every kind of handle, every form, and exit codes for scripts."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convo.errors import Refused
+from convo.history import Strategy
+from convo.inspection.linting import RULES
+from tests.cli.broken import ANSWER, BROKEN, CALL, HI, ORPHAN, interrupted, listed, session
+from tests.cli.held import Teller, held, talks
+from tests.running import Convo
+from tests.runstate.snapshots import snapshot
+
+PAUSED = "0.24.0__schema1.21__parallel_mixed_decided.json"
+
+FOUND = """\
+./broken.json: 3 errors in 4 items
+  ./broken.json:3 $[1].arguments  error    invalid-arguments: the arguments of weather break off
+  ./broken.json:3 $[1].call_id    error    call-without-output: no output answers function call c1
+  ./broken.json:4 $[2].call_id    error    output-without-call: no call c0 stands before this function call output
+  try: convo lint --explain invalid-arguments
+"""
+
+CODES = ["invalid-arguments", "call-without-output", "output-without-call"]
+
+
+def test_findings_of_a_file_name_its_lines_and_exit_4(convo: Convo, tmp_path: Path) -> None:
+    got = convo("lint", listed(tmp_path / "broken.json"))
+    assert (got.exit, got.out, got.err) == (4, FOUND, "")
+
+
+def test_a_clean_history_exits_0(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.SESSION, "one", "two"))
+    got = convo("lint", "monads")
+    assert (got.exit, got.out, got.err) == (0, "monads: nothing found in 4 items\n", "")
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_what_convo_itself_keeps_is_clean_whoever_owns_it(strategy: Strategy, convo: Convo, home: Path) -> None:
+    held(home, talks("monads", strategy, "one", "two", "three"))
+    got = convo("lint", "monads", "resp_2", "--strict", "--json")
+    assert [json.loads(line)["findings"] for line in got.out.splitlines()] == [[], []]
+    assert got.exit == 0
+
+
+@pytest.mark.parametrize("handle", ["broken", "ses_broken", "@last", "brok"])
+def test_a_session_has_keys_and_no_lines(handle: str, convo: Convo, home: Path) -> None:
+    held(home, session("broken"))
+    got = convo("lint", handle, "--json")
+    said = got.json()
+    assert (got.exit, said["strategy"], said["endpoint"], said["errors"]) == (4, "session", "embedded", 3)
+    assert [one["code"] for one in said["findings"]] == CODES
+    assert {len(one["key"]) for one in said["findings"]} == {64}
+    assert {one["line"] for one in said["findings"]} == {None}
+
+
+@pytest.mark.parametrize("handle", ["resp_2", "chat"])
+def test_a_chain_that_ends_in_an_open_call_is_found_by_its_response_and_by_its_record(
+    handle: str, convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    async def story(teller: Teller) -> None:
+        await interrupted(tmp_path)(teller)
+        await teller.fail(await teller.chat(Strategy.CHAIN, "chat", handle="resp_2"), "and now?", Refused("no"))
+
+    held(home, interrupted(tmp_path) if handle == "resp_2" else story)
+    got = convo("lint", handle, "--json")
+    assert (got.exit, [one["path"] for one in got.json()["findings"]]) == (4, ["$[3].call_id"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "path"),
+    [
+        ("items.jsonl", "\n".join(map(json.dumps, [HI, ORPHAN])), "$[1].call_id"),
+        ("request.json", json.dumps({"model": "m", "input": [HI, CALL]}), "$.input[1].call_id"),
+        ("page.json", json.dumps({"object": "list", "data": [HI, CALL]}), "$.data[1].call_id"),
+    ],
+)
+def test_items_are_found_in_every_form_of_a_file(name: str, text: str, path: str, convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    got = convo("lint", name, "--json")
+    assert (got.exit, [one["path"] for one in got.json()["findings"]]) == (4, [path])
+
+
+def test_a_request_may_answer_a_call_that_its_owner_holds(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "request.json").write_text(json.dumps({"previous_response_id": "resp_1", "input": [ORPHAN]}))
+    got = convo("lint", "request.json")
+    assert (got.exit, got.out.splitlines()[0]) == (0, "request.json: nothing found in 1 item")
+    assert "anchor-expired: the age of what this chain goes on from not judged" in got.out
+
+
+def test_a_call_that_a_paused_run_waits_for_is_no_fault(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(snapshot(PAUSED))
+    assert convo("lint", "./state.json").out == "./state.json: nothing found in 3 items\n"
+
+
+def test_a_bare_file_does_not_say_who_sealed_what_and_that_is_said(convo: Convo, tmp_path: Path) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+    got = convo("lint", listed(tmp_path / "sealed.json", [HI, thought, ANSWER]))
+    assert got.exit == 0
+    assert "  sealed-elsewhere: 1 sealed item not judged: nothing here says who sealed it" in got.out
+
+
+def test_warnings_fail_only_where_that_is_asked_for(convo: Convo, tmp_path: Path) -> None:
+    place = listed(tmp_path / "ids.json", [HI, {"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER])
+    assert convo("lint", place).out.startswith("./ids.json: 1 warning in 3 items\n")
+    assert [convo("lint", place).exit, convo("lint", place, "--strict").exit] == [0, 4]
+
+
+def test_several_handles_give_an_object_a_line_and_one_bad_one_decides(convo: Convo, home: Path) -> None:
+    held(home, session("broken"))
+    held(home, session("fine", [HI]))
+    got = convo("lint", "fine", "broken", "fine", "--json")
+    assert [json.loads(line)["handle"] for line in got.out.splitlines()] == ["fine", "broken"]
+    assert got.exit == 4
+
+
+def test_sarif_is_one_document_for_all(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, session("broken"))
+    got = convo("lint", listed(tmp_path / "broken.json"), "broken", "--format", "sarif")
+    (run,) = got.json()["runs"]
+    assert got.exit == 4
+    assert [one["ruleId"] for one in run["results"]] == CODES * 2
+    places = [one["locations"][0] for one in run["results"]]
+    assert [place["physicalLocation"]["region"]["startLine"] for place in places[:3]] == [3, 3, 4]
+    assert [sorted(place) for place in places[3:]] == [["logicalLocations"]] * 3
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+def test_every_code_is_explained(rule: object, convo: Convo) -> None:
+    code = getattr(rule, "code", "")
+    got = convo("lint", "--explain", code)
+    assert (got.exit, got.err, got.out.startswith(f"# {code}\n")) == (0, "", True)
+
+
+def test_all_codes_are_listed_and_an_unknown_one_exits_5(convo: Convo) -> None:
+    listing = convo("lint", "--explain", "all").out.splitlines()
+    assert [line.split()[0] for line in listing] == [rule.code for rule in RULES]
+    got = convo("lint", "--explain", "nope")
+    assert (got.exit, got.out, got.err) == (5, "", "convo: no rule 'nope'\n  try: convo lint --explain all\n")
+
+
+def test_nothing_to_lint_is_a_usage_error_and_an_unknown_handle_exits_5(convo: Convo) -> None:
+    assert convo("lint").exit == 2
+    assert convo("lint", "nope").exit == 5
+    assert convo("lint", "./nope.json").exit == 5
+
+
+def test_linting_changes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, session("broken"))
+    place = listed(tmp_path / "broken.json")
+    before = (tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out
+    convo("lint", "broken", place)
+    assert ((tmp_path / "broken.json").read_bytes(), convo("inspect", "broken", "--json").out) == before
+    assert json.loads(before[0]) == BROKEN

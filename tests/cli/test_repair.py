@@ -1,0 +1,169 @@
+"""`convo repair`: something valid beside what is broken, which stays as it is."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.broken import ANSWER, BROKEN, CALL, HI, interrupted, listed, session
+from tests.cli.chatting import ECHO, sessions
+from tests.cli.held import Teller, held, talks
+from tests.running import Convo
+from tests.runstate.snapshots import snapshot
+
+MENDED = """\
+mended: 4 items, held by the local store
+  $[1]  replaced      the arguments of weather break off: they are {"city": "Bo"} now [invalid-arguments]
+  $[2]  dropped       no call c0 stands before this function call output [output-without-call]
+  $[1]  added         no output answers function call c1: it was closed as interrupted [call-without-output]
+"""
+
+CLOSED = {
+    "type": "function_call_output",
+    "call_id": "c1",
+    "output": "The call was interrupted before it gave an output.",
+}
+
+
+def raw(convo: Convo, handle: str) -> object:
+    return convo("inspect", handle, "--raw").json()
+
+
+def test_a_session_is_mended_beside_itself(convo: Convo, home: Path) -> None:
+    held(home, session("broken"))
+    before = convo("inspect", "broken", "--json").out
+    got = convo("repair", "broken", "--as", "mended")
+    assert (got.exit, got.out, got.err) == (0, MENDED, "")
+    assert raw(convo, "mended") == [HI, {**CALL, "arguments": '{"city": "Bo"}'}, CLOSED, ANSWER]
+    assert convo("lint", "mended", "--strict").exit == 0
+    assert convo("inspect", "broken", "--json").out == before
+
+
+def test_a_mended_session_goes_on(convo: Convo, home: Path) -> None:
+    held(home, session("broken"))
+    convo("repair", "broken", "--as", "mended")
+    got = convo("chat", "--from", "mended", *ECHO, "go on")
+    assert (got.exit, got.out) == (0, "go on\n")
+    assert convo("chat", "--from", "broken", *ECHO, "go on").exit == 1
+
+
+def test_an_interrupted_chain_goes_on_from_the_same_response_with_the_output_that_it_lacks(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    held(home, interrupted(tmp_path))
+    got = convo("repair", "resp_2", "--as", "mended", "--json")
+    said = got.json()
+    assert (got.exit, said["strategy"], said["made"], said["items"]) == (0, "chain", "mended", 5)
+    assert [(one["code"], one["change"], one["path"]) for one in said["changes"]] == [
+        ("call-without-output", "added", "$[3]")
+    ]
+    (record,) = sessions(home)
+    assert (record.handle, record.link, record.head == record.mark) == ("resp_2", "resp_2", False)
+    assert convo("chat", "--from", "mended", *ECHO, "go on").exit == 0
+    (link,) = [one for one in convo("inspect", "mended", "--json").json()["links"] if len(one["sent"]) == 2]
+    assert link["previous_response_id"] == "resp_2"
+    assert convo("lint", "mended", "--strict").exit == 0
+
+
+def test_a_conversation_stays_with_its_endpoint_and_its_history_is_mended_here(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    async def story(teller: Teller) -> None:
+        await teller.chat(Strategy.CONVERSATION, "talk", "hello")
+        await interrupted(tmp_path, conversation="conv_1")(teller)
+
+    held(home, story)
+    said = convo("repair", "conv_1", "--as", "mended", "--json").json()
+    assert [one["change"] for one in said["changes"]] == ["owner", "added"]
+    assert [one.strategy for one in sessions(home) if one.name == "mended"] == [Strategy.SESSION]
+    assert convo("lint", "mended").exit == 0
+    assert convo("lint", "conv_1").exit == 4
+
+
+def test_a_file_is_mended_into_another_file(convo: Convo, tmp_path: Path) -> None:
+    got = convo("repair", listed(tmp_path / "broken.json"), "--as", "good.json")
+    assert (got.exit, got.out.splitlines()[0]) == (0, "good.json: 4 items, held by the application: a JSON file")
+    assert json.loads((tmp_path / "broken.json").read_text()) == BROKEN
+    assert convo("lint", "good.json", "--strict").exit == 0
+    assert convo("chat", "--replay", "--from", "good.json", *ECHO, "go on").exit == 0
+
+
+def test_a_file_is_mended_into_a_session_of_the_settings_model(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / ".convo.toml").write_text('model = "scripted/echo"\n')
+    got = convo("repair", listed(tmp_path / "broken.json"), "--as", "mended")
+    assert got.exit == 0
+    assert [(one.name, one.model, str(one.scope)) for one in sessions(home)] == [
+        ("mended", "scripted/echo", "embedded")
+    ]
+
+
+def test_a_session_is_mended_into_a_file(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, session("broken"))
+    assert convo("repair", "broken", "--as", "./good.jsonl").exit == 0
+    lines = (tmp_path / "good.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines][2] == CLOSED
+
+
+def test_a_request_is_mended_into_a_request(convo: Convo, tmp_path: Path) -> None:
+    request = {"model": "m", "previous_response_id": "resp_1", "input": [CALL]}
+    (tmp_path / "request.json").write_text(json.dumps(request))
+    assert convo("repair", "request.json", "--as", "good.json").exit == 0
+    assert json.loads((tmp_path / "good.json").read_text()) == {**request, "input": [CALL, CLOSED]}
+    assert convo("repair", "request.json", "--as", "mended").exit == 2
+
+
+def test_a_dry_run_says_what_would_change_and_makes_nothing(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, session("broken"))
+    got = convo("repair", "broken", "--as", "mended", "--dry-run")
+    assert got.out.splitlines()[0] == "mended: 4 items, held by the local store (not made)"
+    assert got.out.splitlines()[1:] == MENDED.splitlines()[1:]
+    assert convo("repair", "broken", "--as", "good.json", "--dry-run", "--json").json()["made"] is None
+    assert [one.name for one in sessions(home)] == ["broken"]
+    assert not (tmp_path / "good.json").exists()
+
+
+def test_what_is_right_is_not_written_again(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.CHAIN, "one"))
+    got = convo("repair", "monads", "--as", "mended")
+    assert (got.exit, got.out) == (0, "nothing to mend, so nothing was made\n")
+    assert [one.name for one in sessions(home)] == ["monads"]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("taken", "convo: there is a session 'taken' already\n  try: another name: --as taken-2\n"),
+        ("resp_1", "convo: 'resp_1' is no name: it looks like an option, an id or a file\n"),
+        ("there.json", "convo: there.json is there already\n"),
+    ],
+)
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["", "dry"])
+def test_a_name_that_is_taken_or_none_is_refused(
+    name: str, said: str, dry: list[str], convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    held(home, session("broken"))
+    held(home, session("taken", [HI]))
+    (tmp_path / "there.json").write_text("mine")
+    got = convo("repair", "broken", "--as", name, *dry)
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith(said)
+    assert (tmp_path / "there.json").read_text() == "mine"
+    assert {one.name for one in sessions(home)} == {"broken", "taken"}
+
+
+def test_a_sealed_history_of_somebody_else_is_not_thrown_away(convo: Convo, home: Path) -> None:
+    sealed = {"type": "compaction", "encrypted_content": "convo1:openai/gpt-5:0:x"}
+    held(home, session("broken", [sealed, HI]))
+    got = convo("repair", "broken", "--as", "mended", "--json")
+    assert (got.exit, got.json()["error"]["code"]) == (1, "unmendable")
+    assert [one.name for one in sessions(home)] == ["broken"]
+
+
+def test_a_paused_run_is_resumed_and_not_mended(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(snapshot("0.24.0__schema1.21__parallel_mixed_decided.json"))
+    got = convo("repair", "./state.json", "--as", "mended")
+    assert (got.exit, got.err) == (
+        2,
+        "convo: a paused run is not mended as a history\n  try: convo resume ./state.json\n",
+    )

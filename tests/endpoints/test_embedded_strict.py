@@ -1,0 +1,71 @@
+"""What a strict endpoint refuses, in the real API's words, and what it takes all the same."""
+
+from typing import Any
+
+import pytest
+
+from convo.clock import FixedClock
+from convo.endpoints.embedded import Embedded, Manner
+from convo.errors import Refused
+from convo.stores.memory import MemoryStore
+from tests.embedding import embedded
+from tests.endpoints.sides import ask, user
+
+ECHO = "scripted/echo"
+
+ANSWER = {"type": "message", "role": "assistant", "content": "hello"}
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"}
+COMPACTION = {"type": "compaction", "encrypted_content": "x"}
+
+
+def endpoint(*, strict: bool) -> Embedded:
+    return embedded(MemoryStore(), FixedClock(), manner=Manner(strict=strict))
+
+
+REFUSED: list[tuple[list[dict[str, Any]], str]] = [
+    ([THOUGHT], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
+    ([THOUGHT, user("x")], "Item 'rs_1' of type 'reasoning' was provided without its required following item"),
+    ([{**THOUGHT, "summary": None}, ANSWER], "Missing required parameter: 'input[0].summary'"),
+    (
+        [{"type": "reasoning", "id": "rs_1", "summary": []}, ANSWER],
+        "Item with id 'rs_1' not found. Items are not persisted when `store` is set to false. "
+        "Try again with `store` set to true, or remove this item from your input",
+    ),
+    (
+        [{**CALL, "arguments": "{"}, OUTPUT],
+        "Invalid type for 'input[0].arguments': expected the text of a JSON object, but got something else instead",
+    ),
+    ([CALL, COMPACTION, OUTPUT], "No tool call found for function call output with call_id c1"),
+]
+
+
+@pytest.mark.parametrize(("items", "said"), REFUSED, ids=str)
+async def test_what_the_real_api_refuses_is_refused_where_that_is_asked_for(items: Any, said: str) -> None:
+    with pytest.raises(Refused) as caught:
+        await ask(endpoint(strict=True), [*items, user("go on")], model=ECHO)
+    assert caught.value.message == said
+    assert (await ask(endpoint(strict=False), [*items, user("go on")], model=ECHO))["status"] == "completed"
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [THOUGHT, {**THOUGHT, "id": "rs_2"}, ANSWER],
+        [THOUGHT, CALL, OUTPUT],
+        [{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}, ANSWER],
+        [CALL, OUTPUT, COMPACTION],
+    ],
+    ids=str,
+)
+async def test_what_is_whole_is_taken(items: Any) -> None:
+    assert (await ask(endpoint(strict=True), [*items, user("go on")], model=ECHO))["status"] == "completed"
+
+
+async def test_a_compaction_is_refused_on_top_of_a_history_that_is_here() -> None:
+    strict = endpoint(strict=True)
+    first = await ask(strict, "hi", model=ECHO)
+    with pytest.raises(Refused) as caught:
+        await ask(strict, [COMPACTION, user("go on")], model=ECHO, previous_response_id=first["id"])
+    assert caught.value.message == "A compaction item cannot follow the history that it stands for"

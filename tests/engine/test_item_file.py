@@ -1,0 +1,85 @@
+"""Items in a file, in whichever form somebody keeps them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from convo.engine.item_file import read_items, write_items
+from convo.errors import NotFound, Unreadable, Usage
+
+HI = {"role": "user", "content": "hi"}
+HELLO = {"role": "assistant", "content": "hello"}
+
+
+@pytest.mark.parametrize(
+    ("text", "member"),
+    [
+        (json.dumps([HI, HELLO]), ""),
+        ("\ufeff" + json.dumps([HI, HELLO], indent=2), ""),
+        (f"{json.dumps(HI)}\n\n{json.dumps(HELLO)}\n", ""),
+        (json.dumps({"model": "m", "input": [HI, HELLO]}), "input"),
+        (json.dumps({"object": "list", "data": [HI, HELLO]}), "data"),
+    ],
+)
+def test_every_form_holds_the_same_items(text: str, member: str, tmp_path: Path) -> None:
+    place = tmp_path / "items"
+    place.write_text(text, encoding="utf-8")
+    read = read_items(str(place))
+    assert (read.items, read.member) == ((HI, HELLO), member)
+
+
+def test_a_line_alone_is_a_history_of_one_item(tmp_path: Path) -> None:
+    place = tmp_path / "items.jsonl"
+    place.write_text(json.dumps(HI) + "\n")
+    assert read_items(str(place)).items == (HI,)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"role": "user", "con', "is not JSON: "),
+        ('{"role": "user"}\n{"role": "us', ", line 2, is not JSON: "),
+        ("[1, 2]", " holds no list of items"),
+        ('{"model": "m"}', " holds no list of items"),
+        ('"hi"', " holds no list of items"),
+    ],
+)
+def test_what_holds_no_items_is_refused(text: str, said: str, tmp_path: Path) -> None:
+    place = tmp_path / "items"
+    place.write_text(text)
+    with pytest.raises(Unreadable) as caught:
+        read_items(str(place))
+    assert said in caught.value.message
+
+
+def test_an_empty_file_is_an_empty_history(tmp_path: Path) -> None:
+    (tmp_path / "items").write_text("")
+    assert read_items(str(tmp_path / "items")).items == ()
+
+
+def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        read_items(str(tmp_path / "none.json"))
+
+
+def test_items_are_written_in_the_form_that_they_came_in(tmp_path: Path) -> None:
+    request = tmp_path / "request.json"
+    request.write_text(json.dumps({"model": "m", "input": [HI], "previous_response_id": "resp_1"}))
+    write_items(str(tmp_path / "new.json"), [HI, HELLO], read_items(str(request)))
+    write_items(str(tmp_path / "new.jsonl"), [HI, HELLO])
+    assert json.loads((tmp_path / "new.json").read_text()) == {
+        "model": "m",
+        "previous_response_id": "resp_1",
+        "input": [HI, HELLO],
+    }
+    assert read_items(str(tmp_path / "new.jsonl")).items == (HI, HELLO)
+    assert len((tmp_path / "new.jsonl").read_text().splitlines()) == 2
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    place = tmp_path / "there.json"
+    place.write_text("mine")
+    with pytest.raises(Usage):
+        write_items(str(place), [HI])
+    assert place.read_text() == "mine"
