@@ -79,7 +79,7 @@ def _on_server(kept: Kept, server: ServerCondition) -> Finding:
         return fault(f"role {server.role!r} lacks {rights} at {server.place}", _grant(server))
     if server.schema < server.known:
         lacks = f"is at schema {server.schema} of {server.known}" if server.schema else "lacks convo's tables"
-        return fault(f"{server.place} {lacks}", _migrate(kept, may_create=server.may_create))
+        return fault(f"{server.place} {lacks}", _migrate(kept, above=server.schema, may_create=server.may_create))
     said = (
         f"{server.place} ({kept.origin}): PostgreSQL {_version(server)}, role {server.role!r}, schema {server.schema}"
     )
@@ -101,11 +101,12 @@ def _grant(server: ServerCondition) -> str:
     return " ".join([*usage, *tables])
 
 
-def _migrate(kept: Kept, *, may_create: bool = True) -> str:
+def _migrate(kept: Kept, *, above: int = 0, may_create: bool = True) -> str:
     same = ", with the same --store" if kept.origin.layer is Layer.FLAG else ""
     if may_create:
         return f"convo store migrate{same}"
-    return f"convo store migrate --print-sql > schema.sql{same}, for somebody who may create schemas to run"
+    missing = f" --above {above}" if above else ""
+    return f"convo store migrate --print-sql{missing} > schema.sql{same}, for somebody who may create schemas to run"
 
 
 def _ttl(storage: Storage) -> str:

@@ -43,6 +43,9 @@ def migrate(
         int,
         typer.Option("--partitions", metavar="N", min=0, max=1024, help="With --print-sql: spread tables over N."),
     ] = 0,
+    above: Annotated[
+        int, typer.Option("--above", metavar="N", min=0, help="With --print-sql: what comes after migration N.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Bring the schema up to this convo's."""
@@ -50,9 +53,12 @@ def migrate(
     from convo.errors import Usage
 
     if print_sql:
-        storing.print_schema(call_of(ctx).config, Flags(store=store), partitions, as_json=as_json)
+        parts = storing.Parts(partitions, above)
+        storing.print_schema(call_of(ctx).config, Flags(store=store), parts, as_json=as_json)
     elif partitions:
         raise Usage("--partitions goes with --print-sql", hint="convo store migrate --print-sql --partitions 16")
+    elif above:
+        raise Usage("--above goes with --print-sql", hint="convo store migrate --print-sql --above 1")
     else:
         storing.migrate(call_of(ctx).config, Flags(store=store), as_json=as_json)
 

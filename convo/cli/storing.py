@@ -37,11 +37,18 @@ class Pruning(NamedTuple):
     yes: bool = False
 
 
-def print_schema(config: Config, flags: Flags, partitions: int, *, as_json: bool) -> None:
+class Parts(NamedTuple):
+    """Which statements of a schema are printed: spread over `partitions`, those behind migration `above`."""
+
+    partitions: int
+    above: int
+
+
+def print_schema(config: Config, flags: Flags, parts: Parts, *, as_json: bool) -> None:
     """Print the statements that make the store's tables. raises: Usage, BadSettings"""
     from convo.stores.open import schema_sql
 
-    statements = schema_sql(url_of(_kept(config, flags).storage), partitions=partitions)
+    statements = schema_sql(url_of(_kept(config, flags).storage), **parts._asdict())
     sys.stdout.write(json.dumps({"sql": statements}) + "\n" if as_json else statements)
 
 

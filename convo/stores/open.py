@@ -71,10 +71,11 @@ async def examine(url: str) -> Condition | None:
     return None
 
 
-def schema_sql(url: str, *, partitions: int = 0) -> str:
+def schema_sql(url: str, *, partitions: int = 0, above: int = 0) -> str:
     """What brings the store that `url` names into being, for whoever may create tables there.
 
     partitions:  hash partitions of each table by tenant; PostgreSQL alone has them
+    above:       the number of the last migration that ran there, of PostgreSQL too: a file is opened to be migrated
     raises:      Usage  it has no tables, or no partitions; what it needs is not installed
     """
     scheme = url.partition(":")[0]
@@ -82,9 +83,11 @@ def schema_sql(url: str, *, partitions: int = 0) -> str:
         _check_driver()
         from convo.stores.postgres import schema as postgres
 
-        return postgres.schema_sql(partitions)
+        return postgres.schema_sql(partitions, above=above)
     if partitions:
         raise Usage("only PostgreSQL spreads its tables over partitions")
+    if above:
+        raise Usage("only PostgreSQL's migrations are printed one by one", hint="convo store migrate")
     if scheme != "sqlite":
         raise Usage(f"a store of the kind {scheme!r} has no tables")
     from convo.stores.sqlite import schema as sqlite

@@ -12,6 +12,7 @@ from convo.cli.judging_store import Kept, store
 from convo.cli.looking import pooler
 from convo.config import Layer, Origin, Secret, Storage
 from convo.stores.condition import FileCondition, ServerCondition
+from convo.stores.postgres import schema
 from convo.stores.sqlite.schema import SCHEMA
 from convo.ui.findings import Level
 from tests import databases
@@ -122,6 +123,26 @@ def test_the_steps_that_it_names_lead_from_an_empty_database_to_one_that_works(c
         )
         db.execute(one["next"])
         assert f"role '{role}', schema " in found(convo, "store", "--store", theirs)["found"]
+
+
+@pytest.mark.needs("postgresql")
+def test_the_steps_that_it_names_lead_from_an_older_database_to_one_that_works(convo: Convo) -> None:
+    url = databases.new_database(schema=False)
+    role = f"app_{databases.name_of(url)}"
+    theirs = databases.as_role(url, role)
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute(schema.script(1))
+        db.execute(f"CREATE ROLE {role} LOGIN")
+        db.execute(f"GRANT USAGE ON SCHEMA convo TO {role}")
+        db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")
+
+        one = found(convo, "store", "--store", theirs)
+        assert f"is at schema 1 of {schema.SCHEMA}" in one["found"]
+        assert one["next"].startswith("convo store migrate --print-sql --above 1 > schema.sql")
+        db.execute(convo("store", "migrate", "--print-sql", "--above", "1", "--store", theirs).out)
+
+        db.execute(found(convo, "store", "--store", theirs)["next"])
+        assert f"role '{role}', schema {schema.SCHEMA}" in found(convo, "store", "--store", theirs)["found"]
 
         db.execute(f"DROP OWNED BY {role}")
         db.execute(f"DROP ROLE {role}")

@@ -183,10 +183,14 @@ def test_the_printed_statements_make_the_store(convo: Convo, home: Path) -> None
     ("argv", "says"),
     [
         (["--partitions", "4"], "--partitions goes with --print-sql"),
+        (["--above", "1"], "--above goes with --print-sql"),
+        (["--print-sql", "--above", "1"], "only PostgreSQL's migrations are printed one by one"),
         (["--print-sql", "--partitions", "4"], "only PostgreSQL spreads its tables over partitions"),
     ],
 )
-def test_partitions_are_for_the_statements_of_postgresql(argv: list[str], says: str, convo: Convo) -> None:
+def test_partitions_and_single_migrations_are_for_the_statements_of_postgresql(
+    argv: list[str], says: str, convo: Convo
+) -> None:
     got = convo("store", "migrate", *argv)
 
     assert (got.exit, got.out) == (2, "")
