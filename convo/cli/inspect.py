@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.shape import App, Provider, Remote, call_of
 from convo.errors import Usage
 
 app = App()
@@ -25,7 +25,6 @@ Examples:
 """
 
 SHOW = "What is shown (one of these)"
-WHERE = "Where it is looked for"
 
 
 @app.command(epilog=EXAMPLES)
@@ -41,13 +40,8 @@ def inspect(
     as_json: Annotated[
         bool, typer.Option("--json", help="Links and items as one JSON object a line.", rich_help_panel=SHOW)
     ] = False,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=WHERE)
-    ] = False,
-    provider: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
-    ] = None,
+    remote: Remote = False,
+    provider: Provider = None,
 ) -> None:
     """Show who owns a conversation and what each request sent."""
     form = the_one({"--items": items, "--raw": raw, "--json": as_json})

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.shape import App, Provider, Remote, call_of
 from convo.errors import Usage
 
 app = App()
@@ -23,8 +23,6 @@ Examples:
 
 Exit code: 0 nothing found, or warnings alone; 4 errors (with --strict: warnings, too).
 """
-
-WHERE = "Where it is looked for"
 
 
 class Format(StrEnum):
@@ -45,13 +43,8 @@ def lint(
     strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
     form: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.text,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=WHERE)
-    ] = False,
-    provider: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
-    ] = None,
+    remote: Remote = False,
+    provider: Provider = None,
 ) -> None:
     """Find state that will be refused, before it is sent."""
     from convo.cli import linting

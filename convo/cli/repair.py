@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.shape import App, Provider, Remote, call_of
 
 app = App()
 
@@ -19,8 +19,6 @@ Examples:
   convo repair ./broken.json --as mended     a session out of a file
   convo repair @last --as mended --dry-run   what would change
 """
-
-WHERE = "Where it is looked for"
 
 
 @app.command(epilog=EXAMPLES)
@@ -34,13 +32,8 @@ def repair(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; make nothing.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    remote: Annotated[
-        bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=WHERE)
-    ] = False,
-    provider: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
-    ] = None,
+    remote: Remote = False,
+    provider: Provider = None,
 ) -> None:
     """Write a valid history beside a broken one."""
     from convo.cli.repairing import Repair, repaired

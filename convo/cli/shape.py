@@ -9,7 +9,7 @@ never asked: it would cost more time than the rest of the help.
 import inspect
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from typer._click import Context, HelpFormatter, Parameter
@@ -27,6 +27,18 @@ class Call(NamedTuple):
 def call_of(ctx: typer.Context) -> Call:
     """What was said before the name of the command that `ctx` belongs to."""
     return ctx.find_object(Call) or Call()
+
+
+WHERE = "Where it is looked for"
+
+Remote = Annotated[
+    bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=WHERE)
+]
+Provider = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
+]
+"""What commands that read any handle say about where it is looked for."""
 
 
 class Command(TyperCommand):

@@ -51,8 +51,12 @@ class Subject:
         if self.known:
             kept = self.handle if self.known.strategy is Strategy.REPLAY and is_path(self.handle) else None
             return replace(found, keys=self.known.path.keys, file=kept)
-        begun = lines(self.file.text, self.file.member) if self.file and found.findings else ()
-        return replace(found, file=self.handle, lines=begun)
+        return replace(found, file=self.handle, lines=_begun(self.file) if self.file and found.findings else ())
+
+
+def _begun(file: ItemFile) -> Sequence[int]:
+    """The line of each item; lines that also hold links are not counted."""
+    return () if file.exported and not file.member else lines(file.text, file.member)
 
 
 def subject(handle: str, where: Where) -> Subject:

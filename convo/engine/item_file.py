@@ -9,13 +9,14 @@ item
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from convo.engine.replay_file import LOOKS_LIKE, ReplayFile
 from convo.engine.whole_file import put, why
-from convo.errors import NotFound, Unreadable, Usage
+from convo.errors import InputFault, NotFound, Unreadable, Usage
+from convo.inspection.document import Document, from_lines, from_whole, is_document
 from convo.items import Item, Json
 
 
@@ -25,13 +26,15 @@ class ItemFile:
 
     text:     the file, as it was read
     member:   the member of an object that holds the list; "" where the list is all there is
-    request:  the other fields of a request
+    request:  the other fields of that object
+    exported: it is a conversation with its links, in which places are counted
     """
 
     items: tuple[Item, ...]
     text: str
     member: str = ""
     request: Mapping[str, Json] = field(default_factory=dict)
+    exported: bool = False
 
 
 def read_items(place: str) -> ItemFile:
@@ -60,7 +63,7 @@ def write_items(place: str, items: Sequence[Item], like: ItemFile | None = None)
     raises:  as `check_free`; StoreReadOnly, StoreFull, StoreFault  there is no file
     """
     file = check_free(place)
-    if like and like.member:
+    if like and like.member and not like.exported:
         put(file.place, json.dumps({**like.request, like.member: list(items)}, indent=1) + "\n")
     elif place.endswith(".jsonl"):
         put(file.place, "".join(json.dumps(item) + "\n" for item in items))
@@ -72,18 +75,32 @@ def _understood(place: str, text: str) -> ItemFile:
     try:
         found: Json = json.loads(text)
     except (ValueError, RecursionError) as wrong:
-        return ItemFile(_checked(place, _by_line(place, text, wrong)), text)
-    if isinstance(found, dict):
-        member = next((name for name in ("input", "data") if isinstance(found.get(name), list)), "")
-        if member:
-            rest = {name: value for name, value in found.items() if name != member}
-            return ItemFile(_checked(place, found[member]), text, member, rest)
-        if "type" in found or "role" in found:
-            return ItemFile(_checked(place, [found]), text)
+        return _of_lines(place, text, _by_line(place, text, wrong))
+    if is_document(found):
+        return ItemFile(_exported(place, from_whole, found), text, "items", exported=True)
+    if isinstance(found, dict) and ("type" in found or "role" in found):
+        return ItemFile(_checked(place, [found]), text)
+    member = next((name for name in ("input", "data") if isinstance(found, dict) and name in found), "")
+    if not member:
+        return ItemFile(_checked(place, found), text)
+    rest = {name: value for name, value in found.items() if name != member}
+    return ItemFile(_checked(place, found[member]), text, member, rest)
+
+
+def _of_lines(place: str, text: str, found: Sequence[Json]) -> ItemFile:
+    if found and is_document(found[0]):
+        return ItemFile(_exported(place, from_lines, found), text, exported=True)
     return ItemFile(_checked(place, found), text)
 
 
-def _by_line(place: str, text: str, wrong: Exception) -> Json:
+def _exported(place: str, read: Callable[[Json], Document], found: Json) -> tuple[Item, ...]:
+    try:
+        return read(found).items
+    except InputFault as wrong:
+        raise Unreadable(f"{place}: {wrong.message}", hint=wrong.hint) from wrong
+
+
+def _by_line(place: str, text: str, wrong: Exception) -> list[Json]:
     """The items of a file that is no JSON as a whole, one a line. raises: Unreadable"""
     rows = [(number, row) for number, row in enumerate(text.splitlines(), 1) if row.strip()]
     found = []

@@ -7,6 +7,7 @@ import pytest
 
 from convo.engine.item_file import read_items, write_items
 from convo.errors import NotFound, Unreadable, Usage
+from convo.inspection.document import Document, as_lines, as_whole
 
 HI = {"role": "user", "content": "hi"}
 HELLO = {"role": "assistant", "content": "hello"}
@@ -27,6 +28,16 @@ def test_every_form_holds_the_same_items(text: str, member: str, tmp_path: Path)
     place.write_text(text, encoding="utf-8")
     read = read_items(str(place))
     assert (read.items, read.member) == ((HI, HELLO), member)
+
+
+def test_what_was_exported_with_its_links_is_read_as_items(tmp_path: Path) -> None:
+    document = Document((HI, HELLO), 2, "monads")
+    whole, lined = tmp_path / "whole.json", tmp_path / "lines.jsonl"
+    whole.write_text(json.dumps(as_whole(document)))
+    lined.write_text("\n".join(map(json.dumps, as_lines(document))))
+    assert [read_items(str(place)).items for place in (whole, lined)] == [(HI, HELLO)] * 2
+    write_items(str(tmp_path / "new.json"), [HI], read_items(str(whole)))
+    assert json.loads((tmp_path / "new.json").read_text()) == [HI]
 
 
 def test_a_line_alone_is_a_history_of_one_item(tmp_path: Path) -> None:
