@@ -1,5 +1,6 @@
 """Runs of agents and the ledgers of their calls, on every store."""
 
+from asyncio import gather
 from dataclasses import replace
 from random import Random
 
@@ -226,6 +227,27 @@ async def test_a_call_that_cannot_be_written_takes_its_change_with_it(
 
     assert await store.agent_run("run_1") == RUN
     assert list(await store.calls("run_1")) == []
+
+
+async def test_of_many_who_go_on_at_once_one_is_kept_and_all_others_are_told(store: Store) -> None:
+    await begin(store)
+    changes = [Change(agent_run=later(document={"by": number})) for number in range(8)]
+
+    told = await gather(*map(store.commit, changes), return_exceptions=True)
+
+    assert [type(one) for one in told].count(Conflict) == 7
+    kept = await store.agent_run("run_1")
+    assert kept == changes[told.index(None)].agent_run
+
+
+async def test_calls_that_end_at_once_are_all_in_the_ledger(store: Store) -> None:
+    await begin(store)
+    batch = tuple(AgentCall("run_1", f"call_{number}", NOW) for number in range(8))
+    await store.commit(Change(calls=batch))
+    ends = [call._replace(ended=True, output=call.call_id) for call in batch]
+    await gather(*(store.commit(Change(calls=(end,))) for end in (*ends, *ends[::-1])))
+
+    assert list(await store.calls("run_1")) == ends
 
 
 # -- finding --------------------------------------------------------------------------------------
