@@ -26,6 +26,7 @@ COMMANDS: Table = MappingProxyType(
         "diff": Row("convo.cli.diff", "Find where two histories, or two requests, part."),
         "convert": Row("convo.cli.convert", "Hand a conversation to another owner."),
         "export": Row("convo.cli.export", "Write a conversation into a file."),
+        "import": Row("convo.cli.import_", "Read conversations from a file."),
         "lint": Row("convo.cli.lint", "Find state that will be refused, before it is sent."),
         "repair": Row("convo.cli.repair", "Write a valid history beside a broken one."),
         "compact": Row("convo.cli.compact", "Let a shorter history stand in place of a conversation's."),

@@ -28,7 +28,8 @@ from convo.stores.contract import Store
 from convo.stores.rules import name_taken
 from convo.strategies import kind_of
 from convo.strategies.carrying import Carried, Target, carry
-from convo.transfer.handing import Beside, Wish, hand_over, worth_it
+from convo.transfer.beside import Beside
+from convo.transfer.handing import Wish, hand_over, worth_it
 from convo.transfer.taking import Source, taken
 from convo.ui.converted import facts, report, result
 from convo.ui.medium import drawn_on, medium_of

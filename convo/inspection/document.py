@@ -26,6 +26,14 @@ from convo.items import Item, Json
 CONVERSATION, ITEM, LINK = "convo.conversation", "convo.item", "convo.link"
 VERSION = 1
 
+COMMENT_BEGIN, COMMENT_END = "<!-- convo.conversation ", " -->"
+"""What stands around a document in Markdown; it is the last line, so no words of a message can be taken for it."""
+
+COMMENT_WITHOUT = "<!-- convo: without its data -->"
+
+PAGE_BEGIN, PAGE_END = '<script type="application/json" id="convo">', "</script>"
+"""What stands around a document in a page; every word beside it is escaped."""
+
 PLAIN = ("sent", "model", "status", "created_at", "parent", "conversation_id", "previous_response_id")
 MORE = ("seconds", "first_token_s", "parameters", "usage", "error", "stored")
 """Fields of a link that stand in a file as they are."""

@@ -10,12 +10,9 @@ import re
 from collections.abc import Callable, Iterator
 from html import escape
 
-from convo.inspection.document import Document, embedded
+from convo.inspection.document import PAGE_BEGIN, PAGE_END, Document, embedded
 from convo.inspection.passages import legible, passages, title
 from convo.items import Item, is_assistant, is_user
-
-BEGIN, END = '<script type="application/json" id="convo">', "</script>"
-"""What stands around the document."""
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
@@ -47,7 +44,7 @@ def page(document: Document, *, data: bool = True) -> str:
     name = escape(legible(document.name or "A conversation"))
     facts = "".join(f"<dt>{label}</dt><dd>{escape(legible(words))}</dd>" for label, words in _facts(document))
     articles = "\n".join(_article(at, item) for at, item in enumerate(document.items, 1))
-    kept = f"{BEGIN}{embedded(document)}{END}\n" if data else ""
+    kept = f"{PAGE_BEGIN}{embedded(document)}{PAGE_END}\n" if data else ""
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'

@@ -10,35 +10,18 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from convo.clock import Clock
 from convo.endpoints.contract import Endpoint
 from convo.engine.edges import Edges
 from convo.engine.finding import absolute
-from convo.engine.naming import free_name, name_for
-from convo.engine.opening import free_file, history_of_conversation
-from convo.engine.record import whole
+from convo.engine.naming import name_for
+from convo.engine.opening import free_file
 from convo.engine.replay_file import ReplayFile
-from convo.errors import Conflict, ConvoError, StateFault, Usage
+from convo.errors import Conflict, ConvoError, Usage
 from convo.history import Path, Session, Strategy, root
-from convo.ids import NewId
-from convo.stores.contract import Change, Growth, Store
 from convo.strategies.carrying import Carried, Target
+from convo.transfer.beside import Beside
+from convo.transfer.seeding import forget, seeded
 from convo.transfer.taking import Source
-
-AT_ONCE = 20
-"""Items that a conversation takes at a time."""
-
-NAMES = 5
-"""Names that are tried, each of which another process may take first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Beside:
-    """Where a new session is written: the store, the time and the source of ids."""
-
-    store: Store
-    clock: Clock
-    new_id: NewId
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +59,7 @@ async def hand_over(
     session = replace(session, mark=mark)
     if target.strategy is Strategy.REPLAY:
         return await _to_file(session, path, wish, beside)
-    return await _written(session, path, wish, beside)
+    return await beside.write(session, path, wish.name)
 
 
 def _session(source: Source, target: Target, path: Path, beside: Beside) -> Session:
@@ -95,21 +78,6 @@ def _session(source: Source, target: Target, path: Path, beside: Beside) -> Sess
     )
 
 
-async def _written(session: Session, path: Path, wish: Wish, beside: Beside) -> Session:
-    """Store a new session under the name that was wished, or a free one like its own."""
-    grow = (Growth(path.root, path.items),) if path.items else ()
-    for left in reversed(range(NAMES)):
-        name = wish.name or await free_name(beside.store, session.name)
-        session = replace(session, name=name)
-        try:
-            await whole(beside.store.commit(Change(grow=grow, session=session, expect=None)))
-            break
-        except Conflict:
-            if wish.name or not left:
-                raise
-    return session
-
-
 async def _to_file(session: Session, path: Path, wish: Wish, beside: Beside) -> Session:
     file = ReplayFile(wish.file or free_file(absolute(f"{wish.name or session.name}.json")))
     if file.exists():
@@ -118,7 +86,7 @@ async def _to_file(session: Session, path: Path, wish: Wish, beside: Beside) -> 
     file.write(path.items)
     session = replace(session, handle=str(file.place), written=path.head)
     try:
-        return await _written(session, path, wish, beside)
+        return await beside.write(session, path, wish.name)
     except ConvoError:
         with suppress(OSError):
             os.unlink(file.place)
@@ -129,19 +97,12 @@ async def _to_conversation(
     source: Source, carried: Carried, target: Target, wish: Wish, beside: Beside, endpoint: Endpoint
 ) -> Session:
     seed, rest = carried.items[: carried.confirmed], carried.items[carried.confirmed :]
-    created = await endpoint.create_conversation(seed[:AT_ONCE], source.metadata or None)
-    handle = str(created["id"])
+    edges = Edges(beside.store, endpoint, beside.clock, beside.new_id)
+    made = await seeded(seed, edges, source.metadata)
+    path = made.path.grow(rest)
+    session = replace(_session(source, target, path, beside), mark=made.path.head, handle=made.handle)
     try:
-        for at in range(AT_ONCE, len(seed), AT_ONCE):
-            await endpoint.add_items(handle, seed[at : at + AT_ONCE])
-        edges = Edges(beside.store, endpoint, beside.clock, beside.new_id)
-        there = await history_of_conversation(handle, edges)
-        if len(there) != len(seed):
-            raise StateFault(f"{handle} holds {len(there)} items, and was given {len(seed)}")
-        session = _session(source, target, there.grow(rest), beside)
-        session = replace(session, mark=there.head, handle=handle)
-        return await _written(session, there.grow(rest), wish, beside)
+        return await beside.write(session, path, wish.name)
     except BaseException:
-        with suppress(ConvoError):
-            await endpoint.delete_conversation(handle)
+        await forget(made.handle, edges)
         raise

@@ -9,7 +9,8 @@ from convo.engine.record import reopened
 from convo.errors import Usage
 from convo.history import Strategy
 from convo.strategies.carrying import Carried, Target, carry
-from convo.transfer.handing import Beside, Wish, hand_over, worth_it
+from convo.transfer.beside import Beside
+from convo.transfer.handing import Wish, hand_over, worth_it
 from convo.transfer.taking import taken
 
 

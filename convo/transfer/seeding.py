@@ -4,7 +4,7 @@ A conversation takes twenty items at a time. What it holds afterwards is read ba
 is a copy of what the owner really has; what does not become whole is deleted again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -25,9 +25,9 @@ class Seeded(NamedTuple):
     path: Path
 
 
-async def seeded(items: Sequence[Item], edges: Edges) -> Seeded:
+async def seeded(items: Sequence[Item], edges: Edges, metadata: Mapping[str, str] | None = None) -> Seeded:
     """Make it. raises: what the endpoint answers; StateFault  it holds something else than it was given"""
-    created = await edges.endpoint.create_conversation(items[:AT_ONCE])
+    created = await edges.endpoint.create_conversation(items[:AT_ONCE], metadata or None)
     handle = str(created["id"])
     try:
         for at in range(AT_ONCE, len(items), AT_ONCE):

@@ -9,13 +9,16 @@ import re
 from collections.abc import Callable, Iterator
 
 from convo.engine.replay_file import as_text
-from convo.inspection.document import Document, as_lines, embedded, line
+from convo.inspection.document import (
+    COMMENT_BEGIN,
+    COMMENT_END,
+    COMMENT_WITHOUT,
+    Document,
+    as_lines,
+    embedded,
+    line,
+)
 from convo.inspection.passages import Passage, legible, passages, title
-
-BEGIN, END = "<!-- convo.conversation ", " -->"
-"""What stands around the document in Markdown; it is the last line, so no words of a message can be taken for it."""
-
-WITHOUT = "<!-- convo: without its data -->"
 
 TICKS = re.compile("`+")
 
@@ -35,7 +38,7 @@ def markdown(document: Document, *, data: bool = True) -> str:
     for at, item in enumerate(document.items, 1):
         blocks.append(f"## {at}. {_one_line(title(item))}")
         blocks += [FORMS[passage.form](passage) for passage in passages(item)]
-    blocks.append(BEGIN + embedded(document) + END if data else WITHOUT)
+    blocks.append(COMMENT_BEGIN + embedded(document) + COMMENT_END if data else COMMENT_WITHOUT)
     return "\n\n".join(blocks) + "\n"
 
 

@@ -10,7 +10,8 @@ from convo.errors import Conflict, NotFound, Refused, Usage
 from convo.history import HERE, OWNERS, Session, Strategy
 from convo.items import Digest, Item, digest, kind, text, user
 from convo.strategies.carrying import Target, carry
-from convo.transfer.handing import Beside, Wish, hand_over, worth_it
+from convo.transfer.beside import Beside
+from convo.transfer.handing import Wish, hand_over, worth_it
 from tests.engine.recorded import Fault
 from tests.transfer.histories import ECHO, Hall, say
 

@@ -1,0 +1,65 @@
+"""A document becomes a session of this store: the other half of an export.
+
+The session is owned by the local store, whoever owned the conversation where it came from. Links come
+along where the store has none of their ids, so that what a file says never replaces what is known.
+"""
+
+from dataclasses import dataclass
+
+from convo.engine.naming import fit, name_for
+from convo.errors import InputFault, Unreadable, Usage
+from convo.history import Link, Path, Scope, Session, Strategy, root
+from convo.inspection.document import Document, link_of
+from convo.items import user
+from convo.transfer.beside import Beside
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Who answers in a conversation that was read from a file, unless the file says which model."""
+
+    model: str
+    scope: Scope
+
+
+async def keep(document: Document, answers: Answers, beside: Beside, name: str | None = None) -> Session:
+    """Store `document` as a new session.
+
+    name:    None takes the one in the file, or its first words, with a number where it is taken
+    raises:  Conflict  `name` is taken;  Unreadable  an item or link cannot be kept;  StoreFault
+    """
+    session_id, now = beside.new_id("ses"), beside.clock.now()
+    path = Path(root(beside.store.tenant)).grow(document.items)
+    links = await _new(document, path, session_id, beside)
+    session = Session(
+        id=session_id,
+        name=name or wish(document),
+        strategy=Strategy.SESSION,
+        model=document.model or answers.model,
+        head=path.head,
+        mark=path.first(document.acknowledged).head,
+        created_at=now if document.created_at is None else document.created_at,
+        used_at=now,
+        scope=answers.scope,
+        instructions=document.instructions,
+    )
+    return await beside.write(session, path, name, links)
+
+
+def wish(document: Document) -> str:
+    """The name that a document asks for, as a session can have it."""
+    if document.name is not None:
+        try:
+            return fit(document.name)
+        except Usage:
+            return name_for(user(document.name))
+    return name_for(document.items[0]) if document.items else "chat"
+
+
+async def _new(document: Document, path: Path, session_id: str, beside: Beside) -> list[Link]:
+    """The links that the store does not have. raises: Unreadable"""
+    try:
+        links = [link_of(found, path, session_id) for found in document.links]
+    except InputFault as wrong:
+        raise Unreadable(wrong.message) from wrong
+    return [link for link in links if await beside.store.link(link.id) is None]

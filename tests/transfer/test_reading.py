@@ -1,0 +1,185 @@
+"""What a file holds is told by its content, and comes back as it was written."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.clock import FixedClock
+from convo.engine.looking import look
+from convo.errors import ConvoError, InputFault, NotFound, Unreadable
+from convo.history import HERE
+from convo.ids import counting_ids
+from convo.inspection.document import Document
+from convo.items import Item, assistant, kind, user
+from convo.pages.conversation import page
+from convo.stores.open import open_store
+from convo.transfer.beside import Beside
+from convo.transfer.keeping import Answers, keep
+from convo.transfer.reading import document_in, documents_in
+from convo.transfer.taking import taken
+from convo.transfer.writing import jsonl, markdown, replay
+from tests.items.arbitrary import ITEMS, TEXT
+
+Written = Callable[[Document], str]
+
+FORMS: dict[str, Written] = {
+    "replay": replay,
+    "jsonl": jsonl,
+    "jsonl with links": lambda document: jsonl(document, links=True),
+    "markdown": markdown,
+    "html": page,
+}
+
+LINK = {
+    "id": "resp_1",
+    "saw": 1,
+    "head": 2,
+    "sent": 1,
+    "model": "openai/gpt-5-mini",
+    "strategy": "chain",
+    "status": "completed",
+    "created_at": 1.5,
+    "endpoint": ["https://api.openai.com/v1", "org", None],
+    "parent": None,
+    "conversation_id": None,
+    "previous_response_id": None,
+    "seconds": 0.5,
+    "first_token_s": None,
+    "parameters": {"instructions": "Be brief."},
+    "usage": {"input_tokens": 3},
+    "error": None,
+    "stored": True,
+}
+
+DOCUMENT = Document(
+    items=(user("hi"), assistant("ho"), user("--> </script> \ud83d <!--")),
+    acknowledged=2,
+    name="greeting",
+    model="openai/gpt-5-mini",
+    instructions="Be brief.",
+    created_at=1_700_000_000.25,
+    links=(LINK,),
+)
+
+
+async def imported(document: Document) -> Document:
+    """`document` as it stands in a store that it was taken into."""
+    store = open_store("memory")
+    try:
+        beside = Beside(store, FixedClock(), counting_ids())
+        session = await keep(document, Answers("scripted/echo", HERE), beside)
+        return (await taken(await look(store, session.id), store)).document()
+    finally:
+        await store.aclose()
+
+
+@pytest.mark.parametrize("form", ["jsonl with links", "markdown", "html"])
+async def test_a_form_with_everything_in_it_comes_back_whole(form: str) -> None:
+    read = document_in(FORMS[form](DOCUMENT))
+    assert read == DOCUMENT
+    assert await imported(read) == DOCUMENT
+
+
+@pytest.mark.parametrize("form", ["replay", "jsonl"])
+def test_a_bare_form_brings_its_items_back(form: str) -> None:
+    assert document_in(FORMS[form](DOCUMENT)) == Document(items=DOCUMENT.items, acknowledged=3)
+
+
+SAID = st.lists(ITEMS.filter(lambda item: kind(item) != "unknown"), min_size=1, max_size=5).map(tuple)
+NAMES = st.sampled_from(["mine", "a-b", "日本語"])
+
+
+@given(items=SAID, name=NAMES, instructions=st.none() | TEXT, form=st.sampled_from(sorted(FORMS)))
+def test_what_is_exported_imported_and_exported_is_the_same(
+    items: tuple[Item, ...], name: str, instructions: str | None, form: str
+) -> None:
+    document = Document(items, len(items), name=name, instructions=instructions, model="a/b", created_at=1.5)
+    once = FORMS[form](document)
+    again = asyncio.run(imported(document_in(once)))
+    assert again.items == items
+    assert document_in(FORMS[form](again)) == document_in(once)
+
+
+@given(st.text(st.characters(codec="utf-8")) | st.sampled_from(["[", "{", "[{}]", "<!doctype html>", "{}\n{}"]))
+def test_any_other_text_is_refused_in_words(text: str) -> None:
+    with suppress(InputFault):
+        assert document_in(text).acknowledged >= 0
+
+
+def test_a_list_of_one_line_and_a_single_object_are_items() -> None:
+    assert document_in('[{"role": "user", "content": "hi"}]').items == ({"role": "user", "content": "hi"},)
+    assert document_in('{"role": "user", "content": "hi"}').items == ({"role": "user", "content": "hi"},)
+
+
+def test_one_whole_document_over_many_lines_is_read() -> None:
+    found = json.loads(jsonl(DOCUMENT, links=True).splitlines()[0])
+    text = json.dumps({**found, "items": list(DOCUMENT.items), "links": [LINK]}, indent=2)
+    assert document_in(text) == DOCUMENT
+
+
+HEAD = {"object": "convo.conversation", "version": 1, "name": None, "model": None, "instructions": None}
+HEAD |= {"created_at": None, "acknowledged": 0}
+
+WRONG = [
+    ("", "it holds nothing"),
+    ("hello", "it is nothing that a conversation can be read from"),
+    ("[1]", "item 1 has neither a type nor a role"),
+    ('[{"role": "user"', "it is not JSON"),
+    ('{"type": "message"}\n{"type"', "line 2 is not JSON"),
+    (json.dumps({**HEAD, "version": 2, "items": []}), "a newer convo wrote it, in form 2"),
+    (json.dumps({**HEAD, "name": 4, "items": []}), "its 'name' is of another kind"),
+    (json.dumps({**HEAD, "acknowledged": 3, "items": []}), "more is acknowledged in it than was said"),
+    (json.dumps({**HEAD, "items": [], "links": [{**LINK, "head": 9}]}), "one of its links is none"),
+    (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "strategy": "luck"}]}), "one of its links is none"),
+    (json.dumps(HEAD) + '\n{"object": "convo.other"}', "line 2 is neither an item nor a link"),
+    ('{"$schemaVersion": "1.6"}', "it is the state of a run"),
+    (page(DOCUMENT, data=False), "it holds only what is read"),
+    (markdown(DOCUMENT, data=False), "it holds only what is read"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), WRONG, ids=[says for _, says in WRONG])
+def test_what_is_wrong_is_said(text: str, says: str) -> None:
+    with pytest.raises(InputFault) as caught:
+        document_in(text)
+    assert caught.value.message.startswith(says)
+
+
+def test_words_in_a_message_are_not_taken_for_the_document() -> None:
+    fake = markdown(Document((user("evil"),), 1)).splitlines()[-1]
+    honest = Document((user(f"look:\n{fake}"),), 1)
+    assert document_in(markdown(honest)) == honest
+    with pytest.raises(InputFault, match="only what is read"):
+        document_in(markdown(honest, data=False))
+
+
+def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotFound):
+        documents_in(str(tmp_path / "nope.json"))
+    with pytest.raises(Unreadable, match="is a folder"):
+        documents_in(str(tmp_path))
+    (tmp_path / "a.bin").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(Unreadable, match="neither UTF-8 nor a database"):
+        documents_in(str(tmp_path / "a.bin"))
+
+
+async def test_a_link_that_the_store_has_stays_as_it_is() -> None:
+    store = open_store("memory")
+    beside = Beside(store, FixedClock(), counting_ids())
+    answers = Answers("scripted/echo", HERE)
+    first = await keep(DOCUMENT, answers, beside)
+    forged = Document(DOCUMENT.items, 2, links=({**LINK, "model": "evil/model", "created_at": 9},))
+    second = await keep(forged, answers, beside)
+    link = await store.link("resp_1")
+    assert link
+    assert (link.model, link.session) == ("openai/gpt-5-mini", first.id)
+    assert (second.name, first.head) == ("hi", second.head)
+    with pytest.raises(ConvoError):
+        await keep(DOCUMENT, answers, beside, "greeting")
+    await store.aclose()
