@@ -5,15 +5,15 @@ itself, because nothing else runs then but the guardrails of the first turn. Wha
 is told to the machine, and what the machine decides is durable before any of it is performed.
 """
 
-import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from convo.agents import Graph
 from convo.engine import guarding, handing, telling
+from convo.engine.at_once import THEIRS, AtOnce, Heard
 from convo.engine.chat import Chat
 from convo.engine.conduct import Conduct, Route
 from convo.engine.preparing import prepared
@@ -23,7 +23,7 @@ from convo.engine.standing import Standing
 from convo.engine.theirs import told_by
 from convo.engine.tooling import carried_out
 from convo.engine.turn import Turn
-from convo.errors import ConvoError, InputFault, NotFound, RunFailed, WrongOwner
+from convo.errors import ConvoError, RunFailed
 from convo.items import Event, Item
 from convo.run import (
     Ask,
@@ -51,20 +51,10 @@ from convo.run import (
     recover,
 )
 from convo.run import Event as Told
+from convo.run.state import ENDED
 from convo.stores.contract import AgentRun
 from convo.strategies import Held
 from convo.tools import Context, read_arguments
-
-THEIRS = (RunFailed, InputFault, NotFound, WrongOwner)
-"""What is wrong with the agents, and not with the endpoint or the store: it ends the run."""
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """What came of an effect that was performed beside the loop; `cause` is the error behind it."""
-
-    event: Told
-    cause: ConvoError | None = None
 
 
 class Performing:
@@ -78,9 +68,7 @@ class Performing:
         self._chat, self._graph, self._conduct, self._keeper = chat, graph, conduct, keeper
         self._todo: deque[Effect] = deque()
         self._events: deque[Event] = deque()
-        self._tasks: set[asyncio.Task[Heard]] = set()
-        self._guards: set[asyncio.Task[Heard]] = set()
-        self._against: Heard | None = None
+        self._beside = AtOnce(self._passed)
         self._doubt = False
         self._told: frozenset[str] = frozenset()
         self._cause: ConvoError | None = None
@@ -90,8 +78,8 @@ class Performing:
 
         doubt:  the owner may have taken part of the coming request already
         """
-        self.run, self._doubt, self._cause, self._against = run, doubt, None, None
-        self._todo, self._events = deque(effects), deque()
+        self.run, self._doubt, self._cause = run, doubt, None
+        self._todo, self._events, self._beside = deque(effects), deque(), AtOnce(self._passed)
 
     async def hear(self, event: Told, cause: ConvoError | None = None) -> None:
         """Let the machine decide over `event`, and make durable what follows. raises: IllegalMove, StoreFault"""
@@ -99,14 +87,14 @@ class Performing:
 
     async def go_on(self) -> None:
         """Go on with the run where it stands: at a pause, or where nobody performs anything any more."""
-        ledger = await self._keeper.ledger()
-        self._told = frozenset(call.call_id for call in ledger)
+        ledger = await self._keeper.ledger(self.run)
+        self._told = frozenset(ledger)
         held = self._chat.reread()
         if self.run.phase is Phase.PAUSED:
             self.take(self.run)
             await self.hear(Resume())
             return
-        run, effects = recover(self.run, {call.call_id: call.output for call in ledger if call.ended})
+        run, effects = recover(self.run, {call_id: call.output for call_id, call in ledger.items() if call.ended})
         asking = self.run.phase is run.phase is Phase.ASKING
         if asking:
             self._chat.record.held = self._unanswered(held)
@@ -127,17 +115,17 @@ class Performing:
         """
         try:
             yield telling.told("started", run=self._keeper.run_id, agent=self.run.agent)
-            while self._events or self._todo or self._tasks:
+            while self._events or self._todo or self._beside:
                 while self._events:
                     yield self._events.popleft()
                 if self._todo:
                     async with aclosing(self._next(self._todo.popleft())) as events:
                         async for event in events:
                             yield event
-                elif self._tasks:
-                    await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
-                    for heard in self._came():
-                        await whole(self._hear(heard))
+                elif self._beside:
+                    for heard in await self._beside.came():
+                        if self.run.phase not in ENDED:
+                            await whole(self._hear(heard))
         finally:
             await whole(self._let_go())
         if self.run.failure:
@@ -183,10 +171,7 @@ class Performing:
         answer: list[tuple[Run, Sequence[Effect], AgentRun, Standing]] = []
 
         async def closing(held: Held, output: tuple[Item, ...]) -> Any:
-            while self._guards:
-                await asyncio.wait(self._guards, return_when=asyncio.FIRST_COMPLETED)
-                self._listen()
-            if self._against:
+            if not await self._beside.spoken():
                 return None
             self._conduct.at("before Answered")
             run, effects = decide(self.run, how.answered(output))
@@ -201,7 +186,7 @@ class Performing:
             chat.record, how.asking, edges, doubt=self._doubt, noted=chat.noted, seen=seen, closing=closing
         )
         try:
-            async with aclosing(self._heard_beside(turn)) as events:
+            async with aclosing(self._beside.beside(turn)) as events:
                 async for event in events:
                     yield event
         finally:
@@ -210,65 +195,27 @@ class Performing:
                 self._todo += effects
                 self._doubt = False
         self._conduct.at("after Answered")
-        if self._against:
-            await whole(self._hear(self._against))
+        if self._beside.against:
+            await whole(self._hear(self._beside.against))
 
-    async def _heard_beside(self, turn: Turn) -> AsyncGenerator[Event, None]:
-        """The events of a turn, as long as no guardrail beside it says no."""
-        async with aclosing(turn.events()) as events:
-            coming: asyncio.Task[Event | None] | None = None
-            try:
-                while self._guards:
-                    coming = coming or asyncio.ensure_future(_coming(events))
-                    waiting: set[asyncio.Task[Any]] = {coming, *self._guards}
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                    self._listen()
-                    turn.unwanted = turn.unwanted or self._against is not None
-                    if turn.unwanted:
-                        return
-                    if coming.done():
-                        event, coming = coming.result(), None
-                        if event is None:
-                            return
-                        yield event
-                if coming is not None:
-                    event = await asyncio.shield(coming)
-                    coming = None
-                    if event is not None:
-                        yield event
-            finally:
-                if coming is not None:
-                    coming.cancel()
-                    await asyncio.wait([coming])
-            if self._against is None:
-                async for event in events:
-                    yield event
-
-    def _listen(self) -> None:
-        """Take what guardrails beside the model have said; the first that says no is remembered."""
-        for task in [task for task in self._guards if task.done()]:
-            self._guards.discard(task)
-            self._tasks.discard(task)
-            heard = task.result()
-            if isinstance(heard.event, Passed):
-                self.run, _ = decide(self.run, heard.event)
-            else:
-                self._against = self._against or heard
+    def _passed(self, event: Passed) -> None:
+        """A guardrail beside the model let its input pass; nothing follows from that alone."""
+        self.run, _ = decide(self.run, event)
 
     # -- one effect each --------------------------------------------------------------------------
 
     async def _start(self, effect: Start) -> None:
         self._events.append(telling.started(effect.call, self.run.agent))
-        self._beside(self._call(effect.call))
+        self._beside.begin(self._call(effect.call))
 
     async def _check_input(self, effect: CheckInput) -> None:
-        self._beside(self._check(effect), guard=True)
+        self._beside.begin(self._check(effect), guard=self.run.phase is Phase.ASKING)
 
     async def _check_output(self, effect: CheckOutput) -> None:
-        self._beside(self._check(effect))
+        self._beside.begin(self._check(effect))
 
     async def _judge(self, effect: Judge) -> None:
-        self._beside(self._judged(effect.call))
+        self._beside.begin(self._judged(effect.call))
 
     async def _pause(self, effect: Pause) -> None:
         await self._chat.write()
@@ -283,28 +230,9 @@ class Performing:
         self._events.append(telling.failed(effect.failure, self._keeper.run_id))
 
     async def _halt(self, effect: Halt) -> None:
-        await whole(self._stop_tasks())
+        await self._beside.drop()
 
-    # -- what goes on beside the loop -----------------------------------------------------------------
-
-    def _beside(self, work: Coroutine[Any, Any, Told], *, guard: bool = False) -> None:
-        """Perform `work`; what a person's code got wrong ends the run."""
-
-        async def heard() -> Heard:
-            try:
-                return Heard(await work)
-            except THEIRS as wrong:
-                return Heard(Broke(wrong.code, wrong.message), wrong)
-
-        task = asyncio.ensure_future(heard())
-        self._tasks.add(task)
-        if guard and self.run.phase is Phase.ASKING:
-            self._guards.add(task)
-
-    def _came(self) -> list[Heard]:
-        done = [task for task in self._tasks if task.done()]
-        self._tasks.difference_update(done)
-        return [task.result() for task in done]
+    # -- what goes on beside the loop -------------------------------------------------------------
 
     async def _call(self, call: Call) -> Told:
         self._conduct.at(f"before {call.id}")
@@ -345,7 +273,7 @@ class Performing:
                 words = f"the handoff to {effect.target} may or may not have been told of; it is not told again"
                 self._events.append(telling.told("warning", message=words))
             elif way.taken:
-                await keeper.keep(self.run, keeper.call(effect.call.id))
+                await keeper.keep(self.run, keeper.call(self.run, effect.call.id))
                 await handing.tell(way, effect, self._context(effect.call))
             view = await handing.view(todo, habits, keeper.standing, held.path)
         except THEIRS as wrong:
@@ -361,24 +289,13 @@ class Performing:
 
     # -- ending ------------------------------------------------------------------------------------
 
-    async def _stop_tasks(self) -> None:
-        await self._drop()
-
-    async def _drop(self) -> list[Heard]:
-        """Stop what still runs; returns what had come by then."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-        came = [task.result() for task in self._tasks if not task.cancelled()]
-        self._tasks, self._guards = set(), set()
-        return came
-
     async def _let_go(self) -> None:
         """Keep the results that have come and stop the rest; the replay file follows."""
-        came = [heard.event for heard in await self._drop()]
+        came = [heard.event for heard in await self._beside.drop()]
         ends = [
-            self._keeper.call(one.call_id, ended=True, output=one.output) for one in came if isinstance(one, Returned)
+            self._keeper.call(self.run, one.call_id, ended=True, output=one.output)
+            for one in came
+            if isinstance(one, Returned)
         ]
         if ends and self.run.phase is Phase.WORKING:
             await self._chat.record.note(Beside(calls=tuple(ends)))
@@ -397,10 +314,6 @@ DOES: Mapping[type, Callable[[Performing, Any], Awaitable[None]]] = {
     Halt: Performing._halt,
 }
 """How an effect is performed; `Ask` is not here, whose events travel, nor `Append`, stored with its cause."""
-
-
-async def _coming(events: AsyncGenerator[Event, None]) -> Event | None:
-    return await anext(events, None)
 
 
 def _call_of(run: Run, call_id: str) -> Call:

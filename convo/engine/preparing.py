@@ -54,7 +54,7 @@ async def begun_with(held: Held, items: Sequence[Item], conduct: Conduct) -> Inp
     made = await told_by("the session's input callback", "session_input", conduct.session_input, *given)
     if not _are_items(made):
         raise InputFault("a session's input callback did not return a list of items", hint="return a list of items")
-    return Input(tuple(_new(made, older)), tuple(made))
+    return Input(tuple(_new(made, older, given[1])), tuple(made))
 
 
 async def prepared(ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Conduct) -> tuple[Asked, Seen | None]:
@@ -111,13 +111,12 @@ def _are_items(made: object) -> bool:
     return isinstance(made, list) and all(isinstance(item, dict) for item in made)
 
 
-def _new(made: Sequence[Item], older: Sequence[Item]) -> list[Item]:
-    """What of a callback's list is not from the history: each kept item stands for one equal to it."""
-    left = list(older)
-    new: list[Item] = []
+def _new(made: Sequence[Item], older: Sequence[Item], new: Sequence[Item]) -> list[Item]:
+    """What of a callback's list is not from the history: the new items themselves, and what equals no kept one."""
+    left, kept = list(older), []
     for item in made:
-        if item in left:
+        if not any(item is one for one in new) and item in left:
             left.remove(item)
         else:
-            new.append(item)
-    return new
+            kept.append(item)
+    return kept

@@ -117,10 +117,6 @@ class Record:
         self.session, self.held, self.last = before.session, before.held, before.last
         self._saved, self._stored = before.saved, before.stored
 
-    async def forget_last(self) -> None:
-        """Go back to the link before the last one; the next `move` stores it."""
-        self.last = await self._store.link(self.last.parent) if self.last and self.last.parent else None
-
     async def is_ours(self) -> bool:
         """Whether the store has the record as this process left it."""
         now = await self._store.session(self.session.id)

@@ -98,7 +98,7 @@ class Keeper:
 
     async def commit(self, before: Run, run: Run, event: Told, effects: Sequence[Effect]) -> None:
         """Store what follows from `event`: nothing, a result, or the run with what it adds to the conversation."""
-        ended = self._ended(event)
+        ended = self._ended(before, event)
         if all(isinstance(effect, REPEATED) for effect in effects) and run.phase not in ENDED:
             if ended:
                 await self.chat.record.note(Beside(calls=ended))
@@ -109,7 +109,7 @@ class Keeper:
             held = replace(held, path=held.path.grow(closing(run, self._since(held.path))))
         standing = self._stands(held.path, effects, self.standing)
         row = self._row(run, standing)
-        await self.chat.record.move(held, beside=Beside(row, (*ended, *self._starts(effects))))
+        await self.chat.record.move(held, beside=Beside(row, (*ended, *self._starts(run, effects))))
         self.kept, self.standing = row, standing
 
     async def keep(
@@ -135,18 +135,19 @@ class Keeper:
         view = self._view_after(held.path, output, seen)
         standing = Standing(self.standing.begun, start, view)
         standing = self._stands(held.path.grow(then), effects, standing)
-        return Beside(self._row(run, standing), self._starts(effects), then), standing
+        return Beside(self._row(run, standing), self._starts(run, effects), then), standing
 
-    def call(self, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
+    def call(self, run: Run, call_id: str, *, ended: bool = False, output: Json = None) -> AgentCall:
         """A call's entry in the ledger, from now on."""
-        at = self._started.setdefault(call_id, self.chat.edges.clock.now())
-        return AgentCall(self.run_id, call_id, at, ended, output)
+        at = self._started.setdefault(_entry(run, call_id), self.chat.edges.clock.now())
+        return AgentCall(self.run_id, _entry(run, call_id), at, ended, output)
 
-    async def ledger(self) -> Sequence[AgentCall]:
-        """The calls of the run that started, in this process or another."""
-        calls = await self.chat.edges.store.calls(self.run_id)
-        self._started = {call.call_id: call.started_at for call in calls}
-        return calls
+    async def ledger(self, run: Run) -> dict[str, AgentCall]:
+        """The calls of the run's last answer that started, in this process or another, by their ids."""
+        calls = {call.call_id: call for call in await self.chat.edges.store.calls(self.run_id)}
+        self._started = {entry: call.started_at for entry, call in calls.items()}
+        entries = {call.id: _entry(run, call.id) for call in run.batch}
+        return {call_id: calls[entry] for call_id, entry in entries.items() if entry in calls}
 
     # -- pieces -----------------------------------------------------------------------------------
 
@@ -158,16 +159,11 @@ class Keeper:
             before = AgentRun(edges.new_id("run"), self.chat.session.id, 0, status, document, now, now, state)
         return replace(before, revision=before.revision + 1, status=status, document=document, changed_at=now)
 
-    def _starts(self, effects: Sequence[Effect]) -> tuple[AgentCall, ...]:
-        return tuple(self._begun(effect.call.id) for effect in effects if isinstance(effect, Start))
+    def _starts(self, run: Run, effects: Sequence[Effect]) -> tuple[AgentCall, ...]:
+        return tuple(self.call(run, effect.call.id) for effect in effects if isinstance(effect, Start))
 
-    def _begun(self, call_id: str) -> AgentCall:
-        """A call's entry as it starts, also when it is run again."""
-        self._started.pop(call_id, None)
-        return self.call(call_id)
-
-    def _ended(self, event: Told) -> tuple[AgentCall, ...]:
-        return (self.call(event.call_id, ended=True, output=event.output),) if isinstance(event, Returned) else ()
+    def _ended(self, run: Run, event: Told) -> tuple[AgentCall, ...]:
+        return (self.call(run, event.call_id, ended=True, output=event.output),) if isinstance(event, Returned) else ()
 
     def _left(self, before: Run, run: Run, event: Told) -> Held:
         """The conversation without what a guardrail does not let stand."""
@@ -201,6 +197,11 @@ class Keeper:
         grown = view.path.grow(output)
         anchored = seen is not None and seen.head == grown.head
         return replace(view, path=grown, upto=path.head, anchor=(grown.head, path.head) if anchored else view.anchor)
+
+
+def _entry(run: Run, call_id: str) -> str:
+    """A call's name in the ledger: a model may use an id again, in another answer of the same run."""
+    return f"{run.turn}/{call_id}"
 
 
 def appended(effects: Sequence[Effect]) -> tuple[Item, ...]:

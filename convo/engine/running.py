@@ -161,7 +161,7 @@ class Running:
         for event in events:
             run, _ = decide(run, event)
         given = (event for event in events if isinstance(event, Given))
-        ends = [self._keeper.call(one.call_id, ended=True, output=one.output) for one in given]
+        ends = [self._keeper.call(run, one.call_id, ended=True, output=one.output) for one in given]
         await whole(self._keeper.keep(run, *ends))
         self._performing.take(run)
 

@@ -91,3 +91,10 @@ def _words(item: Item) -> str:
 def inputs(bench: Bench) -> list[list[str]]:
     """What each request sent."""
     return [words(body["input"]) for body in bench.bodies]
+
+
+async def history(bench: Bench, name: str = "mine") -> Sequence[Item]:
+    """What the conversation keeps."""
+    session = await bench.store.session(name)
+    assert session
+    return (await bench.store.path(session.head)).items
