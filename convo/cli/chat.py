@@ -82,7 +82,13 @@ def chat(
     ] = None,
     last: Annotated[bool, flag("-c", "--continue", panel=WHO, help="Go on with the session used last.")] = False,
     fork: Annotated[
-        str | None, value("--fork", panel=WHO, metavar="HANDLE", help="A second session from where HANDLE stands.")
+        str | None,
+        value(
+            "--fork",
+            panel=WHO,
+            metavar="HANDLE[@N]",
+            help="A second session from where HANDLE stands, or stood after its N-th turn.",
+        ),
     ] = None,
     name: Annotated[str | None, value("-n", "--name", panel=WHO, metavar="NAME", help="Name the new session.")] = None,
     store: Annotated[bool, flag("--store", panel=WHO, help="Leave a copy at the endpoint as well.")] = False,

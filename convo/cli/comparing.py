@@ -6,9 +6,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from convo.cli.known import Search, Where, is_path, is_there, owner_handle
+from convo.cli.known import Search, Where, is_path, owner_handle
 from convo.cli.wiring import store_of
 from convo.config import load
+from convo.engine.finding import with_turn
 from convo.engine.looking import look
 from convo.engine.turning import items_of, request_of
 from convo.engine.whole_file import why
@@ -63,9 +64,7 @@ async def side(handle: str, search: Search, store: Store) -> Side:
 
 async def named(handle: str, search: Search, store: Store) -> tuple[Known, int | None]:
     """What a handle names, and the number behind it. A name or a file that ends so wins."""
-    whole, number = at_turn(handle)
-    if number is None or is_there(handle) or await store.session(handle):
-        return await search.one(handle), None
+    whole, number = await with_turn(store, handle)
     return await search.one(whole), number
 
 

@@ -11,17 +11,20 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING
 
+from convo.cli.forking import Forked, forked
 from convo.cli.run_flags import RunFlags
-from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for
+from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for, endpoint_of
 from convo.clock import SystemClock
-from convo.config import Choice, Layer, Settings, Sources
+from convo.config import Choice, Layer, Settings, Sources, choose
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
-from convo.engine.finding import absolute, by_handle, the_session
+from convo.engine.finding import absolute
+from convo.engine.heads import standing_at
 from convo.engine.lease import writing
 from convo.engine.naming import fit
-from convo.engine.opening import fork, one_list, open_chat, recorded
+from convo.engine.opening import fork, open_chat, recorded
 from convo.engine.schema import text_format
 from convo.engine.turn import Asking
 from convo.errors import Busy, NotFound, Usage
@@ -30,11 +33,16 @@ from convo.ids import random_id
 from convo.items import Json, user
 from convo.stores.contract import Store
 from convo.stores.rules import name_taken
-from convo.strategies import Wanted, kind_of, wanted
+from convo.strategies import Wanted, wanted
 from convo.ui.answer import safe
 from convo.ui.medium import drawn_on
 from convo.ui.receipt import receipt
 from convo.ui.status import status
+
+if TYPE_CHECKING:
+    from convo.endpoints.contract import Endpoint
+    from convo.engine.conduct import Route
+    from convo.transfer.shortening import Shortening
 
 FORGETS = ("none", "memory")
 """Kinds of stores that hold nothing once the command has ended."""
@@ -87,11 +95,14 @@ class Desk:
         self._asked, self._out = asked, out
         self._settings: Settings | None = None
         self._counts_here = False
+        self._shortening: Shortening | None = None
+        self._endpoints: dict[str, Endpoint] = {}
 
     async def open(self) -> Chat:
         """The conversation that the flags ask for, for writing. raises: as its parts do; Busy"""
-        asked, want = self._asked, self._wanted()
-        source = await self._to_fork()
+        asked = self._asked
+        begun = await forked(self._store, asked.fork) if asked.fork else Forked()
+        want, source = self._wanted(begun), begun.session
         session = source or (None if asked.fork else await recorded(self._store, want))
         if want.strategy is Strategy.REPLAY and want.handle and not (session or asked.strategies):
             there(want.handle)
@@ -127,6 +138,30 @@ class Desk:
         await self._hold(made)
         return made, owned(made, carried)
 
+    async def fork(self, chat: Chat, number: int | None) -> Chat:
+        """A second session from here, or from the end of a turn. raises: Usage; as `standing_at` and `fork`"""
+        if not chat.record.saved:
+            raise Usage("nothing was said yet, so there is nothing to fork", hint="type a message")
+        source = chat.session if number is None else await standing_at(self._store, chat.session, number)
+        made = await fork(source, chat.asking, chat.edges)
+        made.noted = chat.noted
+        await self._hold(made)
+        return made
+
+    async def prepare(self, chat: Chat) -> None:
+        """Let the history be short enough for another message; that it is compacted is told first."""
+        from convo.cli.shortening import prepared, shortening
+
+        assert self._settings
+        self._shortening = self._shortening or shortening(self._settings.compact_at)
+        await prepared(chat, self._shortening, self._out.note)
+
+    async def compact(self, chat: Chat, words: str) -> str:
+        """Compact as `words` wish, and what became of it. raises: as its parts do; Interrupted"""
+        from convo.cli.shortening import compacted
+
+        return await compacted(chat, words)
+
     async def inspect(self, chat: Chat, handle: str) -> str:
         from convo.cli.known import shown
 
@@ -147,8 +182,11 @@ class Desk:
     def receipt(self, chat: Chat) -> str:
         """The line for the last turn, which has ended."""
         link = ended(chat)
-        assert self._settings
         assert link
+        return self.receipt_of(chat, link)
+
+    def receipt_of(self, chat: Chat, link: Link) -> str:
+        assert self._settings
         return receipt(link, chat.session, self._settings.prices.get(chat.asking.model))
 
     async def way_back(self, chat: Chat) -> str:
@@ -161,33 +199,22 @@ class Desk:
         return f"{begin} chat --from {quote(handle)}" if handle and chat.turn else ""
 
     @property
+    def paused(self) -> Path:
+        """The folder of the states of paused runs."""
+        return self._sources.places.data / "paused"
+
+    @property
     def prompts(self) -> Path:
         """The file that remembers what was typed."""
         return self._sources.places.prompts
 
     # -- which conversation -----------------------------------------------------------------------
 
-    def _wanted(self) -> Wanted:
+    def _wanted(self, begun: Forked) -> Wanted:
         asked = self._asked
         if asked.fork and (asked.handle or asked.last or asked.strategies):
             raise Usage("--fork names the session and keeps its owner", hint="convo chat --fork HANDLE")
-        if asked.fork and kind_of(asked.fork) is Strategy.CONVERSATION:
-            raise one_list(asked.fork)
-        if asked.fork and kind_of(asked.fork) is not Strategy.SESSION:
-            return wanted([], asked.fork)
-        return wanted(asked.strategies, asked.handle, last=asked.last)
-
-    async def _to_fork(self) -> Session | None:
-        """The session that --fork names; a response is gone on from by its id. raises: NotFound"""
-        handle = self._asked.fork
-        if not handle or kind_of(handle) in (Strategy.CHAIN, Strategy.CONVERSATION):
-            return None
-        if kind_of(handle) is Strategy.SESSION:
-            return await the_session(self._store, handle)
-        replayed = await by_handle(self._store, Strategy.REPLAY, absolute(handle))
-        if replayed is None:
-            raise NotFound("session at", handle, hint="copy the file, and go on with --replay --from COPY")
-        return replayed
+        return wanted(asked.strategies, begun.handle or asked.handle, last=asked.last)
 
     async def _name(self, session: Session | None) -> str:
         """The name for a new session, "" for one of its own making; `session` is gone on with.
@@ -219,7 +246,21 @@ class Desk:
         self._counts_here = counts_here(choice)
         self._announce(choice)
         endpoint = await self._open_things.enter_async_context(endpoint_for(choice, self._settings, self._store))
+        self._endpoints[choice.provider.name] = endpoint
         return Edges(self._store, endpoint, SystemClock(), random_id), self._asking(choice, session)
+
+    def route(self, model: str) -> "Route":
+        """Who answers for an agent's own model; asked again, the same. raises: BadSettings, Usage"""
+        from convo.engine.conduct import Route
+
+        assert self._settings
+        choice = choose(self._settings, model, where="an agent's model")
+        name = choice.provider.name
+        if name not in self._endpoints:
+            endpoint = endpoint_of(choice, self._settings, self._store)
+            self._open_things.push_async_callback(endpoint.aclose)
+            self._endpoints[name] = endpoint
+        return Route(self._asking(choice, None), self._endpoints[name])
 
     def _asking(self, choice: Choice, session: Session | None) -> Asking:
         asked = self._asked

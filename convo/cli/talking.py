@@ -5,17 +5,24 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from shlex import quote
+from typing import TYPE_CHECKING
 
 from convo.cli.desk import Asked, Desk, Out, ended
 from convo.cli.wiring import store_of
 from convo.config import Flags, read, resolve
 from convo.engine.attaching import attached
 from convo.engine.chat import Chat
-from convo.errors import ConvoError, Interrupted, Usage
+from convo.errors import ConvoError, Interrupted, StateFault, Usage
 from convo.history import OWNERS, Link, Strategy
 from convo.items import Event, Item, Json, kind, text, user
+from convo.stores.contract import Store
 from convo.ui.answer import Printer
 from convo.ui.answering import watched
+
+if TYPE_CHECKING:
+    from convo.cli.conduct import Cast
+    from convo.cli.running import Show
 
 EXITS = {"completed": 0, "cancelled": 130}
 """Exit codes by how the turn ended; every other end is a failure."""
@@ -39,9 +46,34 @@ async def talk(asked: Asked, out: Out) -> int:
     async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
         desk = Desk(sources, store, open_things, asked, out)
         chat = await desk.open()
+        show = await shown(chat, cast, desk, out, asked) if cast else None
+        if not show:
+            await check_no_run(store, chat)
         if said is None:
-            return await converse(chat, along, desk, out)
+            return await converse(chat, along, desk, out, show)
+        if show:
+            from convo.cli.running import run_once
+
+            return await run_once(show, said, out)
         return await ask_once(chat, said, desk, out)
+
+
+async def shown(chat: Chat, cast: "Cast", desk: Desk, out: Out, asked: Asked) -> "Show":
+    """The runs of the agents that were named. raises: as `Running.open`"""
+    from convo.cli.running import Show
+
+    cast = cast.asked_alike() if asked.model else cast.routed(desk.route)
+    return await Show.open(chat, cast, desk, out, asked.run.state)
+
+
+async def check_no_run(store: Store, chat: Chat) -> None:
+    """raises: StateFault  a run of agents is open, whose calls have no output yet"""
+    newest = await store.agent_runs(session=chat.session.id, limit=1)
+    if newest and newest[0].status == "paused":
+        raise StateFault(
+            f"a run of agents is paused in {chat.session.name!r}, and its calls have no output yet",
+            hint=f"convo resume {quote(chat.session.name)} --agent FILE.py:NAME, or convo approvals",
+        )
 
 
 def first_message(prompt: str | None, along: Sequence[Json]) -> Item | None:
@@ -57,7 +89,7 @@ def first_message(prompt: str | None, along: Sequence[Json]) -> Item | None:
     return user(prompt, *along)
 
 
-async def converse(chat: Chat, along: Sequence[Json], desk: Desk, out: Out) -> int:
+async def converse(chat: Chat, along: Sequence[Json], desk: Desk, out: Out, show: "Show | None" = None) -> int:
     """Hand the terminal to the loop, and say at the end how to come back."""
     from convo.ui.commands import COMMANDS
     from convo.ui.conversing import Conversing
@@ -68,8 +100,13 @@ async def converse(chat: Chat, along: Sequence[Json], desk: Desk, out: Out) -> i
     talking = Conversing(
         chat, reader, desk, out=sys.stdout, err=sys.stderr, along=along, live=out.live, quiet=out.quiet
     )
+    if show:
+        from convo.ui.medium import drawn_on
+        from convo.ui.runs import Runs
+
+        talking.runs = Runs(talking, show, drawn_on(sys.stderr))
     code = await talking.run()
-    back = await desk.way_back(chat)
+    back = await desk.way_back(talking.chat)
     if back:
         out.note(f"come back: {back}")
     return code
@@ -82,6 +119,7 @@ async def ask_once(chat: Chat, said: Item, desk: Desk, out: Out) -> int:
     take = printed_line if out.as_jsonl else ignored if out.as_json else printer.take
     try:
         await chat.edges.endpoint.warm(chat.asking.wire_model)  # no such model: nothing is stored
+        await desk.prepare(chat)
         await watched(chat.say([said], keep=False), take)
     except Interrupted as stopped:
         if out.as_jsonl or not ended(chat):

@@ -14,10 +14,11 @@ from convo.engine.naming import free_name, name_for
 from convo.engine.record import NOTHING, Before, Beside, Record, reopened
 from convo.engine.replay_file import ReplayFile
 from convo.engine.turn import Asking, Turn
+from convo.engine.turning import after_turn, around, before_the_last
 from convo.errors import Conflict, ConvoError, NotCanonical, Unreadable
 from convo.history import Link, Path, Session, Strategy
 from convo.items import Event, Item
-from convo.strategies import Held, never_asked, retry, undo
+from convo.strategies import Held, never_asked, retry, rewind
 
 NAMES = 5
 """Names that are tried for a new session, each of which another process may take first."""
@@ -84,14 +85,29 @@ class Chat:
         """Ask the last input alone again, without what came after it. raises: as `say`; Usage"""
         held = self.reread()
         doubt = bool(held.unacknowledged)
-        await self._go_back(retry(held, self.record.last))
+        back, last = retry(held, self.record.last), self.record.last
+        if back.mark != held.mark:
+            _, last = await around(back.path.upto(back.mark), last, self.edges.store)
+        await self._go_back(back, last)
         async with aclosing(self._ask(doubt)) as events:
             async for event in events:
                 yield event
 
-    async def take_back(self) -> None:
-        """Go back to before the last turn. raises: Usage, WrongOwner"""
-        await self._go_back(undo(self.reread(), self.record.last))
+    async def take_back(self, number: int | None = None) -> None:
+        """Go back to the end of a turn, or before the last one.
+
+        number:  as `after_turn` has it
+        raises:  NotFound  there is no such turn;  Usage, WrongOwner  as `undo` and `rewind`
+        """
+        held, last = self.reread(), self.record.last
+        at = before_the_last(held, last) if number is None else after_turn(held.path.items, number)
+        began, before = await around(held.path.first(at), last, self.edges.store)
+        await self.stand(rewind(held, at, began), last if at >= held.path.place(held.mark) else before)
+
+    async def stand(self, held: Held, last: Link | None) -> None:
+        """Let the head stand at `held`, whose last confirmed link is `last`."""
+        await self._go_back(held, last)
+        self._read = self.held.path
         await self.write()
 
     async def adopt(self) -> None:
@@ -193,10 +209,14 @@ class Chat:
                 if not left:
                     raise
 
-    async def _go_back(self, held: Held) -> None:
-        if held.mark != self.held.mark:
-            await self.record.forget_last()
-        await self._move(held)
+    async def _go_back(self, held: Held, last: Link | None) -> None:
+        """Store `held`, from which the next turn goes on; `last` is its last confirmed link."""
+        before, self.record.last = self.record.last, last
+        try:
+            await self._move(held)
+        except ConvoError:
+            self.record.last = before
+            raise
 
     async def _move(self, held: Held, beside: Beside = NOTHING) -> None:
         self.record.session = replace(

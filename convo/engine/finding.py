@@ -10,7 +10,7 @@ import os
 from convo.errors import AmbiguousHandle, NotFound, Usage
 from convo.history import Link, Session, Strategy
 from convo.stores.contract import Conversation, Found, Store
-from convo.strategies import kind_of
+from convo.strategies import at_turn, kind_of
 
 LAST = "@last"
 
@@ -71,6 +71,18 @@ async def by_handle(store: Store, strategy: Strategy, handle: str) -> Session | 
 def absolute(place: str) -> str:
     """The path of a replay file as records keep it."""
     return os.path.abspath(os.path.expanduser(place))
+
+
+async def with_turn(store: Store, handle: str) -> tuple[str, int | None]:
+    """A handle, and the number of the turn behind its @. A name or a file that ends so is no turn of another."""
+    whole, number = at_turn(handle)
+    if number is None or _is_there(handle) or await store.session(handle):
+        return handle, None
+    return whole, number
+
+
+def _is_there(place: str) -> bool:
+    return os.path.lexists(absolute(place))
 
 
 async def the_link(store: Store, response_id: str) -> Link:

@@ -14,7 +14,8 @@ from convo.inspection import Known
 from convo.inspection.forks import line_to
 from convo.inspection.requests import Request
 from convo.items import Item
-from convo.strategies import Held, body, send
+from convo.stores.contract import Store
+from convo.strategies import Held, body, send, undo
 from convo.tokens import Usage, seals_reasoning
 
 
@@ -31,6 +32,21 @@ def after_turn(items: Sequence[Item], number: int) -> int:
         said = "1 turn" if many == 1 else f"{many} turns"
         raise NotFound("turn", str(number), hint=f"there {'is' if many == 1 else 'are'} {said}")
     return ends[at]
+
+
+async def around(cut: Path, last: Link | None, store: Store) -> tuple[Link | None, Link | None]:
+    """The link that went on from the end of `cut`, and the one before it, on the line that ends with `last`."""
+    keys = {cut.root, *cut.keys}
+    began: Link | None = None
+    while last is not None and last.head not in keys:
+        began, last = last, await store.link(last.parent) if last.parent else None
+    return began, last
+
+
+def before_the_last(held: Held, last: Link | None) -> int:
+    """Where the last turn begins: what nobody confirmed goes first, and never half of a turn."""
+    at = len(undo(held, last).path)
+    return max((place for place in turns(held.path.items) if place <= at), default=0)
 
 
 def items_of(known: Known, number: int | None) -> tuple[Item, ...]:

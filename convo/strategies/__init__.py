@@ -12,6 +12,7 @@ from convo.strategies.held import Held, Sent, answered, is_answer
 from convo.strategies.reconciling import after_mark, reconcile
 from convo.strategies.replacing import behind, fresh, replaced
 from convo.strategies.retrying import Resend, Verdict, may_resend, never_asked
+from convo.strategies.rewinding import rewind
 from convo.strategies.sending import body, confirm, interrupt, send
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "reconcile",
     "replaced",
     "retry",
+    "rewind",
     "send",
     "undo",
     "wanted",

@@ -23,7 +23,7 @@ def retry(held: Held, last: Link | None) -> Held:
     """
     if held.unacknowledged:
         kept = held.path.first(_after_last_user(held.path))
-        if len(kept) > max(held.path.place(held.mark), _floor(held.path)):
+        if len(kept) > max(held.path.place(held.mark), floor(held.path)):
             return replace(held, path=kept)
     back = _before(held, last)
     inputs = held.path.upto(last.saw) if last and held.remembers else held.path.first(_after_last_user(held.path))
@@ -45,7 +45,7 @@ def _unanswered(held: Held) -> Path:
 
     raises:  Usage  nothing stands behind a compaction
     """
-    kept = max(answered(held), held.path.place(held.mark), _floor(held.path))
+    kept = max(answered(held), held.path.place(held.mark), floor(held.path))
     return _shorter(held.path, kept if kept < len(held.path) else _turn_start(held.path))
 
 
@@ -74,12 +74,12 @@ def _begun_anew(held: Held) -> bool:
 def _shorter(path: Path, count: int) -> Path:
     """raises: Usage  there is nothing to take back"""
     if count == len(path):
-        since = "since it was compacted" if _floor(path) else "yet"
+        since = "since it was compacted" if floor(path) else "yet"
         raise Usage(f"nothing was said {since}", hint="type a message")
     return path.first(count)
 
 
-def _floor(path: Path) -> int:
+def floor(path: Path) -> int:
     """How many nodes lead up to and include the last compaction."""
     return next((at for at in range(len(path), 0, -1) if _folds(_item(path, at))), 0)
 
@@ -95,10 +95,10 @@ def _after_last_user(path: Path) -> int:
 
 def _turn_start(path: Path) -> int:
     """How many nodes stand before the last run of user's messages, which ends at a compaction."""
-    at, floor = _after_last_user(path), _floor(path)
-    if at <= floor:
+    at, least = _after_last_user(path), floor(path)
+    if at <= least:
         return len(path)
-    while at > floor and is_user(_item(path, at)):
+    while at > least and is_user(_item(path, at)):
         at -= 1
     return at
 

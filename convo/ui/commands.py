@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from convo.errors import Usage
-from convo.items import first_words, is_user
+from convo.ui import going_back
 
 if TYPE_CHECKING:
     from convo.ui.conversing import Conversing
@@ -63,17 +63,18 @@ async def owner(talk: "Conversing", name: str) -> None:
         talk.say(talk.look.status(talk.chat))
 
 
+async def compact(talk: "Conversing", words: str) -> None:
+    talk.say(await talk.look.compact(talk.chat, words))
+
+
 async def retry(talk: "Conversing", _: str) -> None:
-    await talk.answer(talk.chat.again())
+    await (talk.runs.again() if talk.runs else talk.answer(talk.chat.again()))
 
 
-async def undo(talk: "Conversing", _: str) -> None:
-    before = talk.chat.reread().path
-    await talk.chat.take_back()
-    left = talk.chat.held.path
-    gone = next((node.item for node in before.nodes[before.shared(left) :] if is_user(node.item)), None)
-    what = f'"{first_words(gone)}"' if gone else "the last turn"
-    talk.say(f"took back {what}; the next message goes on from {len(left)} items")
+async def stop(talk: "Conversing", _: str) -> None:
+    if not talk.runs:
+        raise Usage("no agents answer here, so no run is open", hint="Ctrl-C stops an answer")
+    await talk.runs.stop()
 
 
 COMMANDS = {
@@ -83,12 +84,18 @@ COMMANDS = {
     "inspect": Command("[HANDLE]", "the chain as a tree", inspect),
     "model": Command("[NAME]", "show or change the model", model),
     "owner": Command("[OWNER]", "hand the conversation to replay, session, conversation or chain", owner),
+    "compact": Command("[FOCUS] [--keep-last N]", "let a shorter history stand in place of this one", compact),
     "retry": Command("", "ask the last message again", retry),
-    "undo": Command("", "take the last turn back", undo),
+    "stop": Command("", "end the open run of agents for good", stop),
+    "edit": Command("[TEXT]", "change the last message and ask again", going_back.edit),
+    "undo": Command("", "take the last turn back", going_back.undo),
+    "redo": Command("", "take up again what was taken back", going_back.redo),
+    "rewind": Command("[N]", "go back to the end of turn N, or before the last turn", going_back.rewind),
+    "fork": Command("[N]", "go on in a second session, from here or from the end of turn N", going_back.fork),
     "exit": Command("", "leave; Ctrl-D does too", exit_),
 }
 
-ALIASES = {"quit": "exit", "q": "exit", "?": "help", "rewind": "undo"}
+ALIASES = {"quit": "exit", "q": "exit", "?": "help"}
 
 
 def understood(line: str) -> tuple[str, str]:
@@ -105,4 +112,6 @@ def understood(line: str) -> tuple[str, str]:
 async def obey(talk: "Conversing", line: str) -> None:
     """Carry out one slash command. raises: as `understood`; what the command raises"""
     name, words = understood(line)
+    if talk.runs:
+        talk.runs.check(name)
     await COMMANDS[name].run(talk, words)

@@ -7,18 +7,22 @@ in a row leaves. One that comes a moment too late for an answer does not end the
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from contextlib import suppress
-from typing import Protocol, TextIO
+from typing import TYPE_CHECKING, Protocol, TextIO
 
 from convo.engine.chat import Chat
+from convo.engine.heads import Heads
 from convo.errors import ConvoError, Interrupted
 from convo.items import Event, Json, user
 from convo.ui.answer import Printer, safe
 from convo.ui.answering import watched
 from convo.ui.commands import obey
-from convo.ui.prompt import Reader
+from convo.ui.prompt import PROMPT, Reader
 from convo.ui.signals import on_signal
+
+if TYPE_CHECKING:
+    from convo.ui.runs import Runs
 
 AFTER_PROMPT_S = 0.05
 """Seconds until the prompt stands; what takes long is loaded behind it."""
@@ -37,13 +41,21 @@ class Look(Protocol):
 
     async def switch(self, chat: Chat, model: str) -> None: ...
 
+    async def prepare(self, chat: Chat) -> None: ...
+
+    async def compact(self, chat: Chat, words: str) -> str: ...
+
     async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]: ...
+
+    async def fork(self, chat: Chat, number: int | None) -> Chat: ...
 
 
 class Conversing:
     """One interactive chat.
 
     leaving:  set by a command that ends it
+    heads:    where the head of the conversation has been
+    runs:     of agents, where they answer
     """
 
     def __init__(
@@ -60,6 +72,8 @@ class Conversing:
     ) -> None:
         """Prepare the loop; `along` are content parts that go with the first message."""
         self.chat, self.look, self.leaving = chat, look, False
+        self.heads = Heads()
+        self.runs: Runs | None = None
         self._reader, self._out, self._err = reader, out, err
         self._along, self._live, self._quiet = tuple(along), live, quiet
         self._reading: asyncio.Future[str] | None = None
@@ -71,6 +85,8 @@ class Conversing:
         warming = asyncio.create_task(self._warm())
         try:
             with on_signal(signal.SIGINT, self._press):
+                if self.runs:
+                    await self._tried(self.runs.begin())
                 return await self._talk()
         finally:
             self._reader.close()
@@ -88,7 +104,7 @@ class Conversing:
         warned = False
         while not self.leaving:
             try:
-                line = await self._line()
+                line = await self.typed()
             except EOFError:
                 return 0
             except Interrupted:
@@ -102,12 +118,12 @@ class Conversing:
                 await self._carry_out(line)
         return 0
 
-    async def _line(self) -> str:
+    async def typed(self, prompt: str = PROMPT, default: str = "") -> str:
         """What the person types next. raises: as a reader; Ctrl-C counts before the prompt stands, too"""
         try:
             if self._pressed:
                 raise Interrupted("nothing was typed")
-            self._reading = asyncio.ensure_future(self._reader.line())
+            self._reading = asyncio.ensure_future(self._reader.line(prompt, default))
             return await self._reading
         except asyncio.CancelledError:
             if not self._pressed:
@@ -147,11 +163,12 @@ class Conversing:
             self.say(words)
 
     async def _carry_out(self, line: str) -> None:
+        await self._tried(obey(self, line.strip()) if is_command(line) else self._ask(message(line)))
+
+    async def _tried(self, work: Awaitable[None]) -> None:
+        """Carry out `work`; what goes wrong is told, and the chat goes on."""
         try:
-            if is_command(line):
-                await obey(self, line.strip())
-            else:
-                await self._ask(message(line))
+            await work
         except Interrupted as stopped:
             self.say(f"{stopped.message}; /retry asks again, /undo takes it back")
         except ConvoError as error:
@@ -160,7 +177,9 @@ class Conversing:
     async def _ask(self, words: str) -> None:
         before, along = self.chat.held.path.head, self._along
         try:
-            await self.answer(self.chat.say([user(words, *along)]))
+            await self.look.prepare(self.chat)
+            said = [user(words, *along)]
+            await (self.runs.say(said) if self.runs else self.answer(self.chat.say(said)))
         finally:
             if self.chat.held.path.head != before:
                 self._along = ()

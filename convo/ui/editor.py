@@ -20,18 +20,18 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 
 from convo.config import private
 from convo.errors import Interrupted, StoreFault
+from convo.ui.prompt import PROMPT
 
 
 class Editor:
     """Reads messages; see `convo.ui.prompt.Reader`."""
 
-    def __init__(self, prompt: str, history: Path, words: Sequence[str]) -> None:
+    def __init__(self, history: Path, words: Sequence[str]) -> None:
         """Prepare a reader.
 
         history:  the file that remembers what was typed; made 0600 when missing
         words:    what Tab completes at the beginning of a line
         """
-        self._prompt = prompt
         self._screen = screen()
         self._session: PromptSession[str] = PromptSession(
             history=remembered(history),
@@ -41,8 +41,8 @@ class Editor:
             output=self._screen,
         )
 
-    async def line(self) -> str:
-        return as_characters(await self._session.prompt_async(self._prompt))
+    async def line(self, prompt: str = PROMPT, default: str = "") -> str:
+        return as_characters(await self._session.prompt_async(prompt, default=default))
 
     def close(self) -> None:
         with suppress(OSError):  # the terminal may be gone

@@ -24,9 +24,10 @@ NOT_DRAWN_ON = ("dumb", "unknown")
 class Reader(Protocol):
     """Something that messages come from. Whoever made it closes it."""
 
-    async def line(self) -> str:
+    async def line(self, prompt: str = PROMPT, default: str = "") -> str:
         """The next message; empty for nothing, or for a line that was thrown away.
 
+        default:  what stands there to be changed, where a line can be changed
         raises:  EOFError     there will be no more
                  Interrupted  Ctrl-C, and nothing was typed
         """
@@ -45,14 +46,16 @@ def terminal_reader(history: Path, words: Sequence[str]) -> Reader:
         return Typewriter()
     from convo.ui.editor import Editor
 
-    return Editor(PROMPT, history, words)
+    return Editor(history, words)
 
 
 class Typewriter:
     """Reads with the line editing that the terminal itself has."""
 
-    async def line(self) -> str:
-        return await typed(PROMPT)
+    async def line(self, prompt: str = PROMPT, default: str = "") -> str:
+        if default:
+            on_screen(f"{default}\n")
+        return await typed(prompt)
 
     def close(self) -> None:
         """Nothing was changed at the terminal."""

@@ -14,7 +14,7 @@ from convo.ui.conversing import is_command, message
         ("/HELP", ("help", "")),
         ("/quit", ("exit", "")),
         ("/?", ("help", "")),
-        ("/rewind", ("undo", "")),
+        ("/rewind 2", ("rewind", "2")),
         ("/next  how are you? ", ("next", "how are you?")),
         ("/next\thow", ("next", "how")),
         ("/next a\nb", ("next", "a\nb")),

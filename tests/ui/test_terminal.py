@@ -227,3 +227,74 @@ def test_retry_of_nothing_is_told_without_a_receipt() -> None:
         shown = person.says("/retry")
         assert "convo: nothing was said yet\n" in shown
         assert receipts(shown) == []
+
+
+# -- heads -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flag", ["--session", "--chain", "--replay"])
+def test_what_was_taken_back_can_be_taken_up_again(flag: str, home: Path) -> None:
+    with at_terminal("chat", *ECHO, flag, "-n", "mine") as person:
+        person.is_asked()
+        for words in ("one", "two"):
+            person.says(words)
+        assert 'took back "two"; the next message goes on from 2 items' in person.says("/undo")
+        assert 'took up again "two"; the next message goes on from 4 items' in person.says("/redo")
+        assert "nothing was taken back" in person.says("/redo")
+        assert 'went back before "one"; the next message goes on from 0 items' in person.says("/rewind 0")
+        assert "took up again" in person.says("/redo")
+        person.says("three")
+        assert person.leaves() == 0
+    assert said(home, "mine") == [
+        f"{who}: {words}" for words in ("one", "two", "three") for who in ("user", "assistant")
+    ]
+
+
+def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        assert "nothing was said yet" in person.says("/fork")
+        for words in ("one", "two"):
+            person.says(words)
+        assert "mine-2 goes on from 2 items; mine stays where it stands" in person.says("/fork 1")
+        assert "session mine-2" in person.says("other")
+        assert "there are 2 turns" in person.says("/fork 7")
+        assert "takes a turn's number" in person.says("/rewind x")
+        assert person.leaves() == 0
+        assert person.shown.rpartition("come back: ")[2].strip() == "convo chat --from mine-2"
+    assert said(home, "mine-2") == ["user: one", "assistant: one", "user: other", "assistant: other"]
+    assert len(said(home, "mine")) == 4
+
+
+def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        person.types("/edit\r")
+        person.sees("edit> ")
+        person.types(", you")
+        assert person.says("").splitlines()[-2] == "hello, you"
+        assert person.says("/edit goodbye").splitlines()[-2] == "goodbye"
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: goodbye", "assistant: goodbye"]
+
+
+def test_a_message_that_is_not_changed_stays(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        person.types("/edit\r")
+        person.sees("edit> ")
+        person.presses("c")
+        assert "nothing was changed" in person.is_asked()
+        assert person.leaves() == 0
+    assert said(home, "mine") == ["user: hello", "assistant: hello"]
+
+
+def test_turns_of_a_conversation_belong_to_its_endpoint() -> None:
+    with at_terminal("chat", *ECHO, "--conversation", "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        for command in ("/undo", "/rewind 0", "/fork", "/edit other"):
+            assert "convo convert conv_" in person.says(command), command
+        assert person.leaves() == 0

@@ -1,0 +1,85 @@
+"""`convo chat --fork HANDLE[@N]`: where a fork begins, for every kind of handle."""
+
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.chatting import ECHO, said, sessions
+from tests.cli.held import Teller, held, talks
+from tests.running import Convo
+
+
+def told(*words: str) -> list[str]:
+    return [f"{who}: {one}" for one in words for who in ("user", "assistant")]
+
+
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN, Strategy.REPLAY])
+@pytest.mark.parametrize(
+    ("at", "before"), [("", ["one", "two"]), ("@2", ["one", "two"]), ("@1", ["one"]), ("@-1", ["one"]), ("@0", [])]
+)
+def test_a_session_is_forked_where_it_stands_or_after_a_turn(
+    strategy: Strategy, at: str, before: list[str], convo: Convo, home: Path
+) -> None:
+    held(home, talks("mine", strategy, "one", "two"))
+    got = convo("chat", "--fork", f"mine{at}", "-n", "other", "three")
+    assert (got.exit, got.out) == (0, "three\n")
+    assert said(home, "other") == told(*before, "three")
+    assert said(home, "mine") == told("one", "two")
+
+
+@pytest.mark.parametrize(
+    ("handle", "before"), [("resp_1", ["one"]), ("resp_2@1", ["one"]), ("resp_3@-1", ["one", "two"])]
+)
+@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
+def test_a_response_is_gone_on_from_whoever_holds_its_history(
+    strategy: Strategy, handle: str, before: list[str], convo: Convo, home: Path
+) -> None:
+    held(home, talks("mine", strategy, "one", "two", "three"))
+    assert convo("chat", *ECHO, "--fork", handle, "-n", "other", "four").exit == 0
+    assert said(home, "other") == told(*before, "four")
+    assert said(home, "mine") == told("one", "two", "three")
+    assert {session.strategy for session in sessions(home)} == {strategy}
+
+
+def test_what_was_taken_back_can_still_be_forked(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.SESSION, "mine", "one", "two")
+        await chat.take_back()
+
+    held(home, story)
+    assert convo("chat", "--fork", "resp_2", "-n", "other", "three").exit == 0
+    assert said(home, "other") == told("one", "two", "three")
+
+
+def test_a_replay_file_is_forked_by_its_path(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, talks("mine", Strategy.REPLAY, "one", "two"))
+    assert convo("chat", "--fork", "./talk.json@1", "-n", "other", "three").exit == 0
+    assert said(home, "other") == told("one", "three")
+    assert (tmp_path / "talk-2.json").exists()
+
+
+@pytest.mark.parametrize("handle", ["conv_1", "mine", "mine@1"])
+def test_a_conversation_is_one_list(handle: str, convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CONVERSATION, "one", "two"))
+    got = convo("chat", "--fork", handle, "three")
+    assert got.exit == 2
+    assert "convo convert conv_1 --to session" in got.err
+    assert len(sessions(home)) == 1
+
+
+@pytest.mark.parametrize(
+    ("handle", "says"),
+    [
+        ("mine@3", "no turn '3'"),
+        ("nope@1", "no session 'nope'"),
+        ("./nope.json@1", "no session at './nope.json'"),
+        ("resp_9@1", "no response 'resp_9'"),
+    ],
+)
+def test_what_is_not_there_exits_5_and_makes_nothing(handle: str, says: str, convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    got = convo("chat", "--fork", handle, "three")
+    assert got.exit == 5
+    assert says in got.err
+    assert len(sessions(home)) == 1
