@@ -105,6 +105,14 @@ def amount(value: object) -> float:
     return float(value)
 
 
+def part_or_tokens(value: object) -> float | int:
+    """A part of something, up to 1, or more than 1 and tokens; 0 for never."""
+    found = amount(value)
+    if found > 1 and type(value) is not int:
+        raise Unfit("must be a part up to 1, or a whole number of tokens")
+    return int(found) if found > 1 else found
+
+
 def at_least(least: int, *, most: int | None = None) -> Check:
     """A whole number that is not below `least`, nor above `most`."""
     bounds = f"at least {least}" if most is None else f"from {least} to {most}"

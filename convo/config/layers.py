@@ -114,6 +114,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
         places=sources.places,
         listed=tuple(found[key] for key in sorted(found)),
+        compact_at=cast(float, values[("compact_at",)]),
     )
 
 

@@ -52,6 +52,10 @@ class Serve(NamedTuple):
     reasoning_events: str = "openai"
 
 
+COMPACT_AT = 0.8
+"""Four fifths of a window: there is room left for a long answer."""
+
+
 class Settings(NamedTuple):
     """Everything that can be set.
 
@@ -61,6 +65,8 @@ class Settings(NamedTuple):
     tenant:     whose state the commands see and make; `convo serve` goes by its keys instead
     prices:     by "provider/model", where somebody gave one
     listed:     every value with its origin, in order of their keys
+    compact_at: the part of its model's window that a chat's history may take before it is compacted; more than
+                1: tokens; 0: never
     """
 
     model: str
@@ -72,6 +78,7 @@ class Settings(NamedTuple):
     prices: Mapping[str, Price]
     places: Places
     listed: tuple[Setting, ...]
+    compact_at: float = COMPACT_AT
 
     def origin(self, *key: str) -> Origin:
         """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""
@@ -82,7 +89,7 @@ def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     """What holds where no layer says anything."""
     serve = {"host": "127.0.0.1", "port": 8788, "seal_key_env": "CONVO_SEAL_KEY", **Serve._field_defaults}
     return (
-        {("tenant",): ALONE}
+        {("tenant",): ALONE, ("compact_at",): COMPACT_AT}
         | {("serve", name): value for name, value in serve.items()}
         | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}
     )

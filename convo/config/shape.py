@@ -16,6 +16,7 @@ from convo.config.checks import (
     kind,
     nearest,
     one_of,
+    part_or_tokens,
     port,
     seconds,
     tenant,
@@ -110,6 +111,7 @@ STORAGE: dict[str, Shape] = {
 SHAPE: dict[str, Shape] = {
     "model": text,
     "tenant": tenant,
+    "compact_at": part_or_tokens,
     "providers": Named(provider_name, PROVIDER),
     "aliases": Named(alias_name, text),
     "state_storage": Whole(STORAGE, from_table),

@@ -6,21 +6,29 @@ as a partial, and whoever called goes on. While it is being kept, a second Ctrl-
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 from convo.errors import Interrupted
 from convo.items import Event
 from convo.ui.signals import on_signal
 
+Result = TypeVar("Result")
+
 
 async def watched(events: AsyncGenerator[Event, None], take: Callable[[Event], None]) -> None:
-    """Hand every event to `take`.
+    """Hand every event to `take`. raises: as `waited`"""
+    await waited(_run(events, take))
 
-    raises:  Interrupted  Ctrl-C came first; the turn has been kept
-             what the turn raises
+
+async def waited(work: Coroutine[Any, Any, Result]) -> Result:
+    """What `work` comes to.
+
+    raises:  Interrupted  Ctrl-C came first; a turn has been kept
+             what `work` raises
     """
-    task = asyncio.create_task(_run(events, take))
+    task = asyncio.create_task(work)
     stopped = False
 
     def stop() -> None:
@@ -31,7 +39,7 @@ async def watched(events: AsyncGenerator[Event, None], take: Callable[[Event], N
 
     with on_signal(signal.SIGINT, stop):
         try:
-            await task
+            return await task
         except asyncio.CancelledError:
             if not stopped:
                 raise

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from shlex import quote
 
-from convo.compaction import Way
+from convo.compaction import Way, Wish
+from convo.errors import Usage
 from convo.history import Session, Strategy
 from convo.items import first_words, kind
 from convo.tokens import Count
@@ -11,6 +12,8 @@ from convo.transfer.compacting import Compacted, Made
 from convo.ui.labelled import Line, counted, labelled
 from convo.ui.medium import Medium
 from convo.ui.receipt import owner
+
+MOST_DIGITS = 6
 
 HOW = {
     Way.IN_PLACE: "by the conversation's endpoint, in its own list",
@@ -30,6 +33,27 @@ def one_line(session: Session, done: Compacted) -> str:
     made = done.made
     folded = f"compacted {counted(len(made.plan.folded))}, {taken(made.before, done.after)}"
     return f"{folded}; before it: {back(session, done.old)}" if done.old else folded
+
+
+def wished(words: str) -> tuple[Wish, bool]:
+    """What follows /compact: a focus, --keep-last N, --yes. raises: Usage"""
+    said, keep, yes = words.split(), 0, False
+    focus: list[str] = []
+    while said:
+        word = said.pop(0)
+        if word == "--keep-last":
+            keep = _number(said.pop(0) if said else "")
+        elif word == "--yes":
+            yes = True
+        else:
+            focus.append(word)
+    return Wish(focus=" ".join(focus) or None, keep=keep), yes
+
+
+def _number(word: str) -> int:
+    if not word.isdecimal() or len(word) > MOST_DIGITS:
+        raise Usage("--keep-last takes a number of turns", hint="/compact --keep-last 2")
+    return int(word)
 
 
 def preview(made: Made, medium: Medium) -> str:

@@ -1,0 +1,103 @@
+"""A chat whose history comes near the bound compacts it first, says so, and then asks."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import kept, said, scripted, sessions
+from tests.running import Convo
+from tests.ui.terminal import at_terminal
+
+LONG = "and this goes on for quite a while, as people do when they explain; " * 5
+
+
+@pytest.fixture
+def settings(home: Path) -> Path:
+    """The user's own settings: compact from 180 tokens on."""
+    place = home / "config" / "config.toml"
+    place.parent.mkdir(parents=True)
+    place.write_text("compact_at = 180\n", encoding="utf-8")
+    return place
+
+
+def two_turns(convo: Convo, owner: str) -> tuple[str, str]:
+    long = scripted({"text": "Short."}, {"text": LONG})
+    for words in ("one", "two"):
+        flags = [owner, "-n", "mine"] if words == "one" else ["--from", "mine"]
+        got = convo("chat", *flags, *long, f"{words} {LONG}")
+        assert got.exit == 0
+    return long
+
+
+@pytest.mark.parametrize("owner", ["--session", "--chain"])
+def test_it_is_announced_done_and_then_asked(convo: Convo, home: Path, settings: Path, owner: str) -> None:
+    two_turns(convo, owner)
+    got = convo("chat", "--from", "mine", "three")
+    assert got.exit == 0
+    assert "the history takes" in got.err
+    assert "compacting it first" in got.err
+    assert "compacted 4 items" in got.err
+    assert got.err.index("compacting it first") < got.err.index("compacted 4 items")
+    assert said(home, "mine")[-2].endswith("three")
+
+
+def test_below_the_bound_nothing_happens(convo: Convo, home: Path) -> None:
+    two_turns(convo, "--session")
+    got = convo("chat", "--from", "mine", "three")
+    assert "compact" not in got.err
+    assert len(said(home, "mine")) == 6
+
+
+def test_nought_is_never(convo: Convo, home: Path, settings: Path) -> None:
+    settings.write_text("compact_at = 0\n", encoding="utf-8")
+    two_turns(convo, "--session")
+    assert "compact" not in convo("chat", "--from", "mine", "three").err
+
+
+def test_what_is_just_compacted_is_not_compacted_again(convo: Convo, home: Path, settings: Path) -> None:
+    two_turns(convo, "--session")
+    assert convo("compact", "mine").exit == 0
+    assert "compacting" not in convo("chat", "--from", "mine", "three").err
+
+
+def test_the_endpoint_of_a_conversation_is_asked_to_do_it(convo: Convo, home: Path, settings: Path) -> None:
+    two_turns(convo, "--conversation")
+    handle = sessions(home)[0].handle
+    got = convo("chat", "--from", "mine", "three")
+    assert "its endpoint is asked to compact it" in got.err
+    items, _ = kept(home, "mine")
+    assert sessions(home)[0].handle == handle
+    assert "compaction" in [item["type"] for item in items]
+
+
+def test_a_compaction_that_comes_to_nothing_keeps_no_message_back(convo: Convo, home: Path, settings: Path) -> None:
+    two_turns(convo, "--session")
+    wordy = scripted({"text": LONG * 10})
+    got = convo("chat", "--from", "mine", *wordy, "three")
+    assert got.exit == 0
+    assert "not compacted: the compacted history would not be smaller" in got.err
+    assert len(said(home, "mine")) == 6
+
+
+@pytest.mark.parametrize("wrong", ["-1", '"often"', "1.5", "true"])
+def test_a_bound_that_is_none_is_refused(convo: Convo, settings: Path, wrong: str) -> None:
+    settings.write_text(f"compact_at = {wrong}\n", encoding="utf-8")
+    got = convo("chat", "-m", "scripted/echo", "hello")
+    assert got.exit == 2
+    assert "'compact_at' must be" in got.err
+
+
+@pytest.mark.needs("terminal")
+def test_a_person_types_it(home: Path) -> None:
+    long = scripted({"text": "Short."}, {"text": LONG})
+    with at_terminal("chat", "-n", "mine", *long) as person:
+        person.is_asked()
+        for words in ("one", "two", "three"):
+            person.says(words)
+        assert "--keep-last takes a number" in person.says("/compact --keep-last some")
+        assert "nothing to compact" in person.says("/compact --keep-last 3")
+        shown = person.says("/compact the names --keep-last 1")
+        assert "compacted 4 items" in shown
+        assert "mine-before" in shown
+        person.says("four")
+    assert [line.split()[1] for line in said(home, "mine") if line.startswith("user")][-2:] == ["three", "four"]
