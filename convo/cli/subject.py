@@ -21,9 +21,9 @@ from convo.history import Strategy
 from convo.inspection import Known
 from convo.inspection.linting import Report, View, bare, report, viewed
 from convo.inspection.linting.lines import lines
-from convo.items import Item
 from convo.runstate import State
 from convo.stores.contract import Store
+from convo.ui.pausing import items_of
 
 __all__ = ["Subject", "Where", "subject"]
 
@@ -100,24 +100,20 @@ def _of_file(handle: str, file: ItemFile) -> Subject:
 
 def _of_state(handle: str, state: State) -> Subject:
     """A paused run: what it waits for is no fault of it, and its owner may hold what came before."""
-    items, places = _said(state)
     waiting = frozenset(one.id for one in state.pending)
     owner = {"previous_response_id": state.document.get("previous_response_id")}
     owner["conversation"] = state.document.get("conversation_id")
-    view = replace(bare(items, owner), waiting=waiting)
-    return Subject(handle, view, state=state, places=places)
+    view = replace(bare(items_of(state), owner), waiting=waiting)
+    return Subject(handle, view, state=state, places=_places(state))
 
 
-def _said(state: State) -> tuple[list[Item], list[str]]:
-    """What was said in a run, and where it stands in the document."""
+def _places(state: State) -> list[str]:
+    """Where each item of a run stands in its document."""
     asked = state.document["original_input"]
-    whole = isinstance(asked, str)
-    said = [("$.original_input", {"role": "user", "content": asked})] if whole else []
-    said += [] if whole else [(f"$.original_input[{at}]", item) for at, item in enumerate(asked)]
-    made = state.document.get("generated_items") or []
-    said += [
-        (f"$.generated_items[{at}].raw_item", item["raw_item"])
-        for at, item in enumerate(made)
-        if item.get("type") != "tool_approval_item"
-    ]
-    return [item for _, item in said], [place for place, _ in said]
+    said = ["$.original_input"] if isinstance(asked, str) else [f"$.original_input[{at}]" for at in range(len(asked))]
+    made = enumerate(state.document.get("generated_items") or [])
+    return said + [f"$.generated_items[{at}].raw_item" for at, item in made if item.get("type") != APPROVAL]
+
+
+APPROVAL = "tool_approval_item"
+"""Stands for a call once more, because somebody has to decide on it."""

@@ -1,11 +1,14 @@
 """`convo repair`: something valid beside what is broken, which stays as it is."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history import Strategy, child
+from convo.items import hash_of
+from convo.stores.contract import Change, Growth
 from tests.cli.broken import ANSWER, BROKEN, CALL, HI, interrupted, listed, session
 from tests.cli.chatting import ECHO, sessions
 from tests.cli.held import Teller, held, talks
@@ -46,6 +49,21 @@ def test_a_mended_session_goes_on(convo: Convo, home: Path) -> None:
     got = convo("chat", "--from", "mended", *ECHO, "go on")
     assert (got.exit, got.out) == (0, "go on\n")
     assert convo("chat", "--from", "broken", *ECHO, "go on").exit == 1
+
+
+def test_a_mended_session_is_a_fork_at_the_last_response_that_both_share(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        chat = await teller.chat(Strategy.SESSION, "talk", "one", "two")
+        before = chat.session
+        head = child(before.head, hash_of(CALL))
+        await teller.store.commit(Change((Growth(before.head, (CALL,)),), session=replace(before, head=head)))
+
+    held(home, story)
+    assert convo("repair", "talk", "--as", "mended").exit == 0
+    convo("chat", "--from", "mended", *ECHO, "three")
+    old, new = (convo("inspect", name, "--json").json() for name in ("talk", "mended"))
+    assert [one["children"] for one in new["links"]] == [["resp_2"], [new["links"][2]["response_id"]], []]
+    assert set(list(old["items"])[:5]) <= set(new["items"])
 
 
 def test_an_interrupted_chain_goes_on_from_the_same_response_with_the_output_that_it_lacks(

@@ -1,0 +1,71 @@
+"""`convo lint` and `convo repair` of what a remote endpoint owns, over HTTP on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.chatting import sessions
+from tests.loopback import Loopback
+from tests.running import Convo
+
+CALL = {"call": {"name": "weather", "arguments": {"city": "Bonn"}}}
+
+
+@pytest.fixture(autouse=True)
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    """A server that speaks Responses stands where the default model's endpoint is."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    return loopback
+
+
+def interrupted(server: Loopback, **state: str) -> str:
+    """What some other client left: a turn, and one that ends in a call which nobody answered."""
+    said = dict(state)
+
+    async def asked(words: str) -> str:
+        events = server.endpoint().create({"model": "gpt-5-mini", "input": words, **said})
+        return str([event async for event in events][-1]["response"]["id"])
+
+    server.replies({"text": "Hello."}, CALL, {"text": "Never mind."})
+    first = server.run(asked("hi"))
+    said = state or {"previous_response_id": first}
+    return server.run(asked("weather?"))
+
+
+def test_a_chain_that_only_its_endpoint_knows_is_linted_and_goes_on_from_its_last_response(
+    server: Loopback, convo: Convo, home: Path
+) -> None:
+    last = interrupted(server)
+    found = convo("lint", last, "--json")
+    assert (found.exit, [one["code"] for one in found.json()["findings"]]) == (4, ["call-without-output"])
+    got = convo("repair", last, "--as", "mended")
+    assert (got.exit, got.err) == (0, "")
+    (record,) = sessions(home)
+    assert (record.strategy, record.handle, record.scope.url) == (Strategy.CHAIN, last, server.url)
+    answered = convo("chat", "--from", "mended", "go on")
+    assert (answered.exit, answered.out) == (0, "Never mind.\n")
+    body = server.bodies[-1]
+    assert (body["previous_response_id"], [item["type"] for item in body["input"]]) == (
+        last,
+        ["function_call_output", "message"],
+    )
+
+
+def test_a_remote_conversation_is_mended_into_the_local_store_and_sent_nothing(
+    server: Loopback, convo: Convo, home: Path
+) -> None:
+    conversation = str(server.run(server.endpoint().create_conversation())["id"])
+    interrupted(server, conversation=conversation)
+    asked = len(server.bodies)
+    assert convo("repair", conversation, "--as", "mended").exit == 0
+    assert len(server.bodies) == asked
+    (record,) = sessions(home)
+    assert (record.strategy, record.scope.url, record.model.partition("/")[0]) == (
+        Strategy.SESSION,
+        server.url,
+        "openai",
+    )
+    assert convo("lint", "mended").exit == 0
+    assert convo("lint", conversation).exit == 4
