@@ -3,6 +3,7 @@
 An answer's calls stand in a state as the model made them, as they would run and as they wait. What
 is taken is what would run, which whoever read the state has compared with what is shown. A call
 with an output is done; one that waits, waits; one that does neither needs what its tool needs now.
+The call of an agent used as a tool that waits inside has begun, and nobody knows its output yet.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +16,7 @@ from convo.items import Item, Json, call_id, is_call, is_output, kind
 from convo.run import Answered, Call, Failure, Run, Stage
 from convo.run.answers import calls_of
 from convo.runstate.nested import actions, children, interruptions
-from convo.runstate.paths import Steps, at, path
+from convo.runstate.paths import Place, Steps, at, path
 from convo.tools import Tool, toolbox
 
 VERDICT = "mcp_approval_response"
@@ -65,7 +66,13 @@ def batch(document: Json, run: Run) -> tuple[Call, ...]:
     if isinstance(calls, Failure):
         raise Unsupported("convo", f"what this state waits for ({calls.message})", hint=SDK)
     waiting = {named_by(one.value["raw_item"]) for one in interruptions(document)}
-    return tuple(_as_far(call, done, call.id in waiting) for call in calls)
+    inside = inner(document)
+    return tuple(
+        replace(call, stage=Stage.UNKNOWN, output=None)
+        if call.id in inside
+        else _as_far(call, done, call.id in waiting)
+        for call in calls
+    )
 
 
 def unfit(document: Json, graph: Graph, identity: str) -> ConvoError | None:
@@ -125,12 +132,15 @@ def _is_ours(item: Item) -> bool:
     return kind(item) in ("function_call", "mcp_approval_request") or not is_call(item)
 
 
-def check_children(document: Json) -> None:
-    """raises: Unsupported  an agent used as a tool waits in the state"""
+def inner(document: Json) -> dict[str, Place]:
+    """The states of agents used as tools in which something waits, by the id of the call that they answer."""
     done = outputs(document)
-    for way, _ in children(document):
-        if call_id(at(document, (*way[:-1], "tool_call"))) not in done:
-            raise Unsupported("convo", "a state in which an agent used as a tool waits", hint=SDK)
+    found = ((call_id(at(document, (*place.steps[:-1], "tool_call"))), place) for place in children(document))
+    return {call: place for call, place in found if call is not None and call not in done}
+
+
+def _begun(call: Call) -> Call:
+    return replace(call, stage=Stage.UNKNOWN, output=None)
 
 
 def _as_far(call: Call, done: Mapping[str, Item], waits: bool) -> Call:

@@ -7,7 +7,7 @@ given out, as strictly as one from anywhere else. A run that goes on from a fore
 over that state, so that whatever convo does not model stays in it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,11 +16,11 @@ from convo.history import Strategy
 from convo.items import Item, Json, call_id, is_output
 from convo.run import Call, Phase, Run, Stage
 from convo.runstate import run_items
-from convo.runstate.batch import last_answer, named_by
+from convo.runstate.batch import last_answer
 from convo.runstate.deciding import decided
 from convo.runstate.editing import edited
 from convo.runstate.lasting import for_good
-from convo.runstate.nested import interruptions
+from convo.runstate.processed import processed, step, waiting, waiting_inside, waits
 from convo.runstate.reading import LABEL, of
 from convo.runstate.records import Verdict
 from convo.runstate.relabel import relabelled
@@ -37,9 +37,6 @@ STEPS = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.ASKING}
 EMPTY = (
     *("input_guardrail_results", "output_guardrail_results"),
     *("tool_input_guardrail_results", "tool_output_guardrail_results"),
-)
-UNPERFORMED = (
-    *("computer_actions", "custom_tool_actions", "local_shell_actions", "shell_actions", "apply_patch_actions"),
 )
 PASSING = {
     *("pending_session_write", "current_turn_persisted_item_count"),
@@ -86,6 +83,7 @@ class Account:
     summed: int = 0
     values: Mapping[str, Json] = field(default_factory=dict)
     base: State | None = None
+    inside: Mapping[str, State] = field(default_factory=dict)
 
 
 def made(run: Run, account: Account) -> State:
@@ -96,20 +94,20 @@ def made(run: Run, account: Account) -> State:
              Usage       changed arguments, where the endpoint has the call as the model made it
              BadState    the turns do not fit the run
     """
-    _check(run)
+    _check(run, account.inside)
     state = of(_document(run, account))
     for call in run.batch:
         state = _said(state, call)
     return for_good(state, run)
 
 
-def _check(run: Run) -> None:
+def _check(run: Run, inside: Container[str]) -> None:
     if run.graph.duplicates:
         raise InputFault(
             f"several agents are called {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
             hint="give each agent a name of its own",
         )
-    unknown = run.at(Stage.UNKNOWN)
+    unknown = [call for call in run.at(Stage.UNKNOWN) if call.id not in inside]
     if unknown:
         raise StateFault(
             f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
@@ -142,11 +140,6 @@ def _verdict(call: Call) -> Verdict:
     return Verdict(approve=False, message=None if words == NOT_APPROVED else words)
 
 
-def _waits(call: Call) -> bool:
-    """Whether a state asks for this call; one that was refused waits there with a decision, and words for the model."""
-    return call.stage is not Stage.HANDOFF and not call.ran
-
-
 # -- the document ---------------------------------------------------------------------------------
 
 
@@ -154,9 +147,12 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
     base = relabelled(account.base, NEWEST.label)[0].document if account.base else {}
     turns = account.turns or ([Turn(run.agent, last_answer(base))] if base else [])
     fresh = turns[1:] if base else turns
-    waiting = [_waiting(run, base, call) for call in run.batch if _waits(call)]
+    own = [waiting(run, base, call) for call in run.batch if waits(call)]
+    asked = [*own, *waiting_inside(account.inside)]
+    answer = fresh[-1].output if fresh else None
     session = _items(run, turns, base, base.get("session_items") or base.get("generated_items") or ())
-    kept = _items(run, turns[account.summed :], base, base.get("generated_items") or ())
+    seen = {} if account.summed else base
+    kept = _items(run, turns[account.summed :], seen, seen.get("generated_items") or ())
     answers = [*(base.get("model_responses") or ()), *(_response(turn) for turn in fresh)]
     return {
         LABEL: NEWEST.label,
@@ -165,22 +161,22 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
         **{key: value for key, value in base.items() if key != LABEL and not (fresh and key in PASSING)},
         "current_turn": run.turn - (run.phase is Phase.ASKING),
         "current_agent": Speaker(run.graph, run.agent).reference,
-        "original_input": base.get("original_input", [dict(item) for item in account.before]),
+        "original_input": seen.get("original_input", [dict(item) for item in account.before]),
         "pending_input": [dict(item) for item in run.staged],
         "model_responses": answers,
-        "context": _context(run, account, base.get("context") or {}, [*session, *waiting], fresh),
+        "context": _context(run, account, base.get("context") or {}, [*session, *own], fresh),
         "tool_use_tracker": {run.graph[one].name: list(names) for one, names in run.used.items()},
         "max_turns": run.limits.max_turns,
         "no_active_agent_run": True,
         **_owner(account, base),
         "generated_prompt_cache_key": base.get("generated_prompt_cache_key"),
         "reasoning_item_id_policy": base.get("reasoning_item_id_policy"),
-        "generated_items": [*kept, *waiting],
-        "session_items": [*session, *waiting],
-        **_places(base, session, kept, len(waiting)),
-        "current_step": _step(run, waiting),
+        "generated_items": [*kept, *own],
+        "session_items": [*session, *own],
+        **_places(base, session, kept, len(own)),
+        "current_step": step(run, asked),
         "last_model_response": answers[-1] if answers else None,
-        "last_processed_response": _processed(run, base, turns, waiting),
+        "last_processed_response": processed(run, base, answer, asked, account.inside),
     }
 
 
@@ -228,6 +224,8 @@ def _context(
     for call, entry in (base.get("tool_invocations") or {}).items():
         over = {"executed": True, "completed": True} if call in done else {}
         ledger[call] = {**entry, **over}
+    for call in account.inside:
+        ledger[call] = {**ledger[call], "executed": True}
     return {
         "approvals": {},
         **base,
@@ -244,38 +242,4 @@ def _owner(account: Account, base: Mapping[str, Json]) -> dict[str, Json]:
         "conversation_id": account.handle if account.strategy is Strategy.CONVERSATION else None,
         "previous_response_id": account.handle if chained else None,
         "auto_previous_response_id": chained and not given,
-    }
-
-
-def _waiting(run: Run, base: Mapping[str, Json], call: Call) -> Json:
-    """The approval item of a call, as the base has it where it does."""
-    there = (one.value for one in interruptions(base) if named_by(one.value["raw_item"]) == call.id)
-    return next(there, None) or run_items.waiting(Speaker(run.graph, run.agent), call)
-
-
-def _step(run: Run, waiting: list[Json]) -> Json:
-    if run.phase is Phase.DONE:
-        return None
-    if not run.batch:
-        return {"type": "next_step_run_again"}
-    data = {"interruptions": waiting, "response_accepted": False, "llm_end_hooks_started": True}
-    return {"type": "next_step_interruption", "data": data}
-
-
-def _processed(run: Run, base: Mapping[str, Json], turns: Sequence[Turn], waiting: list[Json]) -> Json:
-    """The last answer as it would be worked on."""
-    if not run.batch:
-        return None
-    if len(turns) == bool(base):
-        return {**base["last_processed_response"], "interruptions": waiting}
-    over = [call for call in run.batch if call.stage is Stage.HANDOFF]
-    return {
-        "new_items": list(run_items.answered(Speaker(run.graph, run.agent), turns[-1].output)),
-        "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.batch],
-        "functions": [run_items.action(call) for call in run.batch if call.tool],
-        **{key: [] for key in UNPERFORMED},
-        "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in over],
-        "mcp_approval_requests": [run_items.request(call) for call in run.batch if call.lookup[0] == "mcp"],
-        "interruptions": waiting,
-        "mcp_tool_bindings": {},
     }

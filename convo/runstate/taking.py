@@ -8,18 +8,19 @@ or tool that is missing, a tool that takes something else than when it was asked
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from convo.agents import Graph
-from convo.errors import BadState, StateFault
+from convo.errors import BadState, StateFault, Unsupported
 from convo.history import Strategy
 from convo.items import Hash, Item, Json, hash_of, is_assistant, is_output, kind, text
 from convo.run import Decided, Limits, Phase, Run, decide
-from convo.runstate.batch import VERDICT, batch, check_children, last_answer, named_by, unfit
+from convo.runstate.batch import SDK, VERDICT, batch, inner, last_answer, named_by, unfit
 from convo.runstate.lasting import always
 from convo.runstate.nested import INTERRUPTION
 from convo.runstate.paths import at, path
-from convo.runstate.state import State
+from convo.runstate.state import Decision, State, view
 from convo.runstate.values import values_of
 from convo.runstate.whose import identities, identity_in
 from convo.tools import Mismatch
@@ -38,6 +39,7 @@ class Taken:
     responses:     the ids of the model's answers so far, the oldest first
     values:        the application's own
     source:        the content hash of the document
+    inside:        the runs of agents used as tools that wait, by the call of `run` whose output is theirs to give
     """
 
     run: Run
@@ -48,22 +50,38 @@ class Taken:
     responses: tuple[str, ...]
     values: Mapping[str, Json]
     source: Hash
+    inside: Mapping[str, "Taken"] = field(default_factory=dict)
 
 
-def taken(state: State, graph: Graph, values: Mapping[str, Json] | None = None) -> Taken:
+def taken(
+    state: State,
+    graph: Graph,
+    values: Mapping[str, Json] | None = None,
+    inside: Mapping[str, Graph] = MappingProxyType({}),
+) -> Taken:
     """`state` among the agents of `graph`.
 
     values:  the application's own, in place of those in the state
+    inside:  the agents behind tools that are agents, by the tool's title
     raises:  NotFound     an agent or tool that the graph does not have
              BadState     a tool takes something else than the state says, or a decision is on another tool
              InputFault   several agents could be meant, or the state's own values cannot be had from it
-             Unsupported  something waits that convo does not perform: a shell, an agent used as a tool
+             Unsupported  something waits that convo does not perform: a shell, an agent behind a tool
              StateFault   the state says that nobody may go on with it
     """
+    return _taken(state, graph, values, inside, state.decisions)
+
+
+def _taken(
+    state: State,
+    graph: Graph,
+    values: Mapping[str, Json] | None,
+    inside: Mapping[str, Graph],
+    decisions: tuple[Decision, ...],
+) -> Taken:
     document = state.document
     if document.get("terminal_unrecoverable"):
         raise StateFault("this run cannot be gone on with: its last answer was blocked", hint="begin a new run")
-    check_children(document)
     known = identities(document, graph, lambda identity: unfit(document, graph, identity) is None)
     run = Run(
         graph,
@@ -75,7 +93,8 @@ def taken(state: State, graph: Graph, values: Mapping[str, Json] | None = None) 
         always=always(state, graph, known),
         staged=tuple(document.get("pending_input") or ()),
     )
-    run = _paused(state, run) if at(document, ("current_step", "type")) == INTERRUPTION else _between(state, run)
+    waits = at(document, ("current_step", "type")) == INTERRUPTION
+    run = _paused(state, run, decisions) if waits else _between(state, run)
     items, acknowledged = _history(document, {call.id for call in run.batch})
     strategy, handle = _owner(document)
     return Taken(
@@ -87,19 +106,37 @@ def taken(state: State, graph: Graph, values: Mapping[str, Json] | None = None) 
         tuple(_responses(document)),
         values_of(document) if values is None else values,
         hash_of(document),
+        {
+            call: _taken(view(place.value), _behind(run, call, inside), values, inside, decisions)
+            for call, place in inner(document).items()
+        },
     )
+
+
+def _behind(run: Run, call_id: str, inside: Mapping[str, Graph]) -> Graph:
+    """The agents behind the tool of a call. raises: Unsupported"""
+    call = run.call(call_id)
+    title = call.tool.title if call and call.tool else call_id
+    if title not in inside:
+        raise Unsupported("convo", f"a state that waits in the agent behind tool {title!r}", hint=SDK)
+    return inside[title]
 
 
 # -- where it stands ------------------------------------------------------------------------------
 
 
-def _paused(state: State, run: Run) -> Run:
-    """The run with the calls that it works on, and with what was decided on them."""
+def _paused(state: State, run: Run, decisions: tuple[Decision, ...]) -> Run:
+    """The run with the calls that it works on, and with what was decided on them.
+
+    decisions:  those of the outermost state, which before 1.15 speaks for those in it
+    """
     run = replace(run, batch=batch(state.document, run))
     for one in state.pending:
+        if one.holder:
+            continue
         if run.call(one.id) is None:
             raise BadState(path((*one.way, "raw_item")), "waits, and the last answer holds no such call")
-        said = [decision for decision in state.decisions if decision.call_id == one.id]
+        said = [decision for decision in decisions if decision.call_id == one.id]
         said = [decision for decision in said if not decision.always] or said
         if said:
             words = next((decision.message for decision in said if decision.message), None)

@@ -15,7 +15,9 @@ from convo.items import Json
 from convo.runstate.paths import found, pattern
 from convo.runstate.version import ITEM_LISTS
 
-ITEMS = tuple(pattern(holder) for holder in ITEM_LISTS)
+ITEMS = tuple(pattern(holder) for holder in ITEM_LISTS if not holder.endswith("interruptions[]"))
+"""Where run items stand that are this run's own; what waits may wait in an agent used as a tool."""
+
 AGENTS = ("agent", "source_agent", "target_agent")
 OWNED = pattern("context.function_tool_approvals[]")
 

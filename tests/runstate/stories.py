@@ -28,18 +28,35 @@ from convo.runstate.making import Turn
 from convo.tools import Hosted, Namespace, Tool, toolbox
 from tests.runstate.sdk import answered, last_words
 
+ASKED = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
 ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
 def agents(story: dict[str, Any]) -> Graph:
     """The graph of a story, whose first agent is the one that the run began with."""
+    return graph(_made(story)[story["spec"]["root"]])
+
+
+def inside(story: dict[str, Any]) -> dict[str, Graph]:
+    """The agents behind tools that are agents, by the tool's name."""
+    made = _made(story)
+    tools = [tool for agent in story["spec"]["agents"].values() for tool in agent.get("tools", [])]
+    return {tool["name"]: graph(made[tool["agent"]]) for tool in tools if tool["kind"] == "agent_tool"}
+
+
+def _made(story: dict[str, Any]) -> dict[str, Agent]:
     spec = story["spec"]
     made: dict[str, Agent] = {}
     for name in spec["order"]:
         agent = _agent(spec["agents"][name], made)
         late = (replace(one, deferred=one.title == spec.get("deferred")) for one in agent.functions)
         made[name] = replace(agent, tools=(*late, *(one for one in agent.tools if not isinstance(one, Tool))))
-    return graph(made[spec["root"]])
+    return made
 
 
 def _agent(spec: dict[str, Any], made: dict[str, Agent]) -> Agent:
@@ -69,7 +86,7 @@ def _tools(spec: dict[str, Any]) -> list[Tool | Hosted]:
         case "local_mcp":
             return [_function(spec, name, {"type": "object", "properties": {}}) for name in spec["tools"]]
         case "agent_tool":
-            return [_function(spec, spec["name"])]
+            return [_function(spec, spec["name"], ASKED)]
         case "hosted_mcp":
             return [{"type": "mcp", "server_label": spec["server_label"]}]
     return []
@@ -125,11 +142,9 @@ class Told:
 
     run: Run
     items: list[Item]
-    script: list[list[Item]]
+    model: "Model"
     known: int | None = None
     turns: list[Turn] = field(default_factory=list)
-    requests: list[list[Item]] = field(default_factory=list)
-    asked: int = 0
 
     def begin(self) -> None:
         self.run, _ = decide(self.run, Begin())
@@ -144,8 +159,8 @@ class Told:
 
     def _until_it_stops(self) -> None:
         while self.run.phase is Phase.ASKING:
-            self.requests.append(self.items[self.known or 0 :])
-            output = self._answer()
+            number = self.model.asked
+            output = self.model.answer(str(self.run.current.instructions), self.items[self.known or 0 :])
             ways = {offer.name: offer.to for offer in offers(self.run.graph, self.run.agent)}
             event = Answered(tuple(output), toolbox(self.run.current.functions), ways)
             agent = self.run.agent
@@ -153,18 +168,28 @@ class Told:
             self.items += output
             self.known = None if self.known is None else len(self.items)
             self.items += added
-            self.turns.append(Turn(agent, output, added, f"resp_{self.asked:03}", self._usage()))
-            self.asked += 1
+            self.turns.append(Turn(agent, output, added, f"resp_{number:03}", tokens(number)))
 
-    def _answer(self) -> list[Item]:
-        if self.asked < len(self.script):
-            return self.script[self.asked]
-        said = [dict(item) for item in self.requests[-1]]
-        return [last_words(self.asked, str(self.run.current.instructions), said)]
 
-    def _usage(self) -> dict[str, int]:
-        sent, got = 10 + self.asked, 3 + self.asked
-        return {"input_tokens": sent, "output_tokens": got, "total_tokens": sent + got}
+@dataclass
+class Model:
+    """Says what stands in a script, and then all outputs that a request held; keeps the requests."""
+
+    script: list[list[Item]]
+    asked: int = 0
+    requests: list[list[Item]] = field(default_factory=list)
+
+    def answer(self, instructions: str, items: list[Item]) -> list[Item]:
+        self.requests.append(items)
+        number, self.asked = self.asked, self.asked + 1
+        if number < len(self.script):
+            return self.script[number]
+        return [last_words(number, instructions, [dict(item) for item in items])]
+
+
+def tokens(number: int) -> dict[str, int]:
+    """What the SDK's model counts for its answer of that number."""
+    return {"input_tokens": 10 + number, "output_tokens": 3 + number, "total_tokens": 13 + 2 * number}
 
 
 def owner(spec: dict[str, Any], asked: int) -> tuple[Strategy, str | None]:

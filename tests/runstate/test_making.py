@@ -16,16 +16,19 @@ from convo.agents import Agent, graph
 from convo.errors import InputFault, StateFault, Usage
 from convo.history import Strategy
 from convo.items import Item
-from convo.run import Begin, Decided, Limits, Returned, Run, Said, begin, decide, recover
-from convo.runstate import LABELS, Verdict, edited, read, relabelled, summary, text
+from convo.run import Begin, Decided, Given, Limits, Returned, Run, Said, begin, decide, recover
+from convo.runstate import LABELS, State, Verdict, edited, read, relabelled, summary, text
 from convo.runstate.making import Account, Turn, made
-from convo.runstate.taking import taken
+from convo.runstate.nested import children, states
+from convo.runstate.paths import at
+from convo.runstate.state import view
+from convo.runstate.taking import Taken, taken
 from tests.run.driving import GUARDED, answer, call, run_of, says, told
 from tests.run.driving import made as tool_made
 from tests.runstate import snapshots, stories
 from tests.runstate.sdk import Script
 from tests.runstate.sdk import graph as sdk_graph
-from tests.runstate.stories import Told, owner
+from tests.runstate.stories import Model, Told, owner
 from tests.runstate.test_both_directions import STORIES, VERDICTS
 from tests.runstate.test_both_directions import Run as SdkRun
 from tests.runstate.test_sdk import quiet
@@ -56,13 +59,13 @@ def paused(spec: Spec) -> Told:
     """A story up to its first pause, told by convo."""
     server = spec["run"].get("conversation_id") or spec["run"].get("auto_previous_response_id")
     begun: list[Item] = [{"role": "user", "content": spec["input"]}]
-    story = Told(begin(stories.agents({"spec": spec})), begun, spec["script"], 0 if server else None)
+    story = Told(begin(stories.agents({"spec": spec})), begun, Model(spec["script"]), 0 if server else None)
     story.begin()
     return story
 
 
 def account(spec: Spec, story: Told, **more: Any) -> Account:
-    strategy, handle = owner(spec, story.asked)
+    strategy, handle = owner(spec, story.model.asked)
     return Account([{"role": "user", "content": spec["input"]}], story.turns, strategy, handle, **more)
 
 
@@ -108,7 +111,7 @@ async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(sto
     mine = paused(spec)
     words = text(made(by_convo(mine.run, said), account(spec, mine)))
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    assert await Sdk(spec, mine.asked).finish(words, said) == (output, requests[mine.asked :])
+    assert await Sdk(spec, mine.model.asked).finish(words, said) == (output, requests[mine.model.asked :])
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
@@ -121,8 +124,8 @@ async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_gone_on(stor
         mine.run = by_convo(mine.run, said)
         mine.go_on()
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    theirs = requests[len(requests) - len(mine.requests) :]
-    assert [meant(one) for one in mine.requests] == [meant(one["input"]) for one in theirs]
+    theirs = requests[len(requests) - len(mine.model.requests) :]
+    assert [meant(one) for one in mine.model.requests] == [meant(one["input"]) for one in theirs]
     assert sorted(str(mine.run.output)) == sorted(output)
 
 
@@ -136,15 +139,15 @@ async def test_a_run_changes_hands_at_every_pause_and_ends_as_it_would_have(stor
     written = made(mine.run, account(spec, mine, base=base))
     again = read(text(written).encode())
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    calls, tokens = len(requests), sum(13 + 2 * number for number in range(mine.asked))
-    assert (summary(again)["current_turn"], again.usage["total_tokens"]) == (mine.asked, tokens)
+    calls, tokens = len(requests), sum(13 + 2 * number for number in range(mine.model.asked))
+    assert (summary(again)["current_turn"], again.usage["total_tokens"]) == (mine.model.asked, tokens)
     if mine.run.pending:
         finished = text(made(by_convo(mine.run, said), account(spec, mine, base=base)))
-        end, later = await Sdk(spec, mine.asked).finish(finished, said)
+        end, later = await Sdk(spec, mine.model.asked).finish(finished, said)
         assert sorted(end) == sorted(output)
-        assert len(later) == calls - mine.asked
+        assert len(later) == calls - mine.model.asked
     else:
-        assert (again.document["current_step"], mine.asked) == (None, calls)
+        assert (again.document["current_step"], mine.model.asked) == (None, calls)
         assert await RunState.from_string(Sdk(spec).root, text(written))
 
 
@@ -154,9 +157,78 @@ async def resumed(spec: Spec) -> tuple[Told, Any]:
     found = taken(base, stories.agents({"spec": spec}))
     (*_, last) = base.document["model_responses"]
     known = found.acknowledged if found.handle else None
-    story = Told(found.run, list(found.items), spec["script"], known, asked=len(found.responses))
+    story = Told(found.run, list(found.items), Model(spec["script"], len(found.responses)), known)
     story.turns.append(Turn(found.run.agent, last["output"]))
     return story, base
+
+
+# -- agents used as tools ---------------------------------------------------------------------------
+
+
+class Nested:
+    """A run, and those of the agents behind its tools, one model for all of them."""
+
+    def __init__(self, found: Taken, last: Any, model: Model) -> None:
+        self.found, self.told = found, Told(found.run, list(found.items), model)
+        self.told.turns.append(Turn(found.run.agent, last["model_responses"][-1]["output"]))
+        self.inner = {
+            call: Nested(one, action["agent_run_state"], model)
+            for call, one in found.inside.items()
+            for action in last["last_processed_response"]["functions"]
+            if action["tool_call"]["call_id"] == call
+        }
+
+    def decide(self, verdict: Verdict) -> None:
+        for one in self.told.run.pending:
+            if one.id not in self.inner:
+                event = Decided(one.id, verdict.approve, verdict.message, verdict.always)
+                self.told.run, _ = decide(self.told.run, event)
+        for nested in self.inner.values():
+            nested.decide(verdict)
+
+    def finish(self) -> None:
+        """Go on to the end; the output of an agent used as a tool is that of its call."""
+        for outer, nested in self.inner.items():
+            nested.finish()
+            self.told.run, _ = decide(self.told.run, Given(outer, nested.told.run.output))
+        self.told.go_on()
+
+    def written(self, state: State) -> State:
+        inside = {
+            call: nested.written(view(place.value))
+            for call, nested in self.inner.items()
+            for place in children(state.document)
+            if at(state.document, (*place.steps[:-1], "tool_call", "call_id")) == call
+        }
+        return made(self.told.run, Account((), (), base=state, inside=inside))
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("story", sorted(INSIDE - {"an approved agent that pauses inside"}))
+async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
+    spec, said = STORIES[story], VERDICTS[verdict]
+    state = read((await Sdk(spec).pause()).encode())
+    asked = sum(len(one.value["model_responses"]) for one in states(state.document))
+    found = taken(state, stories.agents({"spec": spec}), inside=stories.inside({"spec": spec}))
+    nested = Nested(found, state.document, Model(spec["script"], asked))
+    nested.decide(said)
+    nested.finish()
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    assert sorted(map(meant, nested.told.model.requests)) == sorted(meant(one["input"]) for one in requests[asked:])
+    assert sorted(str(nested.told.run.output)) == sorted(output)
+
+
+@pytest.mark.parametrize("story", sorted(INSIDE - {"an approved agent that pauses inside"}))
+async def test_the_sdk_finishes_agents_used_as_tools_on_which_a_run_of_convo_decided(story: str) -> None:
+    spec, said = STORIES[story], VERDICTS["approved"]
+    state = read((await Sdk(spec).pause()).encode())
+    asked = sum(len(one.value["model_responses"]) for one in states(state.document))
+    found = taken(state, stories.agents({"spec": spec}), inside=stories.inside({"spec": spec}))
+    nested = Nested(found, state.document, Model(spec["script"], asked))
+    nested.decide(said)
+    words = text(nested.written(state))
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    assert await Sdk(spec, asked).finish(words, said) == (output, requests[asked:])
 
 
 # -- what a state of convo's own says ---------------------------------------------------------------
@@ -171,7 +243,7 @@ async def test_a_state_of_ours_is_read_under_every_label_and_leads_to_the_same_e
     spec, said = STORIES[STORY], VERDICTS["approved"]
     mine = paused(spec)
     older, losses = relabelled(made(by_convo(mine.run, said), account(spec, mine)), label)
-    end, _ = await Sdk(spec, mine.asked).finish(text(older), said)
+    end, _ = await Sdk(spec, mine.model.asked).finish(text(older), said)
     output, _, _ = await SdkRun(spec).tell(said, convo=False)
     assert end == output
     assert {loss.path for loss in losses} <= {f"$.{place}" for place in UNSAID}
@@ -187,7 +259,7 @@ async def test_words_that_came_at_a_pause_are_sent_at_the_same_place_under_every
     state = made(by_convo(mine.run, VERDICTS["approved"]), account(spec, mine))
     sent = []
     for label in ("1.21", "1.15", "1.13", "1.0"):
-        _, requests = await Sdk(spec, mine.asked).finish(text(relabelled(state, label)[0]), VERDICTS["approved"])
+        _, requests = await Sdk(spec, mine.model.asked).finish(text(relabelled(state, label)[0]), VERDICTS["approved"])
         sent.append(requests[0]["input"])
     assert [item for item in sent[0] if item.get("role") == "user"][-1] == late
     assert sent[0] == sent[1] == sent[2] == sent[3]
@@ -198,7 +270,7 @@ async def test_arguments_that_a_person_changed_are_what_the_sdk_runs() -> None:
     mine = paused(spec)
     run, _ = decide(mine.run, Decided("call_0", approve=True, arguments='{"id": 9}'))
     words = text(made(by_convo(run, VERDICTS["approved"]), account(spec, mine)))
-    _, requests = await Sdk(spec, mine.asked).finish(words, VERDICTS["approved"])
+    _, requests = await Sdk(spec, mine.model.asked).finish(words, VERDICTS["approved"])
     outputs = [item["output"] for item in requests[0]["input"] if "output" in item]
     assert outputs == ['drop=>{"id":9}', 'drop=>{"id":2}']
     with pytest.raises(Usage, match="a server holds the call"):
@@ -213,7 +285,7 @@ def test_what_convo_does_not_model_stays_in_a_state_that_it_goes_on_from() -> No
     entry = next(one for one in snapshots.of_label("1.21") if one["scenario"] == "custom_data")
     found = taken(base, stories.agents(snapshots.story(entry["file"])))
     (*_, last) = document["model_responses"]
-    story = Told(by_convo(found.run, VERDICTS["approved"]), list(found.items), [], asked=len(found.responses))
+    story = Told(by_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
     story.turns.append(Turn(found.run.agent, last["output"]))
     story.go_on()
     after = made(story.run, Account((), story.turns, found.strategy, found.handle, base=base)).document
