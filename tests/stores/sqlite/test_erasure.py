@@ -1,8 +1,9 @@
 """What is removed is gone from every byte of every file.
 
 Each session says its own mark, over and over, in all that is stored of it: messages of a word and
-of several pages, tool arguments, names, instructions, errors. After the removal the mark's first
-and last letters are looked for in the raw files; the index keeps words by their ends.
+of several pages, tool arguments, names, instructions, errors, runs of agents and
+their calls. After the removal the mark's first and last letters are looked for in the raw files; the
+index keeps words by their ends.
 """
 
 import random
@@ -18,7 +19,7 @@ import pytest
 
 from convo.history import Path, root
 from convo.items import Item, user
-from convo.stores.contract import Change, Conversation, Growth
+from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Growth
 from convo.stores.sqlite import SqliteStore
 from convo.stores.sqlite.database import Database
 from tests.stores.chats import NOW, link, session
@@ -65,7 +66,13 @@ async def say(store: SqliteStore, mark: str, turn: int, dice: random.Random) -> 
     )
     grow = (Growth(TOP, SHARED.items), Growth(record.head, tuple(new)))
     after = replace(record, head=path.head, link=made.id, used_at=NOW + turn)
-    await store.commit(Change(grow, (made,), after, record.head if found else None))
+    there = await store.agent_run(f"run_{mark}")
+    revision = there.revision + 1 if there else 1
+    run = AgentRun(f"run_{mark}", record.id, revision, "running", {mark: f"{mark} " * dice.choice([1, 900])}, NOW, NOW)
+    call = AgentCall(run.id, f"call_{mark}_{turn}", NOW, ended=True, output=f"{mark} " * dice.choice([1, 500]))
+    await store.commit(
+        Change(grow, (made,), after, record.head if found else None, agent_run=run, calls=(call,) * (turn % 2))
+    )
 
 
 def left(file: File, mark: str) -> list[str]:
