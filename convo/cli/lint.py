@@ -35,7 +35,7 @@ class Format(StrEnum):
 def lint(
     ctx: typer.Context,
     handles: Annotated[
-        list[str] | None, typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last or a file.")
+        list[str] | None, typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
     ] = None,
     explain: Annotated[
         str | None, typer.Option("--explain", metavar="CODE", help="Print what a rule means; `all` lists them.")

@@ -25,7 +25,7 @@ Examples:
 def repair(
     ctx: typer.Context,
     handle: Annotated[
-        str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file of items.")
+        str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last, a file of items, or -.")
     ],
     name: Annotated[
         str, typer.Option("--as", metavar="NAME", help="The new session's name, or a new file: other.json.")

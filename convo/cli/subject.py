@@ -6,26 +6,36 @@ keys, no tree and no figures.
 
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from convo.cli.known import Where, is_path, is_there, known_of
-from convo.cli.states import state_at
+from convo.cli.states import PIPE, state_at
 from convo.cli.wiring import from_store
 from convo.clock import SystemClock
 from convo.config import load
 from convo.engine.finding import absolute, by_handle, find
-from convo.engine.item_file import ItemFile, read_items
-from convo.errors import ItemDeleted, NotFound
+from convo.engine.item_file import ItemFile, read_items, understood
+from convo.engine.state_file import judged, means_to_be_a_state
+from convo.engine.whole_file import why
+from convo.errors import ItemDeleted, NotFound, Unreadable, Usage
 from convo.history import Strategy
 from convo.inspection import Known
 from convo.inspection.linting import Report, View, bare, report, viewed
 from convo.inspection.linting.lines import lines
+from convo.items import call_id, is_call, is_output, is_user
 from convo.runstate import State
 from convo.stores.contract import Store
 from convo.ui.pausing import items_of
 
 __all__ = ["Subject", "Where", "subject"]
+
+PIPED = "what is piped in"
+
+OPEN = ("running", "paused")
+"""How a run of agents stands that has not ended."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,8 @@ def subject(handle: str, where: Where) -> Subject:
     raises:  NotFound, AmbiguousHandle, Unreadable, BadState, and what an endpoint that is asked answers
              ItemDeleted  the history lost an item, so nothing can be said of it
     """
+    if handle == PIPE:
+        return _of_pipe()
     state = state_at(handle, where.config)
     if state:
         return _of_state(handle, state)
@@ -73,7 +85,25 @@ def subject(handle: str, where: Where) -> Subject:
     (known,) = asyncio.run(known_of([handle], where))
     if known.lost:
         raise ItemDeleted(known.lost)
-    return Subject(handle, viewed(known, SystemClock().now()), known)
+    view = viewed(known, SystemClock().now())
+    return Subject(handle, replace(view, waiting=_waiting(known, where)), known)
+
+
+def _waiting(known: Known, where: Where) -> frozenset[str]:
+    """The ids of the calls that a run of agents is working on in this session, or that wait for a person there."""
+    session = known.session
+    last = known.path.items[-1:]
+    if session is None or not last or not (is_call(last[0]) or is_output(last[0])):
+        return frozenset()
+
+    async def read(store: Store) -> bool:
+        rows = await store.agent_runs(session=session.id, limit=1)
+        return bool(rows) and rows[0].status in OPEN
+
+    if not from_store(load(where.config), read):
+        return frozenset()
+    turn = takewhile(lambda item: not is_user(item), reversed(known.path.items))
+    return frozenset(name for item in turn if is_call(item) and (name := call_id(item)))
 
 
 def _is_bare(handle: str, where: Where) -> bool:
@@ -96,6 +126,19 @@ def _is_bare(handle: str, where: Where) -> bool:
 def _of_file(handle: str, file: ItemFile) -> Subject:
     places = [f"$.{file.member}[{at}]" for at in range(len(file.items))] if file.member else ()
     return Subject(handle, bare(file.items, file.request), file=file, places=places)
+
+
+def _of_pipe() -> Subject:
+    """What is piped in: a paused run, or items in any of the forms that a file may have."""
+    if sys.stdin.isatty():
+        raise Usage("- stands for items that are piped in", hint="convo lint - < request.json")
+    data = sys.stdin.buffer.read()
+    if means_to_be_a_state(data):
+        return _of_state(PIPE, judged(data, PIPED))
+    try:
+        return _of_file(PIPE, understood(PIPED, data.decode("utf-8-sig")))
+    except UnicodeDecodeError as wrong:
+        raise Unreadable(f"{PIPED} cannot be read: {why(wrong)}") from wrong
 
 
 def _of_state(handle: str, state: State) -> Subject:

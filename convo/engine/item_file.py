@@ -45,7 +45,7 @@ def read_items(place: str) -> ItemFile:
         raise NotFound("file", place, hint="convo sessions") from wrong
     except (OSError, UnicodeDecodeError) as wrong:
         raise Unreadable(f"{place} cannot be read: {why(wrong)}") from wrong
-    return _understood(place, text)
+    return understood(place, text)
 
 
 def check_free(place: str) -> ReplayFile:
@@ -71,7 +71,8 @@ def write_items(place: str, items: Sequence[Item], like: ItemFile | None = None)
         file.write(items)
 
 
-def _understood(place: str, text: str) -> ItemFile:
+def understood(place: str, text: str) -> ItemFile:
+    """The items that a text stands for; `place` is its name. raises: Unreadable"""
     try:
         found: Json = json.loads(text)
     except (ValueError, RecursionError) as wrong:

@@ -2,12 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
 from convo.errors import Refused
 from convo.history import Strategy
 from convo.inspection.linting import RULES
+from convo.stores.contract import AgentRun, Change
 from tests.cli.broken import ANSWER, BROKEN, CALL, HI, ORPHAN, interrupted, listed, session
 from tests.cli.held import Teller, held, talks
 from tests.running import Convo
@@ -83,6 +85,16 @@ def test_items_are_found_in_every_form_of_a_file(name: str, text: str, path: str
     assert (got.exit, [one["path"] for one in got.json()["findings"]]) == (4, [path])
 
 
+def test_items_a_request_or_a_paused_run_can_be_piped_in(convo: Convo, tmp_path: Path) -> None:
+    request = json.dumps({"model": "m", "input": [HI, CALL]})
+    found = convo("lint", "-", "--json", stdin=request).json()
+    assert [one["path"] for one in found["findings"]] == ["$.input[1].call_id"]
+    assert convo("lint", "-", stdin=snapshot(PAUSED).decode()).out == "-: nothing found in 3 items\n"
+    assert convo("lint", "-", stdin="{").err.startswith("convo: what is piped in is not JSON: ")
+    assert convo("repair", "-", "--as", "good.json", stdin=request).exit == 0
+    assert len(json.loads((tmp_path / "good.json").read_text())["input"]) == 3
+
+
 def test_a_request_may_answer_a_call_that_its_owner_holds(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "request.json").write_text(json.dumps({"previous_response_id": "resp_1", "input": [ORPHAN]}))
     got = convo("lint", "request.json")
@@ -93,6 +105,19 @@ def test_a_request_may_answer_a_call_that_its_owner_holds(convo: Convo, tmp_path
 def test_a_call_that_a_paused_run_waits_for_is_no_fault(convo: Convo, tmp_path: Path) -> None:
     (tmp_path / "state.json").write_bytes(snapshot(PAUSED))
     assert convo("lint", "./state.json").out == "./state.json: nothing found in 3 items\n"
+
+
+@pytest.mark.parametrize(("status", "exit_"), [("paused", 0), ("running", 0), ("stopped", 4)])
+def test_a_call_that_a_run_of_agents_works_on_is_no_fault(
+    status: Literal["paused", "running", "stopped"], exit_: int, convo: Convo, home: Path
+) -> None:
+    async def story(teller: Teller) -> None:
+        await session("agents", [HI, CALL])(teller)
+        run = AgentRun("run_1", "ses_agents", 1, status, {}, 1.0, 1.0)
+        await teller.store.commit(Change(agent_run=run))
+
+    held(home, story)
+    assert convo("lint", "agents").exit == exit_
 
 
 def test_a_bare_file_does_not_say_who_sealed_what_and_that_is_said(convo: Convo, tmp_path: Path) -> None:

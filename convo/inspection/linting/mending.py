@@ -41,6 +41,7 @@ def mended(view: View) -> Mended:
 
 def for_a_session(view: View) -> Mended:
     """`view` mended for a record of its own. A chain stays one, as far as it is good; no other owner has two heads."""
+    view = replace(view, waiting=frozenset())  # whoever waits for these goes on where the history was read
     if view.strategy in (Strategy.CHAIN, Strategy.SESSION):
         return mended(view)
     why = f"what {OWNERS[view.strategy].words} holds stays as it is: the local store holds the mended history"
@@ -50,6 +51,7 @@ def for_a_session(view: View) -> Mended:
 
 def for_a_file(view: View) -> Mended:
     """`view` mended as a list that any program may send: whatever is known of its makers is lost there."""
+    view = replace(view, waiting=frozenset())
     if view.partial:
         return mended(view)
     first = mended(own_here(view, Strategy.REPLAY))

@@ -1,6 +1,7 @@
 """What a mend leaves, where it puts things, and whom it lets go on from where."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -104,6 +105,12 @@ def test_lost_instructions_are_sent_by_the_record_from_now_on() -> None:
     lost = turn([user()], [answer()], parameters={"instructions": "Be brief."})
     mended = for_a_session(told(CHAIN, lost, turn([user()], [answer()])))
     assert (mended.view.instructions, mended.view.strategy) == ("Be brief.", CHAIN)
+
+
+def test_a_copy_waits_for_nobody_so_what_somebody_decides_on_elsewhere_is_closed_in_it() -> None:
+    waits = replace(told(SESSION, turn([user()], [call("a"), call("b", arguments="{")])), waiting=frozenset("ab"))
+    assert [one.code for one in lint(waits)] == ["invalid-arguments"]
+    assert shape(for_a_session(waits).view.items)[-2:] == ["function_call_output a", "function_call_output b"]
 
 
 def test_what_a_thought_led_to_stays_without_the_ids_that_would_ask_for_it() -> None:
