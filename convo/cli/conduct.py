@@ -23,25 +23,32 @@ from convo.run import Limits
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """The agents of a run, and how it behaves."""
+    """The agents of a run, and how it behaves.
+
+    model:  the first agent's own
+    words:  what was typed to name them
+    """
 
     graph: Graph
     conduct: Conduct
     model: str | None = None
+    words: str = "FILE.py:NAME"
 
     def routed(self, route: Callable[[str], Route]) -> "Cast":
         """The same, where agents with a model of their own are asked by `route`."""
         return replace(self, conduct=replace(self.conduct, route=route))
 
+    def asked_alike(self) -> "Cast":
+        """The same, where every agent is asked as the chat is: somebody said which model answers."""
+        agents = {identity: replace(agent, model=None) for identity, agent in self.graph.agents.items()}
+        return replace(self, graph=replace(self.graph, agents=agents), model=None)
+
 
 def cast_of(flags: RunFlags) -> Cast:
-    """Load what the flags name; `model` is the first agent's own.
-
-    raises:  Usage, Unreadable, NotFound, InputFault, BadSettings, Unsupported
-    """
+    """Load what the flags name. raises: Usage, Unreadable, NotFound, InputFault, BadSettings, Unsupported"""
     assert flags.agent
     graph = graph_of(flags.agent)
-    return Cast(graph, conduct_of(flags), graph[graph.start].model)
+    return Cast(graph, conduct_of(flags), graph[graph.start].model, flags.agent)
 
 
 def conduct_of(flags: RunFlags) -> Conduct:

@@ -115,7 +115,7 @@ class Desk:
         try:
             await self._hold(chat)
         except Busy as busy:
-            if not session or not await offered(busy, session):
+            if not session or asked.run.agent or not await offered(busy, session):
                 raise
             chat = await fork(session, asking, edges)
             await self._hold(chat)

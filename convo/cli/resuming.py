@@ -8,9 +8,11 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
-from convo.cli.states import PIPE, from_pipe
+from convo.cli.known import is_path
+from convo.cli.states import PIPE, from_pipe, state_at
 from convo.engine.state_file import load, save
 from convo.errors import Usage
 from convo.runstate import (
@@ -64,6 +66,28 @@ class Choice(NamedTuple):
     rank: int
     verdict: Verdict
     edits: bool = False
+
+
+class Signing(NamedTuple):
+    """Where the key is, and whether a state without a signature is refused."""
+
+    key_env: str
+    verify: bool
+
+
+def proved(place: str, config: Path | None, signing: Signing) -> State | None:
+    """The state that is to be gone on with; None when `place` names a run in the store.
+
+    raises:  NotSigned, BadState, Unreadable, Usage
+    """
+    state = state_at(place, config)
+    if state is None and (is_path(place) or place.endswith(".json")):
+        state = load(place)  # says that there is no such file, or that it is no state
+    if state is None:
+        return None
+    if signing.verify:
+        verify(state, _key(signing.key_env))
+    return unsigned(state)
 
 
 def decide(place: str, asked: Asked, written: Written) -> int:

@@ -42,7 +42,8 @@ async def talk(asked: Asked, out: Out) -> int:
         from convo.cli.conduct import cast_of
 
         cast = cast_of(asked.run)
-    sources = read(asked.config, Flags(model=asked.model or (cast.model if cast else None)))
+    model = cast.model if cast and asked.model is None else asked.model
+    sources = read(asked.config, Flags(model=model))
     async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
         desk = Desk(sources, store, open_things, asked, out)
         chat = await desk.open()

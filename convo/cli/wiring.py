@@ -70,15 +70,20 @@ def at_once(work: Coroutine[object, None, Result]) -> Result:
 @asynccontextmanager
 async def endpoint_for(choice: Choice, settings: Settings, store: Store) -> AsyncIterator["Endpoint"]:
     """The endpoint that the chosen model has, open as long as the block runs."""
-    from convo.clock import SystemClock
-    from convo.endpoints.open import open_endpoint
-    from convo.ids import random_id
-
-    endpoint = open_endpoint(choice.provider, settings=settings, store=store, clock=SystemClock(), new_id=random_id)
+    endpoint = endpoint_of(choice, settings, store)
     try:
         yield endpoint
     finally:
         await endpoint.aclose()
+
+
+def endpoint_of(choice: Choice, settings: Settings, store: Store) -> "Endpoint":
+    """The endpoint that the chosen model has; whoever asked closes it."""
+    from convo.clock import SystemClock
+    from convo.endpoints.open import open_endpoint
+    from convo.ids import random_id
+
+    return open_endpoint(choice.provider, settings=settings, store=store, clock=SystemClock(), new_id=random_id)
 
 
 def chosen(sources: Sources, session: Session | None, *, model: str | None = None) -> tuple[Settings, Choice]:

@@ -20,6 +20,17 @@ async def writing(store: Store, session: Session) -> Hold:
         raise Busy(_title(session), spoken(busy.holder), hint=_instead(session)) from busy
 
 
+async def resuming(store: Store, state: str, name: str) -> Hold:
+    """The right to go on with a document, by its content hash; to be released. raises: Busy  another process has it
+
+    name:  the document's, for the words
+    """
+    try:
+        return await Hold.take(store, f"state {state}", this_process(), TTL_S)
+    except Busy as busy:
+        raise Busy(name, spoken(busy.holder), hint="it goes on there; wait until it has ended") from busy
+
+
 def _what(session: Session) -> str:
     """Two sessions that know the same file take turns at it, by whichever name they know it."""
     if session.strategy is Strategy.REPLAY and session.handle:

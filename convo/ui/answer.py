@@ -7,6 +7,7 @@ wrote are spelled out: a terminal would obey them.
 """
 
 import re
+from collections.abc import Container
 from typing import TextIO
 
 from convo.items import Event, Item, kind, text
@@ -27,8 +28,9 @@ class Printer:
     open_line:  whether what was printed last does not end its line
     """
 
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool) -> None:
-        self._out, self._err, self._live = out, err, live
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool, silent: Container[str] = SILENT) -> None:
+        """Print on `out`, and announce on `err` what is not made of words; `silent` kinds are not announced."""
+        self._out, self._err, self._live, self._silent = out, err, live, silent
         self.open_line = False
         self._shown: set[int] = set()
         self._part: tuple[int, int] | None = None
@@ -42,6 +44,8 @@ class Printer:
         elif kind_of_event in ENDS and not self._shown:  # an endpoint that tells the whole alone
             for at, item in enumerate(event["response"].get("output") or ()):
                 self._item(at, item)
+        if kind_of_event in ENDS:  # the next answer counts from the beginning
+            self._shown, self._part = set(), None
 
     def end(self) -> None:
         """Finish the last line, whether the answer was whole or not."""
@@ -62,7 +66,7 @@ class Printer:
             if at not in self._shown:
                 self._say(text(item))
             self.end()
-        elif kind(item) not in SILENT:
+        elif kind(item) not in self._silent:
             self.end()
             self._err.write(safe(announced(item)) + "\n")
         self._shown.add(at)

@@ -1,5 +1,8 @@
 """One line a turn: what went in, what came out, what it cost, and who holds it now."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from convo.config import Price
 from convo.history import Link, Session, Strategy
 from convo.tokens import Usage
@@ -14,6 +17,20 @@ def receipt(link: Link, session: Session, price: Price | None = None) -> str:
     ended = [] if link.status == "completed" else [link.status + why]
     parts = [*ended, *(_used(used, price) if used else []), *_time(link), _id(link), owner(session)]
     return " · ".join(part for part in parts if part)
+
+
+def total(links: Sequence[Link]) -> Link:
+    """The links of one run as one: the last, with the tokens and the seconds of all."""
+    used = [found for found in (Usage.read(link.usage) for link in links) if found]
+    seconds = [link.seconds for link in links if link.seconds is not None]
+    added = {
+        "input_tokens": sum(one.input for one in used),
+        "input_tokens_details": {"cached_tokens": sum(one.cached for one in used)},
+        "output_tokens": sum(one.output for one in used),
+        "output_tokens_details": {"reasoning_tokens": sum(one.reasoning for one in used)},
+        "total_tokens": sum(one.input + one.output for one in used),
+    }
+    return replace(links[-1], usage=added if used else None, seconds=sum(seconds) if seconds else None)
 
 
 def owner(session: Session) -> str:

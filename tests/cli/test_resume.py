@@ -167,7 +167,7 @@ def test_an_editor_that_fails_changes_nothing(
 # -- what cannot be done -------------------------------------------------------------------------------
 
 REFUSED = [
-    (["state.json", "--approve", "all"], 2, "convo cannot go on with a run by itself yet"),
+    (["state.json", "--approve", "all"], 2, "to go on with a run takes its agents, and none are named"),
     (["state.json", "--decide-only", "--approve", "all"], 2, "-o does not say where to"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", "nope"], 5, "no pending call 'nope'"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", FIRST, "--reject", FIRST], 2, "two things at once"),

@@ -1,0 +1,70 @@
+"""The files that paused runs are written to, for whoever goes on with them elsewhere.
+
+A run is in the store as well and goes on from there. The file is for another machine, for the
+Agents SDK, for a person who wants to read it. One that was put into convo's own folder goes when its
+run has ended, because it would only be refused then; one that the person named stays.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from convo.config import private
+from convo.engine.chat import Chat
+from convo.engine.finding import absolute
+from convo.engine.run_state import state_of
+from convo.engine.running import Running
+from convo.engine.state_file import load, save
+from convo.errors import InputFault, StateFault, Unsupported, Usage
+from convo.items import Json
+from convo.runstate import State
+
+MARK = "convo"
+"""The member of a document that says which kept run it is of; every reader passes over it."""
+
+
+def run_in(state: State) -> str | None:
+    """The id of the run that a document of convo's own is of, which only the store that has it knows."""
+    said = state.document.get(MARK)
+    run = said.get("run") if isinstance(said, dict) else None
+    return run if isinstance(run, str) else None
+
+
+class Pauses:
+    """Writes the state of one chat's runs, and takes it away again."""
+
+    def __init__(self, folder: Path, place: str | None, values: dict[str, Json], note: Callable[[str], None]) -> None:
+        """Write into `place`, or where none was named into `folder`, one file a run."""
+        self._folder, self._place, self._values, self._note = folder, place, values, note
+
+    def base(self, run: str, state: State) -> None:
+        """Remember the state that a run goes on from: what convo does not model is in it alone."""
+        save(state, str(private(self._folder) / f"{run}.base.json"))
+
+    async def keep(self, chat: Chat, running: Running) -> str | None:
+        """Write the run's state if it is paused, take it away if it has ended; where it lies now."""
+        row = running.kept
+        if row is None or not running.unfinished:
+            self._remove(row.id if row else "")
+            return None
+        if row.status != "paused":
+            return None
+        try:
+            state = await state_of(
+                chat.edges.store, chat.session, row, running.run, self._values, base=self._read_base(row.id)
+            )
+        except (InputFault, StateFault, Unsupported, Usage) as wrong:
+            self._note(f"no state file was written: {wrong.message}")
+            return None
+        place = self._place or str(private(self._folder) / f"{row.id}.json")
+        save(State({**state.document, MARK: {"run": row.id}}, state.version), place)
+        return absolute(place)
+
+    def _read_base(self, run: str) -> State | None:
+        place = self._folder / f"{run}.base.json"
+        return load(str(place)) if place.exists() else None
+
+    def _remove(self, run: str) -> None:
+        for name in (f"{run}.json", f"{run}.base.json"):
+            with suppress(OSError):
+                (self._folder / name).unlink(missing_ok=True)

@@ -1,0 +1,112 @@
+"""What the flags of `convo resume` decide on the calls of a run that convo itself goes on with.
+
+An id wins over a tool's name, and a name over `all`. Everything is looked at before anything is
+kept: a word that names nothing changes nothing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from convo.errors import NotFound, Usage
+from convo.run import Decided, Given
+from convo.run.inbox import Waiting
+from convo.ui.rewriting import in_an_editor
+
+ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The flags as they were typed; each word is a call's id, a tool's name or `all`.
+
+    rerun, output:  about calls whose outcome is unknown; output is CALL=TEXT
+    abort:          end the run
+    """
+
+    approve: tuple[str, ...] = ()
+    reject: tuple[str, ...] = ()
+    edit: tuple[str, ...] = ()
+    rerun: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()
+    always: bool = False
+    abort: bool = False
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.approve or self.reject or self.edit or self.rerun or self.output)
+
+
+class Choice(NamedTuple):
+    """What one flag says of one call; the rank is of how exactly it names it."""
+
+    rank: int
+    what: str
+    words: str | None = None
+
+
+def events_of(said: Said, waiting: Sequence[Waiting]) -> list[Decided | Given]:
+    """The decisions, in the order of the calls. raises: NotFound, Usage"""
+    choices: dict[str, Choice] = {}
+    for word, what in _flags(said):
+        for call, choice in _named(word, what, waiting):
+            other = choices.get(call.call_id)
+            if other and other.rank == choice.rank and other != choice:
+                raise Usage(f"{call.call_id} is asked to be two things at once", hint="name it in one flag alone")
+            if other is None or other.rank < choice.rank:
+                choices[call.call_id] = choice
+    return list(_events(said, choices, waiting))
+
+
+def _flags(said: Said) -> Iterator[tuple[str, str]]:
+    for what in ("approve", "reject", "edit", "rerun", "output"):
+        for word in getattr(said, what):
+            yield word, what
+
+
+def _named(word: str, what: str, waiting: Sequence[Waiting]) -> Iterator[tuple[Waiting, Choice]]:
+    name, words = word, None
+    if what in ("reject", "output") and not any(word == call.call_id for call in waiting):
+        name, sign, words = word.partition("=")
+        if what == "output" and not sign:
+            raise Usage(f"--output {word!r} does not say what came of the call", hint="--output CALL=TEXT")
+    fits = [call for call in waiting if call.call_id == name] or [
+        call for call in waiting if name in (ALL, call.tool) and call.unknown == (what in ("rerun", "output"))
+    ]
+    if not fits:
+        ids = ", ".join(call.call_id for call in waiting)
+        raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "nothing waits in this run")
+    for call in fits:
+        _check(call, what)
+        rank = 2 if name == call.call_id else 0 if name == ALL else 1
+        yield call, Choice(rank, what, words or ("" if what == "output" else None))
+
+
+def _check(call: Waiting, what: str) -> None:
+    """raises: Usage  an answer to another question"""
+    if call.unknown and what in ("approve", "edit"):
+        raise Usage(
+            f"{call.call_id} was started and its outcome is unknown",
+            hint=f"--rerun {call.call_id}, --output {call.call_id}=TEXT, or --abort",
+        )
+    if not call.unknown and what in ("rerun", "output"):
+        raise Usage(
+            f"{call.call_id} was not started, so nothing came of it", hint=f"--approve or --reject {call.call_id}"
+        )
+
+
+def _events(said: Said, choices: dict[str, Choice], waiting: Sequence[Waiting]) -> Iterator[Decided | Given]:
+    """One event a call; a decision for good holds for the other calls of its tool as well."""
+    covered: set[str] = set()
+    for call in waiting:
+        choice = choices.get(call.call_id)
+        if choice is None or (call.tool in covered and not call.unknown):
+            continue
+        if choice.what == "output":
+            yield Given(call.call_id, choice.words)
+            continue
+        arguments = in_an_editor(call.arguments) if choice.what == "edit" else None
+        always = said.always and not call.unknown
+        yield Decided(call.call_id, choice.what != "reject", choice.words, always, arguments)
+        if always:
+            covered.add(call.tool)

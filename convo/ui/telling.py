@@ -1,0 +1,83 @@
+"""Prints a run of agents while it happens.
+
+The words of the answers go to stdout as in any chat. What the run does, who calls which tool, what
+came of it, who hands over to whom, is said on stderr: a plain sentence a line, in the order in which
+it happened, the same in a terminal, on a pipe and to somebody who has it read aloud.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import TextIO
+
+from convo.items import Event, Json, kind, text
+from convo.ui.answer import SILENT, Printer, safe
+
+TOLD_OTHERWISE = ("function_call", "mcp_approval_request")
+"""Kinds of items that a sentence of the run's own stands for."""
+
+
+class Teller(Printer):
+    """Takes the events of a run."""
+
+    def __init__(self, out: TextIO, err: TextIO, *, live: bool) -> None:
+        super().__init__(out, err, live=live, silent=(*SILENT, *TOLD_OTHERWISE))
+        self._last: str | None = None
+
+    def take(self, event: Event) -> None:
+        if not str(event["type"]).startswith("convo."):
+            super().take(event)
+            self._remember(event)
+            return
+        self.end()
+        for line in sentences(event):
+            self._err.write(safe(line) + "\n")
+            self._err.flush()
+        if event["type"] == "convo.finished":
+            self._final(event["output"])
+
+    def _remember(self, event: Event) -> None:
+        """The words of the last message, which are the answer unless a tool's output is."""
+        if event["type"] == "response.output_item.done" and kind(event["item"]) == "message":
+            self._last = text(event["item"])
+
+    def _final(self, output: Json) -> None:
+        """Print an answer that no model said in words."""
+        if self._last is None or (isinstance(output, str) and output != self._last):
+            self._say(as_words(output))
+            self.end()
+
+
+def sentences(event: Event) -> list[str]:
+    """What happened, a sentence a line; none for what needs no words."""
+    match event["type"]:
+        case "convo.tool_started":
+            return [f"{event['agent']} calls {event['tool']} {one_line(event['arguments'])}".rstrip()]
+        case "convo.tool_output":
+            return [f"{event['tool']} gave {one_line(as_words(event['output'])) or 'nothing'}"]
+        case "convo.handoff":
+            return [f"{event['source']} hands over to {event['target']}"]
+        case "convo.guardrail":
+            return [f"guardrail {event['name']} stopped the {event['side']}: {one_line(event['reason'])}"]
+        case "convo.warning":
+            return [f"note: {event['message']}"]
+        case "convo.paused":
+            return [waits(call) for call in event["pending"]]
+    return []
+
+
+def waits(call: Mapping[str, Json]) -> str:
+    """One call that a person has to decide on."""
+    asks = f"{call['agent']} asks for {call['tool']} {one_line(call['arguments'])}".rstrip()
+    said = "its outcome is unknown" if call["unknown"] else "it waits for a decision"
+    return f"{asks} ({call['call_id']}); {said}"
+
+
+def one_line(words: str) -> str:
+    return " ".join(words.split())
+
+
+def as_words(value: Json) -> str:
+    """A value as text: text as it is, nothing as nothing, else JSON."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)
