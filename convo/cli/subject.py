@@ -61,7 +61,8 @@ class Subject:
         if self.known:
             kept = self.handle if self.known.strategy is Strategy.REPLAY and is_path(self.handle) else None
             return replace(found, keys=self.known.path.keys, file=kept)
-        return replace(found, file=self.handle, lines=_begun(self.file) if self.file and found.findings else ())
+        begun = _begun(self.file) if self.file and found.findings else ()
+        return replace(found, file=None if self.handle == PIPE else self.handle, lines=begun)
 
 
 def _begun(file: ItemFile) -> Sequence[int]:

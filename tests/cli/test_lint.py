@@ -11,6 +11,7 @@ from convo.history import Strategy
 from convo.inspection.linting import RULES
 from convo.stores.contract import AgentRun, Change
 from tests.cli.broken import ANSWER, BROKEN, CALL, HI, ORPHAN, interrupted, listed, session
+from tests.cli.chatting import sessions
 from tests.cli.held import Teller, held, talks
 from tests.running import Convo
 from tests.runstate.snapshots import snapshot
@@ -125,6 +126,20 @@ def test_a_bare_file_does_not_say_who_sealed_what_and_that_is_said(convo: Convo,
     got = convo("lint", listed(tmp_path / "sealed.json", [HI, thought, ANSWER]))
     assert got.exit == 0
     assert "  sealed-elsewhere: 1 sealed item not judged: nothing here says who sealed it" in got.out
+
+
+def test_instructions_that_another_client_left_out_of_a_link_are_missed(convo: Convo, home: Path) -> None:
+    async def story(teller: Teller) -> None:
+        await teller.another("one", instructions="Be brief.")
+        await teller.another("two", previous_response_id="resp_1")
+
+    held(home, story)
+    (found,) = convo("lint", "resp_2", "--json").json()["findings"]
+    assert (found["code"], found["response_id"], found["path"]) == ("instructions-absent", "resp_2", "$[3]")
+    assert convo("repair", "resp_2", "--as", "mended").exit == 0
+    (record,) = sessions(home)
+    assert (record.handle, record.instructions) == ("resp_2", "Be brief.")
+    assert convo("lint", "mended", "--strict").exit == 0
 
 
 def test_warnings_fail_only_where_that_is_asked_for(convo: Convo, tmp_path: Path) -> None:

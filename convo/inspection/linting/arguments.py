@@ -8,7 +8,7 @@ is closed where it can be: open strings and brackets end, and a name without its
 import json
 from collections.abc import Iterator, Sequence
 
-from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.inspection.linting.view import Edits, View, edited
 from convo.items import Item, Json
 
@@ -29,13 +29,12 @@ def close_arguments(view: View, faults: Sequence[Fault]) -> tuple[View, list[Cha
     """What was cut off is closed; what no object can be made of becomes an empty one."""
     new: dict[int, Item] = {}
     changes = []
-    for fault in faults:
-        assert fault.at is not None
-        item = view.items[fault.at]
+    for at, fault in of_items(faults):
+        item = view.items[at]
         text = mended(item.get("arguments"))
-        new[fault.at] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
+        new[at] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
         why = f"{fault.message}: they are {text if len(text) <= SHOWN else text[:SHOWN] + '...'} now"
-        changes.append(Change("invalid-arguments", "replaced", why, view.sources[fault.at]))
+        changes.append(Change("invalid-arguments", "replaced", why, view.sources[at]))
     return edited(view, Edits(new)), changes
 
 

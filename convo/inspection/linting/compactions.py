@@ -7,7 +7,7 @@ is the end of a request.
 
 from collections.abc import Iterator, Sequence
 
-from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.inspection.linting.view import Edits, View, edited, named
 from convo.items import is_call, is_output, kind
 
@@ -36,9 +36,8 @@ def make_room(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
     """The pair that it cuts goes, both halves together; else the compaction itself."""
     dropped: dict[int, None] = {}
     changes = []
-    for fault in faults:
-        for at in fault.also or (fault.at,):
-            assert at is not None
+    for itself, fault in of_items(faults):
+        for at in fault.also or (itself,):
             if at not in dropped:
                 dropped[at] = None
                 changes.append(Change("misplaced-compaction", "dropped", _why(fault), view.sources[at]))

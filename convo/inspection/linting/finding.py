@@ -1,5 +1,6 @@
 """What a rule has against a history, and what a mend did about it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,6 +30,11 @@ class Fault:
     link: str | None = None
     also: tuple[int, ...] = ()
     mild: bool = False
+
+
+def of_items(faults: Iterable[Fault]) -> list[tuple[int, Fault]]:
+    """The faults that items have, with the items' places."""
+    return [(fault.at, fault) for fault in faults if fault.at is not None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ twice is refused, and where ids do not travel the model reads everything double.
 from collections.abc import Iterator, Sequence
 
 from convo.history import same
-from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.inspection.linting.view import Edits, View, edited
 from convo.items import Item, kind
 from convo.items.wire import ID_IS_OPTIONAL
@@ -32,12 +32,11 @@ def drop_copies(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]
     """A copy goes; what says something else stays, without the id that is not its own."""
     new: dict[int, Item | None] = {}
     changes = []
-    for fault in faults:
-        assert fault.at is not None
-        item, (first,) = view.items[fault.at], fault.also
+    for at, fault in of_items(faults):
+        item, (first,) = view.items[at], fault.also
         copied = same(item, view.items[first]) or kind(item) not in ID_IS_OPTIONAL
-        new[fault.at] = None if copied else {key: value for key, value in item.items() if key != "id"}
+        new[at] = None if copied else {key: value for key, value in item.items() if key != "id"}
         why = fault.message if copied else f"{fault.message}, which says something else: the id was left out"
         what = "dropped" if copied else "replaced"
-        changes.append(Change("duplicate-item-id", what, why, view.sources[fault.at]))
+        changes.append(Change("duplicate-item-id", what, why, view.sources[at]))
     return edited(view, Edits(new)), changes

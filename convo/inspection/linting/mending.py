@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from convo.errors import Unmendable
 from convo.history import OWNERS, Strategy
-from convo.inspection.linting.finding import Change, Fault, Finding
+from convo.inspection.linting.finding import Change, Fault, Finding, of_items
 from convo.inspection.linting.owners import back
 from convo.inspection.linting.rules import RULES, Rule, lint
 from convo.inspection.linting.view import View, bare, own_here
@@ -71,7 +71,8 @@ def _round(view: View, found: Sequence[Finding]) -> tuple[View, list[Change]]:
 
 def _carried_out(rule: Rule, view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
     """What `rule` mends; what an endpoint owns is stepped back from."""
-    owned = [fault for fault in faults if fault.at is not None and fault.at < view.owned]
+    owned = [(at, fault) for at, fault in of_items(faults) if at < view.owned]
     if not owned or rule.beyond:
         return rule.mend(view, faults)
-    return back(view, owned[0].at or 0, rule.code, owned[0].message)
+    (at, first), *_ = owned
+    return back(view, at, rule.code, first.message)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from convo.history import HERE, Link, Strategy
-from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.inspection.linting.view import ANSWERED, Step, View, own_here
 
 DAY_S = 86_400.0
@@ -69,8 +69,8 @@ def unknown_age(view: View) -> str:
 
 def go_back(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
     """Back to before the first of these; see `back`."""
-    first = min((fault for fault in faults if fault.at is not None), key=lambda fault: fault.at or 0)
-    return back(view, first.at or 0, "store-false-in-chain", first.message)
+    at, first = of_items(faults)[0]
+    return back(view, at, "store-false-in-chain", first.message)
 
 
 def back(view: View, at: int, code: str, why: str) -> tuple[View, list[Change]]:

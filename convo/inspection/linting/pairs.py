@@ -8,10 +8,12 @@ screenshot cannot be made up, so a call for one goes.
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.inspection.linting.owners import back
 from convo.inspection.linting.view import Edits, View, cut_off, edited, named
 from convo.items import Item, Json, is_call, is_output, kind
+
+CODE = "call-without-output"
 
 INTERRUPTED = "The call was interrupted before it gave an output."
 
@@ -42,33 +44,22 @@ def output_without_call(view: View) -> Iterator[Fault]:
 
 def close_calls(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
     """Put an output that says "interrupted" behind each call, once those that were made with it have ended."""
-    for fault in faults:
-        if fault.at is not None and fault.at < view.owned and kind(view.items[fault.at]) not in CLOSED_BY:
-            return back(view, fault.at, "call-without-output", fault.message)
+    for at, fault in of_items(faults):
+        if at < view.owned and kind(view.items[at]) not in CLOSED_BY:
+            return back(view, at, CODE, fault.message)
     batches = _batches(view)
     behind: dict[int, list[Item]] = {}
     dropped: dict[int, None] = {}
     changes = []
-    for fault in faults:
-        assert fault.at is not None
-        call = view.items[fault.at]
+    for at, fault in of_items(faults):
+        call = view.items[at]
         if kind(call) in CLOSED_BY:
-            place = max(batches[fault.at], view.owned - 1)
-            behind.setdefault(place, []).append(CLOSED_BY[kind(call)](str(named(call))))
-            why = f"{fault.message}: it was closed as interrupted"
-            changes.append(Change("call-without-output", "added", why, view.sources[fault.at]))
+            behind.setdefault(max(batches[at], view.owned - 1), []).append(CLOSED_BY[kind(call)](str(named(call))))
+            changes.append(Change(CODE, "added", f"{fault.message}: it was closed as interrupted", view.sources[at]))
         else:
-            dropped[fault.at] = None
-            why = f"{fault.message}, and none can be made up"
-            changes.append(Change("call-without-output", "dropped", why, view.sources[fault.at]))
+            dropped[at] = None
+            changes.append(Change(CODE, "dropped", f"{fault.message}, and none can be made up", view.sources[at]))
     return edited(view, Edits(dropped, behind)), changes
-
-
-def drop_outputs(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
-    """Leave out what answers nothing."""
-    places = [fault.at for fault in faults if fault.at is not None]
-    changes = [Change("output-without-call", "dropped", fault.message, view.sources[fault.at or 0]) for fault in faults]
-    return edited(view, Edits(dict.fromkeys(places))), changes
 
 
 def _last_outputs(view: View) -> dict[str, int]:

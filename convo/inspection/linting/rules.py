@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 
 from convo.inspection.linting import arguments, compactions, ids, owners, pairs, seals, shapes, thoughts
 from convo.inspection.linting.finding import Change, Fault, Finding, Severity
-from convo.inspection.linting.view import View
+from convo.inspection.linting.view import View, drop
 
 Check: TypeAlias = Callable[[View], Iterator[Fault]]
 
@@ -75,7 +75,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "an item that lacks what its kind cannot do without",
         shapes.malformed_item,
-        shapes.drop_malformed,
+        partial(drop, "malformed-item"),
     ),
     Rule(
         "duplicate-item-id",
@@ -103,7 +103,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "reasoning that is only an id, sent where nobody kept it",
         thoughts.reasoning_id_replayed,
-        thoughts.drop_ids,
+        partial(thoughts.drop_thoughts, "reasoning-id-replayed"),
     ),
     Rule(
         "invalid-arguments",
@@ -117,7 +117,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "an output whose call does not stand before it",
         pairs.output_without_call,
-        pairs.drop_outputs,
+        partial(drop, "output-without-call"),
     ),
     Rule(
         "call-without-output",
@@ -132,7 +132,7 @@ RULES: tuple[Rule, ...] = (
         ERROR,
         "reasoning without what it led to",
         thoughts.reasoning_without_follower,
-        thoughts.drop_unfollowed,
+        partial(thoughts.drop_thoughts, "reasoning-without-follower"),
     ),
     Rule(
         "missing-summary",

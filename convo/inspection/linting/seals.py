@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import unquote
 
 from convo.history import HERE, Link
-from convo.inspection.linting.finding import Change, Fault
-from convo.inspection.linting.thoughts import without
+from convo.inspection.linting.finding import Change, Fault, of_items
+from convo.inspection.linting.thoughts import drop_thoughts
 from convo.inspection.linting.view import View
 from convo.items import Item, kind
+
+CODE = "sealed-elsewhere"
 
 SEAL = "encrypted_content"
 NAMED, GATEWAYS = "convo1:", "convoseal1:"
@@ -44,9 +46,7 @@ def unknown_makers(view: View) -> str:
 
 def drop_sealed(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
     """Reasoning goes; what it led to was said beside it. A sealed history stands for what is nowhere else."""
-    thoughts = [fault for fault in faults if kind(view.items[fault.at or 0]) == "reasoning"]
-    changes = [Change("sealed-elsewhere", "dropped", one.message, view.sources[one.at or 0]) for one in thoughts]
-    return without(view, [fault.at for fault in thoughts if fault.at is not None]), changes
+    return drop_thoughts(CODE, view, [one for at, one in of_items(faults) if kind(view.items[at]) == "reasoning"])
 
 
 def _sealed(view: View) -> Iterator[tuple[int, Item]]:

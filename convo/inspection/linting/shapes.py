@@ -1,9 +1,9 @@
 """What no server takes for an item: it lacks what its kind cannot do without."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 
-from convo.inspection.linting.finding import Change, Fault
-from convo.inspection.linting.view import Edits, View, edited
+from convo.inspection.linting.finding import Fault
+from convo.inspection.linting.view import View
 from convo.items import Item, Json, kind
 
 ROLES = ("user", "assistant", "system", "developer")
@@ -50,12 +50,6 @@ def malformed_item(view: View) -> Iterator[Fault]:
             if not right(item.get(name)):
                 yield Fault(f"a {kind(item).replace('_', ' ')} {_lacks(name, item.get(name))}", at, f".{name}")
                 break
-
-
-def drop_malformed(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
-    places = [fault.at for fault in faults if fault.at is not None]
-    changes = [Change("malformed-item", "dropped", fault.message, view.sources[fault.at or 0]) for fault in faults]
-    return edited(view, Edits(dict.fromkeys(places))), changes
 
 
 def _lacks(name: str, value: Json) -> str:

@@ -8,7 +8,7 @@ led to is kept when the thought goes, without the ids by which the server would 
 from collections.abc import Iterator, Sequence
 
 from convo.history import HERE
-from convo.inspection.linting.finding import Change, Fault
+from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.inspection.linting.view import Edits, View, edited, is_models
 from convo.items import Item, kind
 from convo.items.wire import ID_IS_OPTIONAL
@@ -59,26 +59,23 @@ def missing_phase(view: View) -> Iterator[Fault]:
             yield Fault("an answer lost its phase, which others here have", at, ".phase")
 
 
-def drop_unfollowed(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
-    return _dropped(view, faults, "reasoning-without-follower")
-
-
-def drop_ids(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
-    return _dropped(view, faults, "reasoning-id-replayed")
+def drop_thoughts(code: str, view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
+    """Leave out these thoughts, and keep what they led to."""
+    changes = [Change(code, "dropped", fault.message, view.sources[at]) for at, fault in of_items(faults)]
+    return without(view, [at for at, _ in of_items(faults)]), changes
 
 
 def add_summary(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
-    places = [fault.at for fault in faults if fault.at is not None]
-    new = {at: {**view.items[at], "summary": []} for at in places}
+    new = {at: {**view.items[at], "summary": []} for at, _ in of_items(faults)}
     why = "an empty summary was put in"
-    return edited(view, Edits(new)), [Change("missing-summary", "replaced", why, view.sources[at]) for at in places]
+    return edited(view, Edits(new)), [Change("missing-summary", "replaced", why, view.sources[at]) for at in new]
 
 
 def add_phase(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
     """What the model went on from was commentary; what it ended with was its answer."""
     new: dict[int, Item] = {}
     changes = []
-    for at in (fault.at for fault in faults if fault.at is not None):
+    for at, _ in of_items(faults):
         phase = "commentary" if at + 1 < len(view.items) and is_models(view.items[at + 1]) else "final_answer"
         new[at] = {**view.items[at], "phase": phase}
         why = f"its place in the turn says {phase}"
@@ -97,12 +94,6 @@ def without(view: View, places: Sequence[int]) -> View:
             new[behind] = _unnamed(view.items[behind])
             behind += 1
     return edited(view, Edits(new))
-
-
-def _dropped(view: View, faults: Sequence[Fault], code: str) -> tuple[View, list[Change]]:
-    places = [fault.at for fault in faults if fault.at is not None]
-    changes = [Change(code, "dropped", fault.message, view.sources[fault.at or 0]) for fault in faults]
-    return without(view, places), changes
 
 
 def _unnamed(item: Item) -> Item:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from convo.history import OWNERS, Link, Scope, Strategy
 from convo.inspection.known import Known
+from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.items import Item, Json, call_id, kind, plain, resendable
 
 ANSWERED = ("completed", "incomplete")
@@ -164,6 +165,12 @@ class Edits:
 
     replaced: Mapping[int, Item | None] = field(default_factory=dict)
     behind: Mapping[int, Sequence[Item]] = field(default_factory=dict)
+
+
+def drop(code: str, view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:
+    """Leave out the items that have these faults."""
+    changes = [Change(code, "dropped", fault.message, view.sources[at]) for at, fault in of_items(faults)]
+    return edited(view, Edits(dict.fromkeys(at for at, _ in of_items(faults)))), changes
 
 
 def edited(view: View, edits: Edits) -> View:
