@@ -1,0 +1,50 @@
+"""`convo race`: the same turns under all four owners.
+
+The arguments alone; `convo.cli.racing` does the rest.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App, call_of
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo race                                       four short turns, with the model of your settings
+  convo race "hello" "and then?" -m openai/gpt-5-mini
+  convo race -f script.txt --json                  one turn a line
+  convo race --keep                                and look at them afterwards: convo inspect race-chain
+
+Each turn is asked four times. The sessions, and what they left at the endpoint, are removed afterwards.
+"""
+
+
+@app.command(epilog=EXAMPLES)
+def race(
+    ctx: typer.Context,
+    turns: Annotated[
+        list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What is said, one turn each.")
+    ] = None,
+    script: Annotated[
+        Path | None, typer.Option("-f", "--file", metavar="FILE", help="A text file with one turn a line.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who answers: provider/model.")
+    ] = None,
+    system: Annotated[
+        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions, sent with every turn.")
+    ] = None,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the four sessions.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Ask the same under all four owners, and compare what each took."""
+    import asyncio
+
+    from convo.cli.racing import Asked, race_all
+
+    asked = Asked(tuple(turns or ()), script, model, system, keep=keep, as_json=as_json, config=call_of(ctx).config)
+    raise typer.Exit(asyncio.run(race_all(asked)))

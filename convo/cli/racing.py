@@ -1,0 +1,138 @@
+"""What `convo race` does: read the turns, let the owners run them, and print the table."""
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from convo.cli.wiring import asking_of, chosen, endpoint_for, store_of
+from convo.clock import SystemClock
+from convo.config import Flags, Price, read, resolve
+from convo.engine.edges import Edges
+from convo.errors import Unreadable, Usage
+from convo.history import Strategy
+from convo.ids import random_id
+from convo.items import Json
+from convo.transfer.racing import ORDER, Course, Lane, Lap, race
+from convo.ui.answering import waited
+from convo.ui.medium import medium_of
+from convo.ui.raced import progress, screen
+
+TURNS = (
+    "Name a colour, in one word.",
+    "Name another one, in one word.",
+    "Which of them did you name first?",
+    "Say both in one short sentence.",
+)
+"""What is said where nobody says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The arguments of one `convo race`."""
+
+    turns: tuple[str, ...] = ()
+    script: Path | None = None
+    model: str | None = None
+    system: str | None = None
+    keep: bool = False
+    as_json: bool = False
+    config: Path | None = None
+
+
+async def race_all(asked: Asked) -> int:
+    """Carry out one race and print it; 1 when an owner did not come to the end. raises: as its parts do"""
+    turns = said(asked)
+    sources = read(asked.config, Flags(model=asked.model))
+    settings, choice = chosen(sources, None)
+    with TemporaryDirectory(prefix="convo-race-") as scratch:
+        async with store_of(resolve(sources)) as store, endpoint_for(choice, settings, store) as endpoint:
+            asking = asking_of(choice, instructions=asked.system, parameters={})
+            folder = Path.cwd() if asked.keep else Path(scratch)
+            course = Course(turns, asking, Edges(store, endpoint, SystemClock(), random_id), folder, asked.keep)
+            lanes = await waited(_run(course))
+    price = settings.prices.get(asking.model)
+    if asked.as_json:
+        sys.stdout.write(json.dumps(as_object(asking.model, turns, lanes, price)) + "\n")
+    else:
+        sys.stdout.write(screen(lanes, price, medium_of(sys.stdout, os.environ)) + "\n")
+    return 1 if any(lane.error for lane in lanes) else 0
+
+
+def said(asked: Asked) -> tuple[str, ...]:
+    """The turns. raises: Usage  both ways at once, or nothing to say;  Unreadable"""
+    if asked.turns and asked.script:
+        raise Usage("the turns are given twice: as words and in a file", hint="use one of them")
+    if asked.script is None:
+        turns = asked.turns or TURNS
+    else:
+        turns = tuple(line.strip() for line in _text(asked.script).splitlines() if line.strip())
+    if not turns or not all(turn.strip() for turn in turns):
+        raise Usage("there is nothing to say: a turn is empty", hint='convo race "hello" "and then?"')
+    return turns
+
+
+def _text(place: Path) -> str:
+    try:
+        return place.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as wrong:
+        why = wrong.strerror if isinstance(wrong, OSError) else "it is not text in UTF-8"
+        raise Unreadable(f"{place} cannot be read: {(why or str(wrong)).lower()}") from wrong
+
+
+async def _run(course: Course) -> list[Lane]:
+    """The race, with a bar on a terminal's stderr while it runs."""
+    shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    every = len(course.turns) * len(ORDER)
+
+    def ran(strategy: Strategy, number: int) -> None:
+        if shown:
+            done = ORDER.index(strategy) * len(course.turns) + number
+            sys.stderr.write(f"\r\x1b[K{progress(done, every, strategy)}")
+            sys.stderr.flush()
+
+    try:
+        return await race(course, ran)
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def as_object(model: str, turns: Sequence[str], lanes: Sequence[Lane], price: Price | None) -> dict[str, Json]:
+    """The object of `convo race --json`: bytes of the bodies, seconds, USD; null for what nobody reported."""
+    return {"model": model, "turns": list(turns), "owners": [_as_owner(lane, price) for lane in lanes]}
+
+
+def _as_owner(lane: Lane, price: Price | None) -> dict[str, Json]:
+    used = lane.used
+    return {
+        "strategy": str(lane.strategy),
+        "session": lane.session,
+        "bytes": lane.bytes,
+        "items": lane.items,
+        "input_tokens": used.input if used else None,
+        "cached_tokens": used.cached if used else None,
+        "output_tokens": used.output if used else None,
+        "reasoning_tokens": used.reasoning if used else None,
+        "cost_usd": used.cost_usd(price) if used else None,
+        "first_token_s": lane.first_token_s,
+        "seconds": lane.seconds,
+        "error": dict(lane.error) if lane.error else None,
+        "turns": [_as_turn(lap) for lap in lane.laps],
+    }
+
+
+def _as_turn(lap: Lap) -> dict[str, Json]:
+    return {
+        "bytes": lap.bytes,
+        "items": lap.items,
+        "input_tokens": lap.used.input if lap.used else None,
+        "cached_tokens": lap.used.cached if lap.used else None,
+        "output_tokens": lap.used.output if lap.used else None,
+        "first_token_s": lap.first_token_s,
+        "seconds": lap.seconds,
+    }

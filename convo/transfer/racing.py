@@ -1,0 +1,180 @@
+"""The same turns under every owner, one owner after the other, with what each of them took.
+
+Every owner gets a session of its own, that goes afterwards with all that it left anywhere: responses
+and conversations at the endpoint too. An owner that fails has its error and the turns that it made;
+the others run all the same. Who comes first finds the provider's prompt cache empty.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+from convo.endpoints.contract import Endpoint
+from convo.engine.chat import Chat
+from convo.engine.edges import Edges
+from convo.engine.keeping import remove
+from convo.engine.lease import writing
+from convo.engine.naming import free_name
+from convo.engine.opening import open_chat
+from convo.engine.turn import Asking
+from convo.errors import ConvoError, EndpointFault
+from convo.history import HERE, Link, Strategy
+from convo.items import Event, Json, user
+from convo.strategies import Wanted
+from convo.tokens import Usage
+
+ORDER = (Strategy.REPLAY, Strategy.SESSION, Strategy.CONVERSATION, Strategy.CHAIN)
+
+ANSWERED = ("completed", "incomplete")
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One turn of one owner: the bytes of its requests' bodies, its items, and what the endpoint reported."""
+
+    bytes: int
+    items: int
+    used: Usage | None
+    first_token_s: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """All turns of one owner; `error` is what ended them early, `session` the one that is kept."""
+
+    strategy: Strategy
+    laps: tuple[Lap, ...] = ()
+    error: Mapping[str, str] | None = None
+    session: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(lap.bytes for lap in self.laps)
+
+    @property
+    def items(self) -> int:
+        return sum(lap.items for lap in self.laps)
+
+    @property
+    def used(self) -> Usage | None:
+        """Tokens of all turns; None where one of them was not reported."""
+        told = [lap.used for lap in self.laps if lap.used]
+        if not told or len(told) < len(self.laps):
+            return None
+        columns = ((one.input, one.cached, one.output, one.reasoning) for one in told)
+        return Usage(*map(sum, zip(*columns, strict=True)))
+
+    @property
+    def first_token_s(self) -> float | None:
+        """The time to the first piece of an answer that half of the turns took at most."""
+        told = [lap.first_token_s for lap in self.laps if lap.first_token_s is not None]
+        return median(told) if told else None
+
+    @property
+    def seconds(self) -> float:
+        return sum(lap.seconds for lap in self.laps)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What everybody runs, and where. `folder` holds the file of the replayed conversation."""
+
+    turns: Sequence[str]
+    asking: Asking
+    edges: Edges
+    folder: Path
+    keep: bool = False
+
+
+Ran = Callable[[Strategy, int], None]
+"""Told before each turn: the owner, and how many turns it has behind it."""
+
+
+async def race(course: Course, ran: Ran) -> list[Lane]:
+    """Let every owner run the course. raises: StoreFault; what the model's endpoint says before the first turn"""
+    await course.edges.endpoint.warm(course.asking.wire_model)
+    return [await _lane(course, strategy, ran) for strategy in ORDER]
+
+
+async def _lane(course: Course, strategy: Strategy, ran: Ran) -> Lane:
+    tally = Tally(course.edges.endpoint)
+    edges = replace(course.edges, endpoint=cast(Endpoint, tally))
+    name = await free_name(edges.store, f"race-{strategy}")
+    want = Wanted(strategy, str(course.folder / f"{name}.json") if strategy is Strategy.REPLAY else None)
+    chat = await open_chat(want, None, course.asking, edges, name=name)
+    lane = Lane(strategy, session=name if course.keep else None)
+    async with _held(chat, keep=course.keep):
+        try:
+            for number, words in enumerate(course.turns):
+                ran(strategy, number)
+                lane = replace(lane, laps=(*lane.laps, await _lap(chat, words, tally)))
+        except ConvoError as failure:
+            lane = replace(lane, error={"code": failure.code, "message": failure.message})
+    return lane
+
+
+async def _lap(chat: Chat, words: str, tally: "Tally") -> Lap:
+    tally.bytes = 0
+    async with aclosing(chat.say([user(words)])) as events:
+        async for _ in events:
+            pass
+    assert chat.turn
+    link = chat.turn.link
+    assert link
+    if link.status not in ANSWERED:
+        raise EndpointFault(f"a turn ended as {link.status}")
+    return Lap(tally.bytes, link.sent, Usage.read(link.usage), link.first_token_s, link.seconds or 0.0)
+
+
+@asynccontextmanager
+async def _held(chat: Chat, *, keep: bool) -> AsyncIterator[None]:
+    """The right to write one session, which is removed at the end."""
+    hold = await writing(chat.edges.store, chat.session)
+    try:
+        yield
+    finally:
+        await hold.release()
+        if not keep:
+            await _removed(chat)
+
+
+async def _removed(chat: Chat) -> None:
+    """Take away what a session left, here and at its endpoint, as far as it can be reached."""
+    store, endpoint, session = chat.edges.store, chat.edges.endpoint, chat.session
+    links = await store.links(session.id)
+    if await store.session(session.id):
+        await remove(store, [session])
+    if session.scope == HERE:
+        return
+    for link in filter(_kept_there, links):
+        with suppress(ConvoError):
+            await endpoint.delete(link.id)
+    if session.strategy is Strategy.CONVERSATION and session.handle:
+        with suppress(ConvoError):
+            await endpoint.delete_conversation(session.handle)
+
+
+def _kept_there(link: Link) -> bool:
+    return link.stored and link.id.startswith("resp_")
+
+
+class Tally:
+    """An endpoint that counts the bytes of the requests for responses that go through it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._endpoint, name)
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        self.bytes += len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+        async with aclosing(self._endpoint.create(body)) as events:
+            async for event in events:
+                yield event

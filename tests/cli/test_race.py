@@ -1,0 +1,92 @@
+"""`convo race`: a table and bars, one object, and nothing left anywhere."""
+
+from pathlib import Path
+
+import pytest
+
+from convo.stores.contract import Store
+from tests.cli.chatting import ECHO, sessions
+from tests.loopback import KEY, Loopback
+from tests.running import Convo
+from tests.ui.terminal import at_terminal
+
+OWNERS = ["replay", "session", "conversation", "chain"]
+
+
+def test_a_table_and_a_bar_for_each_owner(convo: Convo, home: Path) -> None:
+    got = convo("race", "hello", "and then?", *ECHO)
+    assert (got.exit, got.err) == (0, "")
+    head, *rows = got.out.splitlines()
+    assert head.split()[:4] == ["owner", "turns", "bytes", "items"]
+    assert [row.split()[0] for row in rows[:4]] == OWNERS
+    assert [row.split()[0] for row in rows[6:]] == OWNERS
+    assert sessions(home) == []
+    assert not list(Path().glob("*.json"))
+
+
+def test_one_object_for_a_program(convo: Convo) -> None:
+    told = convo("race", "hello", "and then?", "--json", *ECHO).json()
+    assert (told["model"], told["turns"]) == ("scripted/echo", ["hello", "and then?"])
+    assert [one["strategy"] for one in told["owners"]] == OWNERS
+    assert [one["items"] for one in told["owners"]] == [4, 4, 2, 2]
+    assert all(one["error"] is None and one["cost_usd"] is None for one in told["owners"])
+    assert all(sum(turn["bytes"] for turn in one["turns"]) == one["bytes"] for one in told["owners"])
+
+
+def test_a_price_makes_a_cost(convo: Convo, home: Path) -> None:
+    place = home / "config" / "config.toml"
+    place.parent.mkdir(parents=True)
+    place.write_text('[prices."scripted/echo"]\ninput = 1000000\noutput = 0\n', encoding="utf-8")
+    told = convo("race", "one two", "--json", *ECHO).json()
+    assert [one["cost_usd"] for one in told["owners"]] == [2.0] * 4
+    assert "$2.0000" in convo("race", "one two", *ECHO).out
+
+
+def test_a_file_gives_one_turn_a_line(convo: Convo) -> None:
+    Path("script.txt").write_text("one\n\n  two  \n", encoding="utf-8")
+    assert convo("race", "-f", "script.txt", "--json", *ECHO).json()["turns"] == ["one", "two"]
+
+
+def test_kept_sessions_can_be_looked_at(convo: Convo, home: Path) -> None:
+    assert convo("race", "hello", "--keep", *ECHO).exit == 0
+    assert sorted(one.name for one in sessions(home)) == sorted(f"race-{owner}" for owner in OWNERS)
+    assert convo("inspect", "race-chain").exit == 0
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["hello", "-f", "script.txt"], 2, "given twice"),
+        (["-f", "nothing.txt"], 2, "cannot be read"),
+        ([" "], 2, "a turn is empty"),
+        (["hello", "-m", "scripted/nothing.json"], 2, "nothing.json cannot be read"),
+    ],
+)
+def test_what_cannot_be_run_is_said(convo: Convo, home: Path, argv: list[str], code: int, words: str) -> None:
+    got = convo("race", *argv)
+    assert (got.exit, got.out) == (code, "")
+    assert words in got.err
+    assert sessions(home) == []
+
+
+def test_what_a_remote_endpoint_kept_is_deleted_there(
+    convo: Convo, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    loopback.replies({"text": "Hello."})
+    told = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
+    assert all(one["error"] is None for one in told["owners"])
+    assert loopback.run(left_in(loopback.store.of(KEY))) == []
+
+
+async def left_in(store: Store) -> list[str]:
+    return [found.id for prefix in ("resp_", "conv_") for found in await store.find(prefix)]
+
+
+@pytest.mark.needs("terminal")
+def test_a_bar_is_shown_in_a_terminal_while_it_runs() -> None:
+    with at_terminal("race", "hello", *ECHO) as person:
+        person.sees("0/4 replay")
+        person.sees("3/4 chain")
+        assert person.ends() == 0
