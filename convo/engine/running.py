@@ -58,10 +58,11 @@ BETWEEN = (Phase.NEW, Phase.GUARDING, Phase.ASKING)
 
 
 class Running:
-    """Runs of agents on one chat, one after the other."""
+    """Runs of agents on one chat, one after the other; the chat is not used otherwise while one is read."""
 
     def __init__(self, chat: Chat, graph: Graph, conduct: Conduct, keeper: Keeper, run: Run) -> None:
-        self._chat, self._graph, self._conduct, self._keeper = chat, graph, conduct, keeper
+        self.chat = chat
+        self._graph, self._conduct, self._keeper = graph, conduct, keeper
         self._performing = Performing(chat, graph, conduct, keeper, run)
 
     @classmethod
@@ -112,8 +113,8 @@ class Running:
 
     @property
     def pending(self) -> tuple[Call, ...]:
-        """The calls that wait for a person."""
-        return self.run.pending
+        """The calls that wait for a person; none while the run is not paused, as after a kill: `go_on` tells then."""
+        return self.run.pending if self.run.phase is Phase.PAUSED else ()
 
     @property
     def unfinished(self) -> bool:
@@ -141,7 +142,7 @@ class Running:
             )
         if self.unfinished:
             await self.stop()
-        held = self._chat.reread()
+        held = self.chat.reread()
         doubt = bool(held.unacknowledged)
         new = await begun_with(held, items, self._conduct)
         grown = replace(held, path=held.path.grow(new.said))
@@ -184,4 +185,4 @@ class Running:
         if self.unfinished:
             self._performing.take(self.run)
             await self._performing.hear(Stop())
-            await self._chat.write()
+            await self.chat.write()

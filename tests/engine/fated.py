@@ -1,0 +1,221 @@
+"""Runs with tools that are killed between two effects: `python -m tests.engine.fated FOLDER STRATEGY FIRST STEP`.
+
+It loads everything once and then forks: a child lives until its moment and kills itself with
+SIGKILL; the next child goes on as another process would, decides what comes back to be decided, and
+says what it found. That is one line of JSON for every STEPth moment from FIRST on, until a child
+lives to its end.
+
+A moment is every effect of the run, every change of the store before and after it is made, and every
+request and every end of an answer at the endpoint.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from convo.agents import Agent, Handoff, graph
+from convo.clock import FixedClock
+from convo.endpoints.contract import Endpoint
+from convo.engine.edges import Edges
+from convo.engine.opening import open_chat, recorded
+from convo.engine.running import Conduct, Running
+from convo.engine.turn import Asking
+from convo.history import Strategy
+from convo.ids import random_id
+from convo.items import Event, Item, Json, user
+from convo.run import Call, Decided, Given, Limits, Stage
+from convo.stores.contract import Change, Store
+from convo.stores.open import open_store
+from convo.strategies import Wanted
+from convo.tools import tool
+from tests.embedding import embedded
+from tests.engine.agents import calls, scripted, words
+
+NAME = "fated"
+
+
+class Fate:
+    """Counts moments, and ends the process at one of them."""
+
+    def __init__(self, last: int | None) -> None:
+        self.left = last
+
+    def __call__(self, moment: str) -> None:
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.left is not None:
+            self.left -= 1
+
+
+class FatedStore:
+    """A store that knows moments."""
+
+    def __init__(self, store: Store, fate: Fate) -> None:
+        self.store, self.fate = store, fate
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def commit(self, change: Change) -> None:
+        self.fate("before a change")
+        await self.store.commit(change)
+        self.fate("after a change")
+
+
+class FatedEndpoint:
+    """An endpoint that knows moments, and writes down what it is asked."""
+
+    def __init__(self, endpoint: Endpoint, fate: Fate, log: Callable[[str], None]) -> None:
+        self.endpoint, self.fate, self.log = endpoint, fate, log
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.endpoint, name)
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        self.log(json.dumps(["asked", words(body["input"])]))
+        self.fate("before a request")
+        async with aclosing(self.endpoint.create(body)) as events:
+            async for event in events:
+                if event["type"] == "response.completed":
+                    self.log(json.dumps(["answered"]))
+                    self.fate("before the end of an answer is heard")
+                yield event
+        self.fate("after an answer")
+
+
+class Life:
+    """One process's part of a run, in `folder`."""
+
+    def __init__(self, folder: Path, strategy: Strategy, last: int | None) -> None:
+        self.folder, self.strategy, self.fate = folder, strategy, Fate(last)
+        self.store = open_store(f"sqlite:{folder / 'convo.db'}")
+
+    def log(self, line: str) -> None:
+        with (self.folder / "log").open("a") as file:
+            file.write(line + "\n")
+
+    def agents(self) -> tuple[Agent, Agent]:
+        def noted(name: str) -> Callable[[], str]:
+            def run() -> str:
+                self.log(json.dumps(["ran", name]))
+                self.fate(f"within {name}")
+                return f"{name} done"
+
+            return run
+
+        def plain(name: str, **settings: Any) -> Any:
+            return tool(name=name, **settings)(noted(name))
+
+        told = Handoff("billing", taken=lambda context, said: self.log(json.dumps(["ran", "told"])))
+        billing = Agent("billing", tools=(plain("bill"),))
+        tools = (plain("look"), plain("find"), plain("pay", needs_approval=True))
+        return Agent("desk", tools=tools, handoffs=(told,)), billing
+
+    async def open(self) -> Running:
+        store: Any = FatedStore(self.store, self.fate)
+        endpoint: Any = FatedEndpoint(embedded(self.store), self.fate, self.log)
+        edges = Edges(store, endpoint, FixedClock(), random_id)
+        model = f"scripted/{self.folder / 'script.json'}"
+        session = await recorded(store, Wanted(None, NAME)) if await store.session(NAME) else None
+        file = str(self.folder / "talk.json")
+        wanted = Wanted(self.strategy, NAME if session else file if self.strategy is Strategy.REPLAY else None)
+        chat = await open_chat(wanted, session, Asking(model, model), edges, name=NAME)
+        return await Running.open(chat, graph(*self.agents()), Conduct(Limits(parallel=2), at=self.fate))
+
+    async def live(self) -> None:
+        """Say something, unless that was said, and go on until the run is done; a person decides as it comes."""
+        try:
+            one = await self.open()
+            if one.kept is None and not await self.said():
+                async for _ in one.say([user("hello")]):
+                    pass
+            while one.unfinished:
+                await one.decide(*(self.decision(call) for call in one.pending))
+                async for _ in one.go_on():
+                    pass
+            self.fate("at the end")
+        finally:
+            await self.store.aclose()
+
+    async def said(self) -> bool:
+        return await self.store.session(NAME) is not None
+
+    def decision(self, call: Call) -> Decided | Given:
+        if call.stage is Stage.UNKNOWN:
+            self.log(json.dumps(["unknown", call.lookup[-1]]))
+            return Given(call.id, f"{call.lookup[-1]} done")
+        return Decided(call.id, approve=True)
+
+    async def found(self) -> list[str]:
+        """What the conversation keeps in the end, and its owner's copy of it."""
+        try:
+            session = await self.store.session(NAME)
+            assert session
+            rows = await self.store.agent_runs(session=session.id)
+            assert [row.status for row in rows] == ["done"]
+            items: list[Item] = list((await self.store.path(session.head)).items)
+            if self.strategy is Strategy.CONVERSATION:
+                conversation = await self.store.conversation(str(session.handle))
+                assert conversation
+                assert conversation.head == session.head
+            if self.strategy is Strategy.REPLAY:
+                await (await self.open()).chat.write()
+                assert json.loads((self.folder / "talk.json").read_text()) == items
+            return words(items)
+        finally:
+            await self.store.aclose()
+
+
+SCRIPT = (
+    calls(("c1", "look"), ("c2", "pay"), ("c3", "find")),
+    calls(("c4", "transfer_to_billing")),
+    calls(("c5", "bill")),
+    {"text": "Done."},
+)
+
+
+def in_a_child(work: Callable[[], None]) -> int:
+    """How a forked child that does `work` ended, as `os.waitpid` says it."""
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        except BaseException as wrong:  # noqa: BLE001 - said to whoever waits, who fails with it
+            print(json.dumps({"error": repr(wrong)}), flush=True)
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1]
+
+
+def fated(folder: Path, strategy: Strategy, first_moment: int, step: int) -> None:
+    for last in count(first_moment, step):
+        place = folder / f"{strategy}-{last}"
+        place.mkdir()
+        scripted(place, *SCRIPT)
+
+        def first(place: Path = place, moment: int = last) -> None:
+            asyncio.run(Life(place, strategy, moment).live())
+
+        def then(place: Path = place) -> None:
+            asyncio.run(Life(place, strategy, None).live())
+            found = asyncio.run(Life(place, strategy, None).found())
+            log = [json.loads(line) for line in (place / "log").read_text().splitlines()]
+            print(json.dumps({"found": found, "log": log}), flush=True)
+
+        ended = in_a_child(first)
+        if not os.WIFSIGNALED(ended) and ended:
+            return
+        in_a_child(then)
+        if not os.WIFSIGNALED(ended):
+            return
+
+
+if __name__ == "__main__":
+    fated(Path(sys.argv[1]), Strategy(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
