@@ -65,6 +65,10 @@ async def _input_items(endpoint: Endpoint, request: Recorded, ids: tuple[str, ..
     return _listed(await endpoint.input_items(*ids, **_paging(request)))
 
 
+async def _compact(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
+    return await endpoint.compact(request.json)
+
+
 async def _count(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -> Any:
     return {"object": "response.input_tokens", "input_tokens": await endpoint.count(request.json)}
 
@@ -106,6 +110,7 @@ async def _remove(endpoint: Endpoint, request: Recorded, ids: tuple[str, ...]) -
 ID = "([^/]+)"
 ROUTES: tuple[tuple[str, str, Handler], ...] = (
     ("POST", "/v1/responses/input_tokens", _count),
+    ("POST", "/v1/responses/compact", _compact),
     ("GET", f"/v1/responses/{ID}", _retrieve),
     ("DELETE", f"/v1/responses/{ID}", _delete),
     ("POST", f"/v1/responses/{ID}/cancel", _cancel),

@@ -1,0 +1,129 @@
+"""`convo compact` and a chat's own compaction at an endpoint that speaks Responses over HTTP."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import kept, sessions
+from tests.loopback import Fault, Loopback, answers
+from tests.running import Convo
+
+LONG = "and this goes on for quite a while, as people do when they explain; " * 5
+GONE = {"message": "Previous response with id 'resp_1' not found.", "type": "invalid_request_error"}
+
+
+@pytest.fixture
+def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    loopback.replies({"text": "Short."}, {"text": LONG})
+    return loopback
+
+
+def talked(convo: Convo, owner: str) -> None:
+    for words in ("one", "two"):
+        flags = [owner, "-n", "mine", "-m", "openai/any"] if words == "one" else ["--from", "mine"]
+        assert convo("chat", "-q", *flags, f"{words} {LONG}").exit == 0
+
+
+def compactions(server: Loopback) -> list[dict[str, object]]:
+    return [asked.json for asked in server.requests if asked.path == "/v1/responses/compact"]
+
+
+def without_compaction(server: Loopback) -> None:
+    fault = answers(404, {"message": "Not found", "type": "invalid_request_error"})
+    server.arm(Fault(answer=fault.answer, path="/v1/responses/compact"))
+
+
+def test_a_chain_is_compacted_by_its_id_and_nothing_else_is_sent(convo: Convo, server: Loopback, home: Path) -> None:
+    talked(convo, "--chain")
+    old = sessions(home)[0].handle
+    got = convo("compact", "mine")
+    assert got.exit == 0, got.err
+    assert compactions(server) == [{"model": "any", "previous_response_id": old}]
+    assert convo("chat", "-q", "--from", "mine", "three").exit == 0
+    last = server.bodies[-1]
+    assert "previous_response_id" not in last
+    assert [item["type"] for item in last["input"]] == ["message", "message", "compaction", "message"]
+    assert not any("id" in item for item in last["input"])
+
+
+@pytest.mark.parametrize("owner", ["--session", "--replay"])
+def test_what_the_client_owns_is_sent_and_stays_the_clients(convo: Convo, server: Loopback, owner: str) -> None:
+    talked(convo, owner)
+    assert convo("compact", "mine").exit == 0
+    assert list(compactions(server)[0]) == ["model", "input"]
+    assert convo("chat", "-q", "--from", "mine", "three").exit == 0
+    assert server.bodies[-1]["store"] is False
+    assert "compaction" in [item["type"] for item in server.bodies[-1]["input"]]
+
+
+def test_a_chain_that_the_server_forgot_is_compacted_from_the_items(convo: Convo, server: Loopback) -> None:
+    talked(convo, "--chain")
+    gone = answers(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
+    server.arm(Fault(answer=gone.answer, path="/v1/responses/compact"))
+    got = convo("compact", "mine")
+    assert got.exit == 0, got.err
+    assert "compacted by input instead" in got.err
+    assert [list(body) for body in compactions(server)] == [["model", "previous_response_id"], ["model", "input"]]
+
+
+def test_a_mode_that_was_named_is_not_exchanged_for_another(convo: Convo, server: Loopback, home: Path) -> None:
+    talked(convo, "--chain")
+    before = kept(home, "mine")
+    gone = answers(400, {**GONE, "param": "previous_response_id", "code": "previous_response_not_found"})
+    server.arm(Fault(answer=gone.answer, path="/v1/responses/compact"))
+    assert convo("compact", "mine", "--mode", "previous_response_id").exit == 1
+    assert kept(home, "mine") == before
+
+
+@pytest.mark.parametrize("owner", ["--session", "--chain"])
+def test_a_server_without_compaction_sums_up_with_any_model(convo: Convo, server: Loopback, owner: str) -> None:
+    """Nothing of the summary is stored there."""
+    talked(convo, owner)
+    without_compaction(server)
+    got = convo("compact", "mine")
+    assert got.exit == 0, got.err
+    assert "compacted by summary instead" in got.err
+    assert server.bodies[-1]["store"] is False
+    assert "<transcript>" in server.bodies[-1]["input"][0]["content"][0]["text"]
+
+
+def test_a_conversation_is_compacted_in_its_list_where_the_server_can(
+    convo: Convo, server: Loopback, home: Path
+) -> None:
+    talked(convo, "--conversation")
+    handle = sessions(home)[0].handle
+    assert convo("compact", "mine").exit == 0
+    assert server.bodies[-1]["input"] == [{"type": "compaction_trigger"}]
+    assert sessions(home)[0].handle == handle
+    assert "compaction" in [item["type"] for item in kept(home, "mine")[0]]
+
+
+def test_a_conversation_that_its_server_cannot_compact_needs_a_yes(convo: Convo, server: Loopback, home: Path) -> None:
+    talked(convo, "--conversation")
+    old = sessions(home)[0].handle
+    odd = {"message": "Unknown item type.", "type": "invalid_request_error", "param": "input", "code": "odd"}
+    server.arm(answers(400, odd))
+    refused = convo("compact", "mine")
+    assert (refused.exit, sessions(home)[0].handle) == (2, old)
+    assert "--yes" in refused.err
+    server.arm(answers(400, odd))
+    got = convo("compact", "mine", "--yes")
+    assert got.exit == 0, got.err
+    assert sessions(home)[0].handle != old
+    assert str(old) in got.out
+    assert convo("chat", "-q", "--from", "mine", "three").exit == 0
+    assert server.bodies[-1]["conversation"] == sessions(home)[0].handle
+
+
+def test_an_endpoint_that_may_not_know_it_is_not_asked_to_manage_its_context(
+    convo: Convo, server: Loopback, home: Path
+) -> None:
+    place = home / "config" / "config.toml"
+    place.parent.mkdir(parents=True)
+    place.write_text("compact_at = 100\n", encoding="utf-8")
+    talked(convo, "--conversation")
+    got = convo("chat", "--from", "mine", "three")
+    assert "convo compact --yes goes on with a new conversation" in got.err
+    assert "context_management" not in server.bodies[-1]
