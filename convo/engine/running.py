@@ -183,6 +183,7 @@ class Running:
     async def stop(self) -> None:
         """End the open run for good; calls without an output get words for it, so that the conversation goes on."""
         if self.unfinished:
+            self.chat.reread()
             self._performing.take(self.run)
             await self._performing.hear(Stop())
             await self.chat.write()

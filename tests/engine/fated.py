@@ -166,7 +166,9 @@ class Life:
                 assert conversation
                 assert conversation.head == session.head
             if self.strategy is Strategy.REPLAY:
-                await (await self.open()).chat.write()
+                chat = (await self.open()).chat
+                chat.reread()
+                await chat.write()
                 assert json.loads((self.folder / "talk.json").read_text()) == items
             return words(items)
         finally:

@@ -21,7 +21,7 @@ WHOLE = [
 
 OF_THE_LAST_RUN = {"look", "pay", "find", "bill", "told"}
 
-SMALL_STEP = 9
+SMALL_STEP = 13
 FEWEST = 80
 """Moments of the run."""
 
