@@ -5,31 +5,36 @@ to an owner that holds the history itself, which would read it twice. What only 
 is the end of a request.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from convo.inspection.linting.finding import Change, Fault, of_items
-from convo.inspection.linting.view import Edits, View, edited, named
-from convo.items import is_call, is_output, kind
+from convo.inspection.linting.view import Edits, View, edited
+from convo.items import is_call
 
 TRIGGER = "compaction_trigger"
 
 
 def misplaced_compaction(view: View) -> Iterator[Fault]:
     """A compaction between two halves of a pair, one on top of an owner's own history, or a request for one."""
-    asked: dict[str, int] = {}
-    last: int | None = None
-    for at, item in enumerate(view.items):
-        name = named(item)
-        if kind(item) == TRIGGER and at + 1 < len(view.items):
+    for at, _ in view.of_kind(TRIGGER):
+        if at + 1 < len(view.items):
             yield Fault("only the last item of a request may ask for a compaction", at)
-        elif kind(item) == "compaction":
-            last = at
-            if at >= view.owned and (view.owned or view.partial):
-                yield Fault("the owner holds what this stands for, and would read it twice", at)
-        elif name is not None and is_call(item):
+    for at, _ in view.of_kind("compaction"):
+        if at >= view.owned and (view.owned or view.partial):
+            yield Fault("the owner holds what this stands for, and would read it twice", at)
+    yield from _between_halves(view, [at for at, _ in view.of_kind("compaction")])
+
+
+def _between_halves(view: View, places: Sequence[int]) -> Iterator[Fault]:
+    """The last compaction before an output, where the output's call stands before that."""
+    asked: dict[str, int] = {}
+    for at, item, name in view.halves if places else ():
+        if is_call(item):
             asked[name] = at
-        elif name in asked and is_output(item) and last is not None and asked[name] < last:
-            yield Fault(f"it stands between call {name} and its output", last, also=(asked[name], at))
+        elif name in asked and (before := bisect_left(places, at)) and asked[name] < places[before - 1]:
+            message = f"it stands between call {name} and its output"
+            yield Fault(message, places[before - 1], also=(asked[name], at))
 
 
 def make_room(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]]:

@@ -20,10 +20,9 @@ INTERRUPTED = "The call was interrupted before it gave an output."
 
 def call_without_output(view: View) -> Iterator[Fault]:
     """A call that nothing behind it answers. What was cut off in mid-answer is not sent as a call."""
-    answered = _last_outputs(view)
-    for at, item in enumerate(view.items):
-        name = named(item) if is_call(item) else None
-        if name is None or name in view.waiting or answered.get(name, -1) > at:
+    answered = {name: at for at, item, name in view.halves if is_output(item)}
+    for at, item, name in view.halves:
+        if is_output(item) or name in view.waiting or answered.get(name, -1) > at:
             continue
         if view.raw or not cut_off(item):
             yield Fault(f"no output answers {_words(item)} {name}", at, ".call_id")
@@ -34,11 +33,10 @@ def output_without_call(view: View) -> Iterator[Fault]:
     if view.partial:
         return
     asked: set[str] = set()
-    for at, item in enumerate(view.items):
-        name = named(item)
-        if name is not None and is_call(item):
+    for at, item, name in view.halves:
+        if is_call(item):
             asked.add(name)
-        elif name is not None and is_output(item) and name not in asked:
+        elif name not in asked:
             yield Fault(f"no call {name} stands before this {_words(item)}", at, ".call_id")
 
 
@@ -60,12 +58,6 @@ def close_calls(view: View, faults: Sequence[Fault]) -> tuple[View, list[Change]
             dropped[at] = None
             changes.append(Change(CODE, "dropped", f"{fault.message}, and none can be made up", view.sources[at]))
     return edited(view, Edits(dropped, behind)), changes
-
-
-def _last_outputs(view: View) -> dict[str, int]:
-    """Where the last output for each call stands."""
-    found = ((named(item), at) for at, item in enumerate(view.items) if is_output(item))
-    return {name: at for name, at in found if name is not None}
 
 
 def _batches(view: View) -> list[int]:

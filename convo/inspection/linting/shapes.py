@@ -41,15 +41,19 @@ NEEDS: Mapping[str, Mapping[str, Callable[[Json], bool]]] = {
 
 def malformed_item(view: View) -> Iterator[Fault]:
     """An item that lacks its type, or a field that its type needs."""
-    for at, item in enumerate(view.items):
-        if not view.travels[at]:
-            continue
-        if kind(item) == "unknown" and not _is_reference(item):
+    for at, item in view.of_kind("unknown"):
+        if view.travels[at] and not _is_reference(item):
             yield Fault("it has neither a type nor a role", at)
-        for name, right in NEEDS.get(kind(item), {}).items():
-            if not right(item.get(name)):
-                yield Fault(f"a {kind(item).replace('_', ' ')} {_lacks(name, item.get(name))}", at, f".{name}")
-                break
+    for named, needs in NEEDS.items():
+        for at in view.by_kind.get(named, ()):
+            yield from _lacking(view, at, needs)
+
+
+def _lacking(view: View, at: int, needs: Mapping[str, Callable[[Json], bool]]) -> Iterator[Fault]:
+    item = view.items[at]
+    wrong = next((name for name, right in needs.items() if not right(item.get(name))), None)
+    if wrong is not None and view.travels[at]:
+        yield Fault(f"a {kind(item).replace('_', ' ')} {_lacks(wrong, item.get(wrong))}", at, f".{wrong}")
 
 
 def _lacks(name: str, value: Json) -> str:

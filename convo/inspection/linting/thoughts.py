@@ -16,13 +16,13 @@ from convo.items.wire import ID_IS_OPTIONAL
 
 def reasoning_without_follower(view: View) -> Iterator[Fault]:
     """A thought with nothing of the model's behind it. Several in a row have one follower."""
-    followed = False
+    last, followed = len(view.items), False
     faults = []
-    for at in range(len(view.items) - 1, -1, -1):
-        item = view.items[at]
-        if kind(item) != "reasoning":
-            followed = is_models(item)
-        elif not followed and view.travels[at]:
+    for at, item in reversed(view.of_kind("reasoning")):
+        if at + 1 != last:
+            followed = at + 1 < len(view.items) and is_models(view.items[at + 1])
+        last = at
+        if not followed and view.travels[at]:
             faults.append(Fault(f"nothing that the model said follows {_name(item)}", at))
     yield from reversed(faults)
 

@@ -14,6 +14,7 @@ from convo.history import OWNERS, Link, Scope, Strategy
 from convo.inspection.known import Known
 from convo.inspection.linting.finding import Change, Fault, of_items
 from convo.items import Item, Json, call_id, kind, plain, resendable
+from convo.items.kinds import ANSWERED_BY, OUTPUTS
 
 ANSWERED = ("completed", "incomplete")
 
@@ -85,9 +86,24 @@ class View:
                 found[at] = found[at] or link
         return tuple(found)
 
+    @cached_property
+    def by_kind(self) -> Mapping[str, Sequence[int]]:
+        """Where the items of each kind stand."""
+        found: dict[str, list[int]] = {}
+        for at, item in enumerate(self.items):
+            found.setdefault(kind(item), []).append(at)
+        return found
+
     def of_kind(self, *kinds: str) -> list[tuple[int, Item]]:
-        """The items of these kinds, with their places."""
-        return [(at, item) for at, item in enumerate(self.items) if kind(item) in kinds]
+        """The items of these kinds, with their places, in order."""
+        places = sorted(at for one in kinds for at in self.by_kind.get(one, ()))
+        return [(at, self.items[at]) for at in places]
+
+    @cached_property
+    def halves(self) -> Sequence[tuple[int, Item, str]]:
+        """Calls and outputs, with their places and what ties them."""
+        found = self.of_kind(*ANSWERED_BY, *OUTPUTS)
+        return [(at, item, name) for at, item in found if (name := named(item)) is not None]
 
 
 def viewed(known: Known, now: float) -> View:
