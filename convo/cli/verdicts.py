@@ -65,11 +65,7 @@ def _flags(said: Said) -> Iterator[tuple[str, str]]:
 
 
 def _named(word: str, what: str, waiting: Sequence[Waiting]) -> Iterator[tuple[Waiting, Choice]]:
-    name, words = word, None
-    if what in ("reject", "output") and not any(word == call.call_id for call in waiting):
-        name, sign, words = word.partition("=")
-        if what == "output" and not sign:
-            raise Usage(f"--output {word!r} does not say what came of the call", hint="--output CALL=TEXT")
+    name, words = _parts(word, what, waiting)
     fits = [call for call in waiting if call.call_id == name] or [
         call for call in waiting if name in (ALL, call.tool) and call.unknown == (what in ("rerun", "output"))
     ]
@@ -80,6 +76,17 @@ def _named(word: str, what: str, waiting: Sequence[Waiting]) -> Iterator[tuple[W
         _check(call, what)
         rank = 2 if name == call.call_id else 0 if name == ALL else 1
         yield call, Choice(rank, what, words or ("" if what == "output" else None))
+
+
+def _parts(word: str, what: str, waiting: Sequence[Waiting]) -> tuple[str, str | None]:
+    """`CALL=WORDS` in its two parts; a call whose id has a sign of equality is still itself."""
+    ids = [call.call_id for call in waiting]
+    if what not in ("reject", "output") or (what == "reject" and word in ids):
+        return word, None
+    longest = max((one for one in ids if word.startswith(f"{one}=")), key=len, default=word.partition("=")[0])
+    if what == "output" and "=" not in word.removeprefix(longest):
+        raise Usage(f"--output {word!r} does not say what came of the call", hint="--output CALL=TEXT")
+    return longest, word.removeprefix(longest).removeprefix("=")
 
 
 def _check(call: Waiting, what: str) -> None:

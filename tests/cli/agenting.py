@@ -1,0 +1,127 @@
+"""What tests of agents on the command line share: a file of agents, a script for their model, a look into the store.
+
+A tool writes each of its runs into a file, so that what ran twice is seen, whichever process ran it.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from convo.stores.contract import AgentRun, Store
+from convo.stores.open import open_store
+from tests.cli.chatting import scripted
+from tests.cli.held import DATABASE
+
+Result = TypeVar("Result")
+
+AGENTS = """
+import pathlib
+from convo.agents import Agent, Guardrail, Handoff
+from convo.tools import Context, tool
+
+RAN = pathlib.Path(__file__).parent / "ran.txt"
+
+def note(words):
+    with RAN.open("a") as file:
+        file.write(words + "\\n")
+
+@tool(needs_approval=True)
+def refund(order: str, cents: int) -> str:
+    "Pay an order back."
+    note(f"refund {order} {cents}")
+    return f"paid {cents} cents back for {order}"
+
+@tool
+def look_up(order: str) -> str:
+    "Find an order."
+    note(f"look_up {order}")
+    return f"{order} cost 500 cents"
+
+@tool
+def who(context: Context) -> str:
+    "Say who asks."
+    return context.values.get("customer", "nobody")
+
+def no_insults(context, items):
+    return "an insult" if "fool" in str(items) else None
+
+def shout(data):
+    from convo.engine.conduct import ModelInput
+    return ModelInput(data.items, (data.instructions or "") + " Shout.")
+
+def last_two(history):
+    return history[-2:]
+
+billing = Agent("billing", instructions="Pay back.", tools=(refund, look_up))
+triage = Agent("triage", instructions="Send them on.", handoffs=(billing,))
+desk = Agent("desk", instructions="Help.", tools=(refund, look_up, who))
+guarded = Agent("guarded", input_guardrails=(Guardrail("no_insults", no_insults),))
+final = Agent("final", tools=(look_up,), after_tools="first output")
+"""
+
+REFUND = {"call": {"name": "refund", "call_id": "c1", "arguments": {"order": "A1", "cents": 500}}}
+LOOK_UP = {"call": {"name": "look_up", "call_id": "c0", "arguments": {"order": "A1"}}}
+OVER = {"call": {"name": "transfer_to_billing", "call_id": "h0"}}
+BACK = {"text": "Paid back."}
+
+SDK = """
+from agents import Agent, function_tool
+
+@function_tool(needs_approval=True)
+def refund(order: str, cents: int) -> str:
+    return f"paid {cents} cents back for {order}"
+
+desk = Agent(name="desk", instructions="Help.", tools=[refund])
+"""
+
+
+def agents(name: str = "desk", text: str = AGENTS) -> tuple[str, str]:
+    """The flags that let an agent answer; its file lies in this folder."""
+    Path("bot.py").write_text(text, encoding="utf-8")
+    return "--agent", f"bot.py:{name}"
+
+
+def two_refunds(*after: dict[str, Any]) -> tuple[str, str]:
+    """A model that asks for two refunds at once."""
+    calls = [
+        {
+            "type": "function_call",
+            "call_id": f"c{number}",
+            "name": "refund",
+            "arguments": json.dumps({"order": f"A{number}", "cents": number * 100}),
+        }
+        for number in (1, 2)
+    ]
+    return scripted({"output": calls}, *(after or (BACK,)))
+
+
+def ran() -> list[str]:
+    """What the tools did, in order."""
+    place = Path("ran.txt")
+    return place.read_text().splitlines() if place.exists() else []
+
+
+def from_store(home: Path, read: Callable[[Store], Awaitable[Result]]) -> Result:
+    async def opened() -> Result:
+        store = open_store(f"sqlite:{home / DATABASE}")
+        try:
+            return await read(store)
+        finally:
+            await store.aclose()
+
+    return asyncio.run(opened())
+
+
+def runs(home: Path) -> list[AgentRun]:
+    """The runs in the store, changed last first."""
+
+    async def read(store: Store) -> list[AgentRun]:
+        return list(await store.agent_runs())
+
+    return from_store(home, read)
+
+
+def paused_files(home: Path) -> list[Path]:
+    return sorted((home / "data" / "paused").glob("*"))

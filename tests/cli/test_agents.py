@@ -1,0 +1,258 @@
+"""`convo chat --agent`: one shot, under every owner."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.items import text as text_of
+from convo.stores.contract import Store
+from tests.cli.agenting import (
+    BACK,
+    LOOK_UP,
+    OVER,
+    REFUND,
+    SDK,
+    agents,
+    from_store,
+    paused_files,
+    ran,
+    runs,
+    two_refunds,
+)
+from tests.cli.chatting import kept, receipts, said, scripted
+from tests.running import Convo, Launch
+
+OWNERS = ("--replay", "--session", "--conversation", "--chain")
+
+
+def test_the_answer_is_on_stdout_and_what_the_run_does_on_stderr(convo: Convo, home: Path) -> None:
+    got = convo("chat", *agents("triage"), *scripted(OVER, LOOK_UP, {"text": "It cost 5."}), "-n", "mine", "A1?")
+    assert (got.exit, got.out) == (0, "It cost 5.\n")
+    lines = got.err.splitlines()
+    assert lines[:3] == [
+        "triage hands over to billing",
+        'billing calls look_up {"order": "A1"}',
+        "look_up gave A1 cost 500 cents",
+    ]
+    assert lines[3].startswith("3 calls · ")
+    assert receipts(lines[3].removeprefix("3 calls · "))[0]["owner"] == "session mine"
+    assert "\x1b" not in got.err
+    assert [run.status for run in runs(home)] == ["done"]
+
+
+@pytest.mark.parametrize("owner", OWNERS)
+def test_every_owner_can_hold_a_run_that_pauses_and_goes_on(owner: str, convo: Convo, home: Path) -> None:
+    model = scripted(LOOK_UP, REFUND, BACK, {"text": "Anything else?"})
+    got = convo("chat", *agents(), *model, owner, "-n", "mine", "pay A1 back")
+    assert (got.exit, got.out) == (3, ""), got.err
+    assert 'desk asks for refund {"order": "A1", "cents": 500} (c1); it waits for a decision' in got.err
+    assert ran() == ["look_up A1"]
+    on = convo("resume", "mine", *agents(), *model, "--approve", "c1")
+    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    assert ran() == ["look_up A1", "refund A1 500"]
+    more = convo("chat", "-c", *agents(), *model, "thanks")
+    assert (more.exit, more.out) == (0, "Anything else?\n"), more.err
+    items, links = kept(home, "mine")
+    assert [item.get("call_id") for item in items if item["type"] == "function_call_output"] == ["c0", "c1"]
+    assert len(links) == 4
+
+
+def test_a_pause_exits_3_with_its_state_file_and_what_waits(convo: Convo, home: Path) -> None:
+    got = convo("chat", *agents(), *scripted(REFUND, BACK), "--json", "-n", "mine", "pay A1 back")
+    told = got.json()
+    assert got.exit == 3
+    assert (told["status"], told["session"], told["agent"], told["output_text"]) == ("paused", "mine", "desk", "")
+    assert told["pending"] == [
+        {
+            "call_id": "c1",
+            "tool_name": "refund",
+            "arguments": '{"order": "A1", "cents": 500}',
+            "agent": "desk",
+            "unknown": False,
+        }
+    ]
+    place = Path(told["state_file"])
+    assert place.parent == home / "data" / "paused"
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    shown = convo("inspect", str(place), "--json").json()
+    assert (shown["schema_version"], shown["current_agent"], shown["current_turn"]) == ("1.21", "desk", 1)
+    assert [one["call_id"] for one in shown["pending"]] == ["c1"]
+
+
+def test_the_state_of_a_run_that_has_ended_is_taken_away(convo: Convo, home: Path) -> None:
+    model = scripted(REFUND, BACK)
+    convo("chat", *agents(), *model, "-n", "mine", "pay A1 back")
+    assert len(paused_files(home)) == 1
+    assert convo("resume", "mine", *agents(), *model, "--approve", "all").exit == 0
+    assert paused_files(home) == []
+
+
+def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_path: Path) -> None:
+    model = scripted(REFUND, BACK)
+    got = convo("chat", *agents(), *model, "--state", "mine.json", "-n", "mine", "pay A1 back")
+    assert f"paused; the state is in {tmp_path / 'mine.json'}" in got.err
+    assert convo("resume", "./mine.json", *agents(), *model, "--approve", "all").exit == 0
+    assert (tmp_path / "mine.json").exists()
+    assert paused_files(home) == []
+
+
+def test_jsonl_has_the_models_events_and_those_of_the_run(convo: Convo, home: Path) -> None:
+    got = convo("chat", *agents(), *scripted(LOOK_UP, REFUND, BACK), "--jsonl", "pay A1 back")
+    assert got.exit == 3
+    events = [json.loads(line) for line in got.out.splitlines()]
+    own = [event["type"] for event in events if event["type"].startswith("convo.")]
+    assert own == ["convo.started", "convo.tool_started", "convo.tool_output", "convo.paused"]
+    assert "response.completed" in {event["type"] for event in events}
+    assert events[-1]["pending"][0]["call_id"] == "c1"
+
+
+def test_json_has_the_final_value_the_items_and_what_the_whole_run_used(convo: Convo, home: Path) -> None:
+    told = convo("chat", *agents(), *scripted(LOOK_UP, {"text": "Five."}), "--json", "-n", "mine", "A1?").json()
+    assert (told["output_text"], told["final_output"], told["status"]) == ("Five.", "Five.", "completed")
+    assert [item["type"] for item in told["output"]] == ["function_call", "function_call_output", "message"]
+    _, links = kept(home, "mine")
+    assert told["usage"]["total_tokens"] == sum(link.usage["total_tokens"] for link in links if link.usage)
+    assert (told["pending"], told["state_file"]) == ([], None)
+
+
+def test_a_tools_output_can_be_the_answer(convo: Convo, home: Path) -> None:
+    got = convo("chat", *agents("final"), *scripted(LOOK_UP), "A1?")
+    assert (got.exit, got.out) == (0, "A1 cost 500 cents\n")
+
+
+def test_a_guardrail_that_trips_is_told_and_fails(convo: Convo, home: Path) -> None:
+    got = convo("chat", *agents("guarded"), *scripted({"text": "hello"}), "you fool")
+    assert (got.exit, got.out) == (1, "")
+    assert "guardrail no_insults stopped the input: an insult\n" in got.err
+    assert "convo: Guardrail no_insults tripped: an insult" in got.err
+
+
+def test_too_many_turns_fail_the_run(convo: Convo, home: Path) -> None:
+    got = convo("chat", *agents(), *scripted(LOOK_UP), "--max-turns", "2", "A1?")
+    assert got.exit == 1
+    assert "Max turns (2) exceeded" in got.err
+
+
+def test_objects_of_the_agents_sdk_answer_and_pause_too(convo: Convo, home: Path) -> None:
+    model = scripted(REFUND, BACK)
+    assert convo("chat", *agents("desk", SDK), *model, "-n", "mine", "pay A1 back").exit == 3
+    got = convo("resume", "mine", *agents("desk", SDK), *model, "--approve", "all")
+    assert (got.exit, got.out) == (0, "Paid back.\n")
+    assert "refund gave paid 500 cents back for A1" in got.err
+
+
+# -- how a run behaves -------------------------------------------------------------------------------
+
+
+def two_models(first: dict[str, Any], second: dict[str, Any]) -> str:
+    """A file of two agents, each with a model of its own."""
+    return (
+        "from convo.agents import Agent\n"
+        f"billing = Agent('billing', model={scripted(second)[1]!r})\n"
+        f"triage = Agent('triage', model={scripted(first)[1]!r}, handoffs=(billing,))\n"
+    )
+
+
+def instructions(home: Path, name: str) -> list[Any]:
+    _, links = kept(home, name)
+    return [link.parameters.get("instructions") for link in links]
+
+
+def test_an_input_filter_makes_the_input_of_every_call(convo: Convo, home: Path) -> None:
+    convo("chat", *agents(), *scripted(LOOK_UP, BACK), "--input-filter", "bot.py:shout", "-n", "mine", "A1?")
+    assert instructions(home, "mine") == ["Help. Shout.", "Help. Shout."]
+
+
+def test_values_reach_the_tools(convo: Convo, home: Path) -> None:
+    Path("values.json").write_text('{"customer": "Ada"}')
+    got = convo("chat", *agents(), *scripted({"call": {"name": "who"}}, BACK), "--context", "values.json", "who?")
+    assert "who gave Ada" in got.err
+
+
+def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, home: Path) -> None:
+    text = two_models(OVER, {"text": "Yes?"})
+    got = convo("chat", *agents("triage", text), "--history-markers", "<<", ">>", "-n", "mine", "help me")
+    assert (got.exit, got.out) == (0, "Yes?\n"), got.err
+    _, links = kept(home, "mine")
+
+    async def seen(store: Store) -> str:
+        return text_of((await store.path(links[-1].saw)).items[0])
+
+    words = from_store(home, seen)
+    assert "<<\n1. " in words
+    assert "help me" in words
+    assert words.endswith(">>")
+    assert said(home, "mine")[0] == "user: help me"
+
+
+def test_under_an_owner_that_remembers_a_summary_is_left_out_and_said(convo: Convo, home: Path) -> None:
+    got = convo("chat", "--chain", *agents("triage"), *scripted(OVER, {"text": "Yes?"}), "--nest-history", "help me")
+    assert got.exit == 0
+    assert "note: the handoff triage -> billing goes on without a summary" in got.err
+
+
+def test_a_limit_of_a_session_is_refused_where_the_owner_remembers(convo: Convo, home: Path) -> None:
+    got = convo("chat", "--chain", *agents(), *scripted(BACK), "--session-limit", "2", "hi")
+    assert (got.exit, got.out) == (2, "")
+    assert "does not go with --chain" in got.err
+    assert runs(home) == []
+
+
+def test_an_agents_own_model_answers_unless_another_is_named(convo: Convo, home: Path) -> None:
+    text = "from convo.agents import Agent\ndesk = Agent('desk', model='scripted/echo')\n"
+    told = convo("chat", *agents("desk", text), "--json", "hello").json()
+    assert (told["model"], told["output_text"]) == ("scripted/echo", "hello")
+    told = convo("chat", *agents("desk", text), *scripted({"text": "other"}), "--json", "hello").json()
+    assert told["output_text"] == "other"
+
+
+def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, home: Path) -> None:
+    text = two_models(OVER, {"text": "from billing"})
+    assert convo("chat", *agents("triage", text), "hello").out == "from billing\n"
+
+
+# -- a conversation with an open run -----------------------------------------------------------------
+
+
+def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> None:
+    model = scripted(REFUND, BACK)
+    convo("chat", *agents(), *model, "-n", "mine", "pay A1 back")
+    before = kept(home, "mine")
+    got = convo("chat", "-c", *agents(), *model, "and?")
+    assert (got.exit, got.out) == (1, "")
+    assert got.err == (
+        "convo: the run of 'mine' is paused, and waits for c1\n"
+        "  try: convo resume mine --agent bot.py:desk --approve c1\n"
+    )
+    plain = convo("chat", "-c", *model, "and?")
+    assert (plain.exit, "its calls have no output yet" in plain.err) == (1, True)
+    assert kept(home, "mine") == before
+
+
+def test_a_request_that_failed_says_how_the_run_goes_on(convo: Convo, home: Path) -> None:
+    error = {"error": {"code": "overloaded", "message": "Busy", "status": 500}}
+    place = scripted(LOOK_UP, error)
+    got = convo("chat", *agents(), *place, "-n", "mine", "A1?")
+    assert got.exit == 1
+    assert "try: convo resume mine --agent bot.py:desk" in got.err
+    Path(place[1].removeprefix("scripted/")).write_text(json.dumps({"replies": [LOOK_UP, {"text": "Five."}]}))
+    on = convo("resume", "mine", *agents(), *place)
+    assert (on.exit, on.out) == (0, "Five.\n")
+    assert ran() == ["look_up A1"]
+
+
+def test_decisions_from_another_process_are_performed_by_resume(launch: Launch, convo: Convo, home: Path) -> None:
+    model = two_refunds()
+    assert convo("chat", *agents(), *model, "-n", "mine", "pay back").exit == 3
+    assert launch("approvals", "approve", "c1").exit == 0
+    assert launch("approvals", "reject", "c2=too late").exit == 0
+    assert ran() == []
+    got = launch("resume", "mine", *agents(), *model)
+    assert (got.exit, got.out) == (0, "Paid back.\n")
+    assert ran() == ["refund A1 100"]
+    items, _ = kept(home, "mine")
+    outputs = [item["output"] for item in items if item["type"] == "function_call_output"]
+    assert outputs == ["paid 100 cents back for A1", "too late"]

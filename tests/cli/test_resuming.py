@@ -1,0 +1,270 @@
+"""`convo resume --agent`: a paused run goes on, from its file, from a pipe or from the store."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from convo.items import hash_of
+from convo.stores.contract import Store
+from tests.cli.agenting import (
+    AGENTS,
+    BACK,
+    REFUND,
+    agents,
+    from_store,
+    ran,
+    runs,
+    two_refunds,
+)
+from tests.cli.chatting import kept, scripted, sessions
+from tests.cli.held import DATABASE
+from tests.running import Convo, Got, Launch
+
+ELSEWHERE = {"CONVO_HOME": "elsewhere"}
+
+
+@pytest.fixture
+def paused(convo: Convo, home: Path) -> tuple[str, str]:
+    """A run that waits for two refunds, written into state.json; the flags of its model."""
+    model = two_refunds()
+    got = convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back")
+    assert got.exit == 3, got.err
+    return model
+
+
+def outputs(home: Path, name: str) -> list[str]:
+    items, _ = kept(home, name)
+    return [item["output"] for item in items if item["type"] == "function_call_output"]
+
+
+def refused(got: Got, exit_: int, says: str) -> None:
+    assert (got.exit, got.out) == (exit_, "")
+    assert says in got.err
+    assert got.err.startswith("convo: ")
+    assert ran() == []
+
+
+# -- from a file of convo's own ----------------------------------------------------------------------
+
+
+def test_each_decision_is_told_and_performed(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("resume", "state.json", *agents(), *paused, "--approve", "c1", "--reject", "c2=not today")
+    assert (got.exit, got.out) == (0, "Paid back.\n")
+    assert got.err.splitlines()[:4] == [
+        "approved refund (c1)",
+        "rejected refund (c2)",
+        'desk calls refund {"order": "A1", "cents": 100}',
+        "refund gave paid 100 cents back for A1",
+    ]
+    assert outputs(home, "mine") == ["paid 100 cents back for A1", "not today"]
+    assert len(sessions(home)) == 1
+
+
+def test_what_is_not_decided_waits_on_in_a_new_state(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("resume", "state.json", *agents(), *paused, "--approve", "c2", "-o", "next.json", "--json")
+    told = got.json()
+    assert (got.exit, told["status"], told["state_file"]) == (3, "paused", str(Path("next.json").absolute()))
+    assert [one["call_id"] for one in told["pending"]] == ["c1"]
+    assert ran() == ["refund A2 200"]
+    on = convo("resume", "next.json", *agents(), *paused, "--approve", "c1")
+    assert (on.exit, on.out) == (0, "Paid back.\n")
+    assert ran() == ["refund A2 200", "refund A1 100"]
+    assert outputs(home, "mine") == ["paid 100 cents back for A1", "paid 200 cents back for A2"]
+
+
+def test_without_a_decision_it_stays_paused_and_nothing_runs(paused: tuple[str, str], convo: Convo) -> None:
+    got = convo("resume", "state.json", *agents(), *paused)
+    assert (got.exit, got.out, ran()) == (3, "", [])
+    assert "to decide and go on: convo resume mine --agent bot.py:desk --approve all" in got.err
+
+
+def test_always_holds_for_the_calls_of_later_rounds(convo: Convo, home: Path) -> None:
+    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted(REFUND, again, BACK)
+    convo("chat", *agents(), *model, "-n", "mine", "pay back")
+    got = convo("resume", "mine", *agents(), *model, "--approve", "refund", "--always")
+    assert (got.exit, got.out) == (0, "Paid back.\n")
+    assert ran() == ["refund A1 500", "refund A2 1"]
+
+
+def test_a_later_round_is_a_new_pause(convo: Convo, home: Path) -> None:
+    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted(REFUND, again, BACK)
+    convo("chat", *agents(), *model, "-n", "mine", "pay back")
+    assert convo("resume", "mine", *agents(), *model, "--approve", "c1").exit == 3
+    assert convo("resume", "mine", *agents(), *model, "--approve", "c2").exit == 0
+    assert ran() == ["refund A1 500", "refund A2 1"]
+
+
+def test_arguments_are_changed_in_the_editor_and_have_to_fit(
+    paused: tuple[str, str], convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("editor.py").write_text("import sys, os; open(sys.argv[1], 'w').write(os.environ['DRAFT'])")
+    monkeypatch.setenv("EDITOR", f"{sys.executable} editor.py")
+    monkeypatch.setenv("DRAFT", '{"order": "A1", "cents": "many"}')
+    got = convo("resume", "mine", *agents(), *paused, "--edit", "c1")
+    assert (got.exit, got.out, ran()) == (2, "", [])
+    monkeypatch.setenv("DRAFT", '{"order": "A1", "cents": 1}')
+    assert convo("resume", "mine", *agents(), *paused, "--edit", "c1", "--reject", "c2").exit == 0
+    assert ran() == ["refund A1 1"]
+
+
+def test_a_state_comes_through_a_pipe(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("resume", "-", *agents(), *paused, "--approve", "all", stdin=Path("state.json").read_text())
+    assert (got.exit, got.out) == (0, "Paid back.\n")
+
+
+def test_an_ended_run_is_not_gone_on_with_again(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    convo("resume", "state.json", *agents(), *paused, "--approve", "all")
+    before = ran()
+    for handle in ("state.json", "mine", runs(home)[0].id):
+        got = convo("resume", handle, *agents(), *paused, "--approve", "all")
+        assert (got.exit, got.out) == (1, "")
+        assert "has ended here (done)\n  try: convo inspect mine" in got.err
+    assert ran() == before
+
+
+def test_a_state_of_an_earlier_pause_is_refused(convo: Convo, home: Path) -> None:
+    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted(REFUND, again, BACK)
+    convo("chat", *agents(), *model, "--state", "old.json", "-n", "mine", "pay back")
+    convo("resume", "mine", *agents(), *model, "--approve", "c1")
+    got = convo("resume", "old.json", *agents(), *model, "--approve", "c1")
+    assert got.exit == 1
+    assert "it went on since\n  try: convo resume run_" in got.err
+    assert ran() == ["refund A1 500"]
+
+
+def test_what_was_decided_in_the_file_by_others_is_performed(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    decided = convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", "c1", "--reject", "c2")
+    assert decided.exit == 0
+    got = convo("resume", "decided.json", *agents(), *paused)
+    assert (got.exit, got.out) == (0, "Paid back.\n")
+    assert ran() == ["refund A1 100"]
+
+
+def test_aborting_ends_the_run_and_its_conversation_goes_on(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    got = convo("resume", "mine", *agents(), *paused, "--abort")
+    assert (got.exit, got.out, ran()) == (0, "", [])
+    assert runs(home)[0].status == "stopped"
+    assert convo("chat", "-c", *agents(), *paused, "never mind").exit == 0
+
+
+# -- on another machine ------------------------------------------------------------------------------
+
+
+def test_a_state_goes_on_in_a_store_that_never_heard_of_it(paused: tuple[str, str], launch: Launch) -> None:
+    flags = (*agents(), *paused)
+    first = launch("resume", "state.json", *flags, "--approve", "c2", env=ELSEWHERE)
+    assert (first.exit, ran()) == (3, ["refund A2 200"])
+    again = launch("resume", "state.json", *flags, "--approve", "c1", env=ELSEWHERE)
+    assert (again.exit, again.out) == (0, "Paid back.\n")
+    assert ran() == ["refund A2 200", "refund A1 100"]
+    third = launch("resume", "state.json", *flags, "--approve", "c1", env=ELSEWHERE)
+    assert (third.exit, third.out) == (1, "")
+    assert "has ended here" in third.err
+    assert len(ran()) == 2
+
+
+def test_what_convo_does_not_model_travels_through_the_next_pause(paused: tuple[str, str], launch: Launch) -> None:
+    document = json.loads(Path("state.json").read_text())
+    del document["convo"]
+    document["trace"] = {"object": "trace", "id": "trace_1", "workflow_name": "w", "group_id": None, "metadata": None}
+    Path("foreign.json").write_text(json.dumps(document))
+    got = launch("resume", "foreign.json", *agents(), *paused, "--approve", "c1", "-o", "next.json", env=ELSEWHERE)
+    assert got.exit == 3, got.err
+    after = json.loads(Path("next.json").read_text())
+    assert after["trace"] == document["trace"]
+    assert [one["raw_item"]["call_id"] for one in after["current_step"]["data"]["interruptions"]] == ["c2"]
+    assert list(Path("elsewhere/data/paused").glob("*.base.json"))
+
+
+def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
+    paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    document = json.loads(Path("state.json").read_text())
+
+    async def held(store: Store) -> None:
+        await store.lease(f"state {hash_of(document)}", "other@elsewhere:1:1", 60)
+
+    from_store(home, held)
+    got = convo("resume", "state.json", *agents(), *paused, "--approve", "all")
+    assert (got.exit, got.out, ran()) == (1, "", [])
+    assert "is open in another process" in got.err
+    assert "try: it goes on there" in got.err
+
+
+# -- fail closed -------------------------------------------------------------------------------------
+
+NO_TOOL = AGENTS.replace("tools=(refund, look_up, who)", "tools=(look_up,)")
+OTHER_SCHEMA = AGENTS.replace("def refund(order: str, cents: int)", "def refund(order: str, cents: int, why: str)")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "argv", "exit_", "says"),
+    [
+        ("triage", AGENTS, ["--approve", "c1"], 5, "no agent 'desk'"),
+        ("desk", NO_TOOL, ["--approve", "c1"], 5, "no tool 'refund'"),
+        ("desk", OTHER_SCHEMA, ["--approve", "c1"], 2, "whose schema has changed"),
+        ("desk", AGENTS, ["--approve", "nobody"], 5, "no pending call 'nobody'\n  try: one of c1, c2"),
+        ("desk", AGENTS, ["--approve", "c1", "--reject", "c1"], 2, "c1 is asked to be two things at once"),
+        ("desk", AGENTS, ["--rerun", "c1"], 2, "c1 was not started"),
+        ("desk", AGENTS, ["--output", "c1"], 2, "does not say what came of the call"),
+    ],
+)
+@pytest.mark.parametrize("handle", ["mine", "state.json"])
+def test_what_does_not_fit_is_refused_and_nothing_changes(
+    handle: str,
+    name: str,
+    text: str,
+    argv: list[str],
+    exit_: int,
+    says: str,
+    paused: tuple[str, str],
+    convo: Convo,
+    home: Path,
+) -> None:
+    before = runs(home), Path("state.json").read_bytes(), kept(home, "mine")
+    Path("other").mkdir()
+    Path("other/bot.py").write_text(text)
+    refused(convo("resume", handle, "--agent", f"other/bot.py:{name}", *paused, *argv), exit_, says)
+    assert (runs(home), Path("state.json").read_bytes(), kept(home, "mine")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "argv", "exit_", "says"),
+    [
+        ("triage", AGENTS, ["--approve", "c1"], 5, "no agent 'desk'"),
+        ("desk", NO_TOOL, ["--approve", "c1"], 5, "no tool 'refund'"),
+        ("desk", AGENTS, ["--approve", "nobody"], 5, "no pending call 'nobody'"),
+    ],
+)
+def test_a_foreign_state_that_does_not_fit_makes_no_session(
+    name: str, text: str, argv: list[str], exit_: int, says: str, paused: tuple[str, str], launch: Launch
+) -> None:
+    Path("other").mkdir()
+    Path("other/bot.py").write_text(text)
+    got = launch("resume", "state.json", "--agent", f"other/bot.py:{name}", *paused, *argv, env=ELSEWHERE)
+    refused(got, exit_, says)
+    assert not Path("elsewhere").joinpath(DATABASE).exists() or sessions(Path("elsewhere")) == []
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["state.json", "--approve", "all"], "to go on with a run takes its agents, and none are named"),
+        (["nowhere.json", *("--agent", "bot.py:desk")], "no file 'nowhere.json'"),
+        (["nobody", *("--agent", "bot.py:desk")], "no session 'nobody'"),
+        (["state.json", "--agent", "bot.py:desk", "-o", "-"], "writes its state into a file"),
+        (["state.json", "--agent", "bot.py:desk", "--decide-only", "-o", "x.json"], "it takes no agents"),
+        (["state.json", "--decide-only", "-o", "x.json", "--rerun", "c1"], "no call whose outcome is unknown"),
+    ],
+)
+def test_a_command_that_makes_no_sense_is_refused(
+    argv: list[str], says: str, paused: tuple[str, str], convo: Convo
+) -> None:
+    got = convo("resume", *argv)
+    assert (got.exit in (2, 5), got.out) == (True, "")
+    assert says in got.err
