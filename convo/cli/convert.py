@@ -38,6 +38,13 @@ def convert(
     provider: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.")
     ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Without keys, passwords, addresses, cards ...; says what.")
+    ] = False,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option("--redact-pattern", metavar="REGEX", help="Without this, too; may be repeated."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -46,5 +53,6 @@ def convert(
 
     from convo.cli.converting import Asked, convert_one
 
-    asked = Asked(handle, to, name, model, provider, dry_run, as_json, call_of(ctx).config)
+    patterns = tuple(pattern or ())
+    asked = Asked(handle, to, name, model, provider, redact, patterns, dry_run, as_json, call_of(ctx).config)
     asyncio.run(convert_one(asked))

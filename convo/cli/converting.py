@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convo.cli.known import Search, Where
+from convo.cli.redacting import as_fields, lines, redacted
 from convo.cli.wiring import endpoint_for, record_of, store_of
 from convo.clock import SystemClock
 from convo.config import Choice, Flags, Settings, Sources, choose, read, resolve
@@ -44,6 +45,8 @@ class Asked:
     name: str | None = None
     model: str | None = None
     provider: str | None = None
+    redact: bool = False
+    patterns: tuple[str, ...] = ()
     dry_run: bool = False
     as_json: bool = False
     config: Path | None = None
@@ -56,16 +59,19 @@ async def convert_one(asked: Asked) -> None:
     async with store_of(settings) as store:
         known = await Search(settings, store, Where(asked.config, asked.provider)).one(asked.handle)
         source = await from_owner(known, settings, store)
+        hidden = redacted(source.document(), asked.redact, asked.patterns, settings)
+        source = source.without_secrets(hidden.document) if hidden else source
         wish = await wished(asked.name, asked.to, store)
         choice = answering(sources, source, asked.model)
         target = Target(asked.to, scope_of(choice), str(choice.name))
         worth_it(source, target)
         carried = carry(source.said, target)
         if not asked.as_json:
-            say(report(carried.losses, source.notes, medium_of(sys.stdout, os.environ)))
+            notes = (*source.notes, *(lines(hidden) if hidden else ()))
+            say(report(carried.losses, notes, medium_of(sys.stdout, os.environ)))
         made = None if asked.dry_run else await _made(source, carried, target, wish, choice, settings, store)
     if asked.as_json:
-        say(json.dumps(as_object(source, carried, target, made)))
+        say(json.dumps(as_object(source, carried, target, made) | as_fields(hidden)))
     elif made:
         waiting = len(carried.items) if made.strategy is Strategy.CHAIN else len(carried.items) - carried.confirmed
         rows = facts(made.name, made.strategy, made.handle, len(carried.items), waiting)

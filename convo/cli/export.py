@@ -55,6 +55,16 @@ def export(
         bool,
         typer.Option("--no-data", help="markdown, html: only what is read; cannot be imported.", rich_help_panel=WHAT),
     ] = False,
+    redact: Annotated[
+        bool,
+        typer.Option("--redact", help="Hide keys, passwords, addresses, cards ...; says what.", rich_help_panel=HIDDEN),
+    ] = False,
+    pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--redact-pattern", metavar="REGEX", help="Hide this, too; may be repeated.", rich_help_panel=HIDDEN
+        ),
+    ] = None,
     provider: Annotated[
         str | None, typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.")
     ] = None,
@@ -65,5 +75,6 @@ def export(
 
     from convo.cli.exporting import Asked, export_one
 
-    asked = Asked(handle, form and str(form), file, links, not no_data, provider, as_json, call_of(ctx).config)
+    config, patterns = call_of(ctx).config, tuple(pattern or ())
+    asked = Asked(handle, form and str(form), file, links, not no_data, redact, patterns, provider, as_json, config)
     asyncio.run(export_one(asked))

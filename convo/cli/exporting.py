@@ -8,12 +8,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from convo.cli.converting import owner_of
 from convo.cli.known import Search, Where
+from convo.cli.redacting import as_fields, lines, redacted
 from convo.cli.wiring import store_of
 from convo.config import Settings, load
 from convo.engine.finding import absolute
@@ -22,6 +23,7 @@ from convo.errors import Usage
 from convo.history import HERE
 from convo.inspection import Known
 from convo.inspection.document import Document
+from convo.inspection.redacting import Redacted
 from convo.items import Json
 from convo.stores.contract import Store
 from convo.transfer.taking import Source, taken
@@ -42,6 +44,8 @@ class Asked:
     file: Path | None = None
     links: bool = False
     data: bool = True
+    redact: bool = False
+    patterns: tuple[str, ...] = ()
     provider: str | None = None
     as_json: bool = False
     config: Path | None = None
@@ -55,14 +59,16 @@ async def export_one(asked: Asked) -> None:
         source = await as_mirrored(known, settings, store)
     if asked.file:
         not_itself(asked.file, source)
-    document = source.document()
+    document = part_of(source.document(), form, asked)
+    hidden = redacted(document, asked.redact, asked.patterns, settings)
+    document = hidden.document if hidden else document
     text = FORMS[form](document, asked)
     if asked.file:
         put(lies_at(Path(absolute(str(asked.file)))), text)
-        tell(asked, form, document)
+        tell(asked, form, document, hidden)
     else:
         sys.stdout.write(text)
-    for note in source.notes:
+    for note in (*source.notes, *(lines(hidden) if hidden and not asked.as_json else ())):
         sys.stderr.write(safe(note) + "\n")
 
 
@@ -77,6 +83,13 @@ def form_of(asked: Asked) -> str:
     if asked.as_json and not asked.file:
         raise Usage("--json says what was written into a file", hint="-o FILE --json; --format jsonl prints JSON")
     return form
+
+
+def part_of(document: Document, form: str, asked: Asked) -> Document:
+    """What of a document is written in this form; what is not written does not have to be gone over."""
+    if form == "replay" or (form == "jsonl" and not asked.links):
+        return Document(document.items, document.acknowledged)
+    return document if asked.data else replace(document, links=())
 
 
 async def as_mirrored(known: Known, settings: Settings, store: Store) -> Source:
@@ -110,10 +123,11 @@ FORMS: Mapping[str, Callable[[Document, Asked], str]] = MappingProxyType(
 )
 
 
-def tell(asked: Asked, form: str, document: Document) -> None:
+def tell(asked: Asked, form: str, document: Document, hidden: Redacted | None) -> None:
     """Say what was written."""
     if asked.as_json:
         told: dict[str, Json] = {"file": str(asked.file), "format": form, "items": len(document.items)}
+        told |= as_fields(hidden)
         sys.stdout.write(json.dumps(told) + "\n")
     else:
         sys.stderr.write(safe(f"{len(document.items):,} items are in {asked.file}") + "\n")

@@ -113,6 +113,20 @@ def part_or_tokens(value: object) -> float | int:
     return int(found) if found > 1 else found
 
 
+def patterns(value: object) -> tuple[str, ...]:
+    """Regular expressions, each of which fits at least one character."""
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise Unfit("must be an array of regular expressions")
+    for one in value:
+        try:
+            empty = re.compile(one).match("")
+        except re.error as wrong:
+            raise Unfit(f"holds {one!r}, which is no regular expression: {wrong}") from wrong
+        if empty:
+            raise Unfit(f"holds {one!r}, which fits nothing at all and would be found everywhere")
+    return tuple(value)
+
+
 def at_least(least: int, *, most: int | None = None) -> Check:
     """A whole number that is not below `least`, nor above `most`."""
     bounds = f"at least {least}" if most is None else f"from {least} to {most}"

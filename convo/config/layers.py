@@ -115,6 +115,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         places=sources.places,
         listed=tuple(found[key] for key in sorted(found)),
         compact_at=cast(float, values[("compact_at",)]),
+        redact=cast(tuple[str, ...], values.get(("redact",), ())),
     )
 
 

@@ -67,6 +67,7 @@ class Settings(NamedTuple):
     listed:     every value with its origin, in order of their keys
     compact_at: the part of its model's window that a chat's history may take before it is compacted; more than
                 1: tokens; 0: never
+    redact:     regular expressions of what `--redact` takes out besides what it knows
     """
 
     model: str
@@ -79,6 +80,7 @@ class Settings(NamedTuple):
     places: Places
     listed: tuple[Setting, ...]
     compact_at: float = COMPACT_AT
+    redact: tuple[str, ...] = ()
 
     def origin(self, *key: str) -> Origin:
         """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""

@@ -49,6 +49,12 @@ class Source:
     def strategy(self) -> Strategy:
         return self.held.strategy
 
+    def without_secrets(self, document: Document) -> "Source":
+        """The same with the items, name and instructions of `document`; what it says nothing of is left out."""
+        said = tuple(replace(one, item=item) for one, item in zip(self.said, document.items, strict=True))
+        named = document.name if document.name == self.name else None
+        return replace(self, said=said, name=named, instructions=document.instructions, metadata={}, links=())
+
     def document(self) -> Document:
         """The same, as a file can hold it."""
         path = self.held.path

@@ -27,7 +27,14 @@ REFUSED = [
     ),
     ("[serve]\nprot = 1", "no setting 'serve.prot'; did you mean 'port'?"),
     ('[prices]\n"a/b" = {inputs = 1}', "no setting 'prices.\"a/b\".inputs'; did you mean 'input'?"),
+    (
+        'redact = ["("]',
+        "'redact' holds '(', which is no regular expression: missing ), unterminated subpattern at position 0",
+    ),
+    ('redact = ["a*"]', "'redact' holds 'a*', which fits nothing at all and would be found everywhere"),
     # wrong types
+    ('redact = "a"', "'redact' must be an array of regular expressions"),
+    ("redact = [1]", "'redact' must be an array of regular expressions"),
     ("model = 5", "'model' must be a string, not a whole number"),
     ("model = true", "'model' must be a string, not a boolean"),
     ("model = 1.5", "'model' must be a string, not a number"),

@@ -1,0 +1,146 @@
+"""`--redact`: secrets that were planted everywhere survive in no form, and it is told what went."""
+
+import base64
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.chatting import ECHO, kept, sessions
+from tests.running import Convo
+
+KEY = "sk-proj-abcdEFGH1234_ijklMNOP-5678"
+MAIL = "ada@example.com"
+PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhki\n-----END PRIVATE KEY-----"
+CARD = "4111 1111 1111 1111"
+ADDRESS = "203.0.113.7"
+PLANTED = (
+    KEY,
+    MAIL,
+    "MIIEvQIBADANBgkqhki",
+    CARD,
+    "4111111111111111",
+    ADDRESS,
+    "hunter2hunter2",
+    "swordfish",
+    "Bluebird",
+)
+
+SETTINGS = 'redact = ["Blue.ird"]\n'
+
+
+def encoded(text: str) -> str:
+    return f"data:text/plain;base64,{base64.b64encode(text.encode()).decode()}"
+
+
+ITEMS = [
+    {"role": "user", "content": f"Bluebird: my key is {KEY}, mail {MAIL}"},
+    {"type": "reasoning", "summary": [{"type": "summary_text", "text": f"{PEM}"}]},
+    {
+        "type": "function_call",
+        "call_id": MAIL,
+        "name": "pay",
+        "arguments": json.dumps({"card": 4111111111111111, MAIL: CARD}),
+    },
+    {"type": "function_call_output", "call_id": MAIL, "output": f'{{"password": "swordfish", "from": "{ADDRESS}"}}'},
+    {"type": "from_the_future", "metadata": {MAIL: [None, {"deep": KEY}]}, "token": "hunter2hunter2"},
+    {
+        "role": "user",
+        "content": [{"type": "input_file", "filename": f"{MAIL}.txt", "file_data": encoded(f"{KEY} {PEM}")}],
+    },
+    {"role": "assistant", "content": [{"type": "output_text", "text": f"password=hunter2hunter2 at {ADDRESS}"}]},
+]
+
+
+@pytest.fixture(autouse=True)
+def planted(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    (tmp_path / "plain.json").write_text(json.dumps(ITEMS))
+    assert convo("import", "plain.json", "--as", f"for {MAIL}").exit == 0
+    assert convo("chat", *ECHO, "-s", f"Use {KEY}.", "--from", f"for {MAIL}", f"and {CARD}?").exit == 0
+
+
+def left(text: str) -> list[str]:
+    """The planted secrets in `text`, and in what is encoded or escaped in it."""
+    inner = [base64.b64decode(one).decode() for one in re.findall(r"text/plain;base64,([A-Za-z0-9+/=]+)", text)]
+    plain = [text, text.replace("\\u002d", "-").replace("\\u0040", "@"), *inner]
+    return [secret for secret in PLANTED if any(secret in one for one in plain)]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        ("--format", "replay"),
+        ("--format", "jsonl"),
+        ("--format", "jsonl", "--links"),
+        ("--format", "markdown"),
+        ("--format", "markdown", "--no-data"),
+        ("--format", "html"),
+        ("--format", "html", "--no-data"),
+    ],
+    ids=" ".join,
+)
+def test_no_planted_secret_survives_in_any_form(convo: Convo, form: tuple[str, ...]) -> None:
+    assert len(left(convo("export", "@last", *form).out)) >= 7, "they were there"
+    got = convo("export", "@last", *form, "--redact")
+    assert got.exit == 0
+    assert left(got.out + got.err) == []
+    assert "[redacted-email-1]" in got.out.replace("\\u002d", "-")
+
+
+def test_it_is_told_what_was_replaced_and_where(convo: Convo) -> None:
+    err = convo("export", "@last", "--redact").err.splitlines()
+    whole = convo("export", "@last", "--redact", "--format", "html").err
+    assert "api-key (item 1, item 5, item 6, link 1, instructions)" in whole
+    assert "redacted 1 own (item 1)" in err
+    assert [line for line in err if line.startswith("redacted") and "api-key" in line] == [
+        "redacted 3 api-key (item 1, item 5, item 6)"
+    ]
+
+
+def test_a_program_is_told_the_same(convo: Convo) -> None:
+    told = convo("export", "@last", "--redact", "-o", "a.html", "--json").json()
+    assert {"kind": "own", "where": "item 1", "count": 1} in told["redacted"]
+    assert told["not_looked_into"] == []
+
+
+def test_without_the_flag_nothing_is_hidden_and_a_pattern_alone_asks_for_it(convo: Convo) -> None:
+    assert KEY in convo("export", "@last").out
+    got = convo("export", "@last", "--redact-pattern", "metadat.")
+    assert "metadata" not in got.out
+    assert left(got.out) == []
+
+
+@pytest.mark.parametrize("pattern", ["(", "a*"])
+def test_a_pattern_that_is_none_is_refused(convo: Convo, pattern: str) -> None:
+    assert convo("export", "@last", "--redact-pattern", pattern).exit == 2
+
+
+@pytest.mark.parametrize("pattern", ["(", "a*"])
+def test_a_setting_that_is_none_is_refused(convo: Convo, tmp_path: Path, pattern: str) -> None:
+    (tmp_path / ".convo.toml").write_text(f"redact = ['{pattern}']\n")
+    got = convo("export", "@last", "--redact")
+    assert (got.exit, "'redact' holds" in got.err) == (2, True)
+
+
+def test_what_was_redacted_comes_back_and_is_the_same_when_it_is_redacted_again(convo: Convo) -> None:
+    once = convo("export", "@last", "--redact", "--format", "replay").out
+    Path("once.json").write_text(once)
+    assert convo("import", "once.json", "--as", "clean").exit == 0
+    again = convo("export", "clean", "--redact", "--format", "replay")
+    assert (again.out, again.err) == (once, "nothing was found to redact\n")
+
+
+@pytest.mark.parametrize("to", ["replay", "conversation", "chain"])
+def test_another_owner_gets_the_history_without_its_secrets(convo: Convo, home: Path, to: str) -> None:
+    before = kept(home, f"for {MAIL}")
+    told = convo("convert", f"for {MAIL}", "--to", to, "--redact", "-m", "scripted/echo", "--json")
+    assert told.exit == 0
+    session = sessions(home)[0]
+    items, _ = kept(home, session.name)
+    shown = json.dumps([session.name, session.instructions, session.handle, list(items), told.json()["losses"]])
+    assert left(shown) == []
+    assert "Use [redacted-api-key-1]." in shown
+    assert kept(home, f"for {MAIL}") == before
