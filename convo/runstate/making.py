@@ -8,12 +8,12 @@ over that state, so that whatever convo does not model stays in it.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from convo.errors import BadState, InputFault, StateFault
 from convo.history import Strategy
-from convo.items import Item, Json, call_id, is_output
+from convo.items import Item, Json, call_id, digest, is_output
 from convo.run import Call, Phase, Run, Stage
 from convo.runstate import run_items
 from convo.runstate.batch import last_answer
@@ -72,8 +72,9 @@ class Account:
     summed:    how many of `turns` are a part of `before` already, because a handoff summed them up
     handle:    `conv_...` or the newest `resp_...`, where the endpoint owns the history
     values:    the application's own
-    base:      the state that the run goes on from, of the newest label; then `before` is not looked at, and the
-               first of `turns` is its last answer, said here with the outputs that were added since
+    base:      the state that the run goes on from; of `turns` only what came after its last answer is new, and
+               `before` counts only where something was summed up since
+    inside:    the states of agents used as tools that wait, by the id of the call that they answer
     """
 
     before: Sequence[Item]
@@ -145,14 +146,15 @@ def _verdict(call: Call) -> Verdict:
 
 def _document(run: Run, account: Account) -> dict[str, Json]:
     base = relabelled(account.base, NEWEST.label)[0].document if account.base else {}
-    turns = account.turns or ([Turn(run.agent, last_answer(base))] if base else [])
+    turns = _since(base, run.agent, account.turns) if base else account.turns
     fresh = turns[1:] if base else turns
     own = [waiting(run, base, call) for call in run.batch if waits(call)]
     asked = [*own, *waiting_inside(account.inside)]
     answer = fresh[-1].output if fresh else None
     session = _items(run, turns, base, base.get("session_items") or base.get("generated_items") or ())
-    seen = {} if account.summed else base
-    kept = _items(run, turns[account.summed :], seen, seen.get("generated_items") or ())
+    summed = account.summed and max(0, account.summed - len(account.turns) + len(turns))
+    seen = {} if summed else base
+    kept = _items(run, turns[summed:], seen, seen.get("generated_items") or ())
     answers = [*(base.get("model_responses") or ()), *(_response(turn) for turn in fresh)]
     return {
         LABEL: NEWEST.label,
@@ -178,6 +180,18 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
         "last_model_response": answers[-1] if answers else None,
         "last_processed_response": processed(run, base, answer, asked, account.inside),
     }
+
+
+def _since(base: Mapping[str, Json], agent: str, turns: Sequence[Turn]) -> list[Turn]:
+    """The turns from the base's last answer on; that one is put in front where nobody has said it again."""
+    last = last_answer(base)
+    meant = [digest(item) for item in last]
+    same = [at for at, turn in enumerate(turns) if turn.output and [digest(item) for item in turn.output] == meant]
+    if same:
+        return list(turns[same[-1] :])
+    if turns and not turns[0].output:
+        return [replace(turns[0], output=last), *turns[1:]]
+    return [Turn(turns[0].agent if turns else agent, last), *turns]
 
 
 def _items(run: Run, turns: Sequence[Turn], base: Mapping[str, Json], there: Iterable[Mapping[str, Any]]) -> list[Any]:

@@ -3,7 +3,7 @@
 It speaks chat completions. What it says follows from the request alone: while the user spoke last and
 there are tools it calls the first one, with a word for every required argument; after the tool's
 output, and without tools, it says how many messages it was given and what the last one said. So an
-answer shows whether the history arrived.
+answer shows whether the history arrived. Where calls are laid down for it, it makes those first.
 """
 
 import json
@@ -19,6 +19,8 @@ from starlette.types import Receive, Scope, Send
 
 from tests.models.chat_server import begin, delta, event, finish, piece, tool
 
+Call = tuple[str, str, Mapping[str, Any]]
+
 WORD = "x"
 SAMPLE: Mapping[str, Any] = {"integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
 
@@ -29,14 +31,17 @@ class Upstream:
 
     asked:  the bodies of the requests, oldest first
     word:   what stands for every text in the arguments of a call
+    calls:  what the coming answers call, in order: each a list of ids, names and arguments
     """
 
     url: str
     asked: list[dict[str, Any]] = field(default_factory=list)
     word: str = WORD
+    calls: list[list[Call]] = field(default_factory=list)
 
     def forget(self) -> None:
         self.asked.clear()
+        self.calls.clear()
         self.word = WORD
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,7 +52,8 @@ class Upstream:
         request = json.loads(body)
         self.asked.append(request)
         await begin(send, 200, "text/event-stream")
-        for chunk in answer(request, self.word):
+        chunks = called(self.calls.pop(0)) if self.calls else answer(request, self.word)
+        for chunk in chunks:
             await piece(send, event(chunk))
         await piece(send, b"data: [DONE]\n\n", more=False)
 
@@ -60,15 +66,22 @@ class Upstream:
 
 def answer(request: Mapping[str, Any], word: str) -> Iterator[dict[str, Any]]:
     used = {"prompt_tokens": 10 * len(request["messages"]), "completion_tokens": 5}
-    called = due(request)
-    if called is None:
+    asked_for = due(request)
+    if asked_for is None:
         for word in said(request["messages"]).split(" "):
             yield delta(content=f"{word} ")
         yield finish("stop", used)
         return
-    yield tool(0, call_id=f"call_{len(request['messages'])}", name=called["name"])
-    yield tool(0, arguments=json.dumps(arguments(called.get("parameters") or {}, word)))
+    yield tool(0, call_id=f"call_{len(request['messages'])}", name=asked_for["name"])
+    yield tool(0, arguments=json.dumps(arguments(asked_for.get("parameters") or {}, word)))
     yield finish("tool_calls", used)
+
+
+def called(calls: Sequence[Call]) -> Iterator[dict[str, Any]]:
+    for number, (call_id, name, given) in enumerate(calls):
+        yield tool(number, call_id=call_id, name=name)
+        yield tool(number, arguments=json.dumps(given))
+    yield finish("tool_calls", {"prompt_tokens": 10, "completion_tokens": 5})
 
 
 def due(request: Mapping[str, Any]) -> Mapping[str, Any] | None:
