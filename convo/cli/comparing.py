@@ -46,7 +46,7 @@ async def differ(sides: Sides, *, as_json: bool) -> bool:
     """
     settings = load(sides.config)
     async with store_of(settings) as store:
-        search = Search(settings, store, Where(sides.config, sides.provider))
+        search = Once(Search(settings, store, Where(sides.config, sides.provider)))
         if sides.wire:
             return _wire(await request(sides.a, search, store), await request(sides.b or "", search, store), as_json)
         if sides.server:
@@ -54,7 +54,23 @@ async def differ(sides: Sides, *, as_json: bool) -> bool:
         return _histories(await side(sides.a, search, store), await side(sides.b or "", search, store), as_json)
 
 
-async def side(handle: str, search: Search, store: Store) -> Side:
+class Once:
+    """Looks for handles as `Search` does, and for each once: both sides are often the same conversation."""
+
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._found: dict[str, Known] = {}
+
+    async def one(self, handle: str) -> Known:
+        if handle not in self._found:
+            self._found[handle] = await self._search.one(handle)
+        return self._found[handle]
+
+    async def owners(self, mirror: Known) -> Known:
+        return await self._search.owners(mirror)
+
+
+async def side(handle: str, search: Once, store: Store) -> Side:
     """What a handle names, up to the turn that it names."""
     known, number = await named(handle, search, store)
     if known.lost:
@@ -62,13 +78,13 @@ async def side(handle: str, search: Search, store: Store) -> Side:
     return Side(handle, OWNERS[known.strategy].words, items_of(known, number))
 
 
-async def named(handle: str, search: Search, store: Store) -> tuple[Known, int | None]:
+async def named(handle: str, search: Once, store: Store) -> tuple[Known, int | None]:
     """What a handle names, and the number behind it. A name or a file that ends so wins."""
     whole, number = await with_turn(store, handle)
     return await search.one(whole), number
 
 
-async def both(handle: str, search: Search, store: Store) -> tuple[Side, Side]:
+async def both(handle: str, search: Once, store: Store) -> tuple[Side, Side]:
     """What is kept here of what an owner holds, and what it has. raises: Usage  nobody else holds it"""
     mirror, number = await named(handle, search, store)
     if number is not None:
@@ -86,7 +102,7 @@ async def _own_rows(mirror: Known, store: Store) -> Known:
     return await look(store, handle or owner_handle(mirror))
 
 
-async def request(handle: str, search: Search, store: Store) -> Request:
+async def request(handle: str, search: Once, store: Store) -> Request:
     """The request that a handle names, or one that lies in a file as it travelled."""
     found = None if not is_path(handle) and await store.session(handle) else body_in(handle)
     if found is not None:

@@ -14,7 +14,7 @@ from convo.inspection.window import as_json as filling_as_json
 from convo.items import Json
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # an event loop spells out what it returns, and this is long
 class Coming:
     """The next request.
 

@@ -11,7 +11,7 @@ from convo.history import Key, Link, Node, Path, Scope, Session, Strategy
 from convo.inspection.places import Places
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)  # an event loop spells out what it returns, and this is long
 class Known:
     """One conversation as far as it is known.
 

@@ -8,6 +8,7 @@ then a few steps back from a place.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from convo.history import Key, Path
 from convo.items import Item
@@ -20,13 +21,11 @@ class Place:
 
     before:  the node before; the root before the first
     depth:   how many items lead up to and include it
-    tokens:  what those items take together, as an estimate
     """
 
     before: Key
     item: Item
     depth: int
-    tokens: int
 
 
 class Places:
@@ -35,15 +34,14 @@ class Places:
     def __init__(self, root: Key) -> None:
         self.root = root
         self._places: dict[Key, Place] = {}
+        self._tokens: dict[Key, int] = {root: 0}
 
     def add(self, path: Path) -> None:
         """Take in `path`; what it shares with those that are here costs nothing."""
         known = next((at for at in range(len(path), 0, -1) if path.nodes[at - 1].key in self._places), 0)
         before = path.nodes[known - 1].key if known else self.root
-        tokens = self.tokens(before)
         for depth, node in enumerate(path.nodes[known:], known + 1):
-            tokens += estimate(node.item)
-            self._places[node.key] = Place(before, node.item, depth, tokens)
+            self._places[node.key] = Place(before, node.item, depth)
             before = node.key
 
     def __contains__(self, key: Key) -> bool:
@@ -63,8 +61,15 @@ class Places:
         return 0 if key == self.root else self._places[key].depth
 
     def tokens(self, key: Key) -> int:
-        """What the items up to and including `key` take, as an estimate. raises: KeyError"""
-        return 0 if key == self.root else self._places[key].tokens
+        """What the items up to and including `key` take, as an estimate. raises: KeyError
+
+        Nobody asks this of a history without links, so nothing is estimated before somebody does.
+        """
+        if key not in self._tokens:
+            for place in islice(self._places, len(self._tokens) - 1, None):
+                found = self._places[place]
+                self._tokens[place] = self._tokens[found.before] + estimate(found.item)
+        return self._tokens[key]
 
     def back(self, key: Key, count: int) -> list[Key]:
         """The last `count` places of the path to `key`, oldest first. raises: KeyError"""

@@ -74,6 +74,10 @@ def as_json(found: Compared) -> dict[str, Json]:
 
 
 def _rest(a: Sequence[Item], b: Sequence[Item], start: int) -> Iterator[Pair]:
+    if start in (len(a), len(b)):  # nothing to lay beside each other
+        yield from (Pair(at, None, "only a") for at in range(start, len(a)))
+        yield from (Pair(None, at, "only b") for at in range(start, len(b)))
+        return
     ours, theirs = [digest(item) for item in a[start:]], [digest(item) for item in b[start:]]
     for tag, low, high, begin, end in SequenceMatcher(None, ours, theirs).get_opcodes():
         both = min(high - low, end - begin)

@@ -119,7 +119,7 @@ def _without_text(item: Item) -> int:
 def _parts(value: Json) -> Iterator[Mapping[str, Json]]:
     """The parts of a message or an output; what a screen shows is an output of one part."""
     listed = value if isinstance(value, list) else [value]
-    return (part for part in listed if isinstance(part, Mapping))
+    return (part for part in listed if isinstance(part, dict))
 
 
 def _of_part(part: Mapping[str, Json]) -> int:

@@ -6,11 +6,11 @@ the key's variable instead of the key.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from shlex import quote
 
 from convo.inspection.coming import Coming
-from convo.items import first_words
+from convo.items import Json, first_words
 from convo.ui.answer import safe
 from convo.ui.inspecting import label
 from convo.ui.labelled import counted
@@ -20,10 +20,13 @@ from convo.ui.window import table
 END = "END_OF_REQUEST"
 """No line of JSON looks like this."""
 
+SPREAD = 100
+"""So many items are spread over lines of their own."""
+
 
 def screen(coming: Coming, medium: Medium, *, most: int | None = None) -> str:
     """All of it; of what the owner puts before it the last `most` items."""
-    body = json.dumps(coming.body, indent=2, ensure_ascii=False)
+    body = _pretty(coming.body)
     shown = [*_before(coming, medium, most), where(coming), safe(body), "", *table(coming.filling, medium)]
     return medium.drawn("\n".join(shown))
 
@@ -45,6 +48,17 @@ def curl(coming: Coming, base_url: str | None = None) -> str:
     body = json.dumps({**coming.body, "stream": True}, indent=2).replace("\x7f", "\\u007f")
     options = " \\\n  ".join([f"curl -sS -N {quote(url)}", *shown, f"--data-binary @- <<'{END}'"])
     return f"{options}\n{body}\n{END}"
+
+
+def _pretty(body: Mapping[str, Json]) -> str:
+    """A request as JSON for people; where its input is long, an item a line."""
+    said = body.get("input")
+    if not isinstance(said, list) or len(said) <= SPREAD:
+        return json.dumps(body, indent=2, ensure_ascii=False)
+    items = ",\n    ".join(map(json.JSONEncoder(ensure_ascii=False).encode, said))
+    rest = {name: "" if name == "input" else json.dumps(value, ensure_ascii=False) for name, value in body.items()}
+    rest["input"] = f"[\n    {items}\n  ]"
+    return "{\n" + ",\n".join(f"  {json.dumps(name)}: {value}" for name, value in rest.items()) + "\n}"
 
 
 def _header(name: str, value: str, variable: str | None) -> str:

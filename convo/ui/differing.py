@@ -98,7 +98,8 @@ def _line(pair: Pair, found: Compared, room: int, medium: Medium) -> str:
 def _item(at: int | None, items: Sequence[Item], room: int) -> str:
     if at is None:
         return ""
-    return cut(f"{at + 1:>4}  {label(items[at])}: {safe(first_words(items[at], 200))}", room)
+    begins = f"{at + 1:>4}  {label(items[at])}: "
+    return cut(begins + safe(first_words(items[at], max(8, room - len(begins)))), room)
 
 
 def _requests(a: Request, b: Request, found: Parted) -> Iterator[Line]:

@@ -9,6 +9,7 @@ import os
 import shutil
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple, TextIO
 
 STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "id": "33"}
@@ -16,6 +17,10 @@ DRAWN = "│├┌─●○→…"
 """What the screens use beyond ASCII; an encoding either has all of it or gets the plain forms."""
 
 PLAIN = str.maketrans({"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"})
+
+
+ASCII = "\x7f"
+"""Up to here every character takes one column."""
 
 
 class Medium(NamedTuple):
@@ -56,13 +61,15 @@ def drawn_on(stream: TextIO) -> Medium:
 
 def width(words: str) -> int:
     """How many columns `words` take in a terminal."""
-    return len(words) if words.isascii() else sum(map(_columns, words))
+    return len(words) if words.isascii() else len(words) + sum(_columns(sign) - 1 for sign in words if sign > ASCII)
 
 
 def cut(words: str, room: int, more: str = "…") -> str:
     """`words` in at most `room` columns, with `more` at the end where something was left out."""
     if width(words) <= room:
         return words
+    if words.isascii():
+        return (words[: max(0, room - len(more))].rstrip() + more)[:room] if room > 0 else ""
     kept, left = "", room - len(more)
     for sign in words:
         left -= _columns(sign)
@@ -78,6 +85,7 @@ def padded(words: str, room: int, *, right: bool = False) -> str:
     return space + words if right else words + space
 
 
+@lru_cache(4096)
 def _columns(sign: str) -> int:
     if unicodedata.combining(sign) or unicodedata.category(sign) in ("Cf", "Me", "Mn"):
         return 0

@@ -1,5 +1,6 @@
 """The next request on a screen; that its command runs is tried in `tests.cli.test_next`."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -61,3 +62,11 @@ def test_a_command_is_ascii_and_names_the_variable_alone() -> None:
     assert command.isascii()
     assert '-H "api-key: ${MY_KEY}"' in command
     assert "\x1b" not in command
+
+
+def test_a_long_input_has_an_item_a_line_and_is_the_same_json() -> None:
+    body = {**BODY, "input": [user(f"größer {number}") for number in range(200)]}
+    lines = screen(replace(COMING, body=body, before=()), Medium()).splitlines()
+    shown = lines[lines.index("{") : lines.index("}") + 1]
+    assert json.loads("\n".join(shown)) == body
+    assert len(shown) < 210
