@@ -94,7 +94,8 @@ class Change:
     conversation:  as it stands afterwards
     conversation_expect:  where its head must stand before; None: there must be no such one
     erase:         places whose items are to be deleted; a path through one raises `ItemDeleted`, and
-                   the body goes with the last place that holds it. Growing there again restores it
+                   the body goes with the last place that holds it. Growing there again restores it. With a
+                   `conversation`, places of the same items that only its earlier links still lead to go too
     starts:        a response, among `links` or written before, whose run is open from now on: it takes events.
                    A run goes with its response, and one that ended without events is forgotten
     ends:          a response whose run must be open before, and is not afterwards; else `Conflict`

@@ -154,6 +154,18 @@ async def test_a_response_whose_own_output_was_deleted_is_refused_by_name(endpoi
     assert told.value.code == "item_deleted"
 
 
+async def test_an_item_that_is_deleted_after_another_is_gone_from_its_response_too(endpoint: Endpoint) -> None:
+    conversation = (await endpoint.create_conversation([user("first")]))["id"]
+    response = await ask(endpoint, "second", conversation=conversation)
+    first, *_, answer = (await endpoint.conversation_items(conversation, order="asc")).items
+    await endpoint.delete_item(conversation, first["id"])
+    await endpoint.delete_item(conversation, answer["id"])
+
+    with pytest.raises(ConvoError) as told:
+        await endpoint.retrieve(response["id"])
+    assert told.value.code == "item_deleted"
+
+
 async def test_a_response_of_a_deleted_conversation_keeps_what_it_saw(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint, "a")
     response = await ask(endpoint, "b", conversation=conversation)

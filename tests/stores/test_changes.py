@@ -274,6 +274,27 @@ async def test_an_item_that_is_erased_in_one_place_stays_in_another(store: Store
     assert [hit.session.name for hit in await store.search("same")] == ["two"]
 
 
+async def test_what_leaves_a_conversation_leaves_the_places_that_only_its_earlier_links_lead_to(store: Store) -> None:
+    """Those stand behind an item that left before; others who said the same keep it."""
+    items = [user("first"), user("secret"), user("last")]
+    path, elsewhere = EMPTY.grow(items), EMPTY.grow([user("mine"), items[1]])
+    made = Conversation("conv_1", path.head, NOW, ("a", "b", "c"))
+    through = replace(link("resp_1", path.head), conversation_id="conv_1")
+    await store.commit(Change((Growth(TOP, tuple(items)),), (through,), conversation=made))
+    cut, short = EMPTY.grow(items[1:]), EMPTY.grow(items[2:])
+    fewer = replace(made, head=cut.head, ids=("b", "c"))
+    await store.commit(Change((Growth(TOP, cut.items),), conversation=fewer, erase=path.keys[:1]))
+    await say(store, *elsewhere.items)
+    least = replace(made, head=short.head, ids=("c",))
+    await store.commit(Change((Growth(TOP, short.items),), conversation=least, erase=cut.keys[:1]))
+
+    with pytest.raises(ItemDeleted) as told:
+        await store.tail(path.head, path.keys[0])
+    assert told.value.key == path.keys[1]
+    assert await texts(store, short.head) == ["last"]
+    assert await texts(store, elsewhere.head) == ["mine", "secret"]
+
+
 async def test_an_item_that_is_said_again_where_it_was_erased_is_there_again(store: Store) -> None:
     begun = await say(store, user("again"))
     await store.commit(Change(erase=(begun.head,)))

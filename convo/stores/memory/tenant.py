@@ -3,7 +3,7 @@
 A change is checked whole before any of it is made.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from itertools import islice
 
@@ -80,7 +80,7 @@ class Tenant:
             self.conversations[change.conversation.id] = replace(
                 change.conversation, metadata=dict(change.conversation.metadata)
             )
-        for key in change.erase:
+        for key in {*change.erase, *self._left_behind(change)}:
             self.tree.empty(key)
         if change.starts:
             self.runs.start(change.starts)
@@ -88,6 +88,17 @@ class Tenant:
             self.runs.end(change.ends, now)
         self.agents.make(change)
         self.tree.sweep()
+
+    def _left_behind(self, change: Change) -> Iterator[Key]:
+        """Where else the erased items of a conversation stand: on the paths of its links, and no longer on its own."""
+        if not change.conversation:
+            return
+        erased = {self.tree.places[key].item for key in change.erase} - {None}
+        own = {key for key, _ in self.tree.walk(change.conversation.head)}
+        for link in self.links.values() if erased else ():
+            if link.conversation_id == change.conversation.id:
+                there = self.tree.walk(link.head)
+                yield from (key for key, place in there if place.item in erased and key not in own)
 
     def take_session(self, session_id: str) -> None:
         self.tree.move(self.sessions.pop(session_id), None)

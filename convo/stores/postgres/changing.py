@@ -64,7 +64,7 @@ async def commit(t: Tenant, plan: Plan, *, alone: bool, known: bool) -> bool:
         await t.together(*writes, COMMIT)
         return True
     await t.together(*writes)
-    dropped = await erase(t, plan.change.erase)
+    dropped = await erase(t, plan.change)
     await collect(t, found.loose, dropped)
     await t.together(COMMIT)
     return True

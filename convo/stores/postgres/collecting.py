@@ -4,11 +4,11 @@ Whoever comes here is alone among the tenant's writers. Places go from the end o
 whole path at a time: as far as each has no other child and no record stands on it.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from uuid import UUID
 
-from convo.history import Key
 from convo.stores import rules
+from convo.stores.contract import Change
 from convo.stores.postgres import names
 from convo.stores.postgres.bodies import item_of
 from convo.stores.postgres.tenant import Tenant, columns
@@ -55,11 +55,34 @@ WHERE tenant = $1 AND nodes.id = old.id
 """
 
 
-async def erase(t: Tenant, keys: Sequence[Key]) -> list[UUID]:
-    """Take the items out of these places; their names, for they may stand nowhere any more."""
-    if not keys:
+LEFT_BEHIND = """
+WITH RECURSIVE old (id) AS (
+    SELECT head FROM convo.links WHERE tenant = $1
+        AND route IN (SELECT hash FROM convo.repeated WHERE repeated.tenant = $1 AND conversation = $3)
+    UNION SELECT before.* FROM old JOIN LATERAL (
+        SELECT parent FROM convo.nodes WHERE tenant = $1 AND id = old.id AND parent IS NOT NULL LIMIT 1
+    ) AS before ON true
+), own (id) AS (
+    SELECT $4::uuid UNION ALL SELECT before.* FROM own JOIN LATERAL (
+        SELECT parent FROM convo.nodes WHERE tenant = $1 AND id = own.id AND parent IS NOT NULL LIMIT 1
+    ) AS before ON true
+)
+SELECT id FROM convo.nodes WHERE tenant = $1 AND id <> ALL($2::uuid[])
+    AND item IN (SELECT item FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[]))
+    AND id IN (SELECT id FROM old) AND id NOT IN (SELECT id FROM own)
+"""
+"""Where else erased items stand: on the paths of a conversation's links, and no longer on its own."""
+
+
+async def erase(t: Tenant, change: Change) -> list[UUID]:
+    """Take the items out of the places that a change erases; their names, for they may stand nowhere any more."""
+    if not change.erase:
         return []
-    rows = await t.all(ERASED, [names.half(key) for key in keys])
+    places = [names.half(key) for key in change.erase]
+    if change.conversation:
+        conversation = names.written(change.conversation.id), names.half(change.conversation.head)
+        places += [place for (place,) in await t.all(LEFT_BEHIND, places, *conversation)]
+    rows = await t.all(ERASED, places)
     own = [(place, names.written(rules.own_id(item_of(body)))) for place, _, body in rows]
     await t.together(t.ask(ERASE, *columns(own, 2)))
     return [item for _, item, _ in rows]

@@ -6,7 +6,7 @@ What a record stood on before is collected last, when everything that the change
 
 from convo.stores import rules
 from convo.stores.contract import Change
-from convo.stores.sqlite import agents, links, records, runs, traces, tree
+from convo.stores.sqlite import agents, links, names, records, runs, traces, tree
 from convo.stores.sqlite.tenant import Tenant
 
 
@@ -21,8 +21,8 @@ def commit(t: Tenant, change: Change) -> None:
         loose += records.put_session(t, change.session)
     if change.conversation:
         loose += records.put_conversation(t, change.conversation)
-    for key in change.erase:
-        tree.erase(t, key)
+    for n in _erased(t, change):
+        tree.erase(t, n)
     if change.starts:
         runs.start(t, change.starts)
     if ended is not None:
@@ -34,6 +34,15 @@ def commit(t: Tenant, change: Change) -> None:
     tree.collect(t, loose)
     if change.erase:
         traces.note(t.db)
+
+
+def _erased(t: Tenant, change: Change) -> set[int]:
+    """The nodes whose items go. raises: NotFound"""
+    named = [tree.node(t, key) for key in change.erase]
+    if not named or not change.conversation:
+        return set(named)
+    routes, head = names.routes(t, change.conversation.id), tree.node(t, change.conversation.head)
+    return {*named, *(n for gone in named for n in tree.left_behind(t, gone, routes, head))}
 
 
 def _check(t: Tenant, change: Change) -> None:

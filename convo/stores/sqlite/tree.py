@@ -5,6 +5,7 @@ stands on any more is collected with its item in the transaction that left it so
 before it after it; whoever removes a record hands in the nodes that it stood on.
 """
 
+import json
 from collections.abc import Iterable, Sequence
 
 from convo.errors import ItemDeleted
@@ -28,6 +29,17 @@ WITH RECURSIVE up (n, parent, item, key) AS (
 SELECT up.n, up.key, items.body FROM up LEFT JOIN items ON items.n = up.item AND up.n <> :after
 """
 """Keys and items from a node back to another one, or else to the root: that one is the last row, without its item."""
+
+LEFT_BEHIND = """
+WITH RECURSIVE old (n) AS (
+    SELECT head FROM links WHERE route IN (SELECT value FROM json_each(?2)) AND head IS NOT NULL
+    UNION SELECT nodes.parent FROM old JOIN nodes ON nodes.n = old.n WHERE nodes.parent IS NOT NULL
+), own (n) AS (
+    SELECT ?3 UNION ALL SELECT nodes.parent FROM own JOIN nodes ON nodes.n = own.n WHERE nodes.parent IS NOT NULL
+)
+SELECT n FROM nodes WHERE item = (SELECT item FROM nodes WHERE n = ?1) AND n <> ?1
+    AND n IN (SELECT n FROM old) AND n NOT IN (SELECT n FROM own)
+"""
 
 NOWHERE = 0
 """No node has this number: a way that would stop there goes on to the root."""
@@ -144,9 +156,13 @@ def _raw(hashed: Hash) -> bytes:
     return bytes.fromhex(hashed.partition(":")[2])[:16]
 
 
-def erase(t: Tenant, key: Key) -> None:
-    """Take the item out of the node at `key`. raises: NotFound"""
-    n = node(t, key)
+def left_behind(t: Tenant, gone: int, routes: Sequence[int], head: int) -> list[int]:
+    """The other nodes with the item of `gone` on the paths of links that took `routes`, without those up to `head`."""
+    return [n for (n,) in t.all(LEFT_BEHIND, gone, json.dumps(routes), head)]
+
+
+def erase(t: Tenant, n: int) -> None:
+    """Take the item out of a node."""
     found = t.row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     if found:
         item, body = found
