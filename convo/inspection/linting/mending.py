@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from convo.errors import Unmendable
-from convo.history import OWNERS, Strategy
+from convo.history import Strategy
 from convo.inspection.linting.finding import Change, Fault, Finding, of_items
 from convo.inspection.linting.owners import back
 from convo.inspection.linting.rules import RULES, Rule, lint
@@ -44,9 +44,12 @@ def for_a_session(view: View) -> Mended:
     view = replace(view, waiting=frozenset())  # whoever waits for these goes on where the history was read
     if view.strategy in (Strategy.CHAIN, Strategy.SESSION):
         return mended(view)
-    why = f"what {OWNERS[view.strategy].words} holds stays as it is: the local store holds the mended history"
+    why = f"{STAYS[view.strategy]} stays as it is: the local store holds the mended history"
     here = mended(own_here(view))
     return Mended(here.view, (Change("", "owner", why), *here.changes))
+
+
+STAYS = {Strategy.REPLAY: "the file", Strategy.CONVERSATION: "the conversation at its endpoint"}
 
 
 def for_a_file(view: View) -> Mended:
