@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
 
 from convo.clock import Clock
-from convo.engine.partial import BEGINS
 from convo.errors import ConvoError, EndpointFault, StreamBroken
 from convo.history import Strategy
 from convo.items import Event
+from convo.items.partial import BEGINS
 from convo.strategies import Resend, may_resend
 
 TRIES = 4

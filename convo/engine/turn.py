@@ -17,13 +17,13 @@ from convo.engine import adopting
 from convo.engine.calling import call
 from convo.engine.edges import Edges
 from convo.engine.owner_tail import Tail, owner_tail
-from convo.engine.partial import ENDS, Partial
 from convo.engine.record import NOTHING, Beside, Record, whole
-from convo.engine.wellformed import wellformed
 from convo.errors import ConvoError, EndpointFault, StreamBroken
 from convo.history import Link, Path, Strategy
 from convo.history.link import Status
 from convo.items import Event, Item, Json, Response
+from convo.items.partial import ENDS, Partial
+from convo.items.wellformed import wellformed
 from convo.strategies import Held, Sent, body, confirm, interrupt, reconcile, send
 
 STOPPED = {"code": "interrupted", "message": "stopped before the answer was whole"}

@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 from convo.compaction import Plan, Way, cuts, instead, stands_for, summariser, windows
 from convo.endpoints.contract import Endpoint
-from convo.engine.partial import ENDS
 from convo.engine.turn import Asking, failure_in
 from convo.errors import ConvoError, EndpointFault, Refused, StreamBroken, WindowExceeded
 from convo.history import HERE, Strategy
 from convo.items import Item, Json, Response, is_assistant, text
+from convo.items.partial import ENDS
 from convo.strategies import fresh
 from convo.tokens import count_each
 

@@ -204,7 +204,7 @@ async def test_what_comes_while_the_store_is_slow_is_kept_once_and_in_order() ->
 # -- stopping -------------------------------------------------------------------------------------
 
 
-async def test_cancelling_stops_the_model_and_keeps_what_was_whole(store: Store) -> None:
+async def test_cancelling_stops_the_model_and_keeps_what_came(store: Store) -> None:
     model = Slow(first=WHOLE)
     endpoint = over(store, model)
     conversation = str((await endpoint.create_conversation())["id"])
@@ -214,7 +214,7 @@ async def test_cancelling_stops_the_model_and_keeps_what_was_whole(store: Store)
     stopped = await endpoint.cancel(response)
 
     assert model.closed.is_set()
-    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole"])
+    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole", "one "])
     assert (stopped["error"], stopped["incomplete_details"]) == (None, None)
     assert (await all_of(endpoint, response))[-1]["response"] == stopped
     assert (await endpoint.conversation_items(conversation)).items == []
@@ -289,7 +289,7 @@ async def test_another_replica_cancels_it_and_the_model_is_stopped(replicas: tup
     stopped = await there.cancel(response)
     await model.closed.wait()
 
-    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole"])
+    assert (stopped["status"], texts(stopped["output"])) == ("cancelled", ["whole", "one "])
     assert (await all_of(here, response))[-1]["response"] == stopped
     await here.aclose()
     assert await here.retrieve(response) == stopped
@@ -360,7 +360,7 @@ async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica
 
     assert [one.response_id for one in abandoned] == [response]
     failed = await other.retrieve(response)
-    assert (failed["status"], texts(failed["output"])) == ("failed", ["whole"])
+    assert (failed["status"], texts(failed["output"])) == ("failed", ["whole", "one "])
     assert failed["error"] == {"code": "server_error", "message": "The server that ran this response went away."}
     await model.closed.wait()
     assert await other.retrieve(response) == failed

@@ -152,7 +152,9 @@ async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(stor
 
     assert model.closed.is_set()
     kept = await endpoint.retrieve("resp_1")
-    assert (kept["status"], kept["output"], kept["error"]) == ("cancelled", [], None)
+    assert (kept["status"], kept["error"]) == ("cancelled", None)
+    assert [item["status"] for item in kept["output"]] == ["incomplete"]
+    assert texts(kept["output"]) == ["one "]
     assert (await endpoint.conversation_items(conversation)).items == []
     wrong = await refusal(endpoint, "b", previous_response_id="resp_1")
     assert wrong.message == "Previous response with id 'resp_1' is cancelled and cannot be continued"

@@ -58,8 +58,11 @@ def test_a_turn_that_does_not_end_in_time_is_marked(tmp_path: Path) -> None:
         served.script("slow", {"text": "word " * 5000}, delay_s=0.02)
         made, lines = begun(served, stack)
         served.end()
-        *_, last, done = [line for line in lines if line.startswith("data: ")]
+        *told, last, done = [line for line in lines if line.startswith("data: ")]
     with serving_at(tmp_path / "second", url) as served:
         kept = served.http.get(f"/v1/responses/{made['id']}").json()
     assert (json.loads(last[6:])["error"]["code"], done) == ("server_shutting_down", "data: [DONE]")
     assert kept["status"] == "cancelled"
+    (cut,) = kept["output"]
+    assert cut["status"] == "incomplete"
+    assert cut["content"][0]["text"] == "".join(json.loads(line[6:]).get("delta", "") for line in told)

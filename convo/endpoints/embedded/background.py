@@ -17,7 +17,7 @@ from convo.endpoints.embedded import ending
 from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.ending import Ended
 from convo.endpoints.embedded.ledger import OPEN, Ledger
-from convo.endpoints.embedded.listening import TERMINAL, Listening, Telling
+from convo.endpoints.embedded.listening import TERMINAL, Listening, Telling, cut_off, gather
 from convo.endpoints.embedded.opening import Opened, answer, opened
 from convo.endpoints.embedded.requests import Request
 from convo.endpoints.embedded.resource import resource
@@ -25,6 +25,7 @@ from convo.endpoints.embedded.turn import commit
 from convo.errors import Conflict, ConvoError, NotFound, StoreFault
 from convo.history import Link
 from convo.items import Event, Item
+from convo.items.partial import Partial
 from convo.processes import this_process
 from convo.stores.contract import Change, Growth, run_lease
 from convo.stores.leasing import Hold
@@ -47,7 +48,7 @@ class Run:
         self._ledger = Ledger(edges.store, edges.clock, link.id, Telling(edges.manner.renamed))
         self._began = edges.clock.ticks()
         self._first_s: float | None = None
-        self._finished: Sequence[Item] = ()
+        self._so_far: Callable[[], Sequence[Item]] = tuple
         self._stopping, self._why = asyncio.Event(), ending.abandoned
         self._task: asyncio.Task[None] | None = None
 
@@ -88,7 +89,7 @@ class Run:
         if answering in done:
             return answering.result()
         if stopping in done:
-            return self._why(self._finished)
+            return self._why(self._so_far())
         return keeping.result()
 
     async def _answer(self) -> Ended:
@@ -97,7 +98,7 @@ class Run:
         try:
             async with aclosing(answer(self._turn, self._edges)) as asked:
                 heard = Listening(asked)
-                self._finished = heard.finished
+                self._so_far = heard.so_far
                 event = await heard.first()
                 self._first_s = self._edges.clock.ticks() - self._began
                 while event["type"] not in TERMINAL:
@@ -161,15 +162,14 @@ async def begin(request: Request, edges: Edges) -> Run:
 
 
 async def end_elsewhere(response_id: str, how: Callable[[Sequence[Item]], Ended], edges: Edges) -> None:
-    """End a run that another process carries out, or nobody: what was finished of it is kept.
+    """End a run that another process carries out, or nobody: what had come of it is kept, as far as it was told.
 
     Nothing happens when it ended meanwhile.
     """
     link = await edges.store.link(response_id)
     if link is None or link.status not in OPEN:
         return
-    finished = [event["item"] for event in await edges.store.events(response_id) if _finished_an_item(event)]
-    end = how(finished)
+    end = how(_told(await edges.store.events(response_id)))
     path = await edges.store.path(link.saw)
     link = ending.finished(link, path, end, max(0.0, edges.clock.now() - link.created_at))
     grow = (Growth(path.head, end.output),) if end.output else ()
@@ -184,5 +184,10 @@ def _begun(turn: Opened, response_id: str, edges: Edges) -> Link:
     )
 
 
-def _finished_an_item(event: Event) -> bool:
-    return bool(event["type"] == "response.output_item.done")
+def _told(events: Sequence[Event]) -> list[Item]:
+    """What these events say of an answer that did not end."""
+    partial = Partial()
+    for event in events:
+        gather(partial, event)
+    finished = [event["item"] for event in events if event["type"] == "response.output_item.done"]
+    return [*finished, *cut_off(partial.output, finished)]

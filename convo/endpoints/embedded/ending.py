@@ -64,7 +64,7 @@ def ended(event: Event) -> Ended:
 
 
 def stopped(output: Sequence[Item]) -> Ended:
-    """An answer that its reader stopped; `output` is what had been finished of it."""
+    """An answer that its reader stopped; `output` is what had come of it."""
     return Ended("cancelled", tuple(output), error=STOPPED)
 
 
@@ -74,7 +74,7 @@ def not_kept(output: Sequence[Item]) -> Ended:
 
 
 def abandoned(output: Sequence[Item]) -> Ended:
-    """An answer that nobody carries out any more; `output` is what had been finished of it."""
+    """An answer that nobody carries out any more; `output` is what had come of it."""
     return Ended("failed", tuple(output), error=GONE)
 
 

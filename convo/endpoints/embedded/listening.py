@@ -1,16 +1,20 @@
 """A model's answer while it comes, so that it always ends once, and how its events are told.
 
 What goes wrong before its first event is no answer and is raised. Later it is an answer that
-failed: whatever breaks it off becomes its terminal event, with the items that were whole by then.
+failed: whatever breaks it off becomes its terminal event, with the items that were whole by then. One
+that is stopped keeps the words of the item that it was at, too: they have been told already.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 
 from convo.endpoints.embedded import ending
 from convo.errors import ConvoError, StreamBroken
-from convo.items import Event, Item
+from convo.items import Event, Item, plain
+from convo.items.partial import Partial
+from convo.items.wellformed import wellformed
 
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -25,12 +29,17 @@ class Listening:
     def __init__(self, answer: AsyncGenerator[Event, None]) -> None:
         self._answer = answer
         self.finished: list[Item] = []
+        self._partial = Partial()
         self._heard = 0
+
+    def so_far(self) -> list[Item]:
+        """What was finished, and as incomplete what had words when it was cut off."""
+        return [*self.finished, *cut_off(self._partial.output, self.finished)]
 
     async def first(self) -> Event:
         """raises: StreamBroken  there is none; what the model raises"""
         try:
-            return await anext(self._answer)
+            return self._taken(await anext(self._answer))
         except StopAsyncIteration:
             raise StreamBroken("the model's answer ended before it began") from None
 
@@ -42,11 +51,27 @@ class Listening:
         if self._heard % AT_A_STRETCH == 0:
             await asyncio.sleep(0)
         try:
-            return await anext(self._answer)
+            return self._taken(await anext(self._answer))
         except StopAsyncIteration:
             return ending.broken_off(StreamBroken("The model's answer ended before it was whole"), self.finished)
         except ConvoError as fault:
             return ending.broken_off(fault, self.finished)
+
+    def _taken(self, event: Event) -> Event:
+        gather(self._partial, event)
+        return event
+
+
+def gather(partial: Partial, event: Event) -> None:
+    """Let `partial` account for `event`; one that nobody could read is passed on, and adds nothing."""
+    with suppress(StreamBroken):
+        partial.take(wellformed(event))
+
+
+def cut_off(output: Sequence[Item], finished: Sequence[Item]) -> list[Item]:
+    """The items of `output` that were not finished and said something already, as incomplete."""
+    begun = ({**item, "status": "incomplete"} for item in output if item not in finished)
+    return [item for item in begun if plain(item)]
 
 
 class Telling:

@@ -90,7 +90,7 @@ class Turn:
         try:
             await asked.aclose()
         finally:
-            await unbroken(self._keep(turn, link, ending.stopped(heard.finished)))
+            await unbroken(self._keep(turn, link, ending.stopped(heard.so_far())))
 
     async def _keep_at_last(self, turn: Opened, link: Link, end: Ended) -> tuple[Link, Ended]:
         """As `_keep`. A server tells a store that fails now in the stream, where one has begun."""

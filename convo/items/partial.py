@@ -7,7 +7,7 @@ arrived.
 
 from typing import Any
 
-from convo.items import Event, Item, Json
+from convo.items.shapes import Event, Item, Json
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 """The events that end a response and carry it whole."""

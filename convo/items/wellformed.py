@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from convo.errors import StreamBroken
-from convo.items import Event, Json
+from convo.items.shapes import Event, Json
 
 Types = type | tuple[type, ...]
 
