@@ -61,9 +61,10 @@ def is_file(name: str) -> bool:
 def tell(asked: Repair, broken: Subject, mended: Mended | None, *, as_json: bool) -> None:
     """Print what changed; None: nothing had to."""
     changes = mended.changes if mended else ()
-    places = broken.report().places
+    places = broken.paths
     if not as_json:
-        sys.stdout.write(screen(asked.name, mended, places, medium_of(sys.stdout, os.environ), kept=not asked.dry_run) + "\n")
+        medium = medium_of(sys.stdout, os.environ)
+        sys.stdout.write(screen(asked.name, mended, places, medium, kept=not asked.dry_run) + "\n")
         return
     shape: dict[str, Json] = {
         "handle": asked.handle,

@@ -55,9 +55,14 @@ class Subject:
     state: State | None = None
     places: Sequence[str] = field(default=())
 
+    @property
+    def paths(self) -> Sequence[str]:
+        """The JSON path of each item."""
+        return self.places or [f"$[{at}]" for at in range(len(self.view.items))]
+
     def report(self) -> Report:
         """What linting says of it."""
-        found = report(self.handle, self.view, places=self.places or None)
+        found = report(self.handle, self.view, places=self.paths)
         if self.known:
             kept = self.handle if self.known.strategy is Strategy.REPLAY and is_path(self.handle) else None
             return replace(found, keys=self.known.path.keys, file=kept)

@@ -23,7 +23,7 @@ async def keep_session(
                    Conflict  another session has it
     """
     path = Path(root(store.tenant)).grow(mended.items)
-    now, anchor = clock.now(), mended.anchor
+    now = clock.now()
     session = Session(
         id=new_id("ses"),
         name=fit(name),
@@ -35,7 +35,7 @@ async def keep_session(
         used_at=now,
         scope=scope,
         link=await _parent(store, mended),
-        handle=anchor.id if anchor else None,
+        handle=mended.handle,
         instructions=mended.instructions,
     )
     await store.commit(Change(grow=(Growth(path.root, path.items),), session=session, expect=None))

@@ -53,6 +53,20 @@ def test_a_chain_that_only_its_endpoint_knows_is_linted_and_goes_on_from_its_las
     )
 
 
+def test_a_record_that_knows_only_the_id_of_its_last_response_keeps_it(
+    server: Loopback, convo: Convo, home: Path
+) -> None:
+    last = interrupted(server)
+    assert convo("chat", "--chain", "--from", last, "and now?").exit == 1
+    (record,) = sessions(home)
+    assert (record.handle, record.link) == (last, None)
+    assert convo("lint", record.name).out.count("call-without-output: no output") == 1
+    assert convo("repair", record.name, "--as", "mended").exit == 0
+    (mended,) = [one for one in sessions(home) if one.name == "mended"]
+    assert (mended.strategy, mended.handle) == (Strategy.CHAIN, last)
+    assert convo("chat", "--from", "mended", "go on").exit == 0
+
+
 def test_a_remote_conversation_is_mended_into_the_local_store_and_sent_nothing(
     server: Loopback, convo: Convo, home: Path
 ) -> None:

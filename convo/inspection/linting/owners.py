@@ -105,6 +105,7 @@ def _from(view: View, step: Step, code: str, why: str) -> tuple[View, list[Chang
         items=tuple(view.items[at] for at in kept),
         sources=tuple(view.sources[at] for at in kept),
         owned=step.ends,
+        handle=step.link.id,
         anchor=step.link,
         steps=tuple(one for one in view.steps if one.ends <= step.ends),
     )

@@ -37,7 +37,8 @@ class View:
     partial:       the endpoint holds items before these, which nobody read here
     scope, model:  where the next turn goes, as far as that is known
     steps:         the answered links on the path, oldest first
-    anchor:        the link that a chain goes on from, where it is known
+    handle:        the response that a chain goes on from; None before there is one
+    anchor:        its link, where that is known
     instructions:  what the record sends with every turn
     waiting:       the ids of calls on which a person has yet to decide
     now:           seconds since 1970
@@ -51,6 +52,7 @@ class View:
     scope: Scope | None = None
     model: str | None = None
     steps: tuple[Step, ...] = ()
+    handle: str | None = None
     anchor: Link | None = None
     instructions: str | None = None
     waiting: frozenset[str] = frozenset()
@@ -109,6 +111,8 @@ class View:
 def viewed(known: Known, now: float) -> View:
     """What is known of a conversation, for the rules. `now`: seconds since 1970"""
     remembers = OWNERS[known.strategy].remembers
+    handle = known.session.handle if known.session else known.handle
+    chained = handle if known.strategy is Strategy.CHAIN else None
     return View(
         items=known.path.items,
         strategy=known.strategy,
@@ -116,7 +120,8 @@ def viewed(known: Known, now: float) -> View:
         scope=known.scope,
         model=known.model,
         steps=_steps(known),
-        anchor=next((link for link in known.links if link.id == known.at), None) if remembers else None,
+        handle=chained,
+        anchor=next((link for link in known.links if link.id == chained), None),
         instructions=known.session.instructions if known.session else None,
         now=now,
         sources=tuple(range(len(known.path))),
@@ -138,7 +143,7 @@ def bare(items: Sequence[Item], request: Mapping[str, Json] | None = None) -> Vi
 
 def own_here(view: View, strategy: Strategy = Strategy.SESSION) -> View:
     """The same items with the client as their owner, so that all of them travel."""
-    return replace(view, strategy=strategy, owned=0, partial=False, anchor=None)
+    return replace(view, strategy=strategy, owned=0, partial=False, handle=None, anchor=None)
 
 
 def cut_off(item: Item) -> bool:
