@@ -1,0 +1,256 @@
+"""Convo pauses and the SDK finishes, and the other way round: as if one of them had done it alone.
+
+Request by request, for each owner of the history, with parallel calls, handoffs, tools in
+namespaces and deferred ones, hosted tools; approved, rejected with a reason, and both for good.
+"""
+
+from typing import Any
+
+import agents as sdk
+import pytest
+from agents import RunConfig, Runner, RunState, SQLiteSession
+
+from convo.items import Item
+from convo.run import Decided, Given, Run, begin, decide
+from convo.runstate import State, Verdict, read, summary, text
+from convo.runstate.making import Account, Turn, made
+from convo.runstate.nested import children, states
+from convo.runstate.paths import at
+from convo.runstate.state import view
+from convo.runstate.taking import Taken, taken
+from tests.runstate import stories
+from tests.runstate.sdk import Script
+from tests.runstate.sdk import graph as sdk_graph
+from tests.runstate.stories import Model, Told, owner
+from tests.runstate.test_both_directions import STORIES as TOLD
+from tests.runstate.test_both_directions import VERDICTS, call, spec, tool
+from tests.runstate.test_both_directions import Run as SdkRun
+from tests.runstate.test_sdk import quiet
+from tests.runstate.test_taking import meant
+
+__all__ = ["quiet"]
+
+Spec = dict[str, Any]
+
+OVER: Spec = spec(
+    "ba",
+    {"a": {"handoffs": ["b"], "tools": [tool("drop"), tool("auto", asks=False)]}, "b": {"tools": [tool("drop")]}},
+    [
+        [call(0, "auto", {}), call(1, "drop", {"id": 1}), call(2, "transfer_to_b", {})],
+        [call(3, "drop", {"id": 2})],
+    ],
+)
+THOUGHTFUL: Spec = spec(
+    "a",
+    {"a": {"tools": [tool("drop"), tool("auto", asks=False)]}},
+    [
+        [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"},
+            call(0, "auto", {}),
+        ],
+        [
+            {"type": "reasoning", "id": "rs_2", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {
+                "type": "message",
+                "id": "msg_9",
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": "one moment", "annotations": []}],
+            },
+            call(1, "drop", {"id": 1}),
+        ],
+    ],
+)
+STORIES = {**TOLD, "a handoff beside a call that waits": OVER, "thoughts and words beside calls": THOUGHTFUL}
+
+INSIDE = {
+    "an approved agent that pauses inside",
+    "agents used as tools in one another",
+    "two agents used as tools beside calls of one's own",
+}
+"""What waits there, waits inside an agent used as a tool."""
+
+OURS = [name for name in STORIES if name not in INSIDE]
+
+
+def by_convo(run: Run, verdict: Verdict) -> Run:
+    for one in run.pending:
+        if one in run.pending:
+            run, _ = decide(run, Decided(one.id, verdict.approve, verdict.message, verdict.always))
+    return run
+
+
+def paused(spec: Spec) -> Told:
+    """A story up to its first pause, told by convo."""
+    server = spec["run"].get("conversation_id") or spec["run"].get("auto_previous_response_id")
+    begun: list[Item] = [{"role": "user", "content": spec["input"]}]
+    story = Told(begin(stories.agents({"spec": spec})), begun, Model(spec["script"]), 0 if server else None)
+    story.begin()
+    return story
+
+
+def account(spec: Spec, story: Told, **more: Any) -> Account:
+    strategy, handle = owner(spec, story.model.asked)
+    return Account([{"role": "user", "content": spec["input"]}], story.turns, strategy, handle, **more)
+
+
+class Sdk:
+    """The SDK with a story's agents, tools and script."""
+
+    def __init__(self, spec: Spec, asked: int = 0) -> None:
+        self.spec, self.model = spec, Script(spec["script"], asked)
+        self.root = sdk_graph({"spec": spec}, self.model)
+        self.settings = RunConfig(tracing_disabled=True)
+        if spec.get("deferred"):
+            self.root.tools[0].defer_loading = True  # type: ignore[union-attr]
+            self.root.tools.append(sdk.ToolSearchTool())
+
+    async def pause(self) -> str:
+        session = SQLiteSession("s") if self.spec.get("session") else None
+        result: Any = await Runner.run(
+            self.root, self.spec["input"], run_config=self.settings, session=session, **self.spec["run"]
+        )
+        assert result.interruptions
+        return str(result.to_state().to_string())
+
+    async def finish(self, words: str, verdict: Verdict) -> tuple[Any, ...]:
+        """The end of what `words` holds, all that comes later decided alike."""
+        result: Any = await Runner.run(
+            self.root, await RunState.from_string(self.root, words), run_config=self.settings
+        )
+        while result.interruptions:
+            state = result.to_state()
+            for item in result.interruptions:
+                if verdict.approve:
+                    state.approve(item, always_approve=verdict.always)
+                else:
+                    state.reject(item, always_reject=verdict.always, rejection_message=verdict.message)
+            result = await Runner.run(self.root, state, run_config=self.settings)
+        return result.final_output, self.model.requests
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("story", OURS)
+async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(story: str, verdict: str) -> None:
+    spec, said = STORIES[story], VERDICTS[verdict]
+    mine = paused(spec)
+    words = text(made(by_convo(mine.run, said), account(spec, mine)))
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    assert await Sdk(spec, mine.model.asked).finish(words, said) == (output, requests[mine.model.asked :])
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("story", OURS)
+async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_gone_on(story: str, verdict: str) -> None:
+    """Round by round: every request holds what the SDK's holds, outputs in the order of their calls."""
+    spec, said = STORIES[story], VERDICTS[verdict]
+    mine, _ = await resumed(spec)
+    while mine.run.pending:
+        mine.run = by_convo(mine.run, said)
+        mine.go_on()
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    theirs = requests[len(requests) - len(mine.model.requests) :]
+    assert [meant(one) for one in mine.model.requests] == [meant(one["input"]) for one in theirs]
+    assert sorted(str(mine.run.output)) == sorted(output)
+
+
+@pytest.mark.parametrize("story", OURS)
+async def test_a_run_changes_hands_at_every_pause_and_ends_as_it_would_have(story: str) -> None:
+    """The SDK pauses, convo goes on and pauses again or ends, the SDK reads that and goes on."""
+    spec, said = STORIES[story], VERDICTS["approved"]
+    mine, base = await resumed(spec)
+    mine.run = by_convo(mine.run, said)
+    mine.go_on()
+    written = made(mine.run, account(spec, mine, base=base))
+    again = read(text(written).encode())
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    calls, tokens = len(requests), sum(13 + 2 * number for number in range(mine.model.asked))
+    assert (summary(again)["current_turn"], again.usage["total_tokens"]) == (mine.model.asked, tokens)
+    if mine.run.pending:
+        finished = text(made(by_convo(mine.run, said), account(spec, mine, base=base)))
+        end, later = await Sdk(spec, mine.model.asked).finish(finished, said)
+        assert sorted(end) == sorted(output)
+        assert len(later) == calls - mine.model.asked
+    else:
+        assert (again.document["current_step"], mine.model.asked) == (None, calls)
+        assert await RunState.from_string(Sdk(spec).root, text(written))
+
+
+async def resumed(spec: Spec) -> tuple[Told, Any]:
+    """A story that the SDK paused, as convo takes it up; and the state that it comes from."""
+    base = read((await Sdk(spec).pause()).encode())
+    found = taken(base, stories.agents({"spec": spec}))
+    (*_, last) = base.document["model_responses"]
+    known = found.acknowledged if found.handle else None
+    story = Told(found.run, list(found.items), Model(spec["script"], len(found.responses)), known)
+    story.turns.append(Turn(found.run.agent, last["output"]))
+    return story, base
+
+
+# -- agents used as tools ---------------------------------------------------------------------------
+
+
+class Nested:
+    """A run, and those of the agents behind its tools, one model for all of them."""
+
+    def __init__(self, found: Taken, last: Any, model: Model) -> None:
+        self.found, self.told = found, Told(found.run, list(found.items), model)
+        self.told.turns.append(Turn(found.run.agent, last["model_responses"][-1]["output"]))
+        self.inner = {
+            call: Nested(one, action["agent_run_state"], model)
+            for call, one in found.inside.items()
+            for action in last["last_processed_response"]["functions"]
+            if action["tool_call"]["call_id"] == call
+        }
+
+    def decide(self, verdict: Verdict) -> None:
+        for one in self.told.run.pending:
+            if one.id not in self.inner:
+                event = Decided(one.id, verdict.approve, verdict.message, verdict.always)
+                self.told.run, _ = decide(self.told.run, event)
+        for nested in self.inner.values():
+            nested.decide(verdict)
+
+    def finish(self) -> None:
+        """Go on to the end; the output of an agent used as a tool is that of its call."""
+        for outer, nested in self.inner.items():
+            nested.finish()
+            self.told.run, _ = decide(self.told.run, Given(outer, nested.told.run.output))
+        self.told.go_on()
+
+    def written(self, state: State) -> State:
+        inside = {
+            call: nested.written(view(place.value))
+            for call, nested in self.inner.items()
+            for place in children(state.document)
+            if at(state.document, (*place.steps[:-1], "tool_call", "call_id")) == call
+        }
+        return made(self.told.run, Account((), (), base=state, inside=inside))
+
+
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("story", sorted(INSIDE - {"an approved agent that pauses inside"}))
+async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
+    spec, said = STORIES[story], VERDICTS[verdict]
+    state = read((await Sdk(spec).pause()).encode())
+    asked = sum(len(one.value["model_responses"]) for one in states(state.document))
+    found = taken(state, stories.agents({"spec": spec}), inside=stories.inside({"spec": spec}))
+    nested = Nested(found, state.document, Model(spec["script"], asked))
+    nested.decide(said)
+    nested.finish()
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    assert sorted(map(meant, nested.told.model.requests)) == sorted(meant(one["input"]) for one in requests[asked:])
+    assert sorted(str(nested.told.run.output)) == sorted(output)
+
+
+@pytest.mark.parametrize("story", sorted(INSIDE - {"an approved agent that pauses inside"}))
+async def test_the_sdk_finishes_agents_used_as_tools_on_which_a_run_of_convo_decided(story: str) -> None:
+    spec, said = STORIES[story], VERDICTS["approved"]
+    state = read((await Sdk(spec).pause()).encode())
+    asked = sum(len(one.value["model_responses"]) for one in states(state.document))
+    found = taken(state, stories.agents({"spec": spec}), inside=stories.inside({"spec": spec}))
+    nested = Nested(found, state.document, Model(spec["script"], asked))
+    nested.decide(said)
+    words = text(nested.written(state))
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    assert await Sdk(spec, asked).finish(words, said) == (output, requests[asked:])

@@ -1,0 +1,26 @@
+"""A state that convo took up and wrote again leads the SDK to the same end, request by request."""
+
+import pytest
+
+from convo.runstate import Verdict, decided, read, text
+from tests.runstate.sdk import go_on
+from tests.runstate.snapshots import index, snapshot, story
+from tests.runstate.test_sdk import ends, quiet, wanted
+from tests.runstate.test_taking import of_story, refused, written
+
+__all__ = ["quiet"]
+
+PARTS = 12
+FULL = [pytest.param(part, marks=[] if part == 0 else pytest.mark.full) for part in range(PARTS)]
+"""Every twelfth snapshot; the others with the whole suite."""
+
+
+@pytest.mark.parametrize("part", FULL)
+async def test_the_sdk_ends_from_what_convo_wrote_as_it_does_from_what_it_wrote_itself(part: int) -> None:
+    for entry in index()[part::PARTS]:
+        if refused(entry) or entry["scenario"] == "duplicate_agent_names":
+            continue
+        state = read(snapshot(entry["file"]))
+        again = written(of_story(entry, state), state)
+        end = await go_on(story(entry["file"]), text(decided(again, again.pending, Verdict(approve=True))))
+        assert ends(end) == wanted(entry), entry["file"]
