@@ -111,8 +111,7 @@ class View:
 def viewed(known: Known, now: float) -> View:
     """What is known of a conversation, for the rules. `now`: seconds since 1970"""
     remembers = OWNERS[known.strategy].remembers
-    handle = known.session.handle if known.session else known.handle
-    chained = handle if known.strategy is Strategy.CHAIN else None
+    handle, anchor = _anchor(known) if known.strategy is Strategy.CHAIN else (None, None)
     return View(
         items=known.path.items,
         strategy=known.strategy,
@@ -120,8 +119,8 @@ def viewed(known: Known, now: float) -> View:
         scope=known.scope,
         model=known.model,
         steps=_steps(known),
-        handle=chained,
-        anchor=next((link for link in known.links if link.id == chained), None),
+        handle=handle,
+        anchor=anchor,
         instructions=known.session.instructions if known.session else None,
         now=now,
         sources=tuple(range(len(known.path))),
@@ -167,6 +166,16 @@ def is_models(item: Item) -> bool:
 
 
 NOT_THE_MODELS = frozenset({"compaction", "compaction_trigger", "mcp_approval_response", "unknown"})
+
+
+def _anchor(known: Known) -> tuple[str | None, Link | None]:
+    """What a chain goes on from: from a response without an answer, that is the one before it."""
+    links = {link.id: link for link in known.links}
+    handle = known.session.handle if known.session else known.handle
+    link = links.get(handle or "")
+    if link and link.status not in ANSWERED:
+        handle = link.previous_response_id
+    return handle, links.get(handle or "")
 
 
 def _steps(known: Known) -> tuple[Step, ...]:

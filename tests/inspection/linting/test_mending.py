@@ -10,10 +10,11 @@ from hypothesis import strategies as some
 
 from convo.errors import Unmendable
 from convo.history import Strategy
-from convo.inspection.linting import Mended, View, bare, for_a_file, for_a_session, lint
+from convo.inspection.linting import Mended, View, bare, for_a_file, for_a_session, lint, viewed
 from convo.inspection.linting.arguments import mended as mended_arguments
 from convo.inspection.linting.pairs import INTERRUPTED
 from convo.items import Item, kind
+from tests.inspection.built import chain
 from tests.inspection.linting.told import (
     ACME,
     DAY_S,
@@ -92,6 +93,14 @@ def test_a_chain_does_not_go_back_to_an_anchor_that_is_about_to_go() -> None:
     old = {"created_at": 1_700_000_000.0 - 29 * DAY_S}
     view = told(CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], stored=False), scope=OPENAI)
     assert for_a_session(view).view.strategy is SESSION
+
+
+def test_a_response_without_an_answer_is_gone_back_from() -> None:
+    talk = chain(1)
+    talk.turn("resp_2", "again", None, after="resp_1")
+    known = talk.known("resp_2")
+    view = viewed(replace(known, mark=talk.paths["resp_1"].head), 0.0)
+    assert (view.handle, view.anchor and view.anchor.id, view.owned) == ("resp_1", "resp_1", 2)
 
 
 def test_a_conversation_is_left_to_its_endpoint_and_mended_in_the_local_store() -> None:
