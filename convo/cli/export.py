@@ -21,6 +21,7 @@ class Form(StrEnum):
     JSONL = "jsonl"
     MARKDOWN = "markdown"
     HTML = "html"
+    RUNSTATE = "runstate"
 
 
 EXAMPLES = """
@@ -29,11 +30,14 @@ Examples:
   convo export @last --format markdown          for reading
   convo export monads --format jsonl --links    items and the calls that made them, a line each
   convo export monads --redact -o talk.json     a replay file without keys, addresses and cards
+  convo export refunds --format runstate --agent support.py:triage -o state.json
+                                                its run of agents, for the Agents SDK
 
 The suffix of -o names the format: .json, .jsonl, .md, .html. convo import takes each of them back.
 """
 
 WHAT = "What is written"
+RUN = "A run of agents"
 HIDDEN = "What is hidden"
 
 
@@ -43,7 +47,9 @@ def export(
     handle: Annotated[str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")],
     form: Annotated[
         Form | None,
-        typer.Option("--format", metavar="FORMAT", help="replay, jsonl, markdown or html.", rich_help_panel=WHAT),
+        typer.Option(
+            "--format", metavar="FORMAT", help="replay, jsonl, markdown, html or runstate.", rich_help_panel=WHAT
+        ),
     ] = None,
     file: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write there.", rich_help_panel=WHAT)
@@ -55,6 +61,18 @@ def export(
         bool,
         typer.Option("--no-data", help="markdown, html: only what is read; cannot be imported.", rich_help_panel=WHAT),
     ] = False,
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="FILE:NAME", help="runstate: the agents of the run.", rich_help_panel=RUN),
+    ] = None,
+    context: Annotated[
+        str | None,
+        typer.Option("--context", metavar="FILE", help="runstate: the application's values.", rich_help_panel=RUN),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", metavar="LABEL", help="runstate: of an older release, like 1.5.", rich_help_panel=RUN),
+    ] = None,
     redact: Annotated[
         bool,
         typer.Option("--redact", help="Hide keys, passwords, addresses, cards ...; says what.", rich_help_panel=HIDDEN),
@@ -75,6 +93,19 @@ def export(
 
     from convo.cli.exporting import Asked, export_one
 
-    config, patterns = call_of(ctx).config, tuple(pattern or ())
-    asked = Asked(handle, form and str(form), file, links, not no_data, redact, patterns, provider, as_json, config)
+    asked = Asked(
+        handle=handle,
+        form=form and str(form),
+        file=file,
+        links=links,
+        data=not no_data,
+        redact=redact,
+        patterns=tuple(pattern or ()),
+        agent=agent,
+        context=context,
+        schema=schema,
+        provider=provider,
+        as_json=as_json,
+        config=call_of(ctx).config,
+    )
     asyncio.run(export_one(asked))

@@ -35,6 +35,9 @@ SUFFIXES: Mapping[str, str] = MappingProxyType(
 )
 
 
+RUNSTATE = "runstate"
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """The arguments of one `convo export`; `form` is None where the file's suffix says it."""
@@ -46,6 +49,9 @@ class Asked:
     data: bool = True
     redact: bool = False
     patterns: tuple[str, ...] = ()
+    agent: str | None = None
+    context: str | None = None
+    schema: str | None = None
     provider: str | None = None
     as_json: bool = False
     config: Path | None = None
@@ -54,6 +60,9 @@ class Asked:
 async def export_one(asked: Asked) -> None:
     """Write one conversation. raises: as its parts do; then nothing was written"""
     form, settings = form_of(asked), load(asked.config)
+    if form == RUNSTATE:
+        await _export_run(asked, settings)
+        return
     async with store_of(settings) as store:
         known = await Search(settings, store, Where(asked.config, asked.provider)).one(asked.handle)
         source = await as_mirrored(known, settings, store)
@@ -63,11 +72,9 @@ async def export_one(asked: Asked) -> None:
     hidden = redacted(document, asked.redact, asked.patterns, settings)
     document = hidden.document if hidden else document
     text = FORMS[form](document, asked)
+    write(text, asked.file)
     if asked.file:
-        put(lies_at(Path(absolute(str(asked.file)))), text)
         tell(asked, form, document, hidden)
-    else:
-        sys.stdout.write(text)
     for note in (*source.notes, *(lines(hidden) if hidden and not asked.as_json else ())):
         sys.stderr.write(safe(note) + "\n")
 
@@ -80,9 +87,42 @@ def form_of(asked: Asked) -> str:
         raise Usage(f"--links is for jsonl, not for {form}", hint="--format jsonl --links")
     if not asked.data and form not in ("markdown", "html"):
         raise Usage(f"--no-data is for markdown and html; {form} is nothing but data", hint="leave it out")
+    if form == RUNSTATE:
+        of_a_run(asked)
+    elif named := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(asked, name)), None):
+        raise Usage(f"{named} is for runstate, not for {form}", hint="--format runstate --agent FILE:NAME")
     if asked.as_json and not asked.file:
         raise Usage("--json says what was written into a file", hint="-o FILE --json; --format jsonl prints JSON")
     return form
+
+
+def of_a_run(asked: Asked) -> None:
+    """raises: Usage  the flags do not fit a run"""
+    if asked.agent is None:
+        raise Usage("a run is written with its agents, and none are named", hint="--agent FILE.py:NAME")
+    if asked.redact or asked.patterns:
+        raise Usage(
+            "a run without its secrets could not be gone on with", hint="--format replay --redact, for its conversation"
+        )
+
+
+async def _export_run(asked: Asked, settings: Settings) -> None:
+    from convo.cli.exporting_runs import state_text
+    from convo.cli.run_flags import RunFlags
+
+    flags = RunFlags(agent=asked.agent, context=asked.context)
+    text = await state_text(asked.handle, flags, asked.schema, settings, settings.places.data / "paused")
+    write(text, asked.file)
+    if asked.as_json:
+        sys.stdout.write(json.dumps({"file": str(asked.file), "format": RUNSTATE}) + "\n")
+
+
+def write(text: str, file: Path | None) -> None:
+    """Put `text` into a private file, or on stdout. raises: StoreReadOnly, StoreFull, StoreFault"""
+    if file:
+        put(lies_at(Path(absolute(str(file)))), text)
+    else:
+        sys.stdout.write(text)
 
 
 def part_of(document: Document, form: str, asked: Asked) -> Document:

@@ -1,0 +1,70 @@
+"""`convo export --format runstate`: a run of agents for somebody else to go on with."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from agents import Agent, RunState
+
+from tests.cli.agenting import BACK, agents, ran, two_refunds
+from tests.running import Convo
+
+
+@pytest.fixture
+def paused(convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """A run that waits for two refunds; the flags of its model."""
+    monkeypatch.chdir(tmp_path)
+    model = two_refunds(BACK)
+    assert convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3
+    return model
+
+
+RUN = ("export", "mine", "--format", "runstate", *("--agent", "bot.py:desk"))
+
+
+def test_it_is_what_the_pause_wrote(paused: tuple[str, str], convo: Convo) -> None:
+    got = convo(*RUN)
+    assert (got.exit, got.err) == (0, "")
+    assert got.json() == json.loads(Path("state.json").read_text())
+
+
+def test_the_agents_sdk_reads_it(paused: tuple[str, str], convo: Convo) -> None:
+    state = asyncio.run(RunState.from_string(Agent(name="desk"), convo(*RUN).out))
+    assert len(state.get_interruptions()) == 2
+
+
+def test_an_older_label_is_written_when_it_is_asked_for(paused: tuple[str, str], convo: Convo) -> None:
+    got = convo(*RUN, "--schema", "1.6", "-o", "old.json", "--json")
+    assert got.json() == {"file": "old.json", "format": "runstate"}
+    assert json.loads(Path("old.json").read_text())["$schemaVersion"] == "1.6"
+    assert all(line.startswith("lost: ") for line in got.err.splitlines())
+
+
+def test_it_is_gone_on_with_elsewhere(
+    paused: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert convo(*RUN, "-o", "moved.json").exit == 0
+    monkeypatch.setenv("CONVO_HOME", str(tmp_path / "elsewhere"))
+    got = convo("resume", "moved.json", *agents(), *paused, "--approve", "c1", "--approve", "c2")
+    assert (got.exit, got.out) == (0, "Paid back.\n")
+    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "exit_"),
+    [
+        (("export", "mine", "--format", "runstate"), 2),
+        ((*RUN, "--redact"), 2),
+        ((*RUN, "--links"), 2),
+        (("export", "mine", "--agent", "bot.py:desk"), 2),
+        (("export", "nope", *RUN[2:]), 5),
+        ((*RUN, "--schema", "0.1"), 2),
+        (("import", "state.json"), 2),
+    ],
+)
+def test_what_does_not_fit_a_run_is_refused(
+    paused: tuple[str, str], convo: Convo, argv: tuple[str, ...], exit_: int
+) -> None:
+    got = convo(*argv)
+    assert (got.exit, got.out) == (exit_, "")
