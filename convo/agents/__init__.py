@@ -2,10 +2,12 @@
 
 Read `agent` for what an agent is, `output` for answers that have to fit a schema, `graph` for the
 agents that a run can reach and how two of one name are told apart, `tables` for agents written in
-TOML, `foreign` for those made with an installed Agents SDK, which is never imported here.
+TOML, `foreign` for those made with an installed Agents SDK, which is never imported here, and
+`agent_tool` for an agent that another one may ask as it asks a tool.
 """
 
 from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff, Instructions
+from convo.agents.agent_tool import AgentTool, agent_tool
 from convo.agents.foreign import from_object
 from convo.agents.graph import Graph, graph
 from convo.agents.output import Output, output
@@ -14,11 +16,13 @@ from convo.agents.tables import from_tables
 __all__ = [
     "AfterTools",
     "Agent",
+    "AgentTool",
     "Graph",
     "Guardrail",
     "Handoff",
     "Instructions",
     "Output",
+    "agent_tool",
     "from_object",
     "from_tables",
     "graph",

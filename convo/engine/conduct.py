@@ -6,10 +6,10 @@ already holds; and no agent may leave its endpoint.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convo.agents import Agent, Graph
+from convo.agents import Agent, AgentTool, Graph
 from convo.endpoints.contract import Endpoint
 from convo.engine.turn import Asking
 from convo.errors import Usage, WrongOwner
@@ -17,6 +17,7 @@ from convo.handoffs import Habits, offers, plan
 from convo.history import OWNERS, Strategy
 from convo.items import Item, Json
 from convo.run import Limits
+from convo.stores.contract import Store
 from convo.tools import definitions, toolbox
 
 OURS = frozenset({"input", "model", "instructions", "tools", "previous_response_id", "conversation", "stream"})
@@ -57,6 +58,7 @@ class Conduct:
     session_input:  (kept items, new items) -> the model's input, sync or async; session and replay only
     values:         the application's own, for tools, guardrails and instructions
     route:          who answers for an agent's own model; None: every agent is asked as the chat is
+    scratch:        an empty store that keeps nothing beyond this process, for runs inside a call
     at:             called with a name between every two effects: where a test ends the process
     """
 
@@ -67,6 +69,7 @@ class Conduct:
     session_input: Callable[[list[Item], list[Item]], Any] | None = None
     values: Mapping[str, Json] = field(default_factory=dict)
     route: Callable[[str], Route] | None = None
+    scratch: Callable[[], Store] | None = None
     at: Callable[[str], None] = nowhere
 
 
@@ -90,6 +93,22 @@ def check(graph: Graph, conduct: Conduct, strategy: Strategy, asking: Asking, en
             raise _refused(f"an output guardrail (agent {agent.name!r})", strategy)
         _settings(agent)
         _model(agent, conduct, remembers, asking, endpoint)
+        for tool in agent.functions:
+            if isinstance(tool, AgentTool):
+                _inside(tool, conduct, asking, endpoint)
+
+
+def _inside(tool: AgentTool, conduct: Conduct, asking: Asking, endpoint: Endpoint) -> None:
+    """The agents behind a tool work on a history that the run itself owns."""
+    if conduct.scratch is None:
+        raise Usage(f"nothing here holds the run inside of tool {tool.title!r}", hint="hand in a store for it")
+    check(tool.inside, inside(tool, conduct), Strategy.SESSION, asking, endpoint)
+
+
+def inside(tool: AgentTool, conduct: Conduct) -> Conduct:
+    """How the run inside a call of `tool` behaves."""
+    limits = replace(conduct.limits, max_turns=tool.max_turns)
+    return replace(conduct, limits=limits, session_limit=None, session_input=None)
 
 
 def _numbers(conduct: Conduct) -> None:

@@ -11,7 +11,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from convo.agents import Graph
+from convo.agents import AgentTool, Graph
 from convo.engine import guarding, handing, telling
 from convo.engine.at_once import THEIRS, AtOnce, Heard
 from convo.engine.chat import Chat
@@ -41,6 +41,7 @@ from convo.run import (
     Judged,
     Passed,
     Pause,
+    PausedInside,
     Phase,
     Resume,
     Returned,
@@ -56,6 +57,8 @@ from convo.stores.contract import AgentRun
 from convo.strategies import Held
 from convo.tools import Context, read_arguments
 
+Inside = Callable[[Call, AgentTool], Awaitable[Returned | PausedInside]]
+
 
 class Performing:
     """Performs one run after the other on one chat.
@@ -63,8 +66,9 @@ class Performing:
     run:  as it stands
     """
 
-    def __init__(self, chat: Chat, graph: Graph, conduct: Conduct, keeper: Keeper, run: Run) -> None:
-        self.run = run
+    def __init__(self, chat: Chat, graph: Graph, conduct: Conduct, keeper: Keeper, run: Run, inside: Inside) -> None:
+        """Prepare for runs; `inside` performs the call of a tool behind which a run of its own stands."""
+        self.run, self._inside = run, inside
         self._chat, self._graph, self._conduct, self._keeper = chat, graph, conduct, keeper
         self._todo: deque[Effect] = deque()
         self._events: deque[Event] = deque()
@@ -236,6 +240,8 @@ class Performing:
 
     async def _call(self, call: Call) -> Told:
         self._conduct.at(f"before {call.id}")
+        if isinstance(call.tool, AgentTool):
+            return await self._inside(call, call.tool)
         output = await carried_out(call, self._context(call))
         self._conduct.at(f"after {call.id}")
         return Returned(call.id, output)

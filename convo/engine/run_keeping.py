@@ -23,6 +23,7 @@ from convo.run import (
     CheckOutput,
     Effect,
     Judge,
+    PausedInside,
     Phase,
     Returned,
     Run,
@@ -99,7 +100,8 @@ class Keeper:
     async def commit(self, before: Run, run: Run, event: Told, effects: Sequence[Effect]) -> None:
         """Store what follows from `event`: nothing, a result, or the run with what it adds to the conversation."""
         ended = self._ended(before, event)
-        if all(isinstance(effect, REPEATED) for effect in effects) and run.phase not in ENDED:
+        repeated = all(isinstance(effect, REPEATED) for effect in effects)
+        if repeated and run.phase not in ENDED and not isinstance(event, PausedInside):
             if ended:
                 await self.chat.record.note(Beside(calls=ended))
             return

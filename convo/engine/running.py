@@ -23,24 +23,31 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from convo.agents import Graph
+from convo.agents import AgentTool, Graph
 from convo.engine.adopting import question
 from convo.engine.chat import Chat
-from convo.engine.conduct import Conduct, ModelInput, Route, check
+from convo.engine.conduct import Conduct, ModelInput, Route, check, inside
+from convo.engine.edges import Edges
+from convo.engine.opening import open_chat
 from convo.engine.performing import Performing
 from convo.engine.preparing import begun_with
 from convo.engine.record import whole
 from convo.engine.run_keeping import Keeper, kept_run, newest_of, opened
 from convo.engine.standing import Standing
-from convo.errors import StateFault
-from convo.history import Path
-from convo.items import Event, Item, Json
+from convo.engine.theirs import outcome
+from convo.engine.tooling import worded
+from convo.errors import RunFailed, StateFault
+from convo.history import Path, Strategy
+from convo.items import Event, Item, Json, user
 from convo.run import (
     Begin,
     Call,
     Decided,
     Given,
+    Inner,
+    PausedInside,
     Phase,
+    Returned,
     Run,
     Said,
     Stop,
@@ -50,6 +57,8 @@ from convo.run import (
 from convo.run.keeping import taken
 from convo.run.state import ENDED
 from convo.stores.contract import AgentRun
+from convo.strategies import Wanted
+from convo.tools import Wrong, output_text, read_arguments
 
 __all__ = ["Conduct", "ModelInput", "Route", "Running", "kept_run"]
 
@@ -63,7 +72,7 @@ class Running:
     def __init__(self, chat: Chat, graph: Graph, conduct: Conduct, keeper: Keeper, run: Run) -> None:
         self.chat = chat
         self._graph, self._conduct, self._keeper = graph, conduct, keeper
-        self._performing = Performing(chat, graph, conduct, keeper, run)
+        self._performing = Performing(chat, graph, conduct, keeper, run, self._inside)
 
     @classmethod
     async def open(
@@ -161,7 +170,7 @@ class Running:
         run = self.run
         for event in events:
             run, _ = decide(run, event)
-        given = (event for event in events if isinstance(event, Given))
+        given = (event for event in events if isinstance(event, Given) and run.call(event.call_id))
         ends = [self._keeper.call(run, one.call_id, ended=True, output=one.output) for one in given]
         await whole(self._keeper.keep(run, *ends))
         self._performing.take(run)
@@ -187,3 +196,44 @@ class Running:
             self._performing.take(self.run)
             await self._performing.hear(Stop())
             await self.chat.write()
+
+    async def _inside(self, call: Call, tool: AgentTool) -> Returned | PausedInside:
+        """Perform a call behind which a run of its own stands; what is said in it is kept in the call alone.
+
+        raises:  RunFailed  that run did, and the tool has no words for it
+        """
+        conduct, edges = inside(tool, self._conduct), self.chat.edges
+        assert conduct.scratch
+        store = conduct.scratch()
+        try:
+            here = Edges(store, edges.endpoint, edges.clock, edges.new_id)
+            chat = await open_chat(Wanted(Strategy.SESSION), None, self.chat.asking, here, name="inside")
+            if call.inner:
+                one = await Running.adopt(chat, call.inner.run, call.inner.items, conduct)
+                events = one.go_on()
+            else:
+                one = await Running.open(chat, tool.inside, conduct)
+                events = one.say([user(asked_of(call, tool))])
+            came = await outcome(to_the_end, events)
+            if came.raised is not None:
+                return Returned(call.id, worded(tool, came.raised))
+            if one.unfinished:
+                return PausedInside(call.id, Inner(one.run, chat.held.path.items))
+            return Returned(call.id, output_text(one.output))
+        finally:
+            await store.aclose()
+
+
+async def to_the_end(events: AsyncGenerator[Event, None]) -> None:
+    """Read on until nothing more comes."""
+    async with aclosing(events):
+        async for _ in events:
+            pass
+
+
+def asked_of(call: Call, tool: AgentTool) -> str:
+    """What the agent behind a tool is asked. raises: RunFailed  the arguments do not say it"""
+    arguments = read_arguments(tool, call.arguments)
+    if isinstance(arguments, Wrong):
+        raise RunFailed(arguments.words, code="model_behavior")
+    return str(arguments["input"])

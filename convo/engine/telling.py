@@ -38,7 +38,7 @@ def waiting(call: Call, agent: str) -> dict[str, Json]:
 
 
 def paused(run: Run, run_id: str) -> Event:
-    return told("paused", run=run_id, pending=[waiting(call, run.agent) for call in run.pending])
+    return told("paused", run=run_id, pending=[waiting(call, agent) for agent, call in run.waiting])
 
 
 def failed(failure: Failure, run_id: str) -> Event:

@@ -36,7 +36,7 @@ async def carried_out(call: Call, context: Context) -> Json:
     except TimeoutError:
         return _late(tool)
     if came.raised is not None:
-        return _worded(tool, came.raised)
+        return worded(tool, came.raised)
     return _sayable(tool, output_text(came.value))
 
 
@@ -48,7 +48,8 @@ def _late(tool: Tool) -> Json:
     return words
 
 
-def _worded(tool: Tool, raised: BaseException) -> Json:
+def worded(tool: Tool, raised: BaseException) -> Json:
+    """The tool's own words for a failure. raises: RunFailed  it has none"""
     if tool.failure is None or not isinstance(raised, Exception):
         raise RunFailed(f"tool {tool.title!r} raised {spoken(raised)}", code=FAILED) from raised
     return tool.failure(raised)
@@ -58,5 +59,5 @@ def _sayable(tool: Tool, output: Json) -> Json:
     try:
         hash_of({"output": output})
     except NotCanonical as wrong:
-        return _worded(tool, wrong)
+        return worded(tool, wrong)
     return output

@@ -30,6 +30,7 @@ from convo.run.events import (
     HandedOver,
     Judged,
     Passed,
+    PausedInside,
     Resume,
     Returned,
     Said,
@@ -38,7 +39,7 @@ from convo.run.events import (
 )
 from convo.run.keeping import kept, taken
 from convo.run.recovering import recover
-from convo.run.state import Call, Failure, Limits, Phase, Run, Stage, begin
+from convo.run.state import Call, Failure, Inner, Limits, Phase, Run, Stage, begin
 from convo.run.table import MOVES, decide
 
 __all__ = [
@@ -61,11 +62,13 @@ __all__ = [
     "Halt",
     "HandOver",
     "HandedOver",
+    "Inner",
     "Judge",
     "Judged",
     "Limits",
     "Passed",
     "Pause",
+    "PausedInside",
     "Phase",
     "Resume",
     "Returned",

@@ -35,6 +35,6 @@ def _output(item: Item, call: Call | None) -> Item:
         return call.output
     if kind(item) == HOSTED_REQUEST:
         return {"type": "mcp_approval_response", "approval_request_id": item["id"], "approve": False, "reason": NOT_RUN}
-    started = call is not None and call.stage in (Stage.STARTED, Stage.UNKNOWN)
+    started = call is not None and call.stage in (Stage.STARTED, Stage.UNKNOWN, Stage.INSIDE)
     words = OUTCOME_UNKNOWN if started else NOT_RUN
     return {"type": f"{kind(item)}_output", "call_id": call_id(item), "output": words}

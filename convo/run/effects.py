@@ -4,7 +4,7 @@ effect         what to do                                                       
 CheckInput     ask an input guardrail of the first agent                           Passed, Tripped
 Ask            one model call, by the owner's strategy                             Answered, Broke
 Judge          ask a tool's own function whether this call needs approval          Judged
-Start          note the start, durably, and only then run the call                 Returned, Broke
+Start          note the start, durably, and only then run the call                 Returned, PausedInside, Broke
 Append         add items to the conversation, in this order, before what follows
 HandOver       make the next agent's input: a filter, a summary, or nothing        HandedOver, Broke
 Pause          keep the run, and show the calls that wait                          Decided, Given, Said, Resume

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from convo.items import Item, Json
+from convo.run.state import Inner
 from convo.tools import Toolbox
 
 
@@ -56,6 +57,14 @@ class Returned:
 
     call_id: str
     output: Json
+
+
+@dataclass(frozen=True, slots=True)
+class PausedInside:
+    """The run inside a call waits for a person."""
+
+    call_id: str
+    inner: Inner
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +128,7 @@ Event: TypeAlias = (
     | Answered
     | Judged
     | Returned
+    | PausedInside
     | Broke
     | Decided
     | Given

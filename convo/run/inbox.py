@@ -7,7 +7,7 @@ when the run is gone on with.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,9 +51,18 @@ def waiting(document: Document) -> tuple[Waiting, ...]:
     try:
         if document["phase"] != Phase.PAUSED.name:
             return ()
-        return tuple(_waiting(call, document["agent"]) for call in document["batch"] if call["stage"] in OPEN)
+        return tuple(_open_ones(document))
     except (KeyError, TypeError, IndexError) as wrong:
         raise BadState("$", f"is no run that was kept whole ({wrong!r})", hint=CHANGED) from wrong
+
+
+def _open_ones(document: Document) -> Iterator[Waiting]:
+    """The calls that wait, those of runs inside a call among them."""
+    for call in document["batch"]:
+        if call["stage"] in OPEN:
+            yield _waiting(call, document["agent"])
+        elif call["stage"] == Stage.INSIDE.name:
+            yield from waiting(call["inner"]["run"])
 
 
 def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, Json]:
@@ -64,8 +73,22 @@ def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, 
     """
     changed = dict(document)
     for event in events:
-        changed = _given(changed, event) if isinstance(event, Given) else _decided(changed, event)
+        changed = _told(changed, event)
     return changed
+
+
+def _told(document: dict[str, Json], event: Decided | Given) -> dict[str, Json]:
+    """`document` after one decision, which may be about a call of a run inside one of its own."""
+    for call in document["batch"]:
+        if call["stage"] == Stage.INSIDE.name and _inside(document, call, event.call_id):
+            inner = {**call["inner"], "run": _told(call["inner"]["run"], event)}
+            return _with(document, {**call, "inner": inner})
+    return _given(document, event) if isinstance(event, Given) else _decided(document, event)
+
+
+def _inside(document: Document, call: Document, call_id: str) -> bool:
+    own = any(one["id"] == call_id for one in document["batch"])
+    return not own and any(one.call_id == call_id for one in waiting(call["inner"]["run"]))
 
 
 def asked(call: Call, agent: str) -> Waiting:

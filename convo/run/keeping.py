@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from convo.agents import Graph
+from convo.agents import AgentTool, Graph
 from convo.errors import BadState, NotCanonical, NotFound, UnknownSchema
 from convo.items import Json, hash_of
-from convo.run.state import ENDED, Call, Failure, Limits, Phase, Run, Stage
+from convo.run.state import ENDED, Call, Failure, Inner, Limits, Phase, Run, Stage
 from convo.tools import Lookup, Mismatch, Tool, toolbox
 
 VERSION = 1
@@ -97,24 +97,40 @@ def _call(call: Call) -> dict[str, Json]:
         "arguments": call.arguments,
         "output": None if call.output is None else dict(call.output),
         "ran": call.ran,
+        "inner": _inner(call),
     }
+
+
+def _inner(call: Call) -> Json:
+    inner = call.inner
+    return {"run": kept(inner.run), "items": [dict(item) for item in inner.items]} if inner else None
 
 
 def _called(said: Mapping[str, Any], graph: Graph, agent: str, where: str) -> Call:
     lookup = tuple(said["lookup"])
     if said["to"] is not None:
         graph[said["to"]]
+    tool = _tool(graph, agent, lookup, said["tool"], where)
     return Call(
         said["item"],
         said["id"],
         Stage[said["stage"]],
         lookup,
-        _tool(graph, agent, lookup, said["tool"], where),
+        tool,
         said["to"],
         said["arguments"],
         said["output"],
         said["ran"],
+        _inside(tool, said.get("inner"), where),
     )
+
+
+def _inside(tool: Tool | None, said: Mapping[str, Any] | None, where: str) -> Inner | None:
+    if said is None:
+        return None
+    if not isinstance(tool, AgentTool):
+        raise BadState(where, "holds a run of an agent, and its tool is none any more", hint=CHANGED)
+    return Inner(taken(said["run"], tool.inside), tuple(said["items"]))
 
 
 def _lasting(graph: Graph, agent: str, lookup: Lookup, approve: bool) -> dict[str, Json]:

@@ -37,13 +37,14 @@ from convo.run.events import (
     HandedOver,
     Judged,
     Passed,
+    PausedInside,
     Resume,
     Returned,
     Said,
     Stop,
     Tripped,
 )
-from convo.run.state import Call, Failure, Phase, Run, Stage
+from convo.run.state import Call, Failure, Inner, Phase, Run, Stage
 from convo.tools import NOT_APPROVED, Mismatch, Wrong, read_arguments
 
 Move: TypeAlias = tuple[Run, tuple[Effect, ...]]
@@ -100,12 +101,20 @@ def returned(run: Run, event: Returned) -> Move:
     return work(run.put(ended(call, event.output)))
 
 
+def paused_inside(run: Run, event: PausedInside) -> Move:
+    call = _known(run, event.call_id, (Stage.STARTED,), event)
+    return work(run.put(replace(call, stage=Stage.INSIDE, inner=event.inner)))
+
+
 def broke(run: Run, event: Broke) -> Move:
     return fail(run, event.code, event.message, halt=True)
 
 
 def decided(run: Run, event: Decided) -> Move:
     """Nothing runs by a decision: `Resume` goes on with all of them."""
+    outer = _around(run, event.call_id)
+    if outer and outer.inner:
+        return run.put(_within(outer, outer.inner, decided(outer.inner.run, event)[0])), ()
     call = _known(run, event.call_id, (Stage.WAITING, Stage.UNKNOWN), event)
     if event.arguments is not None and (not event.approve or event.always or call.tool is None):
         raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
@@ -120,6 +129,9 @@ def decided(run: Run, event: Decided) -> Move:
 
 
 def given(run: Run, event: Given) -> Move:
+    outer = _around(run, event.call_id)
+    if outer and outer.inner:
+        return run.put(_within(outer, outer.inner, given(outer.inner.run, event)[0])), ()
     call = _known(run, event.call_id, (Stage.UNKNOWN,), event)
     return run.put(ended(call, event.output)), ()
 
@@ -129,7 +141,9 @@ def said(run: Run, event: Said) -> Move:
 
 
 def resumed(run: Run, event: Resume) -> Move:
-    return work(run)
+    """A run inside a call is gone on with once something was decided in it."""
+    inside = (call for call in run.at(Stage.INSIDE) if call.inner and _may_go_on(call.inner.run))
+    return work(_each(run, (replace(call, stage=Stage.READY) for call in inside)))
 
 
 def handed_over(run: Run, event: HandedOver) -> Move:
@@ -211,7 +225,7 @@ def fail(run: Run, code: str, message: str, *, halt: bool = False) -> Move:
 
 def ended(call: Call, output: Json) -> Call:
     """`call` with what its tool gave."""
-    return replace(call, stage=Stage.DONE, output=output_item(call, output), ran=True)
+    return replace(call, stage=Stage.DONE, output=output_item(call, output), ran=True, inner=None)
 
 
 # -- pieces ---------------------------------------------------------------------------------------
@@ -265,6 +279,26 @@ def _verdict(call: Call, event: Decided) -> Call:
     if isinstance(found, Wrong):
         raise InputFault(found.words, hint="give arguments that fit the tool's schema")
     return replace(call, stage=Stage.READY, arguments=event.arguments)
+
+
+def _around(run: Run, call_id: str) -> Call | None:
+    """The call in whose own run that call waits; None where it is none of an inner run's."""
+    if run.call(call_id):
+        return None
+    return next((one for one in run.at(Stage.INSIDE) if one.inner and _holds(one.inner.run, call_id)), None)
+
+
+def _holds(run: Run, call_id: str) -> bool:
+    return run.call(call_id) is not None or _around(run, call_id) is not None
+
+
+def _within(call: Call, inner: Inner, run: Run) -> Call:
+    return replace(call, inner=replace(inner, run=run))
+
+
+def _may_go_on(run: Run) -> bool:
+    inside = (call.inner.run for call in run.at(Stage.INSIDE) if call.inner)
+    return not run.pending or bool(run.at(Stage.READY)) or any(map(_may_go_on, inside))
 
 
 def _is_final(run: Run, call: Call) -> bool:

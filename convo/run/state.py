@@ -39,6 +39,7 @@ class Stage(StrEnum):
     READY = "it may run"
     STARTED = "it runs"
     UNKNOWN = "it ran, and nobody knows what came of it"
+    INSIDE = "it is a run of its own, in which a person has to decide"
     DONE = "it has an output"
     HANDOFF = "it hands over, once the others are done"
 
@@ -54,6 +55,7 @@ class Call:
     arguments:  as they are run with
     output:     the item that answers it, once there is one
     ran:        the output is the tool's own
+    inner:      the run inside it, once that was paused: its tool is another agent
     """
 
     item: Item
@@ -65,6 +67,7 @@ class Call:
     arguments: str = ""
     output: Item | None = None
     ran: bool = False
+    inner: "Inner | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,19 @@ class Run:
 
     @property
     def pending(self) -> tuple[Call, ...]:
-        """The calls that wait for a person."""
-        return tuple(call for call in self.batch if call.stage in (Stage.WAITING, Stage.UNKNOWN))
+        """The calls that wait for a person, those of runs inside a call among them."""
+        return tuple(call for _, call in self.waiting)
+
+    @property
+    def waiting(self) -> "tuple[tuple[str, Call], ...]":
+        """The same, each with the identity of the agent that asks."""
+        found: list[tuple[str, Call]] = []
+        for call in self.batch:
+            if call.stage in (Stage.WAITING, Stage.UNKNOWN):
+                found.append((self.agent, call))
+            elif call.stage is Stage.INSIDE and call.inner:
+                found += call.inner.run.waiting
+        return tuple(found)
 
     def at(self, stage: Stage) -> tuple[Call, ...]:
         return tuple(call for call in self.batch if call.stage is stage)
@@ -135,6 +149,14 @@ class Run:
     def put(self, call: Call) -> "Run":
         """This run with `call` in the place of the one with its id."""
         return replace(self, batch=tuple(call if one.id == call.id else one for one in self.batch))
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """A run inside a call, and what was said in it; it owns its history itself."""
+
+    run: Run
+    items: tuple[Item, ...]
 
 
 def begin(graph: Graph, limits: Limits = Limits()) -> Run:

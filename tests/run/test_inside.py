@@ -1,0 +1,134 @@
+"""A run inside a call: it waits with the outer one, is decided through it, and is kept in it."""
+
+import json
+
+import pytest
+
+from convo.agents import Agent, agent_tool, graph
+from convo.errors import BadState, IllegalMove, InputFault, NotFound
+from convo.run import (
+    Append,
+    Begin,
+    Decided,
+    Given,
+    Inner,
+    Pause,
+    PausedInside,
+    Phase,
+    Resume,
+    Returned,
+    Run,
+    Stage,
+    Start,
+    Stop,
+    decide,
+    recover,
+)
+from convo.run.closing import closing
+from convo.run.inbox import decided, waiting
+from convo.run.keeping import kept, taken
+from tests.run.driving import FREE, GUARDED, answer, call, outputs, run_of, told
+
+CLERK = Agent("clerk", tools=(GUARDED,))
+ASK_CLERK = agent_tool(CLERK, "ask_clerk", "Ask the clerk.")
+BOSS = Agent("boss", tools=(ASK_CLERK, FREE))
+
+
+def clerk(*call_ids: str) -> Inner:
+    """The clerk's own run, in which these calls wait."""
+    run, _ = told(run_of(CLERK), Begin())
+    said = tuple(call(one, "guarded") for one in call_ids)
+    return Inner(decide(run, answer(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
+
+
+def paused(*call_ids: str) -> Run:
+    """The boss waits with the clerk."""
+    run, _ = told(run_of(BOSS), Begin())
+    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), Returned("c2", "two"))
+    return decide(run, PausedInside("c1", clerk(*(call_ids or ("i1",)))))[0]
+
+
+def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
+    made = agent_tool(Agent("Tax clerk", description="Knows taxes."))
+    assert (made.name, made.description, list(made.parameters["properties"])) == (
+        "tax_clerk",
+        "Knows taxes.",
+        ["input"],
+    )
+    assert made.inside.start == "Tax clerk"
+
+
+def test_an_outer_run_waits_with_the_run_inside_its_call() -> None:
+    run = paused()
+    assert run.phase is Phase.PAUSED
+    assert [(agent, one.id) for agent, one in run.waiting] == [("clerk", "i1")]
+    assert decide(run, Resume())[1] == (Pause(run.pending),)
+
+
+def test_a_decision_inside_starts_the_outer_call_again_with_the_run_it_holds() -> None:
+    run, effects = told(paused(), Decided("i1", approve=True), Resume())
+    (start,) = effects
+    assert isinstance(start, Start)
+    assert [one.id for one in run.at(Stage.STARTED)] == [start.call.id] == ["c1"]
+    assert start.call.inner
+    assert [one.id for one in start.call.inner.run.at(Stage.READY)] == ["i1"]
+    run, effects = told(run, Returned("c1", "one"))
+    assert isinstance(effects[0], Append)
+    assert outputs(effects[0].items) == {"c1": "one", "c2": "two"}
+
+
+def test_of_several_decisions_inside_the_first_one_is_enough_to_go_on() -> None:
+    run, effects = told(paused("i1", "i2"), Decided("i2", approve=False), Resume())
+    assert effects == (Pause(run.pending),)
+    _, effects = told(run, Decided("i1", approve=True), Resume())
+    assert [type(effect) for effect in effects] == [Start]
+
+
+def test_a_decision_on_nobodys_call_is_refused() -> None:
+    with pytest.raises(IllegalMove, match="there is no call i9"):
+        decide(paused(), Decided("i9", approve=True))
+    with pytest.raises(InputFault, match="Invalid arguments"):
+        decide(paused(), Decided("i1", approve=True, arguments="{}"))
+
+
+def test_an_outcome_inside_may_be_unknown_and_given() -> None:
+    inner = clerk("i1")
+    begun, _ = told(inner.run, Decided("i1", approve=True), Resume())
+    unknown, _ = recover(begun, {})
+    run, _ = told(run_of(BOSS), Begin())
+    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}')), PausedInside("c1", Inner(unknown, ())))
+    run, effects = told(run, Given("i1", "out"), Resume())
+    assert [type(effect) for effect in effects] == [Start]
+
+
+def test_a_run_inside_a_call_is_kept_in_the_call() -> None:
+    run = paused()
+    document = json.loads(json.dumps(kept(run)))
+    assert taken(document, graph(BOSS)) == run
+    with pytest.raises(NotFound, match="ask_clerk"):
+        taken(document, graph(Agent("boss", tools=(FREE,))))
+
+
+def test_a_tool_that_is_no_agent_any_more_is_refused() -> None:
+    run = paused()
+    document = json.loads(json.dumps(kept(run)))
+    document["batch"][1]["inner"] = document["batch"][0]["inner"]
+    with pytest.raises(BadState, match="holds a run of an agent"):
+        taken(document, graph(BOSS))
+
+
+def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:
+    run = paused("i1", "i2")
+    document = json.loads(json.dumps(kept(run)))
+    assert [(one.agent, one.call_id) for one in waiting(document)] == [("clerk", "i1"), ("clerk", "i2")]
+    events = (Decided("i1", approve=True), Decided("i2", approve=False, message="no"))
+    assert taken(decided(document, events), graph(BOSS)) == told(run, *events)[0]
+    with pytest.raises(IllegalMove):
+        decided(document, [Decided("i9", approve=True)])
+
+
+def test_a_run_that_is_stopped_while_one_waits_inside_says_that_its_outcome_is_unknown() -> None:
+    run, _ = decide(paused(), Stop())
+    said = [one.item for one in run.batch]
+    words = [item["output"] for item in closing(run, said)]
+    assert words == ["The tool was started, and its outcome is unknown.", "two"]
