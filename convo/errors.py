@@ -352,7 +352,7 @@ class WindowExceeded(ModelFault):
     """The input does not fit the model's window: `need` and `room` are tokens."""
 
     code, param = "context_length_exceeded", "input"
-    hint = "say it shorter, start a new conversation, or choose a model with a larger window"
+    hint = "convo compact the conversation, say it shorter, or choose a model with a larger window"
 
     def __init__(self, model: str, need: int, room: int) -> None:
         self.model, self.need, self.room = model, need, room

@@ -13,6 +13,8 @@ from convo.transfer.shortening import Shortening
 from convo.ui.answering import waited
 from convo.ui.compacted import one_line, wished
 
+STOPPED = "not compacted: you stopped it"
+
 
 def shortening(at: At) -> Shortening:
     """What sees to one chat, by the setting `compact_at`."""
@@ -27,14 +29,17 @@ async def prepared(chat: Chat, seeing: Shortening, note: Callable[[str], None]) 
     try:
         done = await waited(seeing.shorten(chat, reached, note))
     except Interrupted:
-        note("not compacted: you stopped it")
+        note(STOPPED)
         return
     if done:
         note(one_line(chat.session, done))
 
 
 async def compacted(chat: Chat, words: str) -> str:
-    """Compact as the words after /compact wish; what became of it. raises: Interrupted; as `made` and `put`"""
+    """Compact as the words after /compact wish; what became of it. raises: as `made` and `put`"""
     wish, yes = wished(words)
-    one = await waited(made(chat, wish, confirmed=yes))
+    try:
+        one = await waited(made(chat, wish, confirmed=yes))
+    except Interrupted:
+        return STOPPED
     return one_line(chat.session, await put(chat, one, confirmed=yes))

@@ -109,6 +109,8 @@ async def put(chat: Chat, one: Made, *, confirmed: bool = False) -> Compacted:
     if chat.session.strategy is Strategy.CONVERSATION:
         return await _elsewhere(chat, one)
     link_id = chat.edges.new_id("try")
+    await chat.catch_up()  # so that the branch has what was said meanwhile as well
+    chat.reread()
     async with branched(chat, link_id) as old:
         await chat.exchange(
             lambda held: replaced(held, one.point, one.window), lambda held: _link(chat, one, held, link_id)

@@ -91,7 +91,7 @@ def _ends_compacted(held: Held) -> bool:
 def _left_to_the_endpoint(chat: Chat, reached: Due) -> str:
     """Ask for it with every request from now on, where that is understood; what is told of it."""
     if not _manages(chat.edges.endpoint.scope):
-        return "its endpoint does not compact by itself: convo compact --yes goes on with a new conversation"
+        return "its endpoint does not compact by itself: convo compact HANDLE --yes goes on with a new conversation"
     wanted = [{"type": "compaction", "compact_threshold": reached.bound}]
     chat.asking = replace(chat.asking, parameters={**chat.asking.parameters, "context_management": wanted})
     return "its endpoint is asked to compact it"

@@ -1,11 +1,13 @@
 """`convo compact` and a chat's own compaction at an endpoint that speaks Responses over HTTP."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import kept, sessions
-from tests.loopback import Fault, Loopback, answers
+from tests.cli.chatting import kept, said, sessions
+from tests.loopback import Fault, Loopback, answers, hold
 from tests.running import Convo
 
 LONG = "and this goes on for quite a while, as people do when they explain; " * 5
@@ -125,5 +127,21 @@ def test_an_endpoint_that_may_not_know_it_is_not_asked_to_manage_its_context(
     place.write_text("compact_at = 100\n", encoding="utf-8")
     talked(convo, "--conversation")
     got = convo("chat", "--from", "mine", "three")
-    assert "convo compact --yes goes on with a new conversation" in got.err
+    assert "convo compact HANDLE --yes goes on with a new conversation" in got.err
     assert "context_management" not in server.bodies[-1]
+
+
+def test_a_turn_that_another_process_makes_meanwhile_is_kept(convo: Convo, server: Loopback, home: Path) -> None:
+    """The summary is held back at the server until the other process has had its answer."""
+    talked(convo, "--session")
+    without_compaction(server)
+    server.arm(hold(0))
+    with subprocess.Popen([sys.executable, "-m", "convo", "compact", "mine"], stderr=subprocess.PIPE) as compacting:
+        assert server.held.wait(30)
+        assert convo("chat", "-q", "--from", "mine", "meanwhile").exit == 0
+        server.release()
+        _, told = compacting.communicate(timeout=60)
+    assert compacting.returncode == 0, told
+    words = said(home, "mine")
+    assert [line.split()[1] for line in words if line.startswith("user")] == ["one", "two", "Summary", "meanwhile"]
+    assert len(said(home, "mine-before")) == 6

@@ -101,3 +101,16 @@ def test_a_person_types_it(home: Path) -> None:
         assert "mine-before" in shown
         person.says("four")
     assert [line.split()[1] for line in said(home, "mine") if line.startswith("user")][-2:] == ["three", "four"]
+
+
+@pytest.mark.needs("terminal")
+def test_a_chat_that_is_open_is_left_to_itself(convo: Convo) -> None:
+    with at_terminal("chat", "-n", "mine", *scripted({"text": "Short."}, {"text": LONG})) as person:
+        person.is_asked()
+        for words in ("one", "two"):
+            person.says(words)
+        got = convo("compact", "mine")
+        assert got.exit == 1
+        assert "/compact in that chat" in got.err
+        person.leaves()
+    assert convo("compact", "mine").exit == 0

@@ -222,6 +222,8 @@ async def test_what_was_said_meanwhile_stands_behind_the_window(talk: Talk, stra
     assert asked(chat.held.path.items)[-1] == "meanwhile"
     assert text(chat.held.path.items[-1]) == ANSWER
     assert done.later == 2
+    if strategy is Strategy.SESSION:
+        assert asked((await talk.open(handle=str(done.old))).held.path.items)[-1] == "meanwhile"
     again = await talk.open()
     await talk.say(again, "5")
     assert asked(again.held.path.items)[-2:] == ["meanwhile", "5"]
