@@ -8,14 +8,13 @@ import sys
 from pathlib import Path
 
 from convo.cli.conduct import cast_of
-from convo.cli.pauses import MARK
+from convo.cli.pauses import MARK, base_of
 from convo.cli.run_flags import RunFlags
 from convo.cli.wiring import store_of
 from convo.config import Settings
 from convo.engine.run_keeping import kept_run
 from convo.engine.run_state import state_of
-from convo.engine.state_file import load
-from convo.errors import NotFound, StateFault
+from convo.errors import NotFound
 from convo.run import taken
 from convo.runstate import NEWEST, State, relabelled, text
 from convo.ui.answer import safe
@@ -43,18 +42,5 @@ async def _state(handle: str, flags: RunFlags, settings: Settings, folder: Path)
         if session is None:
             raise NotFound("session", row.session)
         run = taken(row.document, cast.graph)
-        state = await state_of(store, session, row, run, cast.conduct.values, base=_base(row.id, row.state, folder))
+        state = await state_of(store, session, row, run, cast.conduct.values, base=base_of(row, folder))
     return State({**state.document, MARK: {"run": row.id}}, state.version)
-
-
-def _base(run: str, state: str | None, folder: Path) -> State | None:
-    """The state that a run went on from. raises: StateFault  it is not here any more"""
-    if state is None:
-        return None
-    place = folder / f"{run}.base.json"
-    if not place.exists():
-        raise StateFault(
-            f"{run} went on from a state that is not here, and what only that said would be lost",
-            hint="export it where it was resumed, as long as it waits",
-        )
-    return load(str(place))

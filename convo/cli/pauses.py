@@ -18,6 +18,7 @@ from convo.engine.state_file import load, save
 from convo.errors import InputFault, StateFault, Unsupported, Usage
 from convo.items import Json
 from convo.runstate import State
+from convo.stores.contract import AgentRun
 
 MARK = "convo"
 """The member of a document that says which kept run it is of; every reader passes over it."""
@@ -28,6 +29,23 @@ def run_in(state: State) -> str | None:
     said = state.document.get(MARK)
     run = said.get("run") if isinstance(said, dict) else None
     return run if isinstance(run, str) else None
+
+
+def base_of(row: AgentRun, folder: Path) -> State | None:
+    """The state that a run went on from; None where it began here.
+
+    folder:  where such states lie
+    raises:  StateFault  it is not here any more
+    """
+    place = folder / f"{row.id}.base.json"
+    if row.state is None:
+        return None
+    if not place.exists():
+        raise StateFault(
+            f"{row.id} went on from a state that is not here, and what only that said would be lost",
+            hint="export it where it was resumed, as long as it waits",
+        )
+    return load(str(place))
 
 
 class Pauses:
@@ -51,7 +69,7 @@ class Pauses:
             return None
         try:
             state = await state_of(
-                chat.edges.store, chat.session, row, running.run, self._values, base=self._read_base(row.id)
+                chat.edges.store, chat.session, row, running.run, self._values, base=base_of(row, self._folder)
             )
         except (InputFault, StateFault, Unsupported, Usage) as wrong:
             self._note(f"no state file was written: {wrong.message}")
@@ -59,10 +77,6 @@ class Pauses:
         place = self._place or str(private(self._folder) / f"{row.id}.json")
         save(State({**state.document, MARK: {"run": row.id}}, state.version), place)
         return absolute(place)
-
-    def _read_base(self, run: str) -> State | None:
-        place = self._folder / f"{run}.base.json"
-        return load(str(place)) if place.exists() else None
 
     def _remove(self, run: str) -> None:
         for name in (f"{run}.json", f"{run}.base.json"):
