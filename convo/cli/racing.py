@@ -16,6 +16,7 @@ from convo.errors import Unreadable, Usage
 from convo.history import Strategy
 from convo.ids import random_id
 from convo.items import Json
+from convo.tokens import price_of
 from convo.transfer.racing import ORDER, Course, Lane, Lap, race
 from convo.ui.answering import waited
 from convo.ui.medium import medium_of
@@ -54,7 +55,7 @@ async def race_all(asked: Asked) -> int:
             folder = Path.cwd() if asked.keep else Path(scratch)
             course = Course(turns, asking, Edges(store, endpoint, SystemClock(), random_id), folder, asked.keep)
             lanes = await waited(_run(course))
-    price = settings.prices.get(asking.model)
+    price = price_of(asking.model, settings.prices)
     if asked.as_json:
         sys.stdout.write(json.dumps(as_object(asking.model, turns, lanes, price)) + "\n")
     else:
@@ -118,7 +119,7 @@ def _as_owner(lane: Lane, price: Price | None) -> dict[str, Json]:
         "cached_tokens": used.cached if used else None,
         "output_tokens": used.output if used else None,
         "reasoning_tokens": used.reasoning if used else None,
-        "cost_usd": used.cost_usd(price) if used else None,
+        "cost_usd": lane.cost_usd(price),
         "first_token_s": lane.first_token_s,
         "seconds": lane.seconds,
         "error": dict(lane.error) if lane.error else None,

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, cast
 
+from convo.config import Price
 from convo.endpoints.contract import Endpoint
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
@@ -64,10 +65,13 @@ class Lane:
     def used(self) -> Usage | None:
         """Tokens of all turns; None where one of them was not reported."""
         told = [lap.used for lap in self.laps if lap.used]
-        if not told or len(told) < len(self.laps):
-            return None
-        columns = ((one.input, one.cached, one.output, one.reasoning) for one in told)
-        return Usage(*map(sum, zip(*columns, strict=True)))
+        return sum(told, start=Usage()) if told and len(told) == len(self.laps) else None
+
+    def cost_usd(self, price: Price | None) -> float | None:
+        """What all turns cost; None where that of one is not known."""
+        costs = [lap.used.cost_usd(price) if lap.used else None for lap in self.laps]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known and len(known) == len(costs) else None
 
     @property
     def first_token_s(self) -> float | None:

@@ -41,7 +41,7 @@ def _columns(lanes: Sequence[Lane], price: Price | None) -> Iterator[Column]:
     yield Column("cached", [f"{one.cached:,}" if one else UNKNOWN for one in used], right=True, goes=2)
     yield Column("out", [f"{one.output:,}" if one else UNKNOWN for one in used], right=True)
     if price:
-        yield Column("cost", [_usd(one.cost_usd(price) if one else None) for one in used], right=True)
+        yield Column("cost", [_usd(lane.cost_usd(price)) for lane in lanes], right=True)
     yield Column("first", [_seconds(lane.first_token_s) for lane in lanes], right=True, goes=1)
     yield Column("total", [_seconds(lane.seconds) for lane in lanes], right=True)
     yield Column("ended", [lane.error["code"] if lane.error else "well" for lane in lanes])
