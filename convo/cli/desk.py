@@ -34,6 +34,7 @@ from convo.items import Json, user
 from convo.stores.contract import Store
 from convo.stores.rules import name_taken
 from convo.strategies import Wanted, wanted
+from convo.tokens import price_of
 from convo.ui.answer import safe
 from convo.ui.medium import drawn_on
 from convo.ui.receipt import receipt
@@ -157,7 +158,7 @@ class Desk:
         await prepared(chat, self._shortening, self._out.note)
 
     async def compact(self, chat: Chat, words: str) -> str:
-        """Compact as `words` wish, and what became of it. raises: as its parts do; Interrupted"""
+        """Compact as `words` wish, and what became of it. raises: as its parts do"""
         from convo.cli.shortening import compacted
 
         return await compacted(chat, words)
@@ -179,6 +180,17 @@ class Desk:
         found = await coming(chat.session.name, chat.reread(), said, chat.asking, endpoint, count)
         return screen(found, drawn_on(sys.stderr), most=SHOWN_BEFORE)
 
+    async def context(self, chat: Chat) -> str:
+        """What fills the model's window now, by part."""
+        from convo.engine.coming import counted_here, tried, window_now
+        from convo.ui.window import meter
+
+        endpoint = chat.edges.endpoint
+        count = tried(endpoint) if self._counts_here else counted_here
+        filling = await window_now(chat.reread(), chat.asking, endpoint, count)
+        medium = drawn_on(sys.stderr)
+        return medium.drawn("\n".join([f"  {chat.asking.model}", *meter(filling, medium)]))
+
     def receipt(self, chat: Chat) -> str:
         """The line for the last turn, which has ended."""
         link = ended(chat)
@@ -187,7 +199,7 @@ class Desk:
 
     def receipt_of(self, chat: Chat, link: Link) -> str:
         assert self._settings
-        return receipt(link, chat.session, self._settings.prices.get(chat.asking.model))
+        return receipt(link, chat.session, price_of(chat.asking.model, self._settings.prices))
 
     async def way_back(self, chat: Chat) -> str:
         """The command that goes on with this chat later; "" when nothing is left of it."""

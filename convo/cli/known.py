@@ -67,6 +67,10 @@ class Search:
         self._settings, self._store, self._where = settings, store, where
 
     async def one(self, handle: str) -> Known:
+        """What `handle` names, as far as it is known here or at its endpoint, with the person's own prices."""
+        return replace(await self._one(handle), prices=self._settings.prices)
+
+    async def _one(self, handle: str) -> Known:
         if is_path(handle):
             return await look_at_file(self._store, handle)
         try:

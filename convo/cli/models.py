@@ -36,6 +36,7 @@ Examples:
   convo models                     who answers, and what each provider lacks
   convo models --ask               ask their servers which models they have
   convo models --ask | grep llama  names as -m takes them
+  convo models known               windows and prices that are written down, and where
   convo models pull                fetch the built-in model
 """
 
@@ -57,6 +58,18 @@ def models(ctx: typer.Context, ask: Ask = False, as_json: AsJson = False) -> Non
 def list_(ctx: typer.Context, ask: Ask = False, as_json: AsJson = False) -> None:
     """List the providers, what they lack, and who answers."""
     show(load(call_of(ctx).config), ask, as_json)
+
+
+@app.command()
+def known(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List the windows and prices that are written down, each with its source."""
+    from convo.ui.known_models import as_rows, table
+
+    settings = load(call_of(ctx).config)
+    if as_json:
+        sys.stdout.write(json.dumps(as_rows(settings.prices)) + "\n")
+    else:
+        sys.stdout.write(table(settings.prices, medium_of(sys.stdout, os.environ)) + "\n")
 
 
 @app.command()

@@ -7,16 +7,32 @@ PER = 1_000_000
 
 
 class Price(NamedTuple):
-    """USD per million tokens. `cached` is as `input` where nothing else is said."""
+    """USD per million tokens. `cached` is as `input` where nothing else is said.
+
+    written:  input that the provider put into its cache; None where nobody knows
+    upto:     the most input tokens for which this holds; longer calls cost more, nobody knows how much
+    source:   where it was read; "" for what a person said
+    """
 
     input: float
     output: float
     cached: float
+    written: float | None = None
+    upto: int | None = None
+    source: str = ""
 
-    def cost_usd(self, *, input_tokens: int, cached_tokens: int, output_tokens: int) -> float:
-        """What one call cost; `input_tokens` includes `cached_tokens`, as usage objects count."""
-        fresh = input_tokens - cached_tokens
-        return (fresh * self.input + cached_tokens * self.cached + output_tokens * self.output) / PER
+    def cost_usd(
+        self, *, input_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
+    ) -> float | None:
+        """What one call cost; `input_tokens` includes those cached and written, as usage objects count.
+
+        returns:  None where the price of a part is not known
+        """
+        if (written_tokens and self.written is None) or (self.upto is not None and input_tokens > self.upto):
+            return None
+        fresh = input_tokens - cached_tokens - written_tokens
+        paid = fresh * self.input + cached_tokens * self.cached + output_tokens * self.output
+        return (paid + written_tokens * (self.written or 0.0)) / PER
 
     def __str__(self) -> str:
         return f"input {self.input:g}, cached {self.cached:g}, output {self.output:g} USD per million tokens"

@@ -70,7 +70,8 @@ def price(table: Mapping[str, object]) -> Price:
     figures = cast(Mapping[str, float], table)
     if missing := [name for name in ("input", "output") if name not in figures]:
         raise Unfit(f"needs {' and '.join(missing)}, in USD per million tokens")
-    return Price(figures["input"], figures["output"], figures.get("cached", figures["input"]))
+    plain = figures["input"]
+    return Price(plain, figures["output"], figures.get("cached", plain), figures.get("written", plain))
 
 
 PROVIDER: dict[str, Shape] = {
@@ -109,6 +110,8 @@ STORAGE: dict[str, Shape] = {
     "ttls": durations,
 }
 
+PRICE: dict[str, Shape] = {"input": amount, "cached": amount, "written": amount, "output": amount}
+
 SHAPE: dict[str, Shape] = {
     "model": text,
     "tenant": tenant,
@@ -118,7 +121,7 @@ SHAPE: dict[str, Shape] = {
     "aliases": Named(alias_name, text),
     "state_storage": Whole(STORAGE, from_table),
     "serve": SERVE,
-    "prices": Named(model_name, Whole({"input": amount, "cached": amount, "output": amount}, price)),
+    "prices": Named(model_name, Whole(PRICE, price)),
 }
 
 MEANT = {

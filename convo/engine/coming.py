@@ -16,7 +16,7 @@ from convo.errors import ConvoError, ItemDeleted
 from convo.history import OWNERS, Link, Strategy
 from convo.inspection import Known
 from convo.inspection.coming import Coming
-from convo.inspection.window import filled, requested
+from convo.inspection.window import Filling, by_kind, filled, requested
 from convo.items import Item, Json
 from convo.strategies import Held
 from convo.tokens import window_of
@@ -111,7 +111,22 @@ async def coming(
         model=asking.model,
         url=wire.url or None,
         body=wire.body,
-        filling=filled(parts, window, await count({name: body[name] for name in body if name in COUNTED})),
+        filling=filled(parts, window, await count(_counted(body))),
         headers=wire.headers,
         key_env=key_env,
     )
+
+
+async def window_now(held: Held, asking: Asking, endpoint: Endpoint, count: Counting) -> Filling:
+    """What fills the model's window when the conversation goes on as it stands. raises: what `count` raises"""
+    body = asking.body(asking.sent(held))
+    window = window_of(asking.model)
+    before = held.path.upto(held.mark).items if held.remembers else ()
+    parts = by_kind([*before, *body["input"]], body, window)
+    counted = await count(_counted(body)) if held.path else None
+    return filled(parts, window, counted)
+
+
+def _counted(body: Mapping[str, Json]) -> dict[str, Json]:
+    """As much of a request as its tokens depend on."""
+    return {name: body[name] for name in body if name in COUNTED}

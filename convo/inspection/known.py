@@ -7,6 +7,7 @@ one of these. What is shown, on a screen or as JSON, is decided over this value 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from convo.config import Price
 from convo.history import Key, Link, Node, Path, Scope, Session, Strategy
 from convo.inspection.places import Places
 
@@ -26,6 +27,7 @@ class Known:
     names:     the names of the sessions that made the links, by id
     forks:     whether every fork is among the links; an endpoint cannot tell its responses' children
     notes:     what else a person should know, one sentence each
+    prices:    what a person said that models cost, by their full names
     lost:      the head of a path that cannot be read because an item on it was deleted
     """
 
@@ -42,6 +44,7 @@ class Known:
     forks: bool = True
     notes: tuple[str, ...] = ()
     lost: Key | None = None
+    prices: Mapping[str, Price] = field(default_factory=dict)
 
     @property
     def head(self) -> Key:

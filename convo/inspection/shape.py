@@ -6,9 +6,11 @@ history would otherwise fill the output with the square of it. Where that happen
 gives the place before each place, so that such a path can be spelled out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from convo.config import Price
 from convo.history import Key, Link
+from convo.inspection.bill import cost_of
 from convo.inspection.forks import children
 from convo.inspection.known import Known
 from convo.inspection.places import Places
@@ -21,7 +23,7 @@ LONG = 100
 def as_json(known: Known) -> dict[str, Json]:
     """The object of `convo inspect --json`; links oldest first, items as they are stored."""
     places, after = known.places, children(known.links)
-    links = [_link(link, places, after.get(link.id, []) if known.forks else None) for link in known.links]
+    links = [_link(link, places, after.get(link.id, []) if known.forks else None, known.prices) for link in known.links]
     shape: dict[str, Json] = {
         "handle": known.handle,
         "strategy": str(known.strategy),
@@ -35,7 +37,7 @@ def as_json(known: Known) -> dict[str, Json]:
     return shape
 
 
-def _link(link: Link, places: Places, after: Sequence[Link] | None) -> dict[str, Json]:
+def _link(link: Link, places: Places, after: Sequence[Link] | None, prices: Mapping[str, Price]) -> dict[str, Json]:
     return {
         "response_id": link.id,
         "previous_response_id": link.previous_response_id,
@@ -47,6 +49,7 @@ def _link(link: Link, places: Places, after: Sequence[Link] | None) -> dict[str,
         "saw": _path(link.saw, None, places),
         "output": _added(link, places),
         "usage": dict(link.usage) if link.usage is not None else None,
+        "cost_usd": cost_of(link, prices),
         "children": None if after is None else [child.id for child in after],
     }
 

@@ -9,12 +9,13 @@ from convo.items import Json
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Figures of one call, in tokens; `cached` is part of `input`, `reasoning` part of `output`."""
+    """Figures of one call, in tokens; `cached` and `written` are parts of `input`, `reasoning` is part of `output`."""
 
     input: int = 0
     cached: int = 0
     output: int = 0
     reasoning: int = 0
+    written: int = 0
 
     @classmethod
     def read(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
@@ -27,10 +28,26 @@ class Usage:
             cached=into.get("cached_tokens") or 0,
             output=usage.get("output_tokens") or 0,
             reasoning=out.get("reasoning_tokens") or 0,
+            written=into.get("cache_write_tokens") or 0,
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
         """What the call cost in USD; None where no price is known, rather than a guess."""
         if price is None:
             return None
-        return price.cost_usd(input_tokens=self.input, cached_tokens=self.cached, output_tokens=self.output)
+        return price.cost_usd(
+            input_tokens=self.input,
+            cached_tokens=self.cached,
+            output_tokens=self.output,
+            written_tokens=self.written,
+        )
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Both together."""
+        return Usage(
+            input=self.input + other.input,
+            cached=self.cached + other.cached,
+            output=self.output + other.output,
+            reasoning=self.reasoning + other.reasoning,
+            written=self.written + other.written,
+        )

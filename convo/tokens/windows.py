@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FIGURES = Path(__file__).with_name("models.toml")
 
@@ -41,7 +41,12 @@ def window_of(model: str) -> Window | None:
 @cache
 def windows() -> Mapping[str, Window]:
     """Every window that is known, by name."""
+    return {name: Window(**row) for name, row in figures()["windows"].items()}
+
+
+@cache
+def figures() -> Mapping[str, Any]:
+    """All that is written down of models: when it was read, and its tables."""
     import tomllib  # few commands ask
 
-    raw = tomllib.loads(FIGURES.read_text("utf-8"))
-    return {name: Window(**row) for name, row in raw["windows"].items()}
+    return tomllib.loads(FIGURES.read_text("utf-8"))

@@ -45,6 +45,10 @@ async def next_(talk: "Conversing", words: str) -> None:
     talk.say(await talk.look.next(talk.chat, words))
 
 
+async def context(talk: "Conversing", _: str) -> None:
+    talk.say(await talk.look.context(talk.chat))
+
+
 async def inspect(talk: "Conversing", handle: str) -> None:
     talk.say(await talk.look.inspect(talk.chat, handle))
 
@@ -81,6 +85,7 @@ COMMANDS = {
     "help": Command("", "this list", help_),
     "status": Command("", "who owns the conversation, where its head stands, what is unacknowledged", status),
     "next": Command("[TEXT]", "the exact body of the next request, and what its owner will put before it", next_),
+    "context": Command("", "what fills the model's window, by part", context),
     "inspect": Command("[HANDLE]", "the chain as a tree", inspect),
     "model": Command("[NAME]", "show or change the model", model),
     "owner": Command("[OWNER]", "hand the conversation to replay, session, conversation or chain", owner),

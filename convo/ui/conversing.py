@@ -35,6 +35,8 @@ class Look(Protocol):
 
     async def next(self, chat: Chat, words: str) -> str: ...
 
+    async def context(self, chat: Chat) -> str: ...
+
     def receipt(self, chat: Chat) -> str: ...
 
     async def inspect(self, chat: Chat, handle: str) -> str: ...
@@ -177,7 +179,8 @@ class Conversing:
     async def _ask(self, words: str) -> None:
         before, along = self.chat.held.path.head, self._along
         try:
-            await self.look.prepare(self.chat)
+            if not (self.runs and self.runs.running.unfinished):
+                await self.look.prepare(self.chat)
             said = [user(words, *along)]
             await (self.runs.say(said) if self.runs else self.answer(self.chat.say(said)))
         finally:

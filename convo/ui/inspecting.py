@@ -10,10 +10,12 @@ from shlex import quote
 
 from convo.history import OWNERS, Strategy
 from convo.inspection import Known
+from convo.inspection.bill import bill
 from convo.items import Item, first_words, kind, searchable
 from convo.ui.answer import safe
 from convo.ui.labelled import Line, counted, labelled, waiting
 from convo.ui.medium import Medium, cut
+from convo.ui.receipt import spent, tokens
 from convo.ui.table import Table
 from convo.ui.tree import table, tree
 
@@ -58,6 +60,7 @@ def _facts(known: Known, fits: Table | None) -> Iterator[Line]:
     unacknowledged = [node.item for node in known.unacknowledged]
     if known.session or unacknowledged:
         yield from waiting(unacknowledged)
+    yield from _bills(known)
     if fits and fits.said:
         yield "each link", " · ".join(f"{head} {cell}" for head, cell in fits.said)
     if not known.forks:
@@ -66,6 +69,18 @@ def _facts(known: Known, fits: Table | None) -> Iterator[Line]:
         yield "note", note
     if going_on := _go_on(known):
         yield "go on", going_on
+
+
+def _bills(known: Known) -> Iterator[Line]:
+    """What the last request used, and what all that are shown did: two figures that are often taken for each other."""
+    last = next((link for link in reversed(known.links) if link.id == known.at), None)
+    one, all_ = bill([last] if last else [], known.prices), bill(known.links, known.prices)
+    if one:
+        yield "last", " · ".join([*tokens(one.used), *spent(one.cost_usd)])
+    if all_ and all_.requests > 1:
+        again = f"{all_.again:,} of the input billed again" if all_.again else ""
+        said = [counted(all_.requests, "request"), *tokens(all_.used), again, *spent(all_.cost_usd)]
+        yield "together", " · ".join(filter(None, said))
 
 
 def _head(known: Known) -> str:

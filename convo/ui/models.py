@@ -7,6 +7,7 @@ from pathlib import Path
 from convo.config import Layer, Provider, Settings
 from convo.config.names import named
 from convo.errors import BadSettings, ConvoError, KeyRefused, ModelMissing
+from convo.tokens import price_of, window_of
 from convo.ui.answer import safe
 from convo.ui.labelled import Line, labelled
 from convo.ui.medium import Medium
@@ -43,7 +44,13 @@ class BuiltIn:
 
 def screen(settings: Settings, built_in: BuiltIn, entries: Sequence[Entry], medium: Medium) -> str:
     """All of it; behind the table a line for each model that a server named."""
-    head = [*_default(settings), ("built in", _where(built_in)), *_aliases(settings), *_files(settings)]
+    head = [
+        *_default(settings),
+        *_figures(settings),
+        ("built in", _where(built_in)),
+        *_aliases(settings),
+        *_files(settings),
+    ]
     told = [safe(f"{entry.provider.name}/{model}") for entry in entries for model in entry.models or ()]
     table = lines(fitted(_columns(entries), medium), medium)
     return medium.drawn("\n".join([*labelled(head, medium), "", *table, *([""] if told else []), *told]))
@@ -64,6 +71,19 @@ def _default(settings: Settings) -> Iterator[Line]:
     else:
         written = f"{settings.model} = " if settings.model != full else ""
         yield "default", f"{written}{full} ({origin})"
+
+
+def _figures(settings: Settings) -> Iterator[Line]:
+    """What is written down of the model that answers: the room it has, and what it costs."""
+    try:
+        full = str(named(settings, None, "model").name)
+    except BadSettings:
+        return
+    window, price = window_of(full), price_of(full, settings.prices)
+    if window:
+        yield "window", f"{window.context:,} tokens"
+    if price:
+        yield "price", str(price)
 
 
 def _where(built_in: BuiltIn) -> str:

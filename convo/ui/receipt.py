@@ -25,7 +25,10 @@ def total(links: Sequence[Link]) -> Link:
     seconds = [link.seconds for link in links if link.seconds is not None]
     added = {
         "input_tokens": sum(one.input for one in used),
-        "input_tokens_details": {"cached_tokens": sum(one.cached for one in used)},
+        "input_tokens_details": {
+            "cached_tokens": sum(one.cached for one in used),
+            "cache_write_tokens": sum(one.written for one in used),
+        },
         "output_tokens": sum(one.output for one in used),
         "output_tokens_details": {"reasoning_tokens": sum(one.reasoning for one in used)},
         "total_tokens": sum(one.input + one.output for one in used),
@@ -41,12 +44,17 @@ def owner(session: Session) -> str:
 
 
 def _used(used: Usage, price: Price | None) -> list[str]:
+    return [*tokens(used), *spent(used.cost_usd(price))]
+
+
+def tokens(used: Usage) -> list[str]:
+    """What went in and what came out, cached and reasoning tokens told apart."""
     cached = f" ({used.cached:,} cached)" if used.cached else ""
     thought = f" ({used.reasoning:,} reasoning)" if used.reasoning else ""
-    return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}", *_spent(used.cost_usd(price))]
+    return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}"]
 
 
-def _spent(cost_usd: float | None) -> list[str]:
+def spent(cost_usd: float | None) -> list[str]:
     """A cost that is known, and never as nothing when it is something."""
     if cost_usd is None:
         return []

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 
 from convo.history import Link
 from convo.inspection import Figures, Known, Row, figures, rows
+from convo.inspection.bill import cost_of
 from convo.ui.medium import Medium
+from convo.ui.receipt import spent
 from convo.ui.table import Column, Table, fitted, lines
 
 SHORTEST_ID = 8
@@ -72,6 +74,9 @@ def _columns(seen: Sequence[Drawn], known: Known, medium: Medium) -> Iterator[Co
         yield Column("session", [_session(one.link, known) for one in seen], goes=6)
     yield Column("owner", [str(one.link.strategy) for one in seen], goes=0)
     yield from _amounts(seen)
+    costs = [cost_of(one.link, known.prices) for one in seen]
+    if any(cost is not None for cost in costs):
+        yield Column("cost", ["".join(spent(cost)) or UNKNOWN for cost in costs], right=True, goes=9)
     yield Column("model", [one.link.model for one in seen], goes=3)
     yield Column("day", [_time(one.link, "%Y-%m-%d") for one in seen], goes=1)
     yield Column("time", [_time(one.link, "%H:%M") for one in seen], goes=8)

@@ -21,6 +21,8 @@ monads
   model     scripted/echo
   head      4 items, @ resp_2
   waiting   nothing is unacknowledged
+  last      11 in · 3 out
+  together  2 requests · 15 in · 7 out · 4 of the input billed again
   go on     convo chat --from monads
 
 response  owner    sent    ~tokens  saw  in  cached  out  reasoned  model          day         time   status     secs  \
@@ -281,3 +283,25 @@ def test_a_pipe_gets_no_colour(convo: Convo, home: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("FORCE_COLOR", "1")
     held(home, talks("monads", Strategy.CHAIN, "one"))
     assert "\x1b" not in convo("inspect", "monads").out
+
+
+# -- money -----------------------------------------------------------------------------------------
+
+
+def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.CHAIN, "one two", "three"))
+    Path(".convo.toml").write_text('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
+    out = convo("inspect", "monads").out
+    assert "  last      5 in · 1 out · $0.0150\n" in out
+    assert "  together  2 requests · 7 in · 3 out · 2 of the input billed again · $0.0370\n" in out
+    assert "cost" in out.splitlines()[-3].split()
+    links = convo("inspect", "monads", "--json").json()["links"]
+    assert [link["cost_usd"] for link in links] == pytest.approx([0.022, 0.015])
+
+
+def test_without_a_price_no_figure_is_shown(convo: Convo, home: Path) -> None:
+    held(home, talks("monads", Strategy.CHAIN, "one two"))
+    got = convo("inspect", "monads")
+    assert "$" not in got.out
+    assert "cost" not in got.out
+    assert convo("inspect", "monads", "--json").json()["links"][0]["cost_usd"] is None

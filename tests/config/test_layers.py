@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from convo.config import BUILT_IN_MODEL, Flags, Layer, Provider, Record, Serve
+from convo.config import BUILT_IN_MODEL, Flags, Layer, Price, Provider, Record, Serve
 from convo.errors import BadSettings
 from tests.config.given import PLACES, USER, WORK, settings, sources
 
@@ -121,7 +121,7 @@ def test_a_price_of_a_layer_is_taken_whole() -> None:
         project='[prices]\n"groq/x" = {input = 1, output = 2}',
         user='[prices]\n"groq/x" = {input = 5, cached = 0.5, output = 9}',
     )
-    assert got.prices["groq/x"] == (1.0, 2.0, 1.0)
+    assert got.prices["groq/x"] == Price(1.0, 2.0, cached=1.0, written=1.0)
 
 
 def test_a_variable_that_is_set_to_nothing_says_nothing() -> None:

@@ -32,6 +32,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
                 "saw": keys(path, 1),
                 "output": keys(path, 2),
                 "usage": USAGE,
+                "cost_usd": None,
                 "children": ["resp_2", "resp_b"],
             },
             {
@@ -45,6 +46,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
                 "saw": keys(path, 1, 2, 3),
                 "output": keys(path, 4),
                 "usage": USAGE,
+                "cost_usd": None,
                 "children": [],
             },
             {
@@ -58,6 +60,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
                 "saw": keys(fork, 1, 2, 3),
                 "output": keys(fork, 4),
                 "usage": USAGE,
+                "cost_usd": None,
                 "children": [],
             },
         ],

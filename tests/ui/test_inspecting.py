@@ -34,6 +34,9 @@ monads
   head       5 items, @ resp_2
   waiting    1 item unacknowledged
              user: and then?
+  last       12 in (4 cached) · 9 out (2 reasoning)
+  together   2 requests · 24 in (8 cached) · 18 out (4 reasoning) · 12 of the
+             input billed again
   each link  owner chain · reasoned 2 · model local/demo · day 2023-11-14
   go on      convo chat --from monads
 

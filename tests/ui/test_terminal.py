@@ -298,3 +298,15 @@ def test_turns_of_a_conversation_belong_to_its_endpoint() -> None:
         for command in ("/undo", "/rewind 0", "/fork", "/edit other"):
             assert "convo convert conv_" in person.says(command), command
         assert person.leaves() == 0
+
+
+def test_context_shows_what_fills_the_window_by_part(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "--chain", "-n", "mine", "-s", "Be brief.") as person:
+        person.is_asked()
+        assert "instructions" in person.says("/context")
+        person.says("one two three")
+        shown = person.says("/context")
+        parts = [line.split()[0] for line in shown.splitlines() if line.endswith("%")]
+        assert parts == ["instructions", "your", "answers"]
+        assert "8 tokens, counted by the endpoint" in shown
+        assert person.leaves() == 0

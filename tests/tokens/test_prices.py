@@ -1,0 +1,46 @@
+"""What models cost, as it is written down and as a person says."""
+
+from datetime import date
+
+import pytest
+
+from convo.config import Price
+from convo.tokens import Usage, price_of
+from convo.tokens.prices import prices
+from convo.tokens.windows import figures
+
+OWN = {"openai/gpt-5-mini": Price(1.0, 2.0, 0.5), "groq/x": Price(3.0, 4.0, 3.0)}
+
+
+def test_every_price_names_its_source_and_its_provider_and_the_file_its_day() -> None:
+    assert [name for name, price in prices().items() if not price.source or name.count("/") != 1] == []
+    assert isinstance(figures()["as_of"], date)
+
+
+def test_what_was_kept_is_never_dearer_and_an_answer_never_cheaper() -> None:
+    assert [name for name, one in prices().items() if not 0 < one.cached <= one.input < one.output] == []
+
+
+def test_what_a_person_says_goes_before_what_is_written_down() -> None:
+    assert price_of("openai/gpt-5-mini", OWN) == OWN["openai/gpt-5-mini"]
+    assert price_of("openai/gpt-5-mini-2025-08-07", OWN) == OWN["openai/gpt-5-mini"]
+    assert price_of("openai/gpt-5-mini", {}) == prices()["openai/gpt-5-mini"]
+    assert price_of("groq/x", OWN) == OWN["groq/x"]
+
+
+@pytest.mark.parametrize("model", ["gpt-5-mini", "azure/gpt-5-mini", "openai/gpt-5-mini-tuned", "scripted/echo", ""])
+def test_another_provider_or_another_name_has_no_price(model: str) -> None:
+    assert price_of(model, {}) is None
+
+
+def test_a_part_whose_price_is_not_known_makes_the_cost_unknown() -> None:
+    price = Price(1.0, 2.0, 0.1, upto=1_000)
+    assert Usage(input=1_000).cost_usd(price) == pytest.approx(0.001)
+    assert Usage(input=1_001).cost_usd(price) is None
+    assert Usage(input=100, written=50).cost_usd(price) is None
+
+
+def test_what_was_written_into_the_cache_is_paid_once() -> None:
+    price = Price(1.0, 2.0, 0.1, written=1.25)
+    used = Usage(input=1_000_000, cached=400_000, written=200_000)
+    assert used.cost_usd(price) == pytest.approx(0.4 + 0.04 + 0.25)

@@ -1,0 +1,38 @@
+"""What is written down of models, on a screen and for programs."""
+
+from convo.config import Price
+from convo.tokens.prices import prices
+from convo.tokens.windows import windows
+from convo.ui.known_models import YOURS, as_rows, table
+from convo.ui.medium import Medium
+
+OWN = {"groq/fast": Price(1.0, 2.0, 0.5), "openai/gpt-5-mini": Price(9.0, 10.0, 9.0)}
+
+
+def test_every_window_and_every_price_has_a_line_with_its_source() -> None:
+    shown = table({}, Medium()).splitlines()
+    cells = [line.split() for line in shown[1:-2]]
+    assert {name for name, *_ in cells} >= set(prices())
+    assert {name.rpartition("/")[2] for name, *_ in cells} >= set(windows())
+    assert all(len(line) > 5 for line in cells)
+    assert "as read on 20" in shown[-1]
+
+
+def test_what_a_person_said_goes_first_and_says_whose_it_is() -> None:
+    rows = {row["model"]: row for row in as_rows(OWN)["models"]}
+    assert rows["openai/gpt-5-mini"]["price"] == {
+        "input": 9.0,
+        "cached": 9.0,
+        "output": 10.0,
+        "upto": None,
+        "source": YOURS,
+    }
+    assert rows["groq/fast"]["window"] is None
+    assert rows["openai/gpt-5-mini"]["window"]["context"] == 400_000
+
+
+def test_a_price_that_nobody_knows_is_a_dash_and_null() -> None:
+    rows = {row["model"]: row for row in as_rows({})["models"]}
+    assert rows["o1"]["price"] is None
+    line = next(line for line in table({}, Medium()).splitlines() if line.startswith("o1 "))
+    assert line.split()[2:5] == ["-", "-", "-"]
