@@ -27,7 +27,7 @@ WORDS_OF_THE_API = frozenset({"type", "role", "object", "status", "strategy", "v
 
 PLAIN_WORD = re.compile(r"[a-z][a-z0-9_.]{0,39}")
 
-INLINE = re.compile(r"data:(?P<kind>[\w.+/-]*)(?:;[\w=.-]+)*;base64,(?P<data>[A-Za-z0-9+/=_-]*)")
+INLINE = re.compile(r"data:(?P<kind>[\w.+/-]*)(?:;[\w=.-]+)*;base64,(?P<data>[A-Za-z0-9+/=]*)")
 TEXTUAL = ("text/", "application/json", "application/xml", "application/x-yaml")
 
 
@@ -107,10 +107,10 @@ class Pen:
             return self.value(value)
         if name in WORDS_OF_THE_API and PLAIN_WORD.fullmatch(value):
             return value
-        if name == "encrypted_content":
+        told = self.text(value)
+        if name == "encrypted_content" and told == value:
             self.unseen[self.where] = None
-            return value
-        return self.text(value)
+        return told
 
     def _named(self, value: Json) -> Any:
         """What stands in a field that has a secret's name: all of it is one."""

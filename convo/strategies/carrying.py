@@ -20,6 +20,7 @@ from urllib.parse import unquote
 
 from convo.history import HERE, OWNERS, Scope, Strategy
 from convo.items import Item, Json, call_id, is_call, is_output, kind, plain, resendable
+from convo.strategies.held import is_answer
 
 SEAL = "encrypted_content"
 NAMED_SEAL = "convo1:"
@@ -103,6 +104,7 @@ def carry(said: Sequence[Said], target: Target) -> Carried:
     """Decide what of `said` goes to `target`."""
     report = Report()
     formed = [_formed(one, target, report.at(place)) for place, one in enumerate(said, 1)]
+    _follow(said, formed, report)
     _pair(formed, report)
     kept = [(one, item) for one, item in zip(said, formed, strict=True) if item is not None]
     return Carried(tuple(item for _, item in kept), sum(one.confirmed for one, _ in kept), report.losses())
@@ -175,10 +177,14 @@ def _seal_of_nobody(one: Said, target: Target) -> Found:
 
 
 def _hosted(one: Said, target: Target) -> Found:
-    named = kind(one.item)
-    if named in ORDINARY or is_call(one.item) or is_output(one.item) or one.maker.scope in (None, target.scope):
+    if not _is_trace(one.item) or one.maker.scope in (None, target.scope):
         return None
     return "hosted_elsewhere", Effect.LEFT_OUT, f"the trace of a tool that {one.maker.scope} ran"
+
+
+def _is_trace(item: Item) -> bool:
+    """Whether it is what a server's own tool did: a search, an image, code that it ran."""
+    return not (kind(item) in ORDINARY or is_call(item) or is_output(item))
 
 
 def _referred(one: Said, target: Target) -> Found:
@@ -228,6 +234,20 @@ def _as_words(item: Item, one: Said, tell: Tell) -> Item | None:
     return words
 
 
+def _follow(said: Sequence[Said], formed: list[Item | None], report: Report) -> None:
+    """Leave out what a server's own tools did after a thought that stays behind: it takes both or neither."""
+    lost = False
+    for at, one in enumerate(said):
+        if kind(one.item) == "reasoning":
+            lost = formed[at] is None
+        elif not is_answer(one.item):
+            lost = False
+        elif lost and formed[at] is not None and _is_trace(one.item):
+            why = "the trace of a tool, which needs the thought before it"
+            report.at(at + 1)("hosted_without_reasoning", Effect.LEFT_OUT, why)
+            formed[at] = None
+
+
 def _pair(formed: list[Item | None], report: Report) -> None:
     """Tell calls that wait for an output, and leave out outputs whose call is not there."""
     calls: dict[str, int] = {}
@@ -252,13 +272,13 @@ def _answered(before: Iterable[Item | None], named: str) -> bool:
 
 
 def _sealer(one: Said) -> Maker:
-    """Who sealed an item: what the seal itself says, else who made the item."""
+    """Who sealed an item: the server that it came from, else what the seal itself says."""
     seal = one.item[SEAL]
+    if one.maker.scope not in (None, HERE):
+        return one.maker
     if seal.startswith(NAMED_SEAL):
         return Maker(HERE, unquote(seal.split(":")[1]))
-    if seal.startswith(OWN_SEAL) and one.maker.scope is None:
-        return Maker(HERE)
-    return one.maker
+    return Maker(HERE) if seal.startswith(OWN_SEAL) else one.maker
 
 
 def _can_open(maker: Maker, target: Target, named: str) -> bool:

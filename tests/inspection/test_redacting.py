@@ -108,6 +108,8 @@ PLACES: list[Callable[[str], Item]] = [
     },
     lambda secret: {"type": "reasoning", "summary": [{"type": "summary_text", "text": secret}]},
     lambda secret: {"type": "from_the_future", "metadata": {secret: {"x": [None, secret]}}},
+    lambda secret: {"type": "reasoning", "encrypted_content": f"{secret}"},
+    lambda secret: user("", {"type": "input_image", "image_url": f"data:image/png;base64,{secret}"}),
     lambda secret: user("", {"type": "input_image", "image_url": f"https://example.net/{secret}"}),
     lambda secret: user("", {"type": "input_file", "filename": f"{secret} .txt", "file_data": inline(secret)}),
 ]

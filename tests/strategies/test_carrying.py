@@ -83,6 +83,22 @@ def test_a_seal_says_itself_who_made_it() -> None:
     assert "openai/o3" in lost.losses[0].why
 
 
+def test_a_seal_of_a_gateway_comes_back_to_that_gateway() -> None:
+    gateway = Scope("http://127.0.0.1:8788/v1")
+    named = {**SEALED, "encrypted_content": "convo1:openai%2Fo3:0123456789ab:gAAAA"}
+    carried = over(Strategy.CHAIN, gateway, named, maker=Maker(gateway, "gw/o3"), model="gw/o3")
+    assert told(carried) == [("item_ids", "changed", (1,))]
+
+
+def test_the_trace_of_a_tool_stays_with_the_thought_before_it() -> None:
+    carried = over(Strategy.CONVERSATION, OPENAI, OPEN, SEARCH, assistant("found"), user("more"), SEARCH)
+    assert told(carried) == [
+        ("reasoning_unsealed", "left out", (1,)),
+        ("hosted_without_reasoning", "left out", (2,)),
+    ]
+    assert list(carried.items) == [assistant("found"), user("more"), SEARCH]
+
+
 def test_a_window_that_a_gateway_sealed_is_not_taken_to_another_server() -> None:
     window = {**COMPACTION, "encrypted_content": "convoseal1:AAAA"}
     assert told(over(Strategy.CHAIN, OPENAI, window, maker=Maker()))[0][0] == "compaction_elsewhere"

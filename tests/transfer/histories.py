@@ -27,9 +27,18 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=
 
 ECHO = "scripted/echo"
 
+SEALED = {"type": "reasoning", "id": "rs_sealed", "summary": [], "encrypted_content": "gAAAAsealed"}
+RAIN = {
+    "type": "message",
+    "id": "msg_rain",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "It rains.", "annotations": []}],
+}
+
 REPLIES = (
     {"reasoning": "Oslo, then.", "call": {"name": "weather", "arguments": {"city": "Oslo"}, "call_id": "call_oslo"}},
-    {"text": "It rains."},
+    {"output": [SEALED, RAIN]},
     {"text": "A cat."},
     {"text": "A dog."},
 )
@@ -76,7 +85,7 @@ class Hall:
         return await open_chat(want, session, Asking(self.name, self.name, "Be brief."), self.edges)
 
     async def story(self, strategy: Strategy) -> Chat:
-        """A call and its output, reasoning, an image, a branch that was left, a compaction in the middle."""
+        """A call and its output, thoughts open and sealed, images, a branch that was left, a compaction."""
         chat = await self.open(None, strategy)
         await say(chat, user("Weather in Oslo?"))
         await say(chat, {"type": "function_call_output", "call_id": "call_oslo", "output": "rain"})

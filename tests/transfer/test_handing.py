@@ -9,11 +9,11 @@ from convo.engine.replay_file import ReplayFile
 from convo.errors import Conflict, NotFound, Refused, Usage
 from convo.history import HERE, OWNERS, Session, Strategy
 from convo.items import Digest, Item, digest, kind, text, user
-from convo.strategies.carrying import Target, carry
+from convo.strategies.carrying import Effect, Target, carry
 from convo.transfer.beside import Beside
 from convo.transfer.handing import Wish, hand_over, worth_it
 from tests.engine.recorded import Fault
-from tests.transfer.histories import ECHO, Hall, say
+from tests.transfer.histories import ECHO, SEALED, Hall, say
 
 ANY_NAME = Wish()
 
@@ -31,7 +31,7 @@ async def converted(hall: Hall, handle: str, to: Strategy, wish: Wish = ANY_NAME
 
 def meant(items: Sequence[Item]) -> list[Digest]:
     """What was said, without what no other owner is given: reasoning that is not sealed."""
-    return [digest(item) for item in items if kind(item) != "reasoning"]
+    return [digest(item) for item in items if kind(item) != "reasoning" or item.get("encrypted_content")]
 
 
 @pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
@@ -58,12 +58,28 @@ async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_ha
     assert [kind(item) for item in heard.input].count("message") > 3
     assert heard.instructions == expected.instructions == "Be brief."
     assert meant(new.held.path.items[:-2]) == meant(history)
+    assert digest(SEALED) in meant(new.held.path.items)
 
     await say(new, user("Once more."))
     sent = hall.endpoint.bodies[-1]["input"]
     assert (len(sent) == 1) == OWNERS[to].remembers
     assert meant(new.held.path.items[:-4]) == meant(history), "nothing doubles"
     assert meant(hall.model.heard[-1].input)[: len(meant(heard.input))] == meant(heard.input)
+
+
+@pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
+async def test_what_does_not_go_over_is_exactly_what_was_told_before(hall: Hall, owner: Strategy, to: Strategy) -> None:
+    old = await hall.story(owner)
+    source = await hall.source(old.session.name)
+    losses = carry(source.said, Target(to, HERE, hall.name)).losses
+    expected = {"reasoning_unsealed": "left out", "item_ids": "changed"}
+    assert {loss.code: loss.effect for loss in losses} == (
+        expected if OWNERS[to].remembers else {"reasoning_unsealed": "not sent"}
+    )
+    session = await converted(hall, old.session.name, to)
+    there = [digest(item) for item in (await hall.store.path(session.head)).items]
+    missing = [at for at, one in enumerate(source.said, 1) if digest(one.item) not in there]
+    assert missing == [at for loss in losses if loss.effect is Effect.LEFT_OUT for at in loss.places]
 
 
 @pytest.mark.parametrize("to", [Strategy.SESSION, Strategy.REPLAY])
