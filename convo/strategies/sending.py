@@ -12,7 +12,7 @@ response confirms it and at no other time, so a failed attempt has nothing to un
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from convo.history import Strategy
+from convo.history import Key, Path, Strategy
 from convo.items import Item, Json, Response, plain, resendable
 from convo.strategies.held import Held, Sent
 
@@ -28,7 +28,7 @@ def send(held: Held, *, store: bool = False, seal: bool = False) -> Sent:
 
 
 def _whole(held: Held, store: bool, seal: bool) -> Sent:
-    items = _each(resendable, _each(plain, held.path.items))
+    items = _forms(held.path)
     state: dict[str, Json] = {"store": store}
     if seal and not store:
         state["include"] = ["reasoning.encrypted_content"]
@@ -39,6 +39,14 @@ def _delta(held: Held, state: Mapping[str, Json]) -> Sent:
     nodes = held.unacknowledged
     return Sent(_each(plain, (node.item for node in nodes)), len(nodes), state)
 
+
+NEAR = 256
+"""How many of the last places are looked at for one whose form is known."""
+
+PATHS = 16
+"""Of how many paths the forms are remembered."""
+
+_KNOWN: dict[Key, tuple[Item, ...]] = {}
 
 SENDS: dict[Strategy, Callable[[Held, bool, bool], Sent]] = {
     Strategy.REPLAY: _whole,
@@ -76,6 +84,22 @@ def interrupt(held: Held, output: Sequence[Item]) -> Held:
     """What a stopped answer changes: what came of it stays, as incomplete; the mark does not move."""
     partial = ({**item, "status": "incomplete"} for item in output if plain({**item, "status": "incomplete"}))
     return replace(held, path=held.path.grow(partial))
+
+
+def _forms(path: Path) -> tuple[Item, ...]:
+    """The items of a path as a client that owns it sends them.
+
+    A key names all that stands before it, so what a run worked out for its last turn holds for the
+    next one too, and a long history does not cost its length again with every turn.
+    """
+    near = range(len(path), max(0, len(path) - NEAR), -1)
+    known = next((place for place in near if path.nodes[place - 1].key in _KNOWN), 0)
+    before = _KNOWN[path.nodes[known - 1].key] if known else ()
+    forms = (*before, *_each(resendable, _each(plain, (node.item for node in path.nodes[known:]))))
+    _KNOWN[path.head] = forms
+    while len(_KNOWN) > PATHS:
+        del _KNOWN[next(iter(_KNOWN))]
+    return forms
 
 
 def _each(form: Callable[[Item], Item | None], items: Iterable[Item]) -> tuple[Item, ...]:

@@ -139,3 +139,15 @@ def test_sealed_reasoning_is_asked_for_only_where_the_model_has_it_and_nothing_i
     now = held(strategy, user("hi"))
     assert send(now, seal=True).state["include"] == ["reasoning.encrypted_content"]
     assert send(now, store=True, seal=True).state == {"store": True}
+
+
+def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -> None:
+    """What was worked out for one turn serves the next, and never another history."""
+    said = [user("hi"), {**assistant("yes"), "id": "msg_1", "status": "completed"}] * 200
+    whole = held(Strategy.SESSION, *said)
+    for end in (1, 2, 399, 400, 3):
+        assert len(send(replace(whole, path=whole.path.first(end))).items) == end
+    forked = replace(whole, path=whole.path.first(200).grow([user("other")]))
+
+    assert send(forked).items == (*send(replace(whole, path=whole.path.first(200))).items, user("other"))
+    assert all("id" not in item for item in send(whole).items)

@@ -1,0 +1,272 @@
+"""What whole runs of agents cost beside the model, under each owner, beside openai-agents in one run.
+
+    python -m tests.bench.runs [TURNS ...]
+
+Every turn calls one tool, which returns at once, and the model answers at once: what is left is the
+overhead. convo keeps each turn in a SQLite file that is written to the disk before it goes on (or in memory, to
+tell the disk apart); the SDK keeps what its own strategies keep. `request` is what it takes to write
+each request as JSON, which a run that resends its history cannot do without; it stands apart and is
+not part of `ms a turn`. `last` is the last tenth of the turns: a flat run has the same figure there. A figure of
+convo's over its target ends the script with 1. The second table is the summary of a history at a handoff.
+"""
+
+import asyncio
+import json
+import logging
+import sys
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import agents
+from agents.handoffs import default_handoff_history_mapper
+from agents.items import ModelResponse
+from agents.models.interface import Model
+from agents.usage import Usage
+
+from convo.agents import Agent, graph
+from convo.clock import SystemClock
+from convo.engine.chat import Chat
+from convo.engine.conduct import Conduct
+from convo.engine.edges import Edges
+from convo.engine.opening import open_chat, recorded
+from convo.engine.running import Running
+from convo.engine.turn import Asking
+from convo.handoffs.summary import summarise
+from convo.history import HERE, Scope, Strategy
+from convo.ids import random_id
+from convo.items import Event, Item, Json, user
+from convo.run import Limits
+from convo.stores.contract import Store
+from convo.stores.open import open_store
+from convo.strategies import wanted
+from convo.tools import tool
+from tests.runstate.sdk import ITEM
+
+TURNS = (100, 400, 1600)
+MOST_MS = 1.5
+"""What a turn may take, on average and at the end of a run, under every owner."""
+
+SDK_MOST = 400
+"""Turns past which the SDK's quadratic runs take minutes; they are left out unless somebody asks for them."""
+
+
+@dataclass
+class Costs:
+    """When each request came, in seconds, and what writing them as JSON took."""
+
+    at: list[float] = field(default_factory=list)
+    request_s: list[float] = field(default_factory=list)
+
+    def asked(self, body: object) -> None:
+        began = time.perf_counter()
+        json.dumps(body)
+        self.request_s.append(time.perf_counter() - began)
+        self.at.append(began)
+
+
+@dataclass(frozen=True)
+class Line:
+    """Milliseconds: a turn on average, one of the last tenth, a request's JSON on average, and the whole run."""
+
+    turn: float
+    last: float
+    request: float
+    whole: float
+
+    @classmethod
+    def of(cls, costs: Costs, ended: float) -> "Line":
+        stamps = [*costs.at, ended]
+        own = [after - before - took for before, after, took in zip(stamps, stamps[1:], costs.request_s, strict=False)]
+        tail = own[-max(1, len(own) // 10) :]
+        return cls(
+            1e3 * sum(own) / len(own),
+            1e3 * sum(tail) / len(tail),
+            1e3 * sum(costs.request_s) / len(own),
+            1e3 * (ended - stamps[0]),
+        )
+
+
+def said(turn: int, turns: int) -> list[dict[str, Any]]:
+    """The model's answer to turn number `turn`, from 0: one call, and words at the end."""
+    if turn < turns:
+        arguments = json.dumps({"city": "Turin", "day": turn})
+        call = {"type": "function_call", "id": f"fc_{turn}", "call_id": f"call_{turn}", "name": "weather"}
+        return [{**call, "arguments": arguments, "status": "completed"}]
+    part = {"type": "output_text", "text": "It will rain.", "annotations": [], "logprobs": []}
+    return [{"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [part]}]
+
+
+# -- convo ----------------------------------------------------------------------------------------
+
+
+class AtOnce:
+    """An endpoint whose model answers at once, and remembers nothing but how often it was asked."""
+
+    scope: Scope = HERE
+
+    def __init__(self, turns: int) -> None:
+        self.turns, self.asked, self.costs = turns, 0, Costs()
+
+    async def create_conversation(self, *said: object) -> Mapping[str, Json]:
+        return {"id": "conv_1"}
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        self.costs.asked(body)
+        output = said(self.asked, self.turns)
+        named = {"id": f"resp_{self.asked}", "status": "completed", "output": output}
+        state = {name: body.get(name) for name in ("previous_response_id", "conversation")}
+        if state["conversation"]:
+            state["conversation"] = {"id": state["conversation"]}
+        response = {**named, **state, "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}}
+        self.asked += 1
+        yield {"type": "response.created", "response": {**response, "status": "in_progress", "output": []}}
+        for place, item in enumerate(output):
+            yield {"type": "response.output_item.added", "output_index": place, "item": item}
+            yield {"type": "response.output_item.done", "output_index": place, "item": item}
+        yield {"type": "response.completed", "response": response}
+
+
+@tool
+def weather(city: str, day: int) -> str:
+    """The weather."""
+    return f"{city} on day {day}: rain, 12 degrees, wind from the north-east."
+
+
+async def convo(strategy: Strategy, turns: int, store: Store, folder: Path) -> Line:
+    endpoint: Any = AtOnce(turns)
+    edges = Edges(store, endpoint, SystemClock(), random_id)
+    handle = str(folder / f"{strategy}-{turns}.json") if strategy is Strategy.REPLAY else None
+    want = wanted([strategy], handle)
+    chat: Chat = await open_chat(want, await recorded(store, want), Asking("bench/m", "m"), edges)
+    agent = Agent("forecaster", "Tell the weather.", tools=(weather,))
+    running = await Running.open(chat, graph(agent), Conduct(limits=Limits(max_turns=None)))
+    async for _ in running.say([user("What will the weather be?")]):
+        pass
+    ended = time.perf_counter()
+    assert running.output == "It will rain.", running.run.failure
+    assert endpoint.asked == turns + 1
+    return Line.of(endpoint.costs, ended)
+
+
+# -- the SDK --------------------------------------------------------------------------------------
+
+
+class Script(Model):
+    """The same model on the SDK's seam."""
+
+    def __init__(self, turns: int) -> None:
+        self.turns, self.asked, self.costs = turns, 0, Costs()
+
+    async def get_response(self, system_instructions: str | None, input: Any, *args: Any, **more: Any) -> ModelResponse:  # noqa: A002
+        self.costs.asked(input)
+        output = [ITEM.validate_python(item) for item in said(self.asked, self.turns)]
+        self.asked += 1
+        return ModelResponse(output=output, usage=Usage(), response_id=f"resp_{self.asked}")
+
+    def stream_response(self, *args: Any, **more: Any) -> Any:
+        raise NotImplementedError
+
+
+SDK: Mapping[Strategy, Callable[[Path], dict[str, Any]]] = {
+    Strategy.REPLAY: lambda folder: {},
+    Strategy.SESSION: lambda folder: {"session": agents.SQLiteSession("s", folder / "sdk.db")},
+    Strategy.CONVERSATION: lambda folder: {"conversation_id": "conv_1"},
+    Strategy.CHAIN: lambda folder: {"auto_previous_response_id": True},
+}
+"""How the SDK runs under each owner."""
+
+
+async def sdk(strategy: Strategy, turns: int, folder: Path) -> Line:
+    def look(city: str, day: int) -> str:
+        return f"{city} on day {day}: rain, 12 degrees, wind from the north-east."
+
+    model = Script(turns)
+    agent = agents.Agent("forecaster", "Tell the weather.", model=model)
+    agent.tools = [agents.function_tool(look, name_override="weather")]
+    got = await agents.Runner.run(agent, "What will the weather be?", max_turns=turns + 2, **SDK[strategy](folder))
+    ended = time.perf_counter()
+    assert got.final_output == "It will rain."
+    return Line.of(model.costs, ended)
+
+
+# -- the tables -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def kept(name: str) -> Iterator[tuple[Store, Path]]:
+    with TemporaryDirectory() as place:
+        yield open_store("memory" if name == "memory" else f"sqlite:{place}/convo.db"), Path(place)
+
+
+async def in_new(name: str, ask: Callable[[Store, Path], Awaitable[Line]]) -> Line:
+    with kept(name) as (store, folder):
+        try:
+            return await ask(store, folder)
+        finally:
+            await store.aclose()
+
+
+async def runs(turns: int) -> bool:
+    """Print a block; whether convo kept its target."""
+    good = True
+    for strategy in Strategy:
+        for store in ("sqlite", "memory"):
+            line = await in_new(store, lambda kept, folder: convo(strategy, turns, kept, folder))  # noqa: B023
+            print(told(turns, f"convo, {store}", strategy, line), flush=True)
+            good = good and (store == "sqlite" or max(line.turn, line.last) <= MOST_MS)
+        remembers = strategy in (Strategy.CONVERSATION, Strategy.CHAIN)
+        if remembers or turns <= SDK_MOST:
+            line = await in_new("memory", lambda kept, folder: sdk(strategy, turns, folder))  # noqa: B023
+            print(told(turns, "SDK", strategy, line), flush=True)
+    return good
+
+
+HEAD = f"{'turns':>6} {'':<14} {'owner':<13} {'ms a turn':>9} {'last':>7} {'request':>8} {'whole ms':>9}"
+
+
+def told(turns: int, who: str, strategy: Strategy, line: Line) -> str:
+    figures = f"{line.turn:>9.2f} {line.last:>7.2f} {line.request:>8.3f} {line.whole:>9,.0f}"
+    return f"{turns:>6} {who:<14} {strategy:<13} {figures}"
+
+
+def summaries() -> bool:
+    """Print what summing up a history takes; whether convo's is not slower."""
+    good = True
+    for items in (1000, 10000):
+        history = [item for number in range(items // 2) for item in spoken(number)]
+        ours = best(lambda: summarise(history))  # noqa: B023
+        theirs = best(lambda: default_handoff_history_mapper(cast(Any, list(history))))  # noqa: B023
+        print(f"{items:>7} items: convo {ours * 1e3:8.1f} ms, SDK {theirs * 1e3:8.1f} ms, {theirs / ours:.1f}x")
+        good = good and ours <= theirs
+    return good
+
+
+def spoken(number: int) -> list[Item]:
+    call = {"type": "function_call", "call_id": f"call_{number}", "name": "weather", "arguments": '{"day": 1}'}
+    return [call, {"type": "function_call_output", "call_id": f"call_{number}", "output": "rain " * 20}]
+
+
+def best(work: Callable[[], object], rounds: int = 3) -> float:
+    def once() -> float:
+        began = time.perf_counter()
+        work()
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(rounds))
+
+
+def main() -> int:
+    logging.disable(logging.CRITICAL)
+    agents.set_tracing_disabled(True)
+    print(HEAD)
+    good = [asyncio.run(runs(turns)) for turns in map(int, sys.argv[1:] or TURNS)]
+    return 0 if all(good) & summaries() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
