@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from convo.agents import Graph
+from convo.agents import AgentTool, Graph
 from convo.cli.loading import function_of, graph_of
 from convo.cli.run_flags import RunFlags
 from convo.engine.conduct import Conduct, Route
@@ -19,6 +19,8 @@ from convo.errors import Unreadable, Usage
 from convo.handoffs import MARKERS, Habits, Mapper, Markers
 from convo.items import Json
 from convo.run import Limits
+from convo.stores.contract import Store
+from convo.tools import Hosted, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,22 @@ class Cast:
 
     def asked_alike(self) -> "Cast":
         """The same, where every agent is asked as the chat is: somebody said which model answers."""
-        agents = {identity: replace(agent, model=None) for identity, agent in self.graph.agents.items()}
-        return replace(self, graph=replace(self.graph, agents=agents), model=None)
+        return replace(self, graph=_alike(self.graph), model=None)
+
+
+def _alike(graph: Graph) -> Graph:
+    """The same agents, and those behind their tools, without models of their own."""
+    return replace(
+        graph,
+        agents={
+            identity: replace(agent, model=None, tools=tuple(map(_alike_inside, agent.tools)))
+            for identity, agent in graph.agents.items()
+        },
+    )
+
+
+def _alike_inside(tool: Tool | Hosted) -> Tool | Hosted:
+    return replace(tool, inside=_alike(tool.inside)) if isinstance(tool, AgentTool) else tool
 
 
 def cast_of(flags: RunFlags) -> Cast:
@@ -60,7 +76,14 @@ def conduct_of(flags: RunFlags) -> Conduct:
         input_filter=function_of(asked, "--input-filter") if asked else None,
         session_limit=flags.session_limit,
         values=_values(flags.context) if flags.context else {},
+        scratch=_scratch,
     )
+
+
+def _scratch() -> Store:
+    from convo.stores.open import open_store
+
+    return open_store("memory")
 
 
 def _mapper(said: str | None) -> Mapper | None:

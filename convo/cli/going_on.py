@@ -17,7 +17,7 @@ from convo.cli.desk import Asked, Desk, Out
 from convo.cli.pauses import Pauses, run_in
 from convo.cli.run_flags import RunFlags
 from convo.cli.running import Show, told
-from convo.cli.verdicts import Said, events_of
+from convo.cli.verdicts import Said, choices_of, events_of
 from convo.cli.wiring import store_of
 from convo.config import Flags, Sources, read, resolve
 from convo.engine.chat import Chat
@@ -80,6 +80,9 @@ class Opening:
             return await self._adopted(state, cast)
         _check_same(row, state)
         show = await self._kept(row, cast)
+        decided = {one.call_id for one in state.decisions} if run_in(state) else set()
+        if show.running.pending:
+            choices_of(self._asked.said, [one for one in _waiting(show.running.run) if one.call_id not in decided])
         await _take_over(show.running, state)
         return show
 
@@ -102,7 +105,7 @@ class Opening:
         found = taken(state, cast.graph, values)
         if found.run.phase in ENDED:
             raise StateFault(f"the run of {self._asked.handle} has ended", hint="convo inspect shows what it came to")
-        events_of(replace(self._asked.said, edit=()), _waiting(found.run))
+        choices_of(self._asked.said, _waiting(found.run))
         desk = self._desk(*_owner(found))
         chat = await _opened(desk)
         cast = cast if self._asked.model else cast.routed(desk.route)
@@ -234,4 +237,4 @@ def _tell(events: Sequence[Decided | Given], show: Show, out: Out) -> None:
 
 
 def _waiting(run: Run) -> list[inbox.Waiting]:
-    return [inbox.asked(call, run.agent) for call in run.pending]
+    return [inbox.asked(call, agent) for agent, call in run.waiting]

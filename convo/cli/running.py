@@ -29,12 +29,15 @@ PAUSED = 3
 class Show:
     """Shows the runs of one chat to a person or a program, and counts what they used.
 
-    links:       the model calls that were shown, oldest first
+    links:       the model calls that were shown last, oldest first
+    asked:       all that were shown
     state_file:  where the paused run lies
     """
 
     def __init__(self, chat: Chat, running: Running, cast: Cast, pauses: Pauses, desk: Desk, out: Out) -> None:
-        self.chat, self.running, self.links = chat, running, list[Link]()
+        self.chat, self.running = chat, running
+        self.links: list[Link] = []
+        self.asked: list[Link] = []
         self.state_file: str | None = None
         self._cast, self._pauses, self._desk, self._out = cast, pauses, desk, out
         self._teller = Teller(sys.stdout, sys.stderr, live=out.live)
@@ -71,6 +74,7 @@ class Show:
                 turn = self.chat.turn
                 if turn and turn.link and turn.link not in self.links[-1:]:
                     self.links.append(turn.link)
+                    self.asked.append(turn.link)
                 yield event
 
     def _take(self, event: Event) -> None:
@@ -108,7 +112,7 @@ class Show:
 
     def outcome(self, before: int) -> dict[str, Json]:
         """The object of `--json`; `before` is how many items there were. source: DESIGN.md, "Settings and shapes"."""
-        session, link = self.chat.session, total(self.links) if self.links else None
+        session, link = self.chat.session, total(self.asked) if self.asked else None
         output = list(self.chat.held.path.items[before:])
         return {
             "response_id": None if link is None or link.id.startswith("try_") else link.id,
@@ -145,7 +149,7 @@ def pending(running: Running) -> list[dict[str, Json]]:
     """The calls that wait, in the words of `convo inspect STATE --json`."""
     from convo.run.inbox import asked
 
-    waits = [asked(call, running.run.agent) for call in running.pending]
+    waits = [asked(call, agent) for agent, call in running.run.waiting] if running.pending else []
     return [
         {
             "call_id": one.call_id,
