@@ -46,7 +46,15 @@ class Choice(NamedTuple):
 
 
 def events_of(said: Said, waiting: Sequence[Waiting]) -> list[Decided | Given]:
-    """The decisions, in the order of the calls. raises: NotFound, Usage"""
+    """The decisions, in the order of the calls; an editor is opened for each that is to be edited.
+
+    raises:  NotFound, Usage
+    """
+    return list(_events(said, choices_of(said, waiting), waiting))
+
+
+def choices_of(said: Said, waiting: Sequence[Waiting]) -> dict[str, Choice]:
+    """What is chosen, by call. raises: NotFound, Usage"""
     choices: dict[str, Choice] = {}
     for word, what in _flags(said):
         for call, choice in _named(word, what, waiting):
@@ -55,7 +63,7 @@ def events_of(said: Said, waiting: Sequence[Waiting]) -> list[Decided | Given]:
                 raise Usage(f"{call.call_id} is asked to be two things at once", hint="name it in one flag alone")
             if other is None or other.rank < choice.rank:
                 choices[call.call_id] = choice
-    return list(_events(said, choices, waiting))
+    return choices
 
 
 def _flags(said: Said) -> Iterator[tuple[str, str]]:

@@ -1,10 +1,12 @@
 """What the README shows a client, done as it stands there."""
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from tests.cli.chatting import scripted
 from tests.clients.conftest import gateway
 from tests.running import ROOT, Convo
 
@@ -12,20 +14,39 @@ SHOWN = "http://127.0.0.1:8788/v1"
 
 
 def program(address: str) -> str:
-    """The README's one Python program, with the address of a server that runs."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    assert len(blocks) == 1
-    assert SHOWN in blocks[0]
-    return str(blocks[0]).replace(SHOWN, address)
+    """The README's program for a client, with the address of a server that runs."""
+    (block,) = [block for block in blocks("python") if SHOWN in block]
+    return block.replace(SHOWN, address)
+
+
+def blocks(language: str) -> list[str]:
+    """The README's blocks in a language, as they stand there."""
+    found = re.findall(rf"```{language}\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    return [str(block) for block in found]
 
 
 def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: Path) -> None:
-    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
-    (tmp_path / ".convo.toml").write_text("".join(blocks), encoding="utf-8")
+    (tmp_path / ".convo.toml").write_text("".join(blocks("toml")), encoding="utf-8")
     shown = convo("models", "--json").json()
     mine = next(one for one in shown["providers"] if one["name"] == "mine")
     assert shown["aliases"] == {"gpt-5-mini": "mine/some-model"}
     assert (mine["api"], mine["key"], mine["key_env"]) == ("chat", "not set", "MINE_API_KEY")
+
+
+def test_the_agents_pause_and_go_on_as_it_is_shown(convo: Convo, tmp_path: Path) -> None:
+    """Word for word, but for what differs from run to run: the receipt, and where the state lies."""
+    (support,) = [block for block in blocks("python") if block.startswith("# support.py")]
+    (tmp_path / "support.py").write_text(support, encoding="utf-8")
+    (shown,) = [block for block in blocks("console") if "--agent support.py:triage" in block]
+    refund = {"name": "refund", "call_id": "call_1", "arguments": {"order": "A1", "cents": 500}}
+    model = scripted({"call": {"name": "transfer_to_billing"}}, {"call": refund}, {"text": "Order A1 is paid back."})
+    for told in shown.split("$ convo ")[1:]:
+        command, *lines = told.splitlines()
+        got = convo(*shlex.split(command), *model)
+        said = [line for line in (got.err + got.out).splitlines() if " · " not in line]
+        assert [re.sub(r"(is in ).*", r"\1", line) for line in said] == [
+            re.sub(r"(is in ).*", r"\1", line) for line in lines if " · " not in line
+        ]
 
 
 @pytest.mark.needs("weights")
