@@ -125,6 +125,27 @@ def test_a_conversation_that_only_its_server_knows_is_carried_here(server: Loopb
     assert (told["items"], told["strategy"]) == (1, "session")
 
 
+SEALED = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+ANSWER = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "one"}]}
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "sent"),
+    [((), "item_ids", ["message", "reasoning", "message", "message"]), (("-m", "gpt-5"), "reasoning_elsewhere", None)],
+    ids=["its maker", "another model"],
+)
+def test_sealed_reasoning_goes_to_its_maker_alone(
+    server: Loopback, convo: Convo, flags: tuple[str, ...], code: str, sent: list[str] | None
+) -> None:
+    server.scripts.replies({"output": [SEALED, ANSWER]})
+    begin(convo, "session", "-m", "gpt-5-mini")
+    told = convo("convert", "mine", "--to", "chain", "--as", "new", *flags, "--json").json()
+    assert code in [loss["code"] for loss in told["losses"]]
+    assert convo("chat", "--from", "new", "two").exit == 0
+    kinds = [item["type"] for item in server.bodies[-1]["input"]]
+    assert kinds == (sent or ["message", "message", "message"])
+
+
 def test_another_model_takes_a_history_to_another_endpoint(server: Loopback, convo: Convo) -> None:
     begin(convo, "conversation")
     told = convo("convert", "mine", "--to", "conversation", "-m", "scripted/echo", "--as", "here", "--json").json()

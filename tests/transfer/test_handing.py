@@ -5,8 +5,9 @@ from itertools import permutations
 
 import pytest
 
+from convo.engine.opening import fork
 from convo.engine.replay_file import ReplayFile
-from convo.errors import Conflict, NotFound, Refused, Usage
+from convo.errors import Conflict, NotFound, Refused, Usage, WrongOwner
 from convo.history import HERE, OWNERS, Session, Strategy
 from convo.items import Digest, Item, digest, kind, text, user
 from convo.strategies.carrying import Effect, Target, carry
@@ -194,6 +195,25 @@ async def test_a_converted_chain_takes_no_response_of_somebody_elses_for_its_own
 async def test_undo_on_a_converted_chain_takes_one_turn_back_and_not_the_history(hall: Hall) -> None:
     old = await hall.story(Strategy.SESSION)
     session = await converted(hall, old.session.name, Strategy.CHAIN)
+    new = await hall.open(session.name)
+    await new.take_back()
+    assert meant(new.held.path.items) == meant(old.held.path.items[:-2])
+
+
+async def test_a_fork_of_a_converted_chain_begins_with_its_whole_history(hall: Hall) -> None:
+    old = await hall.story(Strategy.SESSION)
+    session = await converted(hall, old.session.name, Strategy.CHAIN)
+    forked = await fork(session, old.asking, hall.edges)
+    await say(forked, user("And now?"))
+    assert meant(forked.held.path.items[:-2]) == meant(old.held.path.items)
+
+
+async def test_what_a_conversation_cannot_take_back_its_copy_can(hall: Hall) -> None:
+    old = await hall.story(Strategy.CONVERSATION)
+    with pytest.raises(WrongOwner) as refused:
+        await old.take_back()
+    assert refused.value.hint == f"convo convert {old.session.handle} --to session, and take it back there"
+    session = await converted(hall, old.session.name, Strategy.SESSION)
     new = await hall.open(session.name)
     await new.take_back()
     assert meant(new.held.path.items) == meant(old.held.path.items[:-2])
