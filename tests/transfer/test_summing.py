@@ -1,0 +1,99 @@
+"""Asking for something shorter: a history too long for one summary, and what keeps a summary from being one."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from convo.compaction import Plan, Way
+from convo.endpoints.contract import Endpoint
+from convo.engine.turn import Asking
+from convo.errors import ConvoError, EndpointFault, Refused, StreamBroken, WindowExceeded
+from convo.items import Event, Item, Json, assistant, user
+from convo.stores.memory import MemoryStore
+from convo.transfer.summing import shorter
+from tests.embedding import embedded
+
+LONGEST = 1_000
+"""Characters of a request that the endpoint takes."""
+
+TURNS: tuple[Item, ...] = tuple(
+    item for number in range(6) for item in (user(f"{number} " + "word " * 40), assistant(f"{number} " + "so " * 40))
+)
+
+
+class Narrow:
+    """An endpoint whose models take short requests only, and say it in `refusal`; it keeps what it was asked."""
+
+    def __init__(self, endpoint: Endpoint, refusal: ConvoError) -> None:
+        self._endpoint, self._refusal = endpoint, refusal
+        self.bodies: list[Mapping[str, Any]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._endpoint, name)
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        if len(json.dumps(body["input"])) > LONGEST:
+            raise self._refusal
+        self.bodies.append(body)
+        async for event in self._endpoint.create(body):
+            yield event
+
+
+def asking(folder: Path, *replies: Mapping[str, Any]) -> Asking:
+    script = folder / "script.json"
+    script.write_text(json.dumps({"replies": replies}), encoding="utf-8")
+    return Asking(f"scripted/{script}", f"scripted/{script}")
+
+
+def narrow(refusal: ConvoError) -> Narrow:
+    return Narrow(embedded(MemoryStore()), refusal)
+
+
+PLAN = Plan(Way.SUMMARY, TURNS)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [WindowExceeded("m", 2, 1), Refused("too long", code="context_length_exceeded")],
+    ids=["here", "elsewhere"],
+)
+async def test_a_history_too_long_for_one_summary_is_made_into_several(tmp_path: Path, refusal: ConvoError) -> None:
+    """Each begins with the one before it, and all that was used is counted."""
+    endpoint = narrow(refusal)
+    made = await shorter(PLAN, asking(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), auto=True)
+    assert len(endpoint.bodies) > 2
+    assert "They counted." in json.dumps(endpoint.bodies[-1]["input"])
+    assert all(body["store"] is False for body in endpoint.bodies)
+    assert (made.usage or {})["output_tokens"] == 2 * len(endpoint.bodies)
+
+
+async def test_one_turn_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    plan = replace(PLAN, folded=(user("word " * 1_000), assistant("so")))
+    with pytest.raises(WindowExceeded):
+        await shorter(
+            plan, asking(tmp_path, {"text": "x"}), cast(Endpoint, narrow(WindowExceeded("m", 2, 1))), auto=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("reply", "error"),
+    [({"text": ""}, StreamBroken), ({"text": "half", "error": {"message": "gone"}}, EndpointFault)],
+)
+async def test_a_summary_that_says_nothing_or_breaks_off_is_none(
+    tmp_path: Path, reply: Mapping[str, Any], error: type[ConvoError]
+) -> None:
+    endpoint = embedded(MemoryStore())
+    with pytest.raises(error):
+        await shorter(replace(PLAN, folded=TURNS[:4]), asking(tmp_path, reply), endpoint, auto=True)
+
+
+async def test_the_focus_and_the_instructions_are_told_to_the_model(tmp_path: Path) -> None:
+    endpoint = narrow(WindowExceeded("m", 2, 1))
+    how = replace(asking(tmp_path, {"text": "They counted."}), instructions="Be brief.")
+    await shorter(replace(PLAN, folded=TURNS[:4], focus="the numbers"), how, cast(Endpoint, endpoint), auto=True)
+    assert "the numbers" in endpoint.bodies[0]["instructions"]
+    assert "Be brief." in json.dumps(endpoint.bodies[0]["input"])
