@@ -4,8 +4,9 @@ Read `known` first: everything that was read about one handle, wherever it came 
 answers what a link saw and sent, `forks` puts links in the order of a tree, `figures` says what
 one link was, `drift` where a record and its owner have come apart, `shape` is the JSON of `convo
 inspect --json`. Where nobody recorded who went on from whom, `strung` reads it off a conversation
-and `walked` off what a remote endpoint still tells. `linting` is a package of its own: what of all
-that will be refused, and how it is mended.
+and `walked` off what a remote endpoint still tells. `document` is a conversation as a file holds it,
+`passages` what a person reads in an item, `redacting` takes out what `secrets` knows. `linting` is a
+package of its own: what of all that will be refused, and how it is mended.
 """
 
 from convo.inspection.drift import drift

@@ -1,6 +1,13 @@
-"""Moves conversations: to another owner, into a file, out of somebody else's file.
+"""Moves conversations: to another owner, into a smaller window, into a file, out of somebody else's file.
 
-Read `taking` for what a source holds when its owner and its record are laid together, `handing` for
-how another owner comes to hold it, `document` for the one value that every file is written from and
-read back to. What cannot go over is decided in `convo.strategies.carrying`.
+    taking      what a source holds, when its owner and its record are laid together
+    handing     how another owner comes to hold it; `in_chat` does that to a chat that is open
+    seeding     a new conversation with a history in it; `beside` writes every new session
+    compacting  a smaller history in place of a larger one; `branches`, `summing` and `shortening` beside it
+    writing     each form of a file; what a page looks like stands in `convo.pages`
+    reading     each form back; `databases` for those of `llm` and the Agents SDK
+    keeping     what was read becomes a session
+
+The one value between files and sessions is `convo.inspection.document`. What cannot go over is decided
+in `convo.strategies.carrying`, what is a secret in `convo.inspection.secrets`.
 """
