@@ -64,6 +64,9 @@ def spoken_with(known: Known) -> str | None:
     return said if isinstance(said, str) else None
 
 
+QUICK = 1_000
+"""Items of a request that an endpoint counts while somebody waits."""
+
 Counting: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[int | None]]
 """Exact tokens of a request by somebody who can tell; None: it is counted here."""
 
@@ -73,9 +76,11 @@ async def counted_here(body: Mapping[str, Json]) -> None:
 
 
 def tried(endpoint: Endpoint) -> Counting:
-    """The endpoint's own count, where asking for it works; what keeps it from counting is no error."""
+    """The endpoint's own count, where asking for it works and is quick; what keeps it from counting is no error."""
 
     async def count(body: Mapping[str, Json]) -> int | None:
+        if len(body["input"]) > QUICK:
+            return None
         try:
             return await endpoint.count(body)
         except ConvoError:
