@@ -226,7 +226,7 @@ async def _aborted(show: Show, out: Out, before: int) -> int:
 
 def _tell(events: Sequence[Decided | Given], show: Show, out: Out) -> None:
     for event in events:
-        call = show.running.run.call(event.call_id)
+        call = show.running.run.find(event.call_id)
         tool = inbox.asked(call, "").tool if call else ""
         if isinstance(event, Given):
             out.note(f"{tool} gave what you said ({event.call_id})")

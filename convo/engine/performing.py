@@ -24,7 +24,7 @@ from convo.engine.theirs import told_by
 from convo.engine.tooling import carried_out
 from convo.engine.turn import Turn
 from convo.errors import ConvoError, RunFailed
-from convo.items import Event, Item
+from convo.items import Event, Item, Json
 from convo.run import (
     Ask,
     Broke,
@@ -53,7 +53,7 @@ from convo.run import (
 )
 from convo.run import Event as Told
 from convo.run.state import ENDED
-from convo.stores.contract import AgentRun
+from convo.stores.contract import AgentCall, AgentRun
 from convo.strategies import Held
 from convo.tools import Context, read_arguments
 
@@ -75,6 +75,7 @@ class Performing:
         self._beside = AtOnce(self._passed)
         self._doubt = False
         self._told: frozenset[str] = frozenset()
+        self._results: dict[tuple[str, int, str], Json] = {}
         self._cause: ConvoError | None = None
 
     def take(self, run: Run, effects: Sequence[Effect] = (), *, doubt: bool = False) -> None:
@@ -98,13 +99,23 @@ class Performing:
             self.take(self.run)
             await self.hear(Resume())
             return
-        run, effects = recover(self.run, {call_id: call.output for call_id, call in ledger.items() if call.ended})
+        run, effects = recover(self.run, self._known(ledger))
         asking = self.run.phase is run.phase is Phase.ASKING
         if asking:
             self._chat.record.held = self._unanswered(held)
         if run != self.run:
             await whole(self._keeper.commit(self.run, run, Resume(), effects))
         self.take(run, effects, doubt=asking)
+
+    def _known(self, ledger: Mapping[str, AgentCall]) -> dict[str, Json]:
+        """Results of calls that had started; one that the store could not take is still known here."""
+        now = self._keeper.run_id, self.run.turn
+        here = {call_id: output for (*when, call_id), output in self._results.items() if tuple(when) == now}
+        return {**here, **{call_id: call.output for call_id, call in ledger.items() if call.ended}}
+
+    def _remember(self, event: Told) -> None:
+        if isinstance(event, Returned):
+            self._results[self._keeper.run_id, self.run.turn, event.call_id] = event.output
 
     def _unanswered(self, held: Held) -> Held:
         """The conversation without what a stopped answer left of itself."""
@@ -147,6 +158,7 @@ class Performing:
     async def _hear(self, heard: Heard) -> None:
         """Let the machine decide over an event, and make durable what follows before any of it is done."""
         before, event = self.run, heard.event
+        self._remember(event)
         run, effects = decide(before, event)
         await self._keeper.commit(before, run, event, effects)
         self._conduct.at(f"after {type(event).__name__}")
@@ -298,6 +310,8 @@ class Performing:
     async def _let_go(self) -> None:
         """Keep the results that have come and stop the rest; the replay file follows."""
         came = [heard.event for heard in await self._beside.drop()]
+        for event in came:
+            self._remember(event)
         ends = [
             self._keeper.call(self.run, one.call_id, ended=True, output=one.output)
             for one in came

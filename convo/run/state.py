@@ -146,6 +146,11 @@ class Run:
     def call(self, call_id: str) -> Call | None:
         return next((call for call in self.batch if call.id == call_id), None)
 
+    def find(self, call_id: str) -> Call | None:
+        """The call with that id, also in a run inside one of these."""
+        inside = (call.inner.run.find(call_id) for call in self.batch if call.inner)
+        return self.call(call_id) or next((call for call in inside if call), None)
+
     def put(self, call: Call) -> "Run":
         """This run with `call` in the place of the one with its id."""
         return replace(self, batch=tuple(call if one.id == call.id else one for one in self.batch))

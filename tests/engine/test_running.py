@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 
 from convo.agents import Agent, graph, output
+from convo.engine.edges import Edges
 from convo.engine.running import Conduct, Running, kept_run
-from convo.errors import ConvoError, Refused, RunFailed, StateFault, TryLater, Usage
+from convo.errors import ConvoError, Refused, RunFailed, StateFault, StoreFull, TryLater, Usage
 from convo.history import Strategy
 from convo.items import user
 from convo.run import Decided, Given, Limits, Said
+from convo.stores.contract import Change, Store
 from convo.tools import Context, tool
 from tests.engine.agents import Ledger, calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
@@ -472,3 +474,79 @@ async def test_a_call_of_unknown_outcome_may_be_run_again(bench: Bench) -> None:
     await one.decide(Decided("call_1", approve=True))
     await read(one.go_on())
     assert (len(runs), one.output) == (2, "Done.")
+
+
+class Full:
+    """A store that takes nothing for a while, once a tool has run."""
+
+    def __init__(self, store: Store, ledger: Ledger) -> None:
+        self.store, self.ledger, self.full = store, ledger, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def commit(self, change: Change) -> None:
+        if self.full and self.ledger.ran:
+            raise StoreFull("no room is left")
+        await self.store.commit(change)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_does_not_run_the_tool_again(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    full: Any = Full(bench.store, ledger)
+    bench.edges = Edges(full, bench.endpoint, bench.clock, bench.edges.new_id)
+    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
+    agent = Agent("desk", tools=(ledger.tool("look"),))
+    one = await running(bench, agent, strategy=strategy)
+    with pytest.raises(StoreFull):
+        await say(one, "hello")
+
+    full.full = False
+    assert own(await read((await running(bench, agent)).go_on())) == ["started", "paused"]
+    again = await running(bench, agent)
+    assert [call.id for call in again.pending] == ["call_1"]
+    assert ledger.ran == ["look"]
+
+
+async def test_when_a_result_could_not_be_stored_the_same_process_still_knows_it(bench: Bench, ledger: Ledger) -> None:
+    full: Any = Full(bench.store, ledger)
+    bench.edges = Edges(full, bench.endpoint, bench.clock, bench.edges.new_id)
+    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
+    one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)))
+    with pytest.raises(StoreFull):
+        await say(one, "hello")
+    full.full = False
+    await read(one.go_on())
+    assert (one.output, ledger.ran) == ("Done.", ["look"])
+    assert inputs(bench)[-1][-1] == "call_1: look done"
+
+
+@pytest.mark.parametrize("strategy", SERVERS)
+async def test_a_server_owner_is_named_by_the_newest_response_or_by_its_conversation(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    bench.model = scripted(bench.folder, calls("look"), calls("look"), {"text": "Done."})
+    one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)), strategy=strategy)
+    await say(one, "hello")
+    links = await bench.store.links(one.chat.session.id)
+    named = [(body.get("previous_response_id"), body.get("conversation")) for body in bench.bodies]
+    if strategy is Strategy.CHAIN:
+        assert named == [(None, None), (links[0].id, None), (links[1].id, None)]
+    else:
+        assert named == [(None, one.chat.session.handle)] * 3
+
+
+async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(bench: Bench, ledger: Ledger) -> None:
+    agent = Agent("desk", tools=(ledger.tool("look", needs_approval=True),))
+    bench.model = scripted(bench.folder, calls("look"), calls("look"), {"text": "Done."}, {"text": "Bye."})
+    one = await running(bench, agent)
+    await say(one, "hello")
+    for _ in range(2):
+        one = await running(bench, agent)
+        await one.decide(Decided("call_1", approve=True))
+        await read(one.go_on())
+    await say(one, "well?")
+    pair = ["call look", "call_1: look done"]
+    assert inputs(bench)[-1] == ["user: hello", *pair, *pair, "assistant: Done.", "user: well?"]
