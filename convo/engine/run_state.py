@@ -5,21 +5,19 @@ answers. What an answer is and what was added behind it is seen in the items alo
 that was handed over with a summary has its links elsewhere than the conversation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from convo.agents import Graph
 from convo.engine.standing import read
-from convo.handoffs import offers
 from convo.history import OWNERS, Link, Session
-from convo.items import Item, Json, call_id, is_output, is_user, kind
+from convo.items import Item, Json
 from convo.run import Run
 from convo.runstate import State
-from convo.runstate.making import Account, Turn, made
+from convo.runstate.account import Account, Turn, answers, turns
+from convo.runstate.making import made
 from convo.runstate.taking import taken
 from convo.stores.contract import AgentRun, Store
-
-VERDICT = "mcp_approval_response"
 
 
 async def state_of(
@@ -33,48 +31,27 @@ async def state_of(
     path = await store.path(session.head)
     standing = await read(row.document.get("standing"), path, store)
     since = [node.item for node in path.after(standing.begun)] if path.passes(standing.begun) else list(path.items)
-    first = taken(base, run.graph).run.agent if base else run.graph.start
+    first = taken(base, run.graph, values).run.agent if base else run.graph.start
     links = [link for link in await store.links(session.id) if link.status == "completed"]
-    turns = _turns(run.graph, first, since, links)
+    told = _turns(run.graph, first, since, links)
     before = path.items[: len(path) - len(since)]
     account = Account(
-        before, turns, session.strategy, session.handle if OWNERS[session.strategy].remembers else None, values=values
+        before, told, session.strategy, session.handle if OWNERS[session.strategy].remembers else None, values=values
     )
     if standing.view and not base:
         seen = standing.view.path.items
-        told = len(list(_answers(seen[standing.view.history :])))
-        account = replace(account, before=seen[: standing.view.history], summed=max(0, len(turns) - told))
+        shown = len(list(answers(seen[standing.view.history :])))
+        account = replace(account, before=seen[: standing.view.history], summed=max(0, len(told) - shown))
     return made(run, replace(account, base=base))
 
 
 def _turns(graph: Graph, first: str, items: Sequence[Item], links: Sequence[Link]) -> list[Turn]:
     """The model calls that `items` came of, each with its link, counted from the last one."""
-    answers = list(_answers(items))
-    known = [*(None for _ in answers), *links][len(links) :]
-    turns, agent = [], first
-    for (output, after), link in zip(answers, known, strict=True):
-        response = link.id if link and not link.id.startswith("try_") else None
-        turns.append(Turn(agent, output, after, response, link.usage if link else None))
-        agent = _next(graph, agent, output)
-    return turns
+    told = turns(graph, first, items)
+    known = [*(None for _ in told), *links][len(links) :]
+    return [replace(turn, **_of_link(link)) for turn, link in zip(told, known, strict=True)]
 
 
-def _answers(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[Item]]]:
-    """Each answer, and what was added behind it: outputs, verdicts, a person's words."""
-    output: list[Item] = []
-    after: list[Item] = []
-    for item in items:
-        added = is_output(item) or is_user(item) or kind(item) == VERDICT
-        if after and not added:
-            yield output, after
-            output, after = [], []
-        (after if added else output).append(item)
-    if output or after:
-        yield output, after
-
-
-def _next(graph: Graph, agent: str, output: Sequence[Item]) -> str:
-    """Whose turn it is after an answer: the first handoff in it is the one that is taken."""
-    ways = {offer.name: offer.to for offer in offers(graph, agent)}
-    called = (str(item.get("name")) for item in output if call_id(item) and not item.get("namespace"))
-    return next((ways[name] for name in called if name in ways), agent)
+def _of_link(link: Link | None) -> dict[str, Json]:
+    response = link.id if link and not link.id.startswith("try_") else None
+    return {"response_id": response, "usage": link.usage if link else None}

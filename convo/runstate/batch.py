@@ -3,7 +3,7 @@
 An answer's calls stand in a state as the model made them, as they would run and as they wait. What
 is taken is what would run, which whoever read the state has compared with what is shown. A call
 with an output is done; one that waits, waits; one that does neither needs what its tool needs now.
-The call of an agent used as a tool that waits inside has begun, and nobody knows its output yet.
+The call of an agent used as a tool in which something waits has a whole run inside.
 """
 
 from collections.abc import Iterator, Mapping
@@ -67,12 +67,7 @@ def batch(document: Json, run: Run) -> tuple[Call, ...]:
         raise Unsupported("convo", f"what this state waits for ({calls.message})", hint=SDK)
     waiting = {named_by(one.value["raw_item"]) for one in interruptions(document)}
     inside = inner(document)
-    return tuple(
-        replace(call, stage=Stage.UNKNOWN, output=None)
-        if call.id in inside
-        else _as_far(call, done, call.id in waiting)
-        for call in calls
-    )
+    return tuple(_inside(call) if call.id in inside else _as_far(call, done, call.id in waiting) for call in calls)
 
 
 def unfit(document: Json, graph: Graph, identity: str) -> ConvoError | None:
@@ -139,8 +134,8 @@ def inner(document: Json) -> dict[str, Place]:
     return {call: place for call, place in found if call is not None and call not in done}
 
 
-def _begun(call: Call) -> Call:
-    return replace(call, stage=Stage.UNKNOWN, output=None)
+def _inside(call: Call) -> Call:
+    return replace(call, stage=Stage.INSIDE, output=None)
 
 
 def _as_far(call: Call, done: Mapping[str, Item], waits: bool) -> Call:

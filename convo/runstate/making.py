@@ -7,15 +7,17 @@ given out, as strictly as one from anywhere else. A run that goes on from a fore
 over that state, so that whatever convo does not model stays in it.
 """
 
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from convo.errors import BadState, InputFault, StateFault
 from convo.history import Strategy
-from convo.items import Item, Json, call_id, digest, is_output
-from convo.run import Call, Phase, Run, Stage
+from convo.items import Json, call_id, digest, is_output, is_user
+from convo.run import Call, Inner, Phase, Run, Stage
 from convo.runstate import run_items
+from convo.runstate.account import Account, Turn, turns
+from convo.runstate.batch import inner as nested
 from convo.runstate.batch import last_answer
 from convo.runstate.deciding import decided
 from convo.runstate.editing import edited
@@ -25,7 +27,7 @@ from convo.runstate.reading import LABEL, of
 from convo.runstate.records import Verdict
 from convo.runstate.relabel import relabelled
 from convo.runstate.run_items import APPROVAL, Speaker
-from convo.runstate.state import State
+from convo.runstate.state import State, view
 from convo.runstate.totals import response, usage
 from convo.runstate.values import context
 from convo.runstate.versions import NEWEST
@@ -45,48 +47,6 @@ PASSING = {
 """What a state says of its last answer alone, and what is over once there is another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """One model call of a run.
-
-    agent:   the identity of the agent that was asked
-    output:  the items of its answer
-    after:   what was added before the next call: outputs in the order of their calls, a person's words
-    usage:   as the endpoint gave it, in tokens
-    """
-
-    agent: str
-    output: Sequence[Item]
-    after: Sequence[Item] = ()
-    response_id: str | None = None
-    usage: Mapping[str, Json] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Account:
-    """What a run does not know of itself.
-
-    before:    what the model is told before anything of `turns`: the history with this run's input at its
-               end, or what a summary or filter made of it
-    turns:     the run's model calls, the oldest first
-    summed:    how many of `turns` are a part of `before` already, because a handoff summed them up
-    handle:    `conv_...` or the newest `resp_...`, where the endpoint owns the history
-    values:    the application's own
-    base:      the state that the run goes on from; of `turns` only what came after its last answer is new, and
-               `before` counts only where something was summed up since
-    inside:    the states of agents used as tools that wait, by the id of the call that they answer
-    """
-
-    before: Sequence[Item]
-    turns: Sequence[Turn] = ()
-    strategy: Strategy = Strategy.SESSION
-    handle: str | None = None
-    summed: int = 0
-    values: Mapping[str, Json] = field(default_factory=dict)
-    base: State | None = None
-    inside: Mapping[str, State] = field(default_factory=dict)
-
-
 def made(run: Run, account: Account) -> State:
     """`run` as a state of the newest label; `convo.runstate.relabel` moves it to an older one.
 
@@ -95,20 +55,20 @@ def made(run: Run, account: Account) -> State:
              Usage       changed arguments, where the endpoint has the call as the model made it
              BadState    the turns do not fit the run
     """
-    _check(run, account.inside)
+    _check(run)
     state = of(_document(run, account))
     for call in run.batch:
         state = _said(state, call)
     return for_good(state, run)
 
 
-def _check(run: Run, inside: Container[str]) -> None:
+def _check(run: Run) -> None:
     if run.graph.duplicates:
         raise InputFault(
             f"several agents are called {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
             hint="give each agent a name of its own",
         )
-    unknown = [call for call in run.at(Stage.UNKNOWN) if call.id not in inside]
+    unknown = run.at(Stage.UNKNOWN)
     if unknown:
         raise StateFault(
             f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
@@ -146,15 +106,16 @@ def _verdict(call: Call) -> Verdict:
 
 def _document(run: Run, account: Account) -> dict[str, Json]:
     base = relabelled(account.base, NEWEST.label)[0].document if account.base else {}
-    turns = _since(base, run.agent, account.turns) if base else account.turns
-    fresh = turns[1:] if base else turns
+    told = _since(base, run.agent, account.turns) if base else account.turns
+    fresh = told[1:] if base else told
+    inside = {call.id: _inside(call, call.inner, account, base) for call in run.at(Stage.INSIDE) if call.inner}
     own = [waiting(run, base, call) for call in run.batch if waits(call)]
-    asked = [*own, *waiting_inside(account.inside)]
+    asked = [*own, *waiting_inside(inside)]
     answer = fresh[-1].output if fresh else None
-    session = _items(run, turns, base, base.get("session_items") or base.get("generated_items") or ())
-    summed = account.summed and max(0, account.summed - len(account.turns) + len(turns))
+    session = _items(run, told, base, base.get("session_items") or base.get("generated_items") or ())
+    summed = account.summed and max(0, account.summed - len(account.turns) + len(told))
     seen = {} if summed else base
-    kept = _items(run, turns[summed:], seen, seen.get("generated_items") or ())
+    kept = _items(run, told[summed:], seen, seen.get("generated_items") or ())
     answers = [*(base.get("model_responses") or ()), *(_response(turn) for turn in fresh)]
     return {
         LABEL: NEWEST.label,
@@ -166,7 +127,7 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
         "original_input": seen.get("original_input", [dict(item) for item in account.before]),
         "pending_input": [dict(item) for item in run.staged],
         "model_responses": answers,
-        "context": _context(run, account, base.get("context") or {}, [*session, *own], fresh),
+        "context": _context(account, base.get("context") or {}, [*session, *own], fresh, inside),
         "tool_use_tracker": {run.graph[one].name: list(names) for one, names in run.used.items()},
         "max_turns": run.limits.max_turns,
         "no_active_agent_run": True,
@@ -178,34 +139,45 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
         **_places(base, session, kept, len(own)),
         "current_step": step(run, asked),
         "last_model_response": answers[-1] if answers else None,
-        "last_processed_response": processed(run, base, answer, asked, account.inside),
+        "last_processed_response": processed(run, base, answer, asked, inside),
     }
 
 
-def _since(base: Mapping[str, Json], agent: str, turns: Sequence[Turn]) -> list[Turn]:
+def _inside(call: Call, inner: Inner, account: Account, base: Mapping[str, Json]) -> State:
+    """The state of the run inside a call, over the one that the base has of it."""
+    there = nested(base).get(call.id)
+    first = next((at for at, item in enumerate(inner.items) if not is_user(item)), len(inner.items))
+    told = turns(inner.run.graph, inner.run.graph.start, inner.items[first:])
+    if told and inner.run.batch:
+        told[-1] = replace(told[-1], agent=inner.run.agent)
+    within = view(there.value) if there else None
+    return made(inner.run, Account(inner.items[:first], told, values=account.values, base=within))
+
+
+def _since(base: Mapping[str, Json], agent: str, told: Sequence[Turn]) -> list[Turn]:
     """The turns from the base's last answer on; that one is put in front where nobody has said it again."""
     last = last_answer(base)
     meant = [digest(item) for item in last]
-    same = [at for at, turn in enumerate(turns) if turn.output and [digest(item) for item in turn.output] == meant]
+    same = [at for at, turn in enumerate(told) if turn.output and [digest(item) for item in turn.output] == meant]
     if same:
-        return list(turns[same[-1] :])
-    if turns and not turns[0].output:
-        return [replace(turns[0], output=last), *turns[1:]]
-    return [Turn(turns[0].agent if turns else agent, last), *turns]
+        return list(told[same[-1] :])
+    if told and not told[0].output:
+        return [replace(told[0], output=last), *told[1:]]
+    return [Turn(told[0].agent if told else agent, last), *told]
 
 
-def _items(run: Run, turns: Sequence[Turn], base: Mapping[str, Json], there: Iterable[Mapping[str, Any]]) -> list[Any]:
+def _items(run: Run, told: Sequence[Turn], base: Mapping[str, Json], there: Iterable[Mapping[str, Any]]) -> list[Any]:
     """The run items of the turns, after those that the base holds; an output that is there already stays as it is."""
     items: list[Any] = [item for item in there if item["type"] != APPROVAL]
     held = {call_id(item["raw_item"]) for item in items if is_output(item["raw_item"])}
-    for number, turn in enumerate(turns):
+    for number, turn in enumerate(told):
         speaker = Speaker(run.graph, turn.agent)
         items += () if base and not number else run_items.answered(speaker, turn.output)
         after = [item for item in turn.after if not (is_output(item) and call_id(item) in held)]
         items += run_items.followed(speaker, turn.output, after)
-    if turns:
+    if told:
         done = [call.output for call in run.batch if call.output and call.ran and call.id not in held]
-        items += run_items.followed(Speaker(run.graph, run.agent), turns[-1].output, done)
+        items += run_items.followed(Speaker(run.graph, run.agent), told[-1].output, done)
     return items
 
 
@@ -228,7 +200,11 @@ def _response(turn: Turn) -> dict[str, Json]:
 
 
 def _context(
-    run: Run, account: Account, base: Mapping[str, Any], items: list[Any], fresh: Sequence[Turn]
+    account: Account,
+    base: Mapping[str, Any],
+    items: list[Any],
+    fresh: Sequence[Turn],
+    inside: Iterable[str],
 ) -> dict[str, Json]:
     done = {str(call_id(item["raw_item"])) for item in items if is_output(item["raw_item"])}
     try:
@@ -238,7 +214,7 @@ def _context(
     for call, entry in (base.get("tool_invocations") or {}).items():
         over = {"executed": True, "completed": True} if call in done else {}
         ledger[call] = {**entry, **over}
-    for call in account.inside:
+    for call in inside:
         ledger[call] = {**ledger[call], "executed": True}
     return {
         "approvals": {},

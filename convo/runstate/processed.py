@@ -22,7 +22,7 @@ UNPERFORMED = (
 
 def waits(call: Call) -> bool:
     """Whether a state asks for this call; one that was refused waits there with a decision, and words for the model."""
-    return call.stage not in (Stage.HANDOFF, Stage.UNKNOWN) and not call.ran
+    return call.stage not in (Stage.HANDOFF, Stage.INSIDE) and not call.ran
 
 
 def waiting(run: Run, base: Mapping[str, Json], call: Call) -> Json:

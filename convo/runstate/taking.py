@@ -8,14 +8,13 @@ or tool that is missing, a tool that takes something else than when it was asked
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from types import MappingProxyType
+from dataclasses import dataclass, replace
 
-from convo.agents import Graph
+from convo.agents import AgentTool, Graph
 from convo.errors import BadState, StateFault, Unsupported
 from convo.history import Strategy
 from convo.items import Hash, Item, Json, hash_of, is_assistant, is_output, kind, text
-from convo.run import Decided, Limits, Phase, Run, decide
+from convo.run import Call, Decided, Inner, Limits, Phase, Run, decide
 from convo.runstate.batch import SDK, VERDICT, batch, inner, last_answer, named_by, unfit
 from convo.runstate.lasting import always
 from convo.runstate.nested import INTERRUPTION
@@ -39,7 +38,6 @@ class Taken:
     responses:     the ids of the model's answers so far, the oldest first
     values:        the application's own
     source:        the content hash of the document
-    inside:        the runs of agents used as tools that wait, by the call of `run` whose output is theirs to give
     """
 
     run: Run
@@ -50,35 +48,42 @@ class Taken:
     responses: tuple[str, ...]
     values: Mapping[str, Json]
     source: Hash
-    inside: Mapping[str, "Taken"] = field(default_factory=dict)
 
 
-def taken(
-    state: State,
-    graph: Graph,
-    values: Mapping[str, Json] | None = None,
-    inside: Mapping[str, Graph] = MappingProxyType({}),
-) -> Taken:
+def taken(state: State, graph: Graph, values: Mapping[str, Json] | None = None) -> Taken:
     """`state` among the agents of `graph`.
 
     values:  the application's own, in place of those in the state
-    inside:  the agents behind tools that are agents, by the tool's title
     raises:  NotFound     an agent or tool that the graph does not have
              BadState     a tool takes something else than the state says, or a decision is on another tool
              InputFault   several agents could be meant, or the state's own values cannot be had from it
-             Unsupported  something waits that convo does not perform: a shell, an agent behind a tool
+             Unsupported  something waits that convo does not perform: a shell, an agent behind a tool that is none
              StateFault   the state says that nobody may go on with it
     """
-    return _taken(state, graph, values, inside, state.decisions)
+    document = state.document
+    run = _run(state, graph, state.decisions)
+    items, acknowledged = _history(document, {call.id for call in run.batch})
+    strategy, handle = _owner(document)
+    return Taken(
+        run,
+        items,
+        strategy,
+        handle,
+        acknowledged if handle else 0,
+        tuple(_responses(document)),
+        values_of(document) if values is None else values,
+        hash_of(document),
+    )
 
 
-def _taken(
-    state: State,
-    graph: Graph,
-    values: Mapping[str, Json] | None,
-    inside: Mapping[str, Graph],
-    decisions: tuple[Decision, ...],
-) -> Taken:
+# -- where it stands ------------------------------------------------------------------------------
+
+
+def _run(state: State, graph: Graph, decisions: tuple[Decision, ...]) -> Run:
+    """The run of one state, and those inside its calls.
+
+    decisions:  those of the outermost state, which before 1.15 speaks for those in it
+    """
     document = state.document
     if document.get("terminal_unrecoverable"):
         raise StateFault("this run cannot be gone on with: its last answer was blocked", hint="begin a new run")
@@ -94,43 +99,27 @@ def _taken(
         staged=tuple(document.get("pending_input") or ()),
     )
     waits = at(document, ("current_step", "type")) == INTERRUPTION
-    run = _paused(state, run, decisions) if waits else _between(state, run)
-    items, acknowledged = _history(document, {call.id for call in run.batch})
-    strategy, handle = _owner(document)
-    return Taken(
-        run,
-        items,
-        strategy,
-        handle,
-        acknowledged if handle else 0,
-        tuple(_responses(document)),
-        values_of(document) if values is None else values,
-        hash_of(document),
-        {
-            call: _taken(view(place.value), _behind(run, call, inside), values, inside, decisions)
-            for call, place in inner(document).items()
-        },
-    )
+    return _paused(state, run, decisions) if waits else _between(state, run)
 
 
-def _behind(run: Run, call_id: str, inside: Mapping[str, Graph]) -> Graph:
-    """The agents behind the tool of a call. raises: Unsupported"""
-    call = run.call(call_id)
-    title = call.tool.title if call and call.tool else call_id
-    if title not in inside:
-        raise Unsupported("convo", f"a state that waits in the agent behind tool {title!r}", hint=SDK)
-    return inside[title]
-
-
-# -- where it stands ------------------------------------------------------------------------------
+def _inside(call: Call, state: State, decisions: tuple[Decision, ...]) -> Call:
+    """`call` with the run inside it. raises: Unsupported  its tool has no agent behind it"""
+    tool = call.tool
+    if not isinstance(tool, AgentTool):
+        raise Unsupported("convo", f"a state that waits in an agent behind tool {call.lookup[-1]!r}", hint=SDK)
+    run = _run(state, tool.inside, decisions)
+    items, _ = _history(state.document, {one.id for one in run.batch})
+    return replace(call, inner=Inner(run, items))
 
 
 def _paused(state: State, run: Run, decisions: tuple[Decision, ...]) -> Run:
-    """The run with the calls that it works on, and with what was decided on them.
-
-    decisions:  those of the outermost state, which before 1.15 speaks for those in it
-    """
+    """The run with the calls that it works on, and with what was decided on them."""
     run = replace(run, batch=batch(state.document, run))
+    for call_id, place in inner(state.document).items():
+        call = run.call(call_id)
+        if call is None:
+            raise BadState(path(place.steps), "answers a call that the last answer does not hold")
+        run = run.put(_inside(call, view(place.value), decisions))
     for one in state.pending:
         if one.holder:
             continue

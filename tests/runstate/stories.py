@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convo.agents import Agent, Graph, Guardrail, Handoff, graph
+from convo.agents import Agent, AgentTool, Graph, Guardrail, Handoff, agent_tool, graph
 from convo.handoffs import offers
 from convo.history import Strategy
 from convo.items import Item
@@ -13,40 +13,31 @@ from convo.run import (
     Answered,
     Append,
     Begin,
+    Call,
     Decided,
     Effect,
     HandedOver,
     HandOver,
+    Inner,
+    PausedInside,
     Phase,
     Resume,
     Returned,
     Run,
     Start,
+    begin,
     decide,
 )
-from convo.runstate.making import Turn
+from convo.runstate.account import Turn
 from convo.tools import Hosted, Namespace, Tool, toolbox
 from tests.runstate.sdk import answered, last_words
 
-ASKED = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
 
 
 def agents(story: dict[str, Any]) -> Graph:
     """The graph of a story, whose first agent is the one that the run began with."""
     return graph(_made(story)[story["spec"]["root"]])
-
-
-def inside(story: dict[str, Any]) -> dict[str, Graph]:
-    """The agents behind tools that are agents, by the tool's name."""
-    made = _made(story)
-    tools = [tool for agent in story["spec"]["agents"].values() for tool in agent.get("tools", [])]
-    return {tool["name"]: graph(made[tool["agent"]]) for tool in tools if tool["kind"] == "agent_tool"}
 
 
 def _made(story: dict[str, Any]) -> dict[str, Agent]:
@@ -65,7 +56,7 @@ def _agent(spec: dict[str, Any], made: dict[str, Agent]) -> Agent:
     return Agent(
         spec["name"],
         spec["instructions"],
-        tools=tuple(one for tool in spec.get("tools", []) for one in _tools(tool)),
+        tools=tuple(one for tool in spec.get("tools", []) for one in _tools(tool, made)),
         handoffs=tuple(_handoff(one, made) for one in spec.get("handoffs", [])),
         input_guardrails=passes if spec.get("input_guardrail") else (),
         output_guardrails=passes if spec.get("output_guardrail") else (),
@@ -79,14 +70,15 @@ def _handoff(spec: Any, made: dict[str, Agent]) -> Handoff:
     return Handoff(made[spec["agent"]], tool_name=spec["tool_name"])
 
 
-def _tools(spec: dict[str, Any]) -> list[Tool | Hosted]:
+def _tools(spec: dict[str, Any], made: dict[str, Agent]) -> list[Tool | Hosted]:
     match spec["kind"]:
         case "function":
             return [_function(spec, spec["name"])]
         case "local_mcp":
             return [_function(spec, name, {"type": "object", "properties": {}}) for name in spec["tools"]]
         case "agent_tool":
-            return [_function(spec, spec["name"], ASKED)]
+            needs = spec.get("needs_approval", False)
+            return [agent_tool(made[spec["agent"]], spec["name"], f"{spec['name']} tool", needs_approval=needs)]
         case "hosted_mcp":
             return [{"type": "mcp", "server_label": spec["server_label"]}]
     return []
@@ -113,16 +105,17 @@ def go_on(run: Run) -> tuple[Run, list[Item]]:
     return performed(*decide(run, Resume()))
 
 
-def performed(run: Run, effects: Iterable[Effect]) -> tuple[Run, list[Item]]:
-    """`run` once what it asked for is done, up to a model call, a pause or its end; and what was added meanwhile."""
+def performed(run: Run, effects: Iterable[Effect], model: "Model | None" = None) -> tuple[Run, list[Item]]:
+    """`run` once what it asked for is done, up to a model call, a pause or its end; and what was added meanwhile.
+
+    model:  answers the agents behind tools
+    """
     added: list[Item] = []
     todo = list(effects)
     while todo:
         match todo.pop(0):
             case Start(call):
-                assert call.tool
-                given = call.tool.run(None, call.arguments)
-                run, more = decide(run, Returned(call.id, given if isinstance(given, str) else json.dumps(given)))
+                run, more = decide(run, _called(call, model))
                 todo += more
             case HandOver():
                 run, more = decide(run, HandedOver())
@@ -130,6 +123,25 @@ def performed(run: Run, effects: Iterable[Effect]) -> tuple[Run, list[Item]]:
             case Append(items):
                 added += items
     return run, added
+
+
+def _called(call: Call, model: "Model | None") -> Returned | PausedInside:
+    tool = call.tool
+    assert tool
+    if not isinstance(tool, AgentTool) or model is None:
+        given = answered({"name": tool.name}, call.arguments) if isinstance(tool, AgentTool) else None
+        given = given or tool.run(None, call.arguments)
+        return Returned(call.id, given if isinstance(given, str) else json.dumps(given))
+    if call.inner:
+        told = Told(call.inner.run, list(call.inner.items), model)
+        told.go_on()
+    else:
+        asked: list[Item] = [{"role": "user", "content": json.loads(call.arguments)["input"]}]
+        told = Told(begin(tool.inside), asked, model)
+        told.begin()
+    if told.run.phase is Phase.PAUSED:
+        return PausedInside(call.id, Inner(told.run, tuple(told.items)))
+    return Returned(call.id, told.run.output)
 
 
 @dataclass
@@ -152,9 +164,10 @@ class Told:
 
     def go_on(self) -> None:
         """Go on from a pause, with what was decided; the answer before it has its outputs then."""
-        self.run, added = performed(*decide(self.run, Resume()))
+        self.run, added = performed(*decide(self.run, Resume()), self.model)
         self.items += added
-        self.turns[-1] = replace(self.turns[-1], after=added)
+        if self.turns:
+            self.turns[-1] = replace(self.turns[-1], after=added)
         self._until_it_stops()
 
     def _until_it_stops(self) -> None:
@@ -164,7 +177,7 @@ class Told:
             ways = {offer.name: offer.to for offer in offers(self.run.graph, self.run.agent)}
             event = Answered(tuple(output), toolbox(self.run.current.functions), ways)
             agent = self.run.agent
-            self.run, added = performed(*decide(self.run, event))
+            self.run, added = performed(*decide(self.run, event), self.model)
             self.items += output
             self.known = None if self.known is None else len(self.items)
             self.items += added

@@ -11,13 +11,12 @@ import pytest
 from agents import RunConfig, Runner, RunState, SQLiteSession
 
 from convo.items import Item
-from convo.run import Decided, Given, Run, begin, decide
-from convo.runstate import State, Verdict, read, summary, text
-from convo.runstate.making import Account, Turn, made
-from convo.runstate.nested import children, states
-from convo.runstate.paths import at
-from convo.runstate.state import view
-from convo.runstate.taking import Taken, taken
+from convo.run import Decided, Run, begin, decide
+from convo.runstate import Verdict, read, summary, text
+from convo.runstate.account import Account, Turn
+from convo.runstate.making import made
+from convo.runstate.nested import states
+from convo.runstate.taking import taken
 from tests.runstate import stories
 from tests.runstate.sdk import Script
 from tests.runstate.sdk import graph as sdk_graph
@@ -63,8 +62,9 @@ THOUGHTFUL: Spec = spec(
 )
 STORIES = {**TOLD, "a handoff beside a call that waits": OVER, "thoughts and words beside calls": THOUGHTFUL}
 
+ASKED = "an approved agent that pauses inside"
 INSIDE = {
-    "an approved agent that pauses inside",
+    ASKED,
     "agents used as tools in one another",
     "two agents used as tools beside calls of one's own",
 }
@@ -190,67 +190,41 @@ async def resumed(spec: Spec) -> tuple[Told, Any]:
 # -- agents used as tools ---------------------------------------------------------------------------
 
 
-class Nested:
-    """A run, and those of the agents behind its tools, one model for all of them."""
-
-    def __init__(self, found: Taken, last: Any, model: Model) -> None:
-        self.found, self.told = found, Told(found.run, list(found.items), model)
-        self.told.turns.append(Turn(found.run.agent, last["model_responses"][-1]["output"]))
-        self.inner = {
-            call: Nested(one, action["agent_run_state"], model)
-            for call, one in found.inside.items()
-            for action in last["last_processed_response"]["functions"]
-            if action["tool_call"]["call_id"] == call
-        }
-
-    def decide(self, verdict: Verdict) -> None:
-        for one in self.told.run.pending:
-            if one.id not in self.inner:
-                event = Decided(one.id, verdict.approve, verdict.message, verdict.always)
-                self.told.run, _ = decide(self.told.run, event)
-        for nested in self.inner.values():
-            nested.decide(verdict)
-
-    def finish(self) -> None:
-        """Go on to the end; the output of an agent used as a tool is that of its call."""
-        for outer, nested in self.inner.items():
-            nested.finish()
-            self.told.run, _ = decide(self.told.run, Given(outer, nested.told.run.output))
-        self.told.go_on()
-
-    def written(self, state: State) -> State:
-        inside = {
-            call: nested.written(view(place.value))
-            for call, nested in self.inner.items()
-            for place in children(state.document)
-            if at(state.document, (*place.steps[:-1], "tool_call", "call_id")) == call
-        }
-        return made(self.told.run, Account((), (), base=state, inside=inside))
+@pytest.mark.parametrize("verdict", VERDICTS)
+@pytest.mark.parametrize("story", sorted(INSIDE))
+async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
+    spec, said = STORIES[story], VERDICTS[verdict]
+    mine, base = await resumed(spec)
+    asked = sum(len(one.value["model_responses"]) for one in states(base.document))
+    mine.model = Model(spec["script"], asked)
+    while mine.run.pending:
+        mine.run = by_convo(mine.run, said)
+        mine.go_on()
+    output, requests, _ = await SdkRun(spec).tell(said, convo=False)
+    assert sorted(map(meant, mine.model.requests)) == sorted(meant(one["input"]) for one in requests[asked:])
+    assert sorted(str(mine.run.output)) == sorted(output)
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("story", sorted(INSIDE - {"an approved agent that pauses inside"}))
-async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
+@pytest.mark.parametrize("story", sorted(INSIDE - {ASKED}))
+async def test_the_sdk_finishes_agents_used_as_tools_that_convo_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
-    state = read((await Sdk(spec).pause()).encode())
-    asked = sum(len(one.value["model_responses"]) for one in states(state.document))
-    found = taken(state, stories.agents({"spec": spec}), inside=stories.inside({"spec": spec}))
-    nested = Nested(found, state.document, Model(spec["script"], asked))
-    nested.decide(said)
-    nested.finish()
+    mine = paused(spec)
+    state = made(by_convo(mine.run, said), account(spec, mine))
+    assert len(list(states(state.document))) > 1
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    assert sorted(map(meant, nested.told.model.requests)) == sorted(meant(one["input"]) for one in requests[asked:])
-    assert sorted(str(nested.told.run.output)) == sorted(output)
+    end, later = await Sdk(spec, mine.model.asked).finish(text(state), said)
+    assert end == output
+    theirs = sorted(meant(one["input"]) for one in requests[mine.model.asked :])
+    assert sorted(meant(one["input"]) for one in later) == theirs
 
 
-@pytest.mark.parametrize("story", sorted(INSIDE - {"an approved agent that pauses inside"}))
-async def test_the_sdk_finishes_agents_used_as_tools_on_which_a_run_of_convo_decided(story: str) -> None:
+@pytest.mark.parametrize("story", sorted(INSIDE))
+async def test_agents_used_as_tools_go_from_the_sdk_to_convo_and_back_undecided(story: str) -> None:
+    """What convo writes over the SDK's state is decided by the SDK, and ends as it would have."""
     spec, said = STORIES[story], VERDICTS["approved"]
-    state = read((await Sdk(spec).pause()).encode())
-    asked = sum(len(one.value["model_responses"]) for one in states(state.document))
-    found = taken(state, stories.agents({"spec": spec}), inside=stories.inside({"spec": spec}))
-    nested = Nested(found, state.document, Model(spec["script"], asked))
-    nested.decide(said)
-    words = text(nested.written(state))
+    mine, base = await resumed(spec)
+    asked = sum(len(one.value["model_responses"]) for one in states(base.document))
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    assert await Sdk(spec, asked).finish(words, said) == (output, requests[asked:])
+    written = made(by_convo(mine.run, said), account(spec, mine, base=base))
+    assert await Sdk(spec, asked).finish(text(written), said) == (output, requests[asked:])

@@ -10,7 +10,8 @@ from convo.errors import InputFault, StateFault, Usage
 from convo.history import Strategy
 from convo.run import Begin, Decided, Limits, Returned, Said, begin, decide, recover
 from convo.runstate import LABELS, edited, read, relabelled, text
-from convo.runstate.making import Account, Turn, made
+from convo.runstate.account import Account, Turn
+from convo.runstate.making import made
 from convo.runstate.taking import taken
 from tests.run.driving import GUARDED, answer, call, run_of, says, told
 from tests.run.driving import made as tool_made
