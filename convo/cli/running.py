@@ -165,7 +165,7 @@ def pending(running: Running) -> list[dict[str, Json]]:
 async def run_once(show: Show, said: Item, out: Out) -> int:
     """One message in a one-shot chat; returns the exit code. raises: as the run does"""
     running, chat = show.running, show.chat
-    if running.pending:
+    if running.unfinished and running.run.batch:
         raise open_run(show)
     before = len(chat.held.path) + 1
     await chat.edges.endpoint.warm(chat.asking.wire_model)  # no such model: nothing is stored
@@ -190,6 +190,7 @@ async def told(show: Show, out: Out, before: int, begin: Callable[[], AsyncGener
 
 
 def open_run(show: Show) -> StateFault:
-    """Why nothing can be said: a run waits for somebody."""
+    """Why nothing can be said: a run waits for somebody, or was cut off among its calls."""
     waits = ", ".join(call.id for call in show.running.pending)
-    return StateFault(f"the run of {show.chat.session.name!r} is paused, and waits for {waits}", hint=show.way_on)
+    stands = f"is paused, and waits for {waits}" if waits else "was cut off, and its calls have no output yet"
+    return StateFault(f"the run of {show.chat.session.name!r} {stands}", hint=show.way_on)

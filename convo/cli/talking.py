@@ -70,9 +70,9 @@ async def shown(chat: Chat, cast: "Cast", desk: Desk, out: Out, asked: Asked) ->
 async def check_no_run(store: Store, chat: Chat) -> None:
     """raises: StateFault  a run of agents is open, whose calls have no output yet"""
     newest = await store.agent_runs(session=chat.session.id, limit=1)
-    if newest and newest[0].status == "paused":
+    if newest and newest[0].status in ("running", "paused") and newest[0].document.get("batch"):
         raise StateFault(
-            f"a run of agents is paused in {chat.session.name!r}, and its calls have no output yet",
+            f"a run of agents is open in {chat.session.name!r}, and its calls have no output yet",
             hint=f"convo resume {quote(chat.session.name)} --agent FILE.py:NAME, or convo approvals",
         )
 

@@ -39,6 +39,8 @@ async def exit_(talk: "Conversing", _: str) -> None:
 
 async def status(talk: "Conversing", _: str) -> None:
     talk.say(talk.look.status(talk.chat))
+    if talk.runs:
+        talk.say(f"  run         {talk.runs.status}")
 
 
 async def next_(talk: "Conversing", words: str) -> None:
@@ -65,6 +67,8 @@ async def owner(talk: "Conversing", name: str) -> None:
         talk.say(told)
     else:
         talk.say(talk.look.status(talk.chat))
+    if talk.runs:
+        talk.say(f"  run         {talk.runs.status}")
 
 
 async def compact(talk: "Conversing", words: str) -> None:

@@ -50,6 +50,13 @@ class Runs:
     def running(self) -> Running:
         return self._show.running
 
+    @property
+    def status(self) -> str:
+        """Where the newest run stands, in words."""
+        run = self.running.run
+        waits = ", ".join(call.id for call in run.pending)
+        return f"{run.phase}, with {run.agent}" + (f"; {waits} wait for a decision" if waits else "")
+
     async def begin(self) -> None:
         """Take up what an earlier chat left open. raises: as the run does"""
         if self.running.pending:

@@ -16,6 +16,10 @@ TOLD_OTHERWISE = ("function_call", "mcp_approval_request")
 """Kinds of items that a sentence of the run's own stands for."""
 
 
+LONGEST = 400
+"""Characters of arguments or of an output in a sentence; `convo inspect --items` shows all of them."""
+
+
 class Teller(Printer):
     """Takes the events of a run."""
 
@@ -73,7 +77,9 @@ def waits(call: Mapping[str, Json]) -> str:
 
 
 def one_line(words: str) -> str:
-    return " ".join(words.split())
+    """`words` on one line, and no more of them than a person reads there."""
+    line = " ".join(words.split())
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]}... ({len(line):,} characters)"
 
 
 def as_words(value: Json) -> str:

@@ -10,6 +10,7 @@ import pytest
 from convo.items import text as text_of
 from convo.stores.contract import Store
 from tests.cli.agenting import (
+    AGENTS,
     BACK,
     LOOK_UP,
     OVER,
@@ -214,6 +215,27 @@ def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, 
     assert convo("chat", *agents("triage", text), "hello").out == "from billing\n"
 
 
+# -- what a model or a tool writes -------------------------------------------------------------------
+
+
+def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> None:
+    call = {"call": {"name": "refund", "arguments": {"order": "A\x1b[2J", "cents": 5}, "call_id": "c\x1b[31m"}}
+    got = convo("chat", *agents(), *scripted(call), "-n", "mine", "pay back")
+    assert got.exit == 3
+    assert "\x1b" not in got.err + got.out
+    assert "\x1b" not in convo("approvals").out + convo("approvals", "show", "all").out
+
+
+def test_a_long_output_is_cut_on_stderr_and_whole_for_the_model(convo: Convo, home: Path) -> None:
+    text = AGENTS.replace('return f"{order} cost 500 cents"', 'return "x" * 100_000')
+    got = convo("chat", *agents("desk", text), *scripted(LOOK_UP, BACK), "-n", "mine", "A1?")
+    assert "look_up gave xxx" in got.err
+    assert "... (100,000 characters)\n" in got.err
+    assert max(map(len, got.err.splitlines())) < 500
+    items, _ = kept(home, "mine")
+    assert [len(item["output"]) for item in items if item["type"] == "function_call_output"] == [100_000]
+
+
 # -- a conversation with an open run -----------------------------------------------------------------
 
 
@@ -228,7 +250,7 @@ def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> 
         "  try: convo resume mine --agent bot.py:desk --approve c1\n"
     )
     plain = convo("chat", "-c", *model, "and?")
-    assert (plain.exit, "its calls have no output yet" in plain.err) == (1, True)
+    assert (plain.exit, "is open in 'mine', and its calls have no output yet" in plain.err) == (1, True)
     assert kept(home, "mine") == before
 
 

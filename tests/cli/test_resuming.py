@@ -2,6 +2,7 @@
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from convo.stores.contract import Store
 from tests.cli.agenting import (
     AGENTS,
     BACK,
+    LOOK_UP,
     REFUND,
     agents,
     from_store,
@@ -20,6 +22,7 @@ from tests.cli.agenting import (
 )
 from tests.cli.chatting import kept, scripted, sessions
 from tests.cli.held import DATABASE
+from tests.loopback import Loopback
 from tests.running import Convo, Got, Launch
 
 ELSEWHERE = {"CONVO_HOME": "elsewhere"}
@@ -119,7 +122,7 @@ def test_a_state_comes_through_a_pipe(paused: tuple[str, str], convo: Convo, hom
 def test_an_ended_run_is_not_gone_on_with_again(paused: tuple[str, str], convo: Convo, home: Path) -> None:
     convo("resume", "state.json", *agents(), *paused, "--approve", "all")
     before = ran()
-    for handle in ("state.json", "mine", runs(home)[0].id):
+    for handle in ("state.json", "mine", "@last", runs(home)[0].id):
         got = convo("resume", handle, *agents(), *paused, "--approve", "all")
         assert (got.exit, got.out) == (1, "")
         assert "has ended here (done)\n  try: convo inspect mine" in got.err
@@ -194,6 +197,37 @@ def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
     assert (got.exit, got.out, ran()) == (1, "", [])
     assert "is open in another process" in got.err
     assert "try: it goes on there" in got.err
+
+
+def test_of_two_processes_that_resume_at_once_each_call_runs_once(paused: tuple[str, str], launch: Launch) -> None:
+    flags = ("resume", "state.json", *agents(), *paused, "--approve", "all")
+    with ThreadPoolExecutor() as pool:
+        got = [one.result() for one in [pool.submit(launch, *flags, env=ELSEWHERE) for _ in range(2)]]
+    assert sorted(one.exit for one in got) == [0, 1]
+    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    (second,) = [one.err for one in got if one.exit]
+    assert "is open in another process" in second or "has ended here" in second
+
+
+@pytest.mark.parametrize("owner", ["--conversation", "--chain"])
+def test_a_history_that_a_server_holds_is_gone_on_with_there(
+    owner: str, loopback: Loopback, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch, home: Path
+) -> None:
+    """What the server has is not sent again; a store that never heard of it reads it from the server."""
+    for name, value in loopback.environ.items():
+        monkeypatch.setenv(name, value)
+    loopback.replies(LOOK_UP, REFUND, BACK)
+    got = convo("chat", owner, *agents(), "--state", "state.json", "-n", "mine", "pay back")
+    assert got.exit == 3, got.err
+    shown = convo("inspect", "./state.json", "--json").json()
+    handle = shown["conversation_id"] if owner == "--conversation" else shown["previous_response_id"]
+    assert handle
+    on = launch("resume", "state.json", *agents(), "--approve", "c1", env=ELSEWHERE)
+    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    assert ran() == ["look_up A1", "refund A1 500"]
+    last = loopback.bodies[-1]
+    assert [item["type"] for item in last["input"]] == ["function_call_output"]
+    assert handle in (last.get("conversation"), last.get("previous_response_id"))
 
 
 # -- fail closed -------------------------------------------------------------------------------------

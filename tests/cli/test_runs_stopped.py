@@ -90,6 +90,14 @@ def test_a_person_says_what_became_of_it(
     assert outputs(home) == [output]
 
 
+def test_nothing_is_said_past_a_run_that_was_cut_off(killed: tuple[str, str], convo: Convo, home: Path) -> None:
+    for flags in ((*agents(), *killed), killed):
+        got = convo("chat", "-c", *flags, "and?")
+        assert (got.exit, got.out) == (1, "")
+        assert "its calls have no output yet\n  try: convo resume mine --agent" in got.err
+    assert ran() == ["look_up A1"]
+
+
 def test_an_unknown_outcome_is_not_approved(killed: tuple[str, str], convo: Convo, home: Path) -> None:
     got = convo("resume", "mine", *agents(), *killed, "--approve", "c0")
     assert got.exit == 2
