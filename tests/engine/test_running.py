@@ -550,3 +550,44 @@ async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(b
     await say(one, "well?")
     pair = ["call look", "call_1: look done"]
     assert inputs(bench)[-1] == ["user: hello", *pair, *pair, "assistant: Done.", "user: well?"]
+
+
+# -- runs that were written down elsewhere, and calls that the provider runs -----------------------------------
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_run_that_was_written_down_elsewhere_is_taken_up_with_its_history(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
+    bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
+    one = await running(bench, agent, strategy=strategy)
+    await say(one, "hello")
+    items = await history(bench)
+
+    file = str(bench.folder / "other.json") if strategy is Strategy.REPLAY else None
+    chat = await bench.open(strategy, one.chat.session.handle if strategy in SERVERS else file, name="other")
+    other = await Running.adopt(chat, one.run, () if strategy in SERVERS else items, state="sha")
+    assert other.kept
+    assert (other.kept.status, other.kept.state, other.kept.revision) == ("paused", "sha", 1)
+    again = await Running.open(chat, graph(agent))
+    await again.decide(Decided("call_1", approve=True))
+    await read(again.go_on())
+    assert (again.output, ledger.ran) == ("Paid.", ["pay"])
+    assert inputs(bench)[-1] == (["call_1: pay done"] if strategy in SERVERS else [*words(items), "call_1: pay done"])
+
+
+async def test_a_hosted_tools_request_for_approval_is_answered_in_its_own_kind(bench: Bench) -> None:
+    request = {"type": "mcp_approval_request", "id": "mcpr_1", "server_label": "files", "name": "rm", "arguments": "{}"}
+    bench.model = scripted(bench.folder, {"output": [request]})
+    one = await running(bench, Agent("desk"))
+    events = await say(one, "hello")
+    assert [call["tool"] for call in events[-1]["pending"]] == ["files.rm"]
+
+    bench.model = scripted(bench.folder, {"text": "As you like."}, name="then.json")
+    other = await running(bench, Agent("desk"))
+    await other.decide(Decided("mcpr_1", approve=False, message="no"))
+    await read(other.go_on())
+    verdict = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "no"}
+    assert bench.bodies[-1]["input"][-1] == verdict
+    assert other.output == "As you like."
