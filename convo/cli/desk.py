@@ -154,7 +154,7 @@ class Desk:
         from convo.cli.shortening import prepared, shortening
 
         assert self._settings
-        self._shortening = self._shortening or shortening(self._settings.compact_at)
+        self._shortening = self._shortening or shortening(self._settings.compact_at, self._settings.windows)
         await prepared(chat, self._shortening, self._out.note)
 
     async def compact(self, chat: Chat, words: str) -> str:
@@ -177,7 +177,9 @@ class Desk:
 
         said, endpoint = [user(words)] if words else [], chat.edges.endpoint
         count = tried(endpoint) if self._counts_here else counted_here
-        found = await coming(chat.session.name, chat.reread(), said, chat.asking, endpoint, count)
+        assert self._settings
+        held, own = chat.reread(), self._settings.windows
+        found = await coming(chat.session.name, held, said, chat.asking, endpoint, count, own=own)
         return screen(found, drawn_on(sys.stderr), most=SHOWN_BEFORE)
 
     async def context(self, chat: Chat) -> str:
@@ -185,9 +187,9 @@ class Desk:
         from convo.engine.coming import counted_here, tried, window_now
         from convo.ui.window import meter
 
-        endpoint = chat.edges.endpoint
-        count = tried(endpoint) if self._counts_here else counted_here
-        filling = await window_now(chat.reread(), chat.asking, endpoint, count)
+        assert self._settings
+        count = tried(chat.edges.endpoint) if self._counts_here else counted_here
+        filling = await window_now(chat.reread(), chat.asking, count, self._settings.windows)
         medium = drawn_on(sys.stderr)
         return medium.drawn("\n".join([f"  {chat.asking.model}", *meter(filling, medium)]))
 

@@ -67,9 +67,9 @@ def known(ctx: typer.Context, as_json: AsJson = False) -> None:
 
     settings = load(call_of(ctx).config)
     if as_json:
-        sys.stdout.write(json.dumps(as_rows(settings.prices)) + "\n")
+        sys.stdout.write(json.dumps(as_rows(settings)) + "\n")
     else:
-        sys.stdout.write(table(settings.prices, medium_of(sys.stdout, os.environ)) + "\n")
+        sys.stdout.write(table(settings, medium_of(sys.stdout, os.environ)) + "\n")
 
 
 @app.command()

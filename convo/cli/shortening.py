@@ -3,9 +3,10 @@
 Ctrl-C stops either, and the history is as it was.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from convo.compaction import At
+from convo.config import Room
 from convo.engine.chat import Chat
 from convo.errors import Interrupted
 from convo.transfer.compacting import made, put
@@ -16,9 +17,9 @@ from convo.ui.compacted import one_line, wished
 STOPPED = "not compacted: you stopped it"
 
 
-def shortening(at: At) -> Shortening:
-    """What sees to one chat, by the setting `compact_at`."""
-    return Shortening(at)
+def shortening(at: At, own: Mapping[str, Room]) -> Shortening:
+    """What sees to one chat, by the setting `compact_at`; `own` are the windows that a person gave."""
+    return Shortening(at, own)
 
 
 async def prepared(chat: Chat, seeing: Shortening, note: Callable[[str], None]) -> None:

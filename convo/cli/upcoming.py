@@ -71,6 +71,7 @@ async def upcoming(wished: Wished) -> tuple[Coming, Settings]:
                 endpoint,
                 COUNTS[wished.count](endpoint, choice),
                 key_env=key_env(choice),
+                own=settings.windows,
             )
     return found, settings
 

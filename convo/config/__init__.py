@@ -22,7 +22,7 @@ from convo.config.layers import Flags, Sources, resolve
 from convo.config.names import BUILT_IN_MODEL, Choice, ModelName
 from convo.config.origin import Layer, Origin, Setting
 from convo.config.places import Places, private
-from convo.config.prices import Price
+from convo.config.prices import Price, Room
 from convo.config.providers import Provider, key_of, token_of
 from convo.config.secret import Secret
 from convo.config.settings import ALONE, Serve, Settings
@@ -41,6 +41,7 @@ __all__ = [
     "Price",
     "Provider",
     "Record",
+    "Room",
     "Secret",
     "Serve",
     "Setting",

@@ -16,7 +16,7 @@ from convo.config.checks import Unfit
 from convo.config.names import BUILT_IN_MODEL, OPENAI_MODEL
 from convo.config.origin import BUILT_IN, Key, Layer, Origin, Setting
 from convo.config.places import Places
-from convo.config.prices import Price
+from convo.config.prices import Price, Room
 from convo.config.providers import KNOWN, Provider, ollama_url
 from convo.config.secret import secret_in
 from convo.config.settings import Serve, Settings, defaults
@@ -116,6 +116,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         listed=tuple(found[key] for key in sorted(found)),
         compact_at=cast(float, values[("compact_at",)]),
         redact=cast(tuple[str, ...], values.get(("redact",), ())),
+        windows=MappingProxyType({key[1]: cast(Room, value) for key, value in values.items() if key[0] == "windows"}),
     )
 
 

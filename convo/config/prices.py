@@ -1,9 +1,19 @@
-"""What a model costs, where somebody has said so."""
+"""What a model costs, and how much it has room for, where somebody has said so."""
 
 from typing import NamedTuple
 
 PER = 1_000_000
 """Prices are for so many tokens."""
+
+
+class Room(NamedTuple):
+    """Tokens that a model takes: input and output together, and the longest answer, where it is known."""
+
+    context: int
+    output: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.context:,} tokens" + (f", answers of {self.output:,}" if self.output else "")
 
 
 class Price(NamedTuple):

@@ -6,11 +6,12 @@ same values stand with their keys and origins.
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from convo.config.origin import BUILT_IN, Key, Origin, Setting
 from convo.config.places import Places
-from convo.config.prices import Price
+from convo.config.prices import Price, Room
 from convo.config.providers import Provider
 from convo.config.storage import Storage
 
@@ -68,6 +69,7 @@ class Settings(NamedTuple):
     compact_at: the part of its model's window that a chat's history may take before it is compacted; more than
                 1: tokens; 0: never
     redact:     regular expressions of what `--redact` takes out besides what it knows
+    windows:    how much a model has room for, by "provider/model", where somebody said so
     """
 
     model: str
@@ -81,6 +83,7 @@ class Settings(NamedTuple):
     listed: tuple[Setting, ...]
     compact_at: float = COMPACT_AT
     redact: tuple[str, ...] = ()
+    windows: Mapping[str, Room] = MappingProxyType({})
 
     def origin(self, *key: str) -> Origin:
         """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""

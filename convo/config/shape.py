@@ -27,7 +27,7 @@ from convo.config.checks import (
 )
 from convo.config.durations import duration, durations
 from convo.config.origin import Key, dotted
-from convo.config.prices import Price
+from convo.config.prices import Price, Room
 from convo.config.providers import FILE_APIS, OWNERS_OF
 from convo.config.storage import TYPES, from_table
 from convo.errors import BadSettings
@@ -72,6 +72,13 @@ def price(table: Mapping[str, object]) -> Price:
         raise Unfit(f"needs {' and '.join(missing)}, in USD per million tokens")
     plain = figures["input"]
     return Price(plain, figures["output"], figures.get("cached", plain), figures.get("written", plain))
+
+
+def room(table: Mapping[str, object]) -> Room:
+    figures = cast(Mapping[str, int], table)
+    if "context" not in figures:
+        raise Unfit("needs context, in tokens")
+    return Room(figures["context"], figures.get("output"))
 
 
 PROVIDER: dict[str, Shape] = {
@@ -122,6 +129,7 @@ SHAPE: dict[str, Shape] = {
     "state_storage": Whole(STORAGE, from_table),
     "serve": SERVE,
     "prices": Named(model_name, Whole(PRICE, price)),
+    "windows": Named(model_name, Whole({"context": at_least(1), "output": at_least(1)}, room)),
 }
 
 MEANT = {

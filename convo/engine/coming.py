@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
+from convo.config import Room
 from convo.endpoints.contract import COUNTED, Endpoint, Wire
 from convo.engine.record import handle_of
 from convo.engine.turn import Asking
@@ -20,6 +21,7 @@ from convo.inspection.window import Filling, by_kind, filled, requested
 from convo.items import Item, Json
 from convo.strategies import Held
 from convo.tokens import window_of
+from convo.tokens.windows import NONE
 
 OF_THE_LAST = frozenset({"instructions", "generate", "background"})
 """Fields of a request that are not simply said again with the next one."""
@@ -98,15 +100,17 @@ async def coming(
     count: Counting,
     *,
     key_env: str | None = None,
+    own: Mapping[str, Room] = NONE,
 ) -> Coming:
     """The request that says `items` next.
 
+    own:     windows that a person gave
     raises:  Conflict  the path no longer passes through its mark;  what `count` raises
     """
     body = asking.body(asking.sent(replace(held, path=held.path.grow(items))))
     wire = endpoint.wire(body) or Wire("", body, {})
     before = held.path.upto(held.mark).nodes if held.remembers else ()
-    window = window_of(asking.model)
+    window = window_of(asking.model, own)
     parts = requested([node.item for node in before], f"held by {held.handle}", wire.body, window)
     return Coming(
         handle=handle,
@@ -122,10 +126,10 @@ async def coming(
     )
 
 
-async def window_now(held: Held, asking: Asking, endpoint: Endpoint, count: Counting) -> Filling:
+async def window_now(held: Held, asking: Asking, count: Counting, own: Mapping[str, Room] = NONE) -> Filling:
     """What fills the model's window when the conversation goes on as it stands. raises: what `count` raises"""
     body = asking.body(asking.sent(held))
-    window = window_of(asking.model)
+    window = window_of(asking.model, own)
     before = held.path.upto(held.mark).items if held.remembers else ()
     parts = by_kind([*before, *body["input"]], body, window)
     counted = await count(_counted(body)) if held.path else None

@@ -8,12 +8,21 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from convo.config import Room
 
 FIGURES = Path(__file__).with_name("models.toml")
 
 DATED = re.compile(r"-(\d{8}|\d{4}-\d{2}-\d{2})$")
 """How a name ends that means one day's edition of a model."""
+
+
+YOURS = "your settings"
+"""The source of what a person said."""
+
+NONE: Mapping[str, Room] = MappingProxyType({})
 
 
 class Window(NamedTuple):
@@ -31,11 +40,17 @@ class Window(NamedTuple):
     source: str = ""
 
 
-def window_of(model: str) -> Window | None:
-    """The window of a model by its provider's own name, with a vendor in front ("openai/gpt-5") or without."""
+def window_of(model: str, own: Mapping[str, Room] = NONE) -> Window | None:
+    """The window of a model by its provider's own name, with a vendor in front ("openai/gpt-5") or without.
+
+    own:  what a person said, by full name, which goes before what is written down
+    """
     name = model.rpartition("/")[2]
-    known = windows()
-    return known.get(name) or known.get(DATED.sub("", name))
+    known = windows().get(name) or windows().get(DATED.sub("", name))
+    said = own.get(model)
+    if said is None:
+        return known
+    return Window(said.context, said.output, known.counted if known else None, YOURS)
 
 
 @cache

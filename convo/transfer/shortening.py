@@ -6,18 +6,20 @@ the conversation would get another handle. It is put off while a call waits for 
 keeps it from being done keeps no message from being sent.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from convo.compaction import At, Wish, due, is_summary
 from convo.compaction.due import at_tokens
+from convo.config import Room
 from convo.engine.chat import Chat
 from convo.errors import ConvoError, Interrupted
 from convo.history import HERE, Link, Scope, Strategy
 from convo.items import kind
 from convo.strategies import Held
 from convo.tokens import Usage, window_of
+from convo.tokens.windows import NONE
 from convo.transfer.compacting import COMPACTION, Compacted, made, put
 
 MANAGING = ("openai.com", "azure.com")
@@ -41,10 +43,10 @@ class Due:
 
 
 class Shortening:
-    """Sees to one chat; `at` is the setting `compact_at`."""
+    """Sees to one chat; `at` is the setting `compact_at`, `own` are the windows that a person gave."""
 
-    def __init__(self, at: At) -> None:
-        self._at = at
+    def __init__(self, at: At, own: Mapping[str, Room] = NONE) -> None:
+        self._at, self._own = at, own
         self._tried = 0.0
 
     def due(self, chat: Chat) -> Due | None:
@@ -52,7 +54,7 @@ class Shortening:
         last = chat.record.last
         if last is None or is_compaction(last) or _ends_compacted(chat.held):
             return None
-        known = window_of(chat.asking.model)
+        known = window_of(chat.asking.model, self._own)
         window = known.context if known else None
         tokens, bound = due(self._at, Usage.read(last.usage), window), at_tokens(self._at, window)
         return Due(tokens, bound, window) if tokens and bound and tokens >= self._tried else None

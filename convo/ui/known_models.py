@@ -1,30 +1,30 @@
 """What is written down of models: the room they have, and what they cost, each with its source."""
 
-from collections.abc import Mapping
-
-from convo.config import Price
+from convo.config import Settings
 from convo.items import Json
 from convo.tokens import price_of, window_of
 from convo.tokens.prices import prices
-from convo.tokens.windows import figures, windows
+from convo.tokens.windows import YOURS, figures, windows
 from convo.ui.medium import Medium
 from convo.ui.table import Column, fitted, lines
 
-YOURS = "your settings"
 UNKNOWN = "-"
 
 
-def names(own: Mapping[str, Price]) -> list[str]:
+def names(settings: Settings) -> list[str]:
     """Every model of which something is known: with its provider where a price is, else by its own name."""
-    priced = list(dict.fromkeys([*own, *prices()]))
+    priced = list(dict.fromkeys([*settings.prices, *settings.windows, *prices()]))
     plain = {name.partition("/")[2] for name in priced}
     return [*priced, *(name for name in windows() if name not in plain)]
 
 
-def table(own: Mapping[str, Price], medium: Medium) -> str:
+def table(settings: Settings, medium: Medium) -> str:
     """A line for each model; prices in USD per million tokens."""
-    rows = names(own)
-    costs, rooms = [price_of(name, own) for name in rows], [window_of(name) for name in rows]
+    rows = names(settings)
+    costs, rooms = (
+        [price_of(name, settings.prices) for name in rows],
+        [window_of(name, settings.windows) for name in rows],
+    )
     columns = [
         Column("model", rows, style="id"),
         Column("window", [f"{room.context:,}" if room else UNKNOWN for room in rooms], right=True),
@@ -43,13 +43,13 @@ def table(own: Mapping[str, Price], medium: Medium) -> str:
     return medium.drawn("\n".join([*lines(fitted(columns, medium), medium), "", read]))
 
 
-def as_rows(own: Mapping[str, Price]) -> dict[str, Json]:
+def as_rows(settings: Settings) -> dict[str, Json]:
     """The same for programs; null where nothing is known."""
-    return {"as_of": str(figures()["as_of"]), "models": [_row(name, own) for name in names(own)]}
+    return {"as_of": str(figures()["as_of"]), "models": [_row(name, settings) for name in names(settings)]}
 
 
-def _row(name: str, own: Mapping[str, Price]) -> dict[str, Json]:
-    room, price = window_of(name), price_of(name, own)
+def _row(name: str, settings: Settings) -> dict[str, Json]:
+    room, price = window_of(name, settings.windows), price_of(name, settings.prices)
     return {
         "model": name,
         "window": room and {"context": room.context, "output": room.output, "source": room.source},

@@ -79,7 +79,7 @@ def _figures(settings: Settings) -> Iterator[Line]:
         full = str(named(settings, None, "model").name)
     except BadSettings:
         return
-    window, price = window_of(full), price_of(full, settings.prices)
+    window, price = window_of(full, settings.windows), price_of(full, settings.prices)
     if window:
         yield "window", f"{window.context:,} tokens"
     if price:

@@ -90,6 +90,7 @@ REFUSED = [
         '[prices]\n"a/b" = {input = nan, output = 2}',
         f"'prices.\"a/b\".input' {NOT_AN_AMOUNT}",
     ),
+    ('[windows]\n"a/b" = {output = 1}', "'windows.\"a/b\"' needs context, in tokens"),
     ('[prices]\n"a/b" = {cached = 1}', "'prices.\"a/b\"' needs input and output, in USD per million tokens"),
     ('[prices]\n"gpt-5" = {input = 1, output = 2}', "'prices.gpt-5' is not a model's full name, provider/model"),
     ('[aliases]\n"a/b" = "groq/x"', "'aliases.\"a/b\"' is not an alias: one word without '/'"),

@@ -2,7 +2,8 @@
 
 import pytest
 
-from convo.tokens.windows import Window, window_of, windows
+from convo.config import Room
+from convo.tokens.windows import YOURS, Window, window_of, windows
 
 
 def test_every_window_names_its_source() -> None:
@@ -32,3 +33,10 @@ def test_a_name_that_only_resembles_one_has_no_window(name: str) -> None:
 
 def test_a_window_of_ones_own_needs_no_more_than_its_size() -> None:
     assert Window(4096).output is None
+
+
+def test_what_a_person_says_goes_before_what_is_written_down_and_counts_as_exactly() -> None:
+    own = {"openai/gpt-5-mini": Room(1_000), "local/mine.gguf": Room(4_096, 512)}
+    assert window_of("openai/gpt-5-mini", own) == Window(1_000, None, "o200k_base", YOURS)
+    assert window_of("local/mine.gguf", own) == Window(4_096, 512, None, YOURS)
+    assert window_of("openai/gpt-5", own) == windows()["gpt-5"]

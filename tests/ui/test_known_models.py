@@ -1,16 +1,26 @@
 """What is written down of models, on a screen and for programs."""
 
-from convo.config import Price
 from convo.tokens.prices import prices
-from convo.tokens.windows import windows
-from convo.ui.known_models import YOURS, as_rows, table
+from convo.tokens.windows import YOURS, windows
+from convo.ui.known_models import as_rows, table
 from convo.ui.medium import Medium
+from tests.config.given import settings
 
-OWN = {"groq/fast": Price(1.0, 2.0, 0.5), "openai/gpt-5-mini": Price(9.0, 10.0, 9.0)}
+NOTHING = settings()
+OWN = settings(
+    user="""
+    [prices]
+    "groq/fast" = { input = 1, cached = 0.5, output = 2 }
+    "openai/gpt-5-mini" = { input = 9, output = 10 }
+    [windows]
+    "groq/slow" = { context = 8192, output = 1024 }
+    "openai/gpt-5-nano" = { context = 1000 }
+    """
+)
 
 
 def test_every_window_and_every_price_has_a_line_with_its_source() -> None:
-    shown = table({}, Medium()).splitlines()
+    shown = table(NOTHING, Medium()).splitlines()
     cells = [line.split() for line in shown[1:-2]]
     assert {name for name, *_ in cells} >= set(prices())
     assert {name.rpartition("/")[2] for name, *_ in cells} >= set(windows())
@@ -28,11 +38,13 @@ def test_what_a_person_said_goes_first_and_says_whose_it_is() -> None:
         "source": YOURS,
     }
     assert rows["groq/fast"]["window"] is None
+    assert rows["groq/slow"]["window"] == {"context": 8192, "output": 1024, "source": YOURS}
+    assert rows["openai/gpt-5-nano"]["window"]["context"] == 1000
     assert rows["openai/gpt-5-mini"]["window"]["context"] == 400_000
 
 
 def test_a_price_that_nobody_knows_is_a_dash_and_null() -> None:
-    rows = {row["model"]: row for row in as_rows({})["models"]}
+    rows = {row["model"]: row for row in as_rows(NOTHING)["models"]}
     assert rows["o1"]["price"] is None
-    line = next(line for line in table({}, Medium()).splitlines() if line.startswith("o1 "))
+    line = next(line for line in table(NOTHING, Medium()).splitlines() if line.startswith("o1 "))
     assert line.split()[2:5] == ["-", "-", "-"]
