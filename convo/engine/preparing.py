@@ -18,7 +18,7 @@ from convo.engine.theirs import told_by
 from convo.engine.turn import Seen
 from convo.errors import InputFault, WrongOwner
 from convo.history import Path
-from convo.items import Item, call_id, is_output
+from convo.items import Item, call_id, is_output, kind
 from convo.run import Ask, Run
 from convo.strategies import Held, Sent
 from convo.strategies.newest import latest_outputs, newest
@@ -62,13 +62,26 @@ async def prepared(ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Con
 
     raises:  RunFailed, InputFault, WrongOwner  what a person wrote raised, or may not be sent
     """
-    how, held, view = await asked(run.graph, ask, base, conduct), keeper.chat.held, keeper.view
+    how, held = await asked(run.graph, ask, base, conduct), keeper.chat.held
+    _leave_sealed(how, keeper)
+    view = keeper.view
     seen = Seen(view.path, how.asking.sent(replace(held, path=view.path, mark=view.path.root))) if view else None
     if conduct.input_filter is None:
         return how, seen
     if keeper.standing.filtered and keeper.standing.filtered[0] == held.path.head:
         return _instructed(how, keeper.standing.filtered[1]), seen
     return await _filtered(how, seen, run, keeper, conduct.input_filter)
+
+
+def _leave_sealed(how: Asked, keeper: Keeper) -> None:
+    """Leave out of the view what only the model that answered before could open: another one would refuse it."""
+    held, last = keeper.chat.held, keeper.chat.record.last
+    if held.remembers or last is None or last.model == how.asking.model:
+        return
+    items = keeper.view.path.items if keeper.view else held.path.items
+    left = [item for item in items if kind(item) != "reasoning"]
+    if len(left) < len(items):
+        keeper.standing = replace(keeper.standing, view=view_of(left, held.path))
 
 
 async def _filtered(

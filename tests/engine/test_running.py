@@ -8,7 +8,8 @@ import pytest
 
 from convo.agents import Agent, graph, output
 from convo.engine.edges import Edges
-from convo.engine.running import Conduct, Running, kept_run
+from convo.engine.running import Conduct, Route, Running, kept_run
+from convo.engine.turn import Asking
 from convo.errors import ConvoError, Refused, RunFailed, StateFault, StoreFull, TryLater, Usage
 from convo.history import Strategy
 from convo.items import user
@@ -591,3 +592,21 @@ async def test_a_hosted_tools_request_for_approval_is_answered_in_its_own_kind(b
     verdict = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "no"}
     assert bench.bodies[-1]["input"][-1] == verdict
     assert other.output == "As you like."
+
+
+async def test_an_agent_of_another_model_is_not_sent_reasoning_that_it_could_not_open(
+    bench: Bench, ledger: Ledger
+) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "sealed"}
+    transfer = calls(("c2", "transfer_to_billing"))["output"]
+    bench.model = scripted(bench.folder, {"output": [thought, *calls("look")["output"]]}, {"output": transfer})
+    billing = Agent("billing", model=scripted(bench.folder, {"text": "Here."}, name="billing.json"))
+    agent = Agent("desk", tools=(ledger.tool("look"),), handoffs=(billing,))
+    route = Conduct(route=lambda model: Route(Asking(model, model), bench.endpoint))
+    await say(await running(bench, agent, route), "hello")
+
+    second, third = inputs(bench)[1:]
+    assert second == ["user: hello", "reasoning", "call look", "call_1: look done"]
+    over = ["call transfer_to_billing", 'c2: {"assistant": "billing"}']
+    assert third == ["user: hello", "call look", "call_1: look done", *over]
+    assert words(await history(bench)) == [*second, *over, "assistant: Here."]
