@@ -81,7 +81,7 @@ def tried(endpoint: Endpoint) -> Counting:
     """The endpoint's own count, where asking for it works and is quick; what keeps it from counting is no error."""
 
     async def count(body: Mapping[str, Json]) -> int | None:
-        if len(body["input"]) > QUICK:
+        if len(body.get("input") or ()) > QUICK:
             return None
         try:
             return await endpoint.count(body)
