@@ -14,6 +14,7 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
 
+from convo.cli.choosing import ALL
 from convo.cli.wiring import from_store, store_of
 from convo.clock import SystemClock
 from convo.config import load
@@ -28,8 +29,6 @@ from convo.ui.asking import Paused, listed, one_call
 from convo.ui.medium import medium_of
 
 Config: TypeAlias = Path | None
-
-ALL = "all"
 
 MANY = 10_000
 """Runs that are looked at."""

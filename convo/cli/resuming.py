@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from convo.cli.known import is_path
+from convo.cli.choosing import chosen, rank
 from convo.cli.states import PIPE, from_pipe, state_at
 from convo.engine.state_file import load, save
 from convo.errors import Usage
@@ -61,9 +61,8 @@ class Written(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What one flag says of the calls that it names; the rank is of how exactly it names them."""
+    """What one flag says of the calls that it names."""
 
-    rank: int
     verdict: Verdict
     edits: bool = False
 
@@ -81,7 +80,7 @@ def proved(place: str, config: Path | None, signing: Signing) -> State | None:
     raises:  NotSigned, BadState, Unreadable, Usage
     """
     state = state_at(place, config)
-    if state is None and (is_path(place) or place.endswith(".json")):
+    if state is None and ("/" in place or place.endswith(".json")):
         state = load(place)  # says that there is no such file, or that it is no state
     if state is None:
         return None
@@ -140,21 +139,16 @@ def _again(state: State, one: Pending) -> Pending:
 
 def _choices(state: State, asked: Asked) -> dict[str, Choice]:
     """What is asked for each call. raises: Usage  two flags want different things of one; NotFound"""
-    chosen: dict[str, Choice] = {}
     said = [
         *((words, Verdict(True, None, asked.always), False) for words in asked.approve),
         *((words, Verdict(True, None, asked.always), True) for words in asked.edit),
         *((*_reason(state, words, asked), False) for words in asked.reject),
     ]
-    for words, verdict, edits in said:
-        for one in named(state, words):
-            choice = Choice(_rank(one, words), verdict, edits)
-            other = chosen.get(one.id)
-            if other and other.rank == choice.rank and other != choice:
-                raise Usage(f"{one.id} is asked to be two things at once", hint="name it in one flag alone")
-            if other is None or other.rank < choice.rank:
-                chosen[one.id] = choice
-    return chosen
+    return chosen(
+        (one.id, rank(words, one.id), Choice(verdict, edits))
+        for words, verdict, edits in said
+        for one in named(state, words)
+    )
 
 
 def _reason(state: State, words: str, asked: Asked) -> tuple[str, Verdict]:
@@ -163,10 +157,6 @@ def _reason(state: State, words: str, asked: Asked) -> tuple[str, Verdict]:
         return words, Verdict(False, None, asked.always)
     call, _, why = words.partition("=")
     return call, Verdict(False, why or None, asked.always)
-
-
-def _rank(one: Pending, words: str) -> int:
-    return 2 if words == one.id else 0 if words == "all" else 1
 
 
 def _key(variable: str) -> bytes:

@@ -1,19 +1,17 @@
 """What the flags of `convo resume` decide on the calls of a run that convo itself goes on with.
 
-An id wins over a tool's name, and a name over `all`. Everything is looked at before anything is
-kept: a word that names nothing changes nothing.
+Everything is looked at before anything is kept: a word that names nothing changes nothing.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from convo.cli.choosing import ALL, chosen, rank
 from convo.errors import NotFound, Usage
 from convo.run import Decided, Given
 from convo.run.inbox import Waiting
 from convo.ui.rewriting import in_an_editor
-
-ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +36,8 @@ class Said:
 
 
 class Choice(NamedTuple):
-    """What one flag says of one call; the rank is of how exactly it names it."""
+    """What one flag says of one call."""
 
-    rank: int
     what: str
     words: str | None = None
 
@@ -55,15 +52,7 @@ def events_of(said: Said, waiting: Sequence[Waiting]) -> list[Decided | Given]:
 
 def choices_of(said: Said, waiting: Sequence[Waiting]) -> dict[str, Choice]:
     """What is chosen, by call. raises: NotFound, Usage"""
-    choices: dict[str, Choice] = {}
-    for word, what in _flags(said):
-        for call, choice in _named(word, what, waiting):
-            other = choices.get(call.call_id)
-            if other and other.rank == choice.rank and other != choice:
-                raise Usage(f"{call.call_id} is asked to be two things at once", hint="name it in one flag alone")
-            if other is None or other.rank < choice.rank:
-                choices[call.call_id] = choice
-    return choices
+    return chosen(one for word, what in _flags(said) for one in _named(word, what, waiting))
 
 
 def _flags(said: Said) -> Iterator[tuple[str, str]]:
@@ -72,18 +61,16 @@ def _flags(said: Said) -> Iterator[tuple[str, str]]:
             yield word, what
 
 
-def _named(word: str, what: str, waiting: Sequence[Waiting]) -> Iterator[tuple[Waiting, Choice]]:
+def _named(word: str, what: str, waiting: Sequence[Waiting]) -> Iterator[tuple[str, int, Choice]]:
     name, words = _parts(word, what, waiting)
-    fits = [call for call in waiting if call.call_id == name] or [
-        call for call in waiting if name in (ALL, call.tool) and call.unknown == (what in ("rerun", "output"))
-    ]
+    meant = [call for call in waiting if what == "reject" or call.unknown == (what in ("rerun", "output"))]
+    fits = [call for call in waiting if call.call_id == name] or [call for call in meant if name in (ALL, call.tool)]
     if not fits:
         ids = ", ".join(call.call_id for call in waiting)
         raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "nothing waits in this run")
     for call in fits:
         _check(call, what)
-        rank = 2 if name == call.call_id else 0 if name == ALL else 1
-        yield call, Choice(rank, what, words or ("" if what == "output" else None))
+        yield call.call_id, rank(name, call.call_id), Choice(what, words or ("" if what == "output" else None))
 
 
 def _parts(word: str, what: str, waiting: Sequence[Waiting]) -> tuple[str, str | None]:

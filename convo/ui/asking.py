@@ -4,7 +4,6 @@ A screen reader reads it from top to bottom: what wants to run, for whom, with w
 question. Arguments come from a model: what a terminal would obey in them is spelled out.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -12,6 +11,7 @@ from convo.run.inbox import Waiting
 from convo.ui.answer import safe
 from convo.ui.labelled import Line, labelled
 from convo.ui.medium import Medium
+from convo.ui.rewriting import pretty
 from convo.ui.table import Column, fitted, lines
 
 UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
@@ -59,14 +59,6 @@ def ago(seconds: float) -> str:
             number = int(seconds // size)
             return f"{number} {unit}" + ("" if number == 1 else "s")
     return "less than a minute"
-
-
-def pretty(arguments: str) -> str:
-    """Arguments as they are read and edited: JSON a member a line, anything else as it is."""
-    try:
-        return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        return arguments
 
 
 def _tool(call: Waiting | None) -> str:

@@ -1,5 +1,6 @@
 """A call's arguments in the person's own editor."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -7,7 +8,6 @@ import tempfile
 from pathlib import Path
 
 from convo.errors import Usage
-from convo.ui.asking import pretty
 
 
 def in_an_editor(arguments: str) -> str:
@@ -27,3 +27,11 @@ def in_an_editor(arguments: str) -> str:
                 f"{command[0]} ended with {done}, so nothing was changed", hint="leave the editor without an error"
             )
         return draft.read_text(encoding="utf-8").strip()
+
+
+def pretty(arguments: str) -> str:
+    """Arguments as they are read and edited: JSON a member a line, anything else as it is."""
+    try:
+        return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return arguments

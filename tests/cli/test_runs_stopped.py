@@ -2,17 +2,16 @@
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from tests.cli.agenting import AGENTS, BACK, LOOK_UP, agents, ran, runs
 from tests.cli.chatting import kept, scripted
+from tests.cli.test_two_processes import Start, start
 from tests.running import Convo
+
+__all__ = ["start"]
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -21,28 +20,6 @@ HANGS = AGENTS.replace(
     'note(f"look_up {order}")\n    print("STARTED", flush=True)\n    import time\n    time.sleep(WAIT)',
 )
 """A tool that says when it has begun and then takes WAIT seconds."""
-
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """`start("chat", ...)` begins the real command; none outlives the test."""
-    with ExitStack() as started:
-
-        def begin(*argv: str) -> "subprocess.Popen[str]":
-            process = subprocess.Popen(
-                [sys.executable, "-m", "convo", *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-            )
-            started.enter_context(process)
-            started.callback(process.kill)
-            return process
-
-        yield begin
 
 
 @pytest.fixture
