@@ -10,7 +10,7 @@ from convo.agents import Agent, graph, output
 from convo.engine.edges import Edges
 from convo.engine.running import Conduct, Route, Running, kept_run
 from convo.engine.turn import Asking
-from convo.errors import ConvoError, Refused, RunFailed, StateFault, StoreFull, TryLater, Usage
+from convo.errors import Conflict, ConvoError, Refused, RunFailed, StateFault, StoreFull, TryLater, Usage
 from convo.history import Strategy
 from convo.items import user
 from convo.run import Decided, Given, Limits, Said
@@ -610,3 +610,35 @@ async def test_an_agent_of_another_model_is_not_sent_reasoning_that_it_could_not
     over = ["call transfer_to_billing", 'c2: {"assistant": "billing"}']
     assert third == ["user: hello", "call look", "call_1: look done", *over]
     assert words(await history(bench)) == [*second, *over, "assistant: Here."]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_a_tools_output_may_be_the_answer_and_its_owner_is_told_of_it_with_the_next_input(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    bench.model = scripted(bench.folder, calls("look"), {"text": "Bye."}, {"text": "Bye."})
+    one = await running(
+        bench, Agent("desk", tools=(ledger.tool("look"),), after_tools="first output"), strategy=strategy
+    )
+    events = await say(one, "hello")
+    assert (own(events)[-1], one.output, len(bench.bodies)) == ("finished", "look done", 1)
+    await say(one, "well?")
+    new = ["call_1: look done", "user: well?"]
+    assert inputs(bench)[1] == (new if strategy in SERVERS else ["user: hello", "call look", *new])
+
+
+async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_runs_nothing(
+    bench: Bench, ledger: Ledger
+) -> None:
+    agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
+    bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
+    await say(await running(bench, agent), "hello")
+    first, second = await running(bench, agent), await running(bench, agent)
+    await first.decide(Decided("call_1", approve=True))
+    with pytest.raises(Conflict):
+        await second.decide(Decided("call_1", approve=True))
+    third = await running(bench, agent)
+    await read(first.go_on())
+    with pytest.raises(Conflict):
+        await read(third.go_on())
+    assert (ledger.ran, len(bench.bodies)) == (["pay"], 2)
