@@ -2,11 +2,11 @@
 
 import pytest
 
-from convo.items.wellformed import wellformed
 from convo.errors import StreamBroken
 from convo.ids import counting_ids
 from convo.items import Event, Json
 from convo.items.partial import Partial
+from convo.items.wellformed import wellformed
 from convo.models.stream import Answer, usage
 
 SAID = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
