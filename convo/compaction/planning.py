@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from convo.compaction.cutting import turns
+from convo.compaction.cutting import APPROVAL, APPROVED, turns
 from convo.compaction.folding import fold
 from convo.compaction.summary import stands_for
 from convo.errors import StateFault, Usage
@@ -120,7 +120,13 @@ def windows(made: Plan, sizes: Sequence[int], summary: str) -> tuple[tuple[Item,
 
 def _check_settled(items: Sequence[Item]) -> None:
     answered = {call_id(item) for item in items if is_output(item)}
+    answered |= {item.get("approval_request_id") for item in items if kind(item) == APPROVED}
     for item in items:
+        if kind(item) == APPROVAL and item.get("id") not in answered:
+            raise StateFault(
+                f"the request {item.get('id')} of {item.get('name')} waits for a decision",
+                hint="decide on it first; compact afterwards",
+            )
         if is_call(item) and item.get("status") in (None, "completed") and call_id(item) not in answered:
             raise StateFault(
                 f"the call {call_id(item)} of {item.get('name') or kind(item)} waits for its output",
