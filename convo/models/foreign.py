@@ -145,7 +145,7 @@ def translated(wrong: BaseException, asked: Asked, *, answering: bool = False) -
     if isinstance(wrong, package.APIStatusError):
         if wrong.response.is_success:
             return broken(wrong.body, asked, answering=answering)
-        return refusal(wrong.status_code, wrong.body, asked, retry_after_s=_retry_after_s(wrong.response.headers))
+        return refusal(wrong.status_code, wrong.body, asked, **_advice(wrong.response.headers))
     if isinstance(wrong, package.APIConnectionError):
         return _unconnected(wrong.__cause__ or wrong, asked, answering=answering)
     if isinstance(wrong, package.APIError):
@@ -162,8 +162,13 @@ def translated(wrong: BaseException, asked: Asked, *, answering: bool = False) -
     return None
 
 
-def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | None = None) -> EndpointFault:
-    """The error that a server answered with `status` and `body`, an error object if it is a good one."""
+def refusal(
+    status: int, body: Json, asked: Asked, *, retry_after_s: float | None = None, again: bool | None = None
+) -> EndpointFault:
+    """The error that a server answered with `status` and `body`, an error object if it is a good one.
+
+    again:  what the server itself says of asking once more; None: nothing
+    """
     error = asked.names_in(_error_object(body))
     words = asked.clean(error["message"])
     fields: dict[str, Any] = {"code": _code(error), "status": _as_an_error(status), "param": error.get("param")}
@@ -177,7 +182,8 @@ def refusal(status: int, body: Json, asked: Asked, *, retry_after_s: float | Non
     if status == 402 or error.get("code") == "insufficient_quota":
         words = words or f"{asked.provider} answered {status}"
         return Refused(words, hint="the account needs credit: see the provider's billing page", **fields)
-    if status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked":
+    passes = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
+    if passes if again is None else again:
         return TryLater(words or f"{asked.provider} answered {status}", retry_after_s=retry_after_s, **fields)
     if not words or words.lower() in NO_WORDS:
         return Refused(f"{asked.provider} answered {status} at {asked.place}", hint="check its base_url", **fields)
@@ -190,7 +196,7 @@ def refused(answer: "Response", asked: Asked) -> EndpointFault:
         body = answer.json()
     except ValueError:
         body = answer.text
-    return refusal(answer.status_code, body, asked, retry_after_s=_retry_after_s(answer.headers))
+    return refusal(answer.status_code, body, asked, **_advice(answer.headers))
 
 
 def broken(body: Json, asked: Asked, *, answering: bool) -> EndpointFault:
@@ -291,6 +297,13 @@ def _unconnected(wrong: BaseException, asked: Asked, *, answering: bool) -> Endp
 
 def _kinds(wrong: BaseException | None) -> set[str]:
     return {kind.__name__ for kind in type(wrong).__mro__}
+
+
+def _advice(headers: Mapping[str, str]) -> dict[str, Any]:
+    """What a server says of asking again: whether, and when."""
+    said = headers.get("x-should-retry")
+    again = None if said not in ("true", "false") else said == "true"
+    return {"retry_after_s": _retry_after_s(headers), "again": again}
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> float | None:
