@@ -1,14 +1,16 @@
 """Short ways to run agents on a bench: a script for their model, tools that remember, a reader of events."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 from convo.agents import Agent, graph
 from convo.engine.running import Conduct, Running
 from convo.history import Strategy
-from convo.items import Event, Item, Json, kind, text, user
+from convo.items import Event, Item, Json, is_assistant, kind, text, user
 from convo.tools import Tool, tool
 from tests.engine.conftest import Bench
 
@@ -58,8 +60,34 @@ async def running(
     return await Running.open(chat, graph(agent, *others), conduct)
 
 
+WAY = "collected"
+"""How a run is read, where a test does not say: `both_ways` sets it."""
+
+
 async def read(events: AsyncGenerator[Event, None]) -> list[Event]:
+    """All events: each shown as it comes, or only once all are there."""
+    return await (_streamed(events) if WAY == "streamed" else _collected(events))
+
+
+async def _collected(events: AsyncGenerator[Event, None]) -> list[Event]:
     return [event async for event in events]
+
+
+async def _streamed(events: AsyncGenerator[Event, None]) -> list[Event]:
+    """Whatever else there is to do goes on between two events, and the pieces of an answer make it up."""
+    seen: list[Event] = []
+    pieces: str | None = None
+    async with aclosing(events):
+        async for event in events:
+            await asyncio.sleep(0)
+            seen.append(event)
+            if event["type"] == "response.created":
+                pieces = ""
+            elif event["type"] == "response.output_text.delta" and pieces is not None:
+                pieces += event["delta"]
+            elif event["type"] == "response.completed" and pieces is not None:
+                assert pieces == "".join(text(item) for item in event["response"]["output"] if is_assistant(item))
+    return seen
 
 
 async def say(one: Running, words: str) -> list[Event]:

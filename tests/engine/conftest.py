@@ -68,6 +68,13 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     await opened.aclose()
 
 
+@pytest.fixture(params=["streamed", "collected"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Runs are read event by event, and then once more as a whole."""
+    monkeypatch.setattr("tests.engine.agents.WAY", request.param)
+    return str(request.param)
+
+
 @pytest.fixture
 def bench(store: Store, tmp_path: Path) -> Bench:
     return Bench(store, Recorded(embedded(store)), tmp_path)

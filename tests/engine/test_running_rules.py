@@ -70,6 +70,7 @@ class Finishing(Recorded):
                 yield event
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_an_input_guardrail_trips_the_users_input_is_saved_but_no_assistant_message(
     store: Store, tmp_path: Path, ledger: Ledger, strategy: Strategy
@@ -202,6 +203,7 @@ TRANSFER = calls("transfer_to_billing")
 OVER = 'call_1: {"assistant": "billing"}'
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_nothing_is_configured_the_next_agent_gets_the_raw_transcript(
     bench: Bench, strategy: Strategy
@@ -215,6 +217,7 @@ async def test_when_nothing_is_configured_the_next_agent_gets_the_raw_transcript
     assert inputs(bench)[1] == ([OVER] if strategy in SERVERS else ["user: hello", "call transfer_to_billing", OVER])
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("strategy", CLIENTS)
 async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_store_keeps_the_full_items(
     bench: Bench, ledger: Ledger, strategy: Strategy
@@ -243,6 +246,7 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
     assert [words((await bench.store.path(link.saw)).items) for link in links] == [["user: hi"], second, third]
 
 
+@pytest.mark.usefixtures("both_ways")
 async def test_a_mapper_of_ones_own_makes_the_next_agents_input(bench: Bench) -> None:
     given: list[list[str]] = []
 
@@ -287,6 +291,7 @@ async def test_after_a_handoff_the_next_thing_said_goes_to_the_first_agent_with_
     assert inputs(bench)[-1] == ["user: hello", "call transfer_to_billing", OVER, "assistant: Here.", "user: thanks"]
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("strategy", SERVERS)
 async def test_when_a_summary_is_asked_for_under_a_server_owner_there_is_a_warning_and_only_the_delta_goes(
     bench: Bench, strategy: Strategy
@@ -324,6 +329,7 @@ async def test_a_handoff_tells_its_function_once_what_the_model_said(bench: Benc
 # -- input filters --------------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_the_filter_returns_model_input_exactly_its_list_and_instructions_go_to_the_model(
     bench: Bench, ledger: Ledger, strategy: Strategy
@@ -404,6 +410,7 @@ async def two_turns(bench: Bench, conduct: Conduct, *said_then: str) -> list[lis
     return inputs(bench)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize(
     ("limit", "second"), [(None, ["user: one", "assistant: one", "user: two"]), (1, ["assistant: one", "user: two"])]
 )
@@ -414,6 +421,7 @@ async def test_when_a_session_has_a_limit_only_the_newest_items_precede_the_new_
     assert len(await history(bench)) == 4
 
 
+@pytest.mark.usefixtures("both_ways")
 async def test_a_limit_of_none_at_all_sends_the_new_input_alone(bench: Bench) -> None:
     assert (await two_turns(bench, Conduct(session_limit=0)))[1] == ["user: two"]
 
@@ -430,6 +438,7 @@ async def test_when_a_limit_cuts_between_a_call_and_its_output_the_output_is_lef
     assert inputs(bench)[-1] == ["assistant: Done.", "user: well?"]
 
 
+@pytest.mark.usefixtures("both_ways")
 async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_and_only_what_is_new_is_kept(
     bench: Bench,
 ) -> None:
@@ -442,6 +451,7 @@ async def test_when_the_callback_reorders_drops_and_adds_its_list_is_the_input_a
     assert words(await history(bench)) == kept
 
 
+@pytest.mark.usefixtures("both_ways")
 async def test_a_callback_has_to_return_a_list_of_items(bench: Bench) -> None:
     one = await running(bench, Agent("desk"), Conduct(session_input=lambda older, new: "all"))
     with pytest.raises(InputFault, match="did not return a list of items"):

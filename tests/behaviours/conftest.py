@@ -1,0 +1,32 @@
+"""A bench whose store is in memory: what is shown here is a matter of decisions, not of a disk."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from convo.stores.contract import Store
+from convo.stores.open import open_store
+from tests.embedding import embedded
+from tests.engine.agents import Ledger
+from tests.engine.conftest import Bench, both_ways
+from tests.engine.recorded import Recorded
+
+__all__ = ["both_ways"]
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    opened = open_store("memory")
+    yield opened
+    await opened.aclose()
+
+
+@pytest.fixture
+def bench(store: Store, tmp_path: Path) -> Bench:
+    return Bench(store, Recorded(embedded(store)), tmp_path)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()

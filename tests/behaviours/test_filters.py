@@ -1,0 +1,87 @@
+"""What an input filter may do to a model call, and what it does to nothing else."""
+
+import pytest
+
+from convo.agents import Agent
+from convo.engine.running import Conduct, ModelInput
+from convo.errors import RunFailed
+from convo.history import Strategy
+from convo.items import assistant, user
+from tests.engine.agents import Ledger, calls, history, inputs, running, say, scripted, words
+from tests.engine.conftest import Bench
+
+pytestmark = pytest.mark.usefixtures("both_ways")
+
+CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
+SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
+
+WHOLE = ["user: hello", "call look", "call_1: look done"]
+
+
+def desk(bench: Bench, ledger: Ledger) -> Agent:
+    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
+    return Agent("desk", "Answer.", tools=(ledger.tool("look"),))
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_when_a_filter_returns_something_else_the_run_fails_and_nobody_is_asked(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    conduct = Conduct(input_filter=lambda data: data.items)
+    with pytest.raises(RunFailed, match="did not return a ModelInput"):
+        await say(await running(bench, desk(bench, ledger), conduct, strategy=strategy), "hello")
+    assert bench.bodies == []
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_when_a_filter_raises_the_run_fails_with_that_and_nobody_is_asked(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    def broken(data: ModelInput) -> ModelInput:
+        raise ValueError("no")
+
+    one = await running(bench, desk(bench, ledger), Conduct(input_filter=broken), strategy=strategy)
+    with pytest.raises(RunFailed, match="the input filter raised ValueError: no") as failed:
+        await say(one, "hello")
+    assert isinstance(failed.value.__cause__, RunFailed)
+    assert isinstance(failed.value.__cause__.__cause__, ValueError)
+    assert bench.bodies == []
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_when_a_filters_list_has_two_outputs_of_one_call_only_the_later_is_sent(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    late = {"type": "function_call_output", "call_id": "call_1", "output": "later"}
+
+    def doubled(data: ModelInput) -> ModelInput:
+        return ModelInput([*data.items, late] if bench.bodies else data.items)
+
+    await say(await running(bench, desk(bench, ledger), Conduct(input_filter=doubled), strategy=strategy), "hello")
+    assert inputs(bench)[1] == (["call_1: later"] if strategy in SERVERS else [*WHOLE[:2], "call_1: later"])
+
+
+@pytest.mark.parametrize("strategy", CLIENTS)
+async def test_when_a_filter_rewrites_the_input_the_store_keeps_what_was_said(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    conduct = Conduct(input_filter=lambda data: ModelInput([user("HELLO")] if len(data.items) == 1 else data.items))
+    await say(await running(bench, desk(bench, ledger), conduct, strategy=strategy), "hello")
+    assert inputs(bench)[0] == ["user: HELLO"]
+    assert words(await history(bench)) == [*WHOLE, "assistant: Done."]
+
+
+@pytest.mark.parametrize("strategy", CLIENTS)
+async def test_when_a_filter_changes_its_list_in_place_only_this_request_is_affected(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    def adds(data: ModelInput) -> ModelInput:
+        if not bench.bodies:
+            data.items[0] = user("changed")
+            data.items.append(assistant("this once"))
+        return data
+
+    await say(await running(bench, desk(bench, ledger), Conduct(input_filter=adds), strategy=strategy), "hello")
+    assert inputs(bench)[0] == ["user: changed", "assistant: this once"]
+    assert words(await history(bench))[0] == "user: hello"
+    assert inputs(bench)[1:] == [WHOLE]

@@ -1,0 +1,155 @@
+"""What a history that the client owns gives to a model, and what is kept of it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from convo.agents import Agent
+from convo.engine.running import Conduct
+from convo.errors import Refused, StoreUnavailable
+from convo.history import Strategy
+from convo.items import Item, assistant, user
+from convo.run import Decided
+from convo.stores.contract import Change
+from convo.tools import tool
+from tests.engine.agents import Ledger, calls, history, inputs, read, running, say, scripted, words
+from tests.engine.conftest import Bench
+from tests.engine.recorded import Fault
+
+pytestmark = pytest.mark.usefixtures("both_ways")
+
+CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
+SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
+
+
+def called(call_id: str) -> Item:
+    return {"type": "function_call", "call_id": call_id, "name": "look", "arguments": "{}"}
+
+
+def output(call_id: str, said: str = "done") -> Item:
+    return {"type": "function_call_output", "call_id": call_id, "output": said}
+
+
+THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
+
+
+async def asked_after(bench: Bench, *items: Item, limit: int | None = None) -> list[str]:
+    """What a model is sent of a history in a file, with "more" behind it; the file keeps all of it."""
+    (bench.folder / "talk.json").write_text(json.dumps(items))
+    one = await running(bench, Agent("desk"), Conduct(session_limit=limit), strategy=Strategy.REPLAY)
+    try:
+        await say(one, "more")
+    except Refused:
+        assert words(await history(bench)) == words([*items, user("more")])
+    else:
+        kept = json.loads((bench.folder / "talk.json").read_text())
+        assert words(kept)[: len(items)] == words(items)
+    return inputs(bench)[0]
+
+
+# -- what the model gets ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", CLIENTS)
+async def test_when_a_session_holds_items_the_input_is_the_history_and_what_is_new(
+    bench: Bench, strategy: Strategy
+) -> None:
+    one = await running(bench, Agent("desk"), strategy=strategy)
+    await say(one, "one")
+    await say(one, "two")
+    assert inputs(bench) == [["user: one"], ["user: one", "assistant: one", "user: two"]]
+    assert words(await history(bench)) == ["user: one", "assistant: one", "user: two", "assistant: two"]
+
+
+@pytest.mark.parametrize("limit", [None, 2])
+async def test_when_a_limit_cuts_a_call_from_its_output_the_output_is_left_out_and_without_a_limit_it_is_kept(
+    bench: Bench, limit: int | None
+) -> None:
+    """Without a limit the endpoint is left to say what it thinks of an output without a call."""
+    items = (output("c1"), assistant("done")) if limit is None else (called("c1"), output("c1"), assistant("done"))
+    sent = await asked_after(bench, *items, limit=limit)
+    assert sent == ([] if limit else ["c1: done"]) + ["assistant: done", "user: more"]
+
+
+async def test_when_history_holds_a_call_without_output_it_and_the_reasoning_before_it_are_left_out(
+    bench: Bench,
+) -> None:
+    sent = await asked_after(bench, user("hi"), THOUGHT, called("c1"), user("well"), limit=9)
+    assert sent == ["user: hi", "user: well", "user: more"]
+
+
+async def test_when_two_outputs_share_a_call_the_later_one_is_sent(bench: Bench) -> None:
+    items = (user("hi"), called("c1"), output("c1", "first"), output("c1", "second"), assistant("done"))
+    sent = await asked_after(bench, *items)
+    assert sent == ["user: hi", "call look", "c1: second", "assistant: done", "user: more"]
+
+
+async def test_when_messages_are_equal_they_are_never_merged(bench: Bench) -> None:
+    twin = {**assistant("yes"), "id": "msg_1"}
+    assert await asked_after(bench, user("hi"), twin, user("hi"), twin) == [
+        *("user: hi", "assistant: yes") * 2,
+        "user: more",
+    ]
+
+
+# -- what is kept ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("strategy", CLIENTS)
+async def test_when_a_run_ends_the_store_holds_input_call_output_and_answer_in_this_order(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
+    await say(await running(bench, Agent("desk", tools=(ledger.tool("look"),)), strategy=strategy), "hello")
+    assert words(await history(bench)) == ["user: hello", "call look", "call_1: look done", "assistant: Done."]
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_when_the_first_model_call_fails_the_input_is_kept_already(bench: Bench, strategy: Strategy) -> None:
+    one = await running(bench, Agent("desk"), strategy=strategy)
+    bench.endpoint.faults = [Fault(Refused("no", status=400))]
+    with pytest.raises(Refused):
+        await say(one, "hello")
+    assert words(await history(bench)) == ["user: hello"]
+
+
+class Failing:
+    """A store whose changes fail while `down` is set; readers are served."""
+
+    def __init__(self, store: Any) -> None:
+        self.store, self.down = store, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    async def commit(self, change: Change) -> None:
+        if self.down:
+            raise StoreUnavailable("the disk is gone")
+        await self.store.commit(change)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_when_an_output_cannot_be_kept_the_call_is_not_run_again_by_itself(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    store = Failing(bench.store)
+    bench = Bench(store, bench.endpoint, bench.folder)
+
+    def pay() -> str:
+        ledger.ran.append("pay")
+        store.down = True
+        return "paid"
+
+    agent = Agent("desk", tools=(tool(needs_approval=True)(pay),))
+    bench.model = scripted(bench.folder, calls("pay"), {"text": "Done."})
+    one = await running(bench, agent, strategy=strategy)
+    await say(one, "hello")
+    await one.decide(Decided("call_1", approve=True))
+    with pytest.raises(StoreUnavailable):
+        await read(one.go_on())
+    store.down = False
+    other = await running(bench, agent)
+    await read(other.go_on())
+    assert [(call.id, call.stage.name) for call in other.pending] == [("call_1", "UNKNOWN")]
+    assert ledger.ran == ["pay"]
