@@ -66,6 +66,14 @@ async def test_a_history_that_does_not_pass_through_a_place_has_no_tail_behind_i
         await store.tail(head, after)
 
 
+async def test_that_a_way_does_not_pass_there_is_said_before_what_was_deleted_on_it(store: Store) -> None:
+    await fork(store)
+    await store.commit(Change(erase=(PATH.head,)))
+
+    with pytest.raises(Conflict, match="does not pass through"):
+        await store.tail(PATH.head, FORK.head)
+
+
 @pytest.mark.parametrize("head", [NOWHERE, root("guest"), Key("not a key"), Key("")])
 async def test_a_place_that_nobody_made_has_no_tail(store: Store, head: Key) -> None:
     await fork(store)

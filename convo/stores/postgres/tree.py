@@ -13,7 +13,7 @@ from convo.items import Item, first_words
 from convo.stores import rules
 from convo.stores.postgres import names
 from convo.stores.postgres.bodies import item_of, items_of
-from convo.stores.postgres.tenant import Tenant
+from convo.stores.postgres.tenant import Row, Tenant
 
 KEY = "uuid_send(nodes.id) || uuid_send(nodes.rest)"
 """The whole key of a node, as bytes."""
@@ -38,34 +38,36 @@ async def path(t: Tenant, head: Key) -> Path:
     """The path to `head`. raises: NotFound, ItemDeleted"""
     if head == t.root:
         return Path(t.root)
-    _, nodes = await _way(t, head, None)
-    return Path(t.root, tuple(nodes))
+    _, rows = await _way(t, head, None)
+    return Path(t.root, tuple(_nodes(rows)))
 
 
 async def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:
     """The items behind `after` on the path to `head`. raises: NotFound, Conflict, ItemDeleted"""
     if head == after == t.root:
         return []
-    end, nodes = await _way(t, head, after if names.is_key(after) else None)
+    end, rows = await _way(t, head, after if names.is_key(after) else None)
     if end != after:
         raise rules.not_through(after)
-    return [one.item for one in nodes]
+    return [one.item for one in _nodes(rows)]
 
 
-async def _way(t: Tenant, head: Key, after: Key | None) -> tuple[Key, list[Node]]:
-    """Where the way back from `head` ended, at `after` or at the root; the nodes behind that.
-
-    raises:  NotFound, ItemDeleted
-    """
+async def _way(t: Tenant, head: Key, after: Key | None) -> tuple[Key, list[Row]]:
+    """Where the way back from `head` ended, at `after` or at the root; the rows behind that. raises: NotFound"""
     stop = names.half(after) if after else None
     rows = await t.all(PATH, names.half(head), names.rest(head), stop) if names.is_key(head) else []
     if not rows:
         raise rules.no_place(head)
     (end, _), *behind = rows[::-1]
-    keys, bodies = [Key(key.hex()) for key, _ in behind], [body for _, body in behind]
+    return Key(end.hex()), behind
+
+
+def _nodes(rows: Sequence[Row]) -> Sequence[Node]:
+    """The nodes of a way. raises: ItemDeleted"""
+    keys, bodies = [Key(key.hex()) for key, _ in rows], [body for _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
-    return Key(end.hex()), list(map(Node, keys, items_of(bodies)))
+    return list(map(Node, keys, items_of(bodies)))
 
 
 def words(body: bytes | None) -> str:

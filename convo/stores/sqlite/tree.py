@@ -74,8 +74,8 @@ def path(t: Tenant, head: Key) -> Path:
     """The path to `head`. raises: NotFound, ItemDeleted"""
     if head == t.root:
         return Path(t.root)
-    _, nodes = _way(t, node(t, head), NOWHERE)
-    return Path(t.root, tuple(nodes))
+    _, rows = _way(t, node(t, head), NOWHERE)
+    return Path(t.root, tuple(_nodes(rows)))
 
 
 def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:
@@ -85,19 +85,24 @@ def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:
     start, found = node(t, head), seek(t, after)
     if found is None:
         raise rules.not_through(after)
-    end, nodes = _way(t, start, found[0])
+    end, rows = _way(t, start, found[0])
     if end != found[0]:
         raise rules.not_through(after)
-    return [one.item for one in nodes]
+    return [one.item for one in _nodes(rows)]
 
 
-def _way(t: Tenant, head: int, after: int) -> tuple[int, list[Node]]:
-    """Where the way back from `head` ended, at `after` or at the root; the nodes behind that. raises: ItemDeleted"""
+def _way(t: Tenant, head: int, after: int) -> tuple[int, list[Row]]:
+    """Where the way back from `head` ended, at `after` or at the root; the rows behind that, oldest first."""
     (end, _, _), *rows = t.db.execute(PATH, {"head": head, "after": after}).fetchall()[::-1]
+    return end, rows
+
+
+def _nodes(rows: Sequence[Row]) -> Sequence[Node]:
+    """The nodes of a way. raises: ItemDeleted"""
     keys, bodies = [Key(key.hex()) for _, key, _ in rows], [body for _, _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
-    return end, list(map(Node, keys, decoded(bodies)))
+    return list(map(Node, keys, decoded(bodies)))
 
 
 def decoded(bodies: Sequence[str]) -> Sequence[Item]:
