@@ -11,7 +11,6 @@ a script, gives each key a tenant of its own, and can be told to fail in the way
 
 import asyncio
 import json
-import socket
 import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterator, Mapping, Sequence
@@ -362,21 +361,15 @@ def _sse(event: Event) -> bytes:
 @contextmanager
 def serving(folder: Path, store: Store | None = None) -> Iterator[Loopback]:
     """A server in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
-    import uvicorn
+    from tests.listening import any_port, running
 
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = Loopback(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", folder, store or MemoryStore())
-    running = uvicorn.Server(uvicorn.Config(server, lifespan="off", ws="none", log_config=None, log_level="critical"))
-    thread = threading.Thread(target=server.loop.run_until_complete, args=(running.serve([listening]),))
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.release()
-        running.should_exit = True
-        thread.join()
-        server.loop.close()
-        listening.close()
+    place, url = any_port()
+    server = Loopback(url, folder, store or MemoryStore())
+    with running(server, place, server.loop):
+        try:
+            yield server
+        finally:
+            server.release()
 
 
 @pytest.fixture

@@ -6,17 +6,16 @@ output, and without tools, it says how many messages it was given and what the l
 answer shows whether the history arrived. Where calls are laid down for it, it makes those first.
 """
 
+import asyncio
 import json
-import socket
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from starlette.types import Receive, Scope, Send
 
+from tests.listening import any_port, running
 from tests.models.chat_server import begin, delta, event, finish, piece, tool
 
 Call = tuple[str, str, Mapping[str, Any]]
@@ -110,14 +109,7 @@ def words(content: Any) -> str:
 @contextmanager
 def answering() -> Iterator[Upstream]:
     """The model in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    upstream = Upstream(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
-    running = uvicorn.Server(uvicorn.Config(upstream, lifespan="off", ws="none", log_config=None))
-    thread = threading.Thread(target=running.run, args=([listening],))
-    thread.start()
-    try:
+    place, url = any_port()
+    upstream = Upstream(url)
+    with running(upstream, place, asyncio.new_event_loop()):
         yield upstream
-    finally:
-        running.should_exit = True
-        thread.join()
-        listening.close()

@@ -1,7 +1,7 @@
 """A server on loopback that speaks chat completions as it is told to."""
 
+import asyncio
 import json
-import socket
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -9,8 +9,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
 from starlette.types import Receive, Scope, Send
+
+from tests.listening import any_port, running
 
 Answer = Callable[[Receive, Send], Awaitable[None]]
 
@@ -114,18 +115,10 @@ async def piece(send: Send, body: bytes, *, more: bool = True) -> None:
 @contextmanager
 def serving() -> Iterator[ChatServer]:
     """A server in a thread. Its socket listens before the thread runs, so nobody has to wait for it."""
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = ChatServer(f"http://127.0.0.1:{listening.getsockname()[1]}/v1")
-    config = uvicorn.Config(server, lifespan="off", ws="none", log_config=None)
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, args=([listening],))
-    thread.start()
-    try:
+    place, url = any_port()
+    server = ChatServer(url)
+    with running(server, place, asyncio.new_event_loop()):
         yield server
-    finally:
-        running.should_exit = True
-        thread.join()
-        listening.close()
 
 
 # -- chunks ---------------------------------------------------------------------------------------
