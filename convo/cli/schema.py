@@ -1,0 +1,102 @@
+"""`convo schema`: what a program may count on in what a command prints for it.
+
+The schemas are files in `convo/schemas`, one for each form of output, in JSON Schema 2020-12. The
+number at the end of a `$id` is the version: a new key keeps it; a key that goes, or means something
+else, raises it. Where a command fails, `error` stands in the place of its answer.
+"""
+
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Annotated
+
+import typer
+
+from convo.cli.shape import App
+from convo.errors import NotFound
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo schema                             which there are
+  convo schema inspect                     of convo inspect --json
+  convo schema sessions search             of convo sessions search --json
+  convo schema chat --jsonl                of a line of convo chat --jsonl
+  convo schema error                       of what any of them prints where it fails
+"""
+
+SCHEMAS: Mapping[str, str] = MappingProxyType(
+    {
+        "chat": "chat",
+        "chat --jsonl": "events",
+        "inspect": "inspect",
+        "next": "next",
+        "diff": "diff",
+        "convert": "convert",
+        "export": "export",
+        "import": "import",
+        "lint": "lint",
+        "repair": "repair",
+        "race": "race",
+        "compact": "compact",
+        "resume": "resume",
+        "resume --jsonl": "events",
+        "approvals": "approvals",
+        "approvals list": "approvals",
+        "approvals show": "approvals",
+        "approvals approve": "approvals",
+        "approvals reject": "approvals",
+        "approvals edit": "approvals",
+        "sessions": "sessions",
+        "sessions list": "sessions",
+        "sessions show": "sessions.show",
+        "sessions search": "sessions.search",
+        "store migrate": "store.migrate",
+        "store stats": "store.stats",
+        "store prune": "store.prune",
+        "models": "models",
+        "models list": "models",
+        "models known": "models.known",
+        "models pull": "models.pull",
+        "doctor": "doctor",
+        "error": "error",
+    }
+)
+"""The file of each form of output: of `--json` where no other flag is named."""
+
+
+def names(incomplete: str) -> list[str]:
+    """The words that could be meant."""
+    return sorted({name.split()[0] for name in SCHEMAS if name.startswith(incomplete)})
+
+
+@app.command(epilog=EXAMPLES)
+def schema(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[COMMAND]...", help="Whose output.", autocompletion=names, show_default=False),
+    ] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Of a line of its --jsonl.")] = False,
+) -> None:
+    """Print the JSON Schema of what a command prints as JSON."""
+    if command:
+        sys.stdout.write(text(" ".join(command) + (" --jsonl" if jsonl else "")))
+        return
+    wide = max(map(len, SCHEMAS))
+    sys.stdout.write("".join(f"{name:<{wide}}  {identity(file)}\n" for name, file in SCHEMAS.items()))
+
+
+def text(name: str) -> str:
+    """The schema of one form of output. raises: NotFound"""
+    if name not in SCHEMAS:
+        raise NotFound("schema", name, hint="convo schema lists them")
+    return files("convo").joinpath("schemas", f"{SCHEMAS[name]}.json").read_text(encoding="utf-8")
+
+
+def identity(file: str) -> str:
+    """The `$id` of a schema, which has its version."""
+    import json
+
+    return str(json.loads(files("convo").joinpath("schemas", f"{file}.json").read_text(encoding="utf-8"))["$id"])

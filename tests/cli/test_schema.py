@@ -1,0 +1,261 @@
+"""What commands print for programs is what their schemas say, key by key."""
+
+import json
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+from typer._click import Command
+from typer.core import TyperGroup as Group
+
+from convo.cli.app import shell
+from convo.cli.schema import SCHEMAS
+from convo.history import Strategy
+from convo.models.local.weights import BUILT_IN
+from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
+from tests.cli.chatting import ECHO, scripted
+from tests.cli.held import Teller, held
+from tests.running import Convo
+from tests.runstate.snapshots import snapshot
+
+LINES = {"inspect", "lint", "import"}
+"""Commands that print an object for each thing that they are asked about."""
+
+SNAPSHOT = "0.24.0__schema1.21__parallel_mixed_decided.json"
+LONG = "and this goes on for quite a while, as people do when they explain; " * 5
+
+
+# -- the files -------------------------------------------------------------------------------------
+
+
+def kept() -> dict[str, Any]:
+    """Every schema in the package, by the name of its file."""
+    there = files("convo").joinpath("schemas").iterdir()
+    return {one.name.removesuffix(".json"): json.loads(one.read_text(encoding="utf-8")) for one in there}
+
+
+def test_every_schema_is_one_and_says_its_name_and_version() -> None:
+    for name, schema in kept().items():
+        Draft202012Validator.check_schema(schema)
+        assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+        start, _, version = schema["$id"].rpartition(":")
+        assert (start, version.isdigit()) == (f"urn:convo-state:schema:{name}", True)
+
+
+def test_every_schema_is_printed_for_a_command() -> None:
+    assert set(kept()) == set(SCHEMAS.values())
+
+
+def test_every_command_with_json_has_a_schema_and_every_schema_a_command() -> None:
+    assert set(SCHEMAS) - {"error"} == set(commands_for_programs())
+
+
+def commands_for_programs() -> Iterator[str]:
+    """Each command that has `--json`, and each that has `--jsonl`, as `SCHEMAS` names them."""
+    for name, command in commands(shell(), ()):
+        flags = {flag for param in command.params for flag in param.opts}
+        if "--json" in flags:
+            yield name
+        if "--jsonl" in flags and name != "schema":
+            yield f"{name} --jsonl"
+
+
+def commands(one: Command, words: tuple[str, ...]) -> Iterator[tuple[str, Command]]:
+    yield " ".join(words), one
+    if isinstance(one, Group):
+        ctx = one.context_class(one, info_name="convo")
+        for name in one.list_commands(ctx):
+            found = one.get_command(ctx, name)
+            assert found
+            yield from commands(found, (*words, name))
+
+
+def closed(schema: Any, place: str) -> Iterator[str]:
+    """The places of objects whose keys are spelled out and that take others all the same."""
+    if isinstance(schema, dict):
+        if "required" in schema and schema.get("additionalProperties", True) is not False:
+            yield place
+        for name, part in schema.items():
+            yield from closed(part, f"{place}/{name}")
+
+
+def test_an_object_whose_keys_are_named_has_no_others() -> None:
+    open_places = [place for name, schema in kept().items() for place in closed(schema, name)]
+    assert open_places == ["events/$defs/response"], "an event of a model is whatever came"
+
+
+# -- the command -----------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_file(convo: Convo) -> None:
+    got = convo("schema", "sessions", "search")
+    assert got.json() == kept()["sessions.search"]
+    assert convo("schema", "chat", "--jsonl").json() == kept()["events"]
+
+
+def test_without_a_name_it_lists_what_there_is(convo: Convo) -> None:
+    lines = convo("schema").out.splitlines()
+    assert len(lines) == len(SCHEMAS)
+    assert lines[0].split() == ["chat", "urn:convo-state:schema:chat:1"]
+
+
+def test_a_command_that_prints_no_json_has_none(convo: Convo) -> None:
+    got = convo("schema", "serve")
+    assert (got.exit, got.err) == (5, "convo: no schema 'serve'\n  try: convo schema lists them\n")
+
+
+# -- what is printed -------------------------------------------------------------------------------
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(kept()[SCHEMAS[name]])
+
+
+class Trying:
+    """Runs commands and holds what they print to their schemas."""
+
+    def __init__(self, convo: Convo) -> None:
+        self._convo = convo
+        self.tried: set[str] = set()
+        self.wrong: list[str] = []
+
+    def __call__(self, name: str, *argv: str, exit: int = 0) -> None:  # noqa: A002  the word of `Got`
+        """Run `convo NAME ARGV`, with `--json` where the name has no `--jsonl`."""
+        words, flag = name.removesuffix(" --jsonl").split(), "--jsonl" if name.endswith("--jsonl") else "--json"
+        got = self._convo(*words, *argv, flag)
+        if got.exit != exit:
+            self.wrong.append(f"{name} {argv}: {got}")
+        told = got.out.splitlines() if flag == "--jsonl" or words[0] in LINES else [got.out]
+        for one in told:
+            found = validator(name).iter_errors(json.loads(one))
+            self.wrong += [f"{name} {argv}: {best_match([error]).message}" for error in found]
+        self.tried.add(name)
+
+    def fails(self, *argv: str) -> None:
+        """Run a command that fails: what it prints is an error."""
+        got = self._convo(*argv)
+        assert got.exit, got
+        validator("error").validate(json.loads(got.out.splitlines()[-1]))
+        self.tried.add("error")
+
+
+@pytest.fixture
+def tried(convo: Convo, home: Path) -> Trying:
+    async def story(teller: Teller) -> None:
+        await teller.chat(Strategy.SESSION, "mine", "hi", "and then?")
+        await teller.chat(Strategy.CHAIN, "chained", "hi", "and then?")
+        await teller.chat(Strategy.REPLAY, "file", "hi")
+
+    held(home, story)
+    Path(".convo.toml").write_text('[aliases]\nfast = "scripted/echo"\n[prices."scripted/echo"]\ninput=1\noutput=2\n')
+    return Trying(convo)
+
+
+def test_what_every_command_prints_holds_to_its_schema(tried: Trying, home: Path) -> None:
+    talk(tried)
+    look(tried)
+    move(tried)
+    shorten(tried)
+    decide(tried)
+    keep_house(tried, home)
+    assert "\n".join(tried.wrong) == ""
+    assert tried.tried == set(SCHEMAS)
+
+
+def talk(tried: Trying) -> None:
+    for owner in Strategy:
+        tried("chat", *ECHO, f"--{owner}", "-n", f"by {owner}", "hello")
+    tried("chat", *ECHO, "--max-output-tokens", "1", "hello there", exit=1)
+    tried("chat --jsonl", *ECHO, "hello")
+    refused = scripted({"error": {"code": "odd", "message": "That is not taken", "status": 400}})
+    tried("chat --jsonl", *refused, "hello", exit=1)
+    tried.fails("chat", *refused, "hello", "--json")
+    tried.fails("chat", *refused, "hello", "--jsonl")
+    tried.fails("inspect", "nope", "--json")
+    tried.fails("nonsense", "--json")
+    tried("race", *ECHO, "hello", "and then?")
+    tried("race", *refused, "hello", exit=1)
+
+
+def look(tried: Trying) -> None:
+    Path("state.json").write_bytes(snapshot(SNAPSHOT))
+    Path("broken.json").write_text('[{"type": "function_call_output", "call_id": "c1", "output": "x"}]')
+    tried("inspect", "mine", "chained", "file", "./state.json")
+    for handle in ("mine", "chained", "file"):
+        tried("next", handle, "what then?", *ECHO)
+    tried("diff", "mine", "mine")
+    tried("diff", "mine@1", "chained")
+    tried("diff", "--wire", "mine@1", "mine@2")
+    tried("diff", "--server", "chained")
+    tried("lint", "mine", "./broken.json", exit=4)
+    tried("repair", "./broken.json", "--as", "mended")
+    tried("repair", "mine", "--as", "not needed")
+
+
+def move(tried: Trying) -> None:
+    Path("key.txt").write_text("my key is sk-" + "abcdef0123456789" * 3)
+    tried("chat", *ECHO, "-n", "with a key", Path("key.txt").read_text())
+    tried("convert", "mine", "--to", "chain", "--dry-run")
+    tried("convert", "with a key", "--to", "conversation", "--as", "carried", "--redact")
+    tried("export", "mine", "-o", "mine.jsonl", "--links")
+    tried("export", "with a key", "-o", "plain.md", "--redact")
+    tried("import", "mine.jsonl", "--dry-run")
+    tried("import", "mine.jsonl", "--as", "brought back")
+
+
+def shorten(tried: Trying) -> None:
+    brief = scripted({"text": "Short."}, {"text": LONG})
+    for words in (["-n", "long", "one"], ["--from", "long", "two"]):
+        tried("chat", *brief, *words[:-1], f"{words[-1]} {LONG}")
+    tried("compact", "long", "--preview")
+    tried("compact", "long")
+
+
+def decide(tried: Trying) -> None:
+    refunds = scripted(REFUND, BACK)
+    tried("chat --jsonl", *agents(), *scripted(LOOK_UP, REFUND, BACK), "pay A1 back", exit=3)
+    for name in ("first", "second", "third"):
+        tried("chat", *agents(), *refunds, "-n", name, "pay A1 back", exit=3)
+    tried("chat", *agents("guarded"), *ECHO, "hello")
+    tried("chat --jsonl", *agents("guarded"), *ECHO, "you fool", exit=1)
+    tried("chat --jsonl", *agents("triage"), *scripted({"call": {"name": "transfer_to_billing"}}, BACK), "A1?")
+    tried("export", "first", "--format", "runstate", *agents(), "-o", "paused.json")
+    tried("resume", "./paused.json", "--decide-only", "-o", "decided.json", "--approve", "all")
+    tried("resume", "./state.json", "--decide-only", "-o", "older.json", "--schema", "1.6")
+    for name in ("approvals", "approvals list"):
+        tried(name)
+    tried("approvals show", "all")
+    edit(tried)
+    tried("approvals reject", "all", "--run", "second")
+    tried("approvals approve", "all", "--run", "third")
+    tried("resume", "second", *agents(), *refunds)
+    tried("resume --jsonl", "third", *agents(), *refunds)
+
+
+def edit(tried: Trying) -> None:
+    """Arguments go through an editor that leaves them as they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EDITOR", "true")
+        tried("approvals edit", "all", "--run", "first")
+
+
+def keep_house(tried: Trying, home: Path) -> None:
+    for name in ("sessions", "sessions list", "models", "models list", "models known", "doctor"):
+        tried(name)
+    tried("sessions show", "mine")
+    tried("sessions search", "hello")
+    tried("store migrate")
+    tried("store migrate", "--print-sql")
+    tried("store stats")
+    tried("store prune", "--older-than", "1s")
+    weights = home / "data" / "models" / BUILT_IN.file
+    weights.parent.mkdir()
+    with weights.open("wb") as file:
+        file.truncate(BUILT_IN.size)
+    tried("models pull")
