@@ -4,6 +4,7 @@ The arguments alone; `convo.cli.known` finds out and `convo.cli.forms` prints. A
 paused run is shown by `convo.cli.states`, without whatever knows conversations.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,8 @@ EXAMPLES = """
 Examples:
   convo inspect @last                        the conversation used last
   convo inspect what-is-a-monad --items      everything that was said
+  convo inspect @last --chart                what its tokens went into, request by request
+  convo inspect @last --watch                the same screen, as the conversation goes on elsewhere
   convo inspect resp_4f1c --json             links and items for a program
   convo inspect ./conversation.json          a replay file
   convo inspect ./state.json                 a paused run, and what it waits for
@@ -25,6 +28,7 @@ Examples:
 """
 
 SHOW = "What is shown (one of these)"
+LIVE = "How it is shown"
 
 
 @app.command(epilog=EXAMPLES)
@@ -40,17 +44,33 @@ def inspect(
     as_json: Annotated[
         bool, typer.Option("--json", help="Links and items as one JSON object a line.", rich_help_panel=SHOW)
     ] = False,
+    chart: Annotated[
+        bool, typer.Option("--chart", help="Bars of tokens: sent, seen, cached.", rich_help_panel=SHOW)
+    ] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on showing it while it goes on.", rich_help_panel=LIVE)
+    ] = False,
+    until_idle: Annotated[
+        bool,
+        typer.Option("--until-idle", help="With --watch: end once no answer is to come.", rich_help_panel=LIVE),
+    ] = False,
+    no_pager: Annotated[
+        bool, typer.Option("--no-pager", help="Print it, however tall it is.", rich_help_panel=LIVE)
+    ] = False,
     remote: Remote = False,
     provider: Provider = None,
 ) -> None:
     """Show who owns a conversation and what each request sent."""
-    form = the_one({"--items": items, "--raw": raw, "--json": as_json})
+    form = the_one({"--items": items, "--raw": raw, "--json": as_json, "--chart": chart})
+    config = call_of(ctx).config
+    if watch or until_idle:
+        follow(handles, config, {form: bool(form), "--remote": remote, "--provider": bool(provider)}, watch, until_idle)
+        return
     from convo.cli.states import print_states, state_at
 
-    config = call_of(ctx).config
     states = {handle: state_at(handle, config) for handle in dict.fromkeys(handles)}
     if all(states.values()):
-        print_states(handles, states, form)
+        print_states(handles, states, form, paged=not no_pager)
         return
     import asyncio
 
@@ -59,7 +79,25 @@ def inspect(
 
     others = [handle for handle in handles if not states[handle]]
     found = iter(asyncio.run(known_of(others, Where(config, provider, remote))))
-    printed([states[handle] or next(found) for handle in handles], handles, form)
+    printed([states[handle] or next(found) for handle in handles], handles, form, paged=not no_pager)
+
+
+def follow(handles: list[str], config: Path | None, beside: dict[str, bool], watch: bool, until_idle: bool) -> None:
+    """Watch one handle. raises: Usage  there are several, or something stands beside it"""
+    other = next((flag for flag, on in beside.items() if on), None)
+    if not watch:
+        raise Usage("--until-idle says when --watch ends", hint="add --watch")
+    if len(handles) > 1 or handles == ["-"]:
+        raise Usage("--watch follows one conversation", hint=f"convo inspect {handles[0]} --watch")
+    if other:
+        raise Usage(
+            f"--watch paints the tree of what the store knows; {other} does not go with it", hint="leave it out"
+        )
+    import asyncio
+
+    from convo.cli.watching import watched
+
+    asyncio.run(watched(handles[0], config, until_idle=until_idle))
 
 
 def the_one(asked: dict[str, bool]) -> str:

@@ -15,6 +15,7 @@ from convo.engine.state_file import judged, means_to_be_a_state, piped, taken
 from convo.errors import AmbiguousHandle, NotFound, Unreadable, Usage
 from convo.runstate import State, summary, text
 from convo.ui.medium import Medium, medium_of
+from convo.ui.pager import show
 from convo.ui.pausing import items_of, paused
 
 PIPE = "-"
@@ -34,12 +35,16 @@ def state_at(handle: str, config: Path | None) -> State | None:
     return judged(data, handle) if means_to_be_a_state(data) else None
 
 
-def print_states(handles: Sequence[str], states: Mapping[str, State | None], form: str) -> None:
+def print_states(handles: Sequence[str], states: Mapping[str, State | None], form: str, *, paged: bool = True) -> None:
     """Print states alone, in one of the forms of `convo inspect`."""
     medium = medium_of(sys.stdout, os.environ)
     between = "" if form in ("--json", "--raw") else "\n"
     texts = (shown(state, handle, form, medium) for handle in handles if (state := states[handle]))
-    sys.stdout.write(between.join(words + "\n" for words in texts))
+    text = between.join(words + "\n" for words in texts)
+    if paged and between:
+        show(text)
+    else:
+        sys.stdout.write(text)
 
 
 def shown(state: State, handle: str, form: str, medium: Medium) -> str:

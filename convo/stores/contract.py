@@ -322,4 +322,11 @@ class Store(Protocol):
         """Give a lease back; nothing happens when it has passed to somebody else."""
         ...
 
+    async def revision(self) -> str | None:
+        """What differs from the last time when anything may have been written since, by whomever, for any tenant.
+
+        It costs nearly nothing, so it can be asked again and again; None where nobody counts.
+        """
+        ...
+
     async def aclose(self) -> None: ...

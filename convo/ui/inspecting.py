@@ -1,7 +1,7 @@
 """The screen of `convo inspect`: who owns the state, where its head stands, and the tree.
 
-`--items` shows what was said instead, whole. Words of people and models are never trusted: what
-a terminal would obey is spelled out.
+`--chart` shows alone what its requests went through in tokens, `--items` everything that was said. Words
+of people and models are never trusted: what a terminal would obey is spelled out.
 """
 
 import json
@@ -13,19 +13,29 @@ from convo.inspection import Known
 from convo.inspection.bill import bill
 from convo.items import Item, first_words, kind, searchable
 from convo.ui.answer import safe
+from convo.ui.chart import chart
 from convo.ui.labelled import Line, counted, labelled, waiting
 from convo.ui.medium import Medium, cut
 from convo.ui.receipt import spent, tokens
 from convo.ui.table import Table
 from convo.ui.tree import table, tree
 
+NO_CHART = "no request said what its model saw"
 
-def screen(known: Known, medium: Medium) -> str:
-    """The whole screen, without the last line break."""
+
+def screen(known: Known, medium: Medium, *, bars: bool = True) -> str:
+    """The whole screen, without the last line break; `bars`: a terminal also gets the chart."""
     fits = table(known, medium) if known.links else None
     shown = [medium.paint(safe(known.handle), "bold"), *labelled(_facts(known, fits), medium), ""]
     shown += tree(fits, medium) if fits else _listed(known, medium)
+    if bars and medium.width is not None and len(known.links) > 1:
+        shown += ["", *chart(known, medium)]
     return medium.drawn("\n".join(shown).rstrip("\n"))
+
+
+def charted(known: Known, medium: Medium) -> str:
+    """The chart alone, wherever it goes."""
+    return medium.drawn("\n".join(chart(known, medium)) or NO_CHART)
 
 
 def transcript(known: Known, medium: Medium) -> str:

@@ -13,10 +13,12 @@ from functools import lru_cache
 from typing import NamedTuple, TextIO
 
 STYLES = {"bold": "1", "dim": "2", "bad": "31", "good": "32", "id": "33"}
-DRAWN = "│├┌─●○→…"
+DRAWN = "│├┌─●○→…█▓▒░"
 """What the screens use beyond ASCII; an encoding either has all of it or gets the plain forms."""
 
-PLAIN = str.maketrans({"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"})
+BARS = {"█": "#", "▓": "=", "▒": "+", "░": "-"}
+
+PLAIN = str.maketrans({"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"} | BARS)
 
 
 ASCII = "\x7f"

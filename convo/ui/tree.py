@@ -24,14 +24,19 @@ ROOMY = 120
 
 UNKNOWN = "-"
 
+MIXED = 10
+"""When the owner goes, where links of several are drawn: behind all that says less."""
+
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """One line's worth: a row of the tree, what its link was, and its id as it is shown."""
+    """One line's worth: a row of the tree, what its link was, its id as it is shown, whether the head stands there."""
 
     row: Row
     was: Figures
     id: str
+    at: bool = False
+    first: bool = False
 
     @property
     def link(self) -> Link:
@@ -40,10 +45,27 @@ class Drawn:
 
 def table(known: Known, medium: Medium) -> Table:
     """The tree of `known` as columns that fit into the medium."""
-    drawn = rows(known.links, known.at)
+    return fitted([*_columns(seen(known), known, medium)], medium)
+
+
+def seen(known: Known) -> list[Drawn]:
+    """The links of `known` in the order in which they are drawn."""
     ids = short_ids([link.id for link in known.links])
-    seen = [Drawn(row, figures(row.link, known.places), ids[row.link.id]) for row in drawn]
-    return fitted([*_columns(seen, known, medium)], medium)
+    drawn = rows(known.links, known.at)
+    return [
+        Drawn(row, figures(row.link, known.places), ids[row.link.id], row.link.id == known.at, first=at == 0)
+        for at, row in enumerate(drawn)
+    ]
+
+
+def marked(drawn: Sequence[Drawn]) -> list[str]:
+    """The lines at the left of each link, its mark and its id."""
+    return [_place(one) + one.id for one in drawn]
+
+
+def figure(number: int | None) -> str:
+    """A figure that is known, or what stands for one that is not."""
+    return UNKNOWN if number is None else f"{number:,}"
 
 
 def tree(fits: Table, medium: Medium) -> Iterator[str]:
@@ -66,56 +88,52 @@ def _cut(id_: str, size: int) -> str:
     return f"{kind}{underscore}{rest[:size]}"
 
 
-def _columns(seen: Sequence[Drawn], known: Known, medium: Medium) -> Iterator[Column]:
+def _columns(drawn: Sequence[Drawn], known: Known, medium: Medium) -> Iterator[Column]:
     roomy = medium.width is None or medium.width >= ROOMY
-    first = seen[0] if seen else None
-    yield Column("response", [_place(one, known.at, first=one is first) + one.id for one in seen], style="id")
-    if len({one.link.session for one in seen}) > 1:
-        yield Column("session", [_session(one.link, known) for one in seen], goes=6)
-    yield Column("owner", [str(one.link.strategy) for one in seen], goes=0)
-    yield from _amounts(seen)
-    costs = [cost_of(one.link, known.prices) for one in seen]
+    yield Column("response", marked(drawn), style="id")
+    if len({one.link.session for one in drawn}) > 1:
+        yield Column("session", [_session(one.link, known) for one in drawn], goes=6)
+    owners = [str(one.link.strategy) for one in drawn]
+    yield Column("owner", owners, goes=0 if len(set(owners)) == 1 else MIXED)
+    yield from _amounts(drawn)
+    costs = [cost_of(one.link, known.prices) for one in drawn]
     if any(cost is not None for cost in costs):
         yield Column("cost", ["".join(spent(cost)) or UNKNOWN for cost in costs], right=True, goes=9)
-    yield Column("model", [one.link.model for one in seen], goes=3)
-    yield Column("day", [_time(one.link, "%Y-%m-%d") for one in seen], goes=1)
-    yield Column("time", [_time(one.link, "%H:%M") for one in seen], goes=8)
+    yield Column("model", [one.link.model for one in drawn], goes=3)
+    yield Column("day", [_time(one.link, "%Y-%m-%d") for one in drawn], goes=1)
+    yield Column("time", [_time(one.link, "%H:%M") for one in drawn], goes=8)
     if roomy:
-        yield Column("status", [one.link.status for one in seen])
-    yield Column("secs", [_seconds(one.link) for one in seen], right=True, goes=5)
-    yield Column("first words", [_words(one, status=not roomy) for one in seen])
+        yield Column("status", [one.link.status for one in drawn])
+    yield Column("secs", [_seconds(one.link) for one in drawn], right=True, goes=5)
+    yield Column("first words", [_words(one, status=not roomy) for one in drawn])
 
 
-def _amounts(seen: Sequence[Drawn]) -> Iterator[Column]:
-    yield Column("sent", [("full " if one.was.full else "delta ") + _figure(one.was.sent) for one in seen])
-    yield _numbers("~tokens", [one.was.sent_tokens for one in seen], goes=7)
-    yield _numbers("saw", [one.was.saw for one in seen])
-    used = [one.was.used for one in seen]
-    yield _numbers("in", [spent.input if spent else None for spent in used])
+def _amounts(drawn: Sequence[Drawn]) -> Iterator[Column]:
+    yield Column("sent", [("full " if one.was.full else "delta ") + figure(one.was.sent) for one in drawn])
+    yield _numbers("~tokens", [one.was.sent_tokens for one in drawn], goes=7)
+    yield _numbers("saw", [one.was.saw for one in drawn], goes=12)
+    used = [one.was.used for one in drawn]
+    yield _numbers("in", [spent.input if spent else None for spent in used], goes=13)
     yield _numbers("cached", [spent.cached if spent else None for spent in used], goes=4)
-    yield _numbers("out", [spent.output if spent else None for spent in used])
+    yield _numbers("out", [spent.output if spent else None for spent in used], goes=11)
     yield _numbers("reasoned", [spent.reasoning if spent else None for spent in used], goes=2)
 
 
 def _numbers(head: str, numbers: Sequence[int | None], goes: int | None = None) -> Column:
-    return Column(head, [_figure(number) for number in numbers], right=True, goes=goes)
+    return Column(head, [figure(number) for number in numbers], right=True, goes=goes)
 
 
-def _place(one: Drawn, head: str | None, *, first: bool) -> str:
+def _place(one: Drawn) -> str:
     """The lines at the left of a link, and its mark."""
-    depth, link = one.row.depth, one.link
-    mark = "@ " if link.id == head else "● " if link.status == "completed" else "○ "
+    depth = one.row.depth
+    mark = "@ " if one.at else "● " if one.link.status == "completed" else "○ "
     if not one.row.begins:
         return "│ " * depth + mark
-    return "│ " * (depth - 1) + ("┌─" if first else "├─") + mark
+    return "│ " * (depth - 1) + ("┌─" if one.first else "├─") + mark
 
 
 def _session(link: Link, known: Known) -> str:
     return known.names.get(link.session, "(removed)") if link.session else "(other client)"
-
-
-def _figure(number: int | None) -> str:
-    return UNKNOWN if number is None else f"{number:,}"
 
 
 def _time(link: Link, form: str) -> str:

@@ -42,7 +42,13 @@ monads
 
 response  sent     ~tokens  saw  in  cached  out  time   secs  first words
 ● resp_1  full 1         7    1  12       4    9  22:13   1.2  question 1 → ans…
-@ resp_2  delta 1        7    3  12       4    9  22:14   1.2  question 2 → ans…"""
+@ resp_2  delta 1        7    3  12       4    9  22:14   1.2  question 2 → ans…
+
+response  owner  seen  cached  ~sent  what the model saw
+● resp_1  chain    12       4     12  ▓▓▓▓▓▓▓▓▓▓▓▓▓▓████████████████████████████
+@ resp_2  chain    12       4      7  ░░░░░░░░░░░░░░▒▒▒▒████████████████████████
+    █ sent · ▓ sent, cached · ▒ put before it by its owner · ░ put before it,
+    cached"""
 
 
 def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> None:

@@ -216,5 +216,8 @@ class MemoryStore:
         if there and there.holder == lease.holder:
             del self._mine.leases[lease.name]
 
+    async def revision(self) -> None:
+        return None
+
     async def aclose(self) -> None:
         self._tenants.clear()

@@ -116,6 +116,10 @@ class PostgresStore:
     async def release(self, lease: Lease) -> None:
         await self._run(leases.release, lease)
 
+    async def revision(self) -> str:
+        """Which transactions are done: it moves when one begins to write, and when it ends."""
+        return str(await self._run(lambda t: t.one("SELECT txid_current_snapshot()::text, $1::bigint")))
+
     async def aclose(self) -> None:
         await self.database.aclose()
 

@@ -103,6 +103,12 @@ class SqliteStore:
     async def release(self, lease: Lease) -> None:
         await self.database.write(lambda db: leases.release(Tenant.known(db, self.tenant), lease), create=False)
 
+    async def revision(self) -> str:
+        """SQLite counts what other connections commit; this one's own changes are counted by rows."""
+        return await self.database.read(
+            lambda db: f"{db.execute('PRAGMA data_version').fetchone()[0]}-{db.total_changes}"
+        )
+
     async def aclose(self) -> None:
         await self.database.aclose()
 

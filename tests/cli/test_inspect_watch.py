@@ -1,0 +1,148 @@
+"""`convo inspect --watch`, its pager, and what a terminal shows of both."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.chatting import ECHO
+from tests.cli.held import Teller, held, talks
+from tests.greenwich import greenwich
+from tests.running import Convo
+
+__all__ = ["greenwich"]
+
+
+@contextmanager
+def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
+    """`convo inspect ARGV --watch` in a pipe, while the block runs."""
+    command = [sys.executable, "-m", "convo", "inspect", *argv, "--watch"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+
+
+@contextmanager
+def terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
+    """One command line in a terminal of eighty columns."""
+    import pexpect
+
+    env = {**os.environ, "TERM": "xterm", **environ}
+    env.pop("COLUMNS", None)
+    command = ["-m", "convo", *argv]
+    child = pexpect.spawn(sys.executable, command, dimensions=(rows, 80), encoding="utf-8", env=env, timeout=60)
+    try:
+        yield child
+    finally:
+        child.close(force=True)
+
+
+# -- watching -------------------------------------------------------------------------------------
+
+
+def test_in_a_pipe_each_answer_of_another_process_becomes_a_line_and_none_comes_twice(convo: Convo) -> None:
+    convo("chat", "one", "--name", "mine", *ECHO)
+    with watching("mine") as process:
+        assert process.stdout
+        heads, first = process.stdout.readline(), process.stdout.readline()
+        convo("chat", "-c", "two", *ECHO)
+        second = process.stdout.readline()
+    assert heads.startswith("response")
+    assert first.startswith("@ resp_")
+    assert first.endswith("one → one\n")
+    assert second.endswith("two → two\n")
+    assert "\x1b" not in heads + first + second
+
+
+def test_until_idle_ends_once_no_answer_is_to_come(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CHAIN, "one", "two"))
+    got = convo("inspect", "mine", "--watch", "--until-idle")
+    assert (got.exit, got.err) == (0, "")
+    assert [line[:8] for line in got.out.splitlines()] == ["response", "● resp_1", "@ resp_2"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (("mine", "other", "--watch"), "--watch follows one conversation"),
+        (("mine", "--until-idle"), "--until-idle says when --watch ends"),
+        (
+            ("mine", "--watch", "--items"),
+            "--watch paints the tree of what the store knows; --items does not go with it",
+        ),
+        (
+            ("mine", "--watch", "--remote"),
+            "--watch paints the tree of what the store knows; --remote does not go with it",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(argv: tuple[str, ...], says: str, convo: Convo) -> None:
+    got = convo("inspect", *argv)
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.splitlines()[0] == f"convo: {says}"
+
+
+def test_watching_what_nobody_knows_exits_5(convo: Convo) -> None:
+    assert convo("inspect", "nope", "--watch").exit == 5
+
+
+@pytest.mark.needs("terminal")
+def test_in_a_terminal_the_screen_is_painted_over_and_ctrl_c_ends_it(convo: Convo) -> None:
+    import pexpect
+
+    convo("chat", "one", "--name", "mine", *ECHO)
+    with terminal("inspect", "mine", "--watch", rows=30) as child:
+        child.expect_exact("one → one")
+        child.expect_exact("watching; Ctrl-C ends it")
+        convo("chat", "-c", "two", *ECHO)
+        child.expect_exact("two → two")
+        painted = child.before
+        child.expect_exact("watching; Ctrl-C ends it")
+        child.sendcontrol("c")
+        child.expect(pexpect.EOF)
+        child.wait()
+        assert child.exitstatus == 130
+    assert "\x1b[H" in painted
+    assert "\x1b[2J" not in painted
+
+
+# -- the pager ------------------------------------------------------------------------------------
+
+
+async def long(teller: Teller) -> None:
+    await teller.chat(Strategy.CHAIN, "long", *(f"question {number}" for number in range(12)))
+
+
+@pytest.mark.needs("terminal")
+def test_what_is_taller_than_the_terminal_goes_through_the_pager(home: Path, tmp_path: Path) -> None:
+    import pexpect
+
+    held(home, long)
+    pager = tmp_path / "pager"
+    pager.write_text("#!/bin/sh\necho paged by $1 with $LESS; sed -n '$='\n", encoding="utf-8")
+    pager.chmod(0o755)
+    shown = []
+    for words in ((), ("--no-pager",)):
+        with terminal("inspect", "long", *words, rows=10, PAGER=f"{pager} 'a b'") as child:
+            child.expect(pexpect.EOF)
+            shown.append(child.before)
+    paged, printed = shown
+    assert paged.splitlines()[0] == "paged by a b with FRX"
+    assert int(paged.splitlines()[1]) > 24
+    assert "question 11" in printed
+    assert "paged by" not in printed
+
+
+def test_nothing_is_paged_in_a_pipe(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held(home, long)
+    monkeypatch.setenv("PAGER", "false")
+    monkeypatch.setenv("LINES", "5")
+    assert "question 11 → question 11" in convo("inspect", "long").out
