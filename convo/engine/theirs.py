@@ -2,8 +2,7 @@
 
 It may be sync or async, and may raise anything at all; none of that is an error of convo's. So
 whatever comes of it is a value here, and whoever called says what it means. What is sync runs on a
-thread of its own where it could take long: the loop goes on beside it, and a thread that never ends
-keeps nobody from leaving.
+thread where it could take long (`hands`), and the loop goes on beside it.
 """
 
 import asyncio
@@ -12,9 +11,9 @@ import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Thread
 from typing import Any
 
+from convo.engine import hands
 from convo.errors import ConvoError, RunFailed
 
 
@@ -29,7 +28,7 @@ class Outcome:
 async def outcome(function: Callable[..., Any], *args: Any, thread: bool = False, **named: Any) -> Outcome:
     """Call a function, and wait for what it returns where that is awaitable; cancelling stops the waiting.
 
-    thread:  a plain function runs on a thread of its own
+    thread:  a plain function runs on a thread
     """
 
     async def work() -> Any:
@@ -77,11 +76,13 @@ def on_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Awaitab
     future: asyncio.Future[Outcome] = loop.create_future()
     context = contextvars.copy_context()
 
-    def work() -> None:
+    def work() -> Outcome:
         try:
-            came = Outcome(context.run(function, *args, **named))
+            return Outcome(context.run(function, *args, **named))
         except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
-            came = Outcome(raised=raised)
+            return Outcome(raised=raised)
+
+    def told(came: Outcome) -> None:
         with suppress(RuntimeError):  # whoever waited has left, and the loop with them
             loop.call_soon_threadsafe(settle, came)
 
@@ -89,5 +90,5 @@ def on_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Awaitab
         if not future.done():
             future.set_result(came)
 
-    Thread(target=work, daemon=True, name=getattr(function, "__name__", "tool")).start()
+    hands.take(work, told)
     return future
