@@ -27,7 +27,7 @@ class AgentTool(Tool):
 
 
 def agent_tool(
-    agent: Agent,
+    agent: Agent | Graph,
     name: str | None = None,
     description: str | None = None,
     *,
@@ -37,6 +37,7 @@ def agent_tool(
 ) -> AgentTool:
     """Offer `agent` as a tool that takes its input as text.
 
+    agent:        a graph: the one that it starts with
     name:         None: the agent's own, as a tool's name may be written
     description:  None: the agent's own
     raises:       as `graph`
@@ -45,8 +46,10 @@ def agent_tool(
     def ask(input: str) -> str:  # noqa: A002  the parameter's name is what the model sees
         raise NotImplementedError(input)
 
-    called = name or re.sub(r"[^a-zA-Z0-9_]", "_", agent.name).lower()
-    words = agent.description if description is None else description
+    inside = agent if isinstance(agent, Graph) else graph(agent)
+    first = inside[inside.start]
+    called = name or re.sub(r"[^a-zA-Z0-9_]", "_", first.name).lower()
+    words = first.description if description is None else description
     made = tool(name=called, description=words, needs_approval=needs_approval, failure=failure)(ask)
     said: Mapping[str, object] = {one.name: getattr(made, one.name) for one in fields(made)}
-    return AgentTool(**said, inside=graph(agent), max_turns=max_turns)  # type: ignore[arg-type]
+    return AgentTool(**said, inside=inside, max_turns=max_turns)  # type: ignore[arg-type]

@@ -3,16 +3,19 @@
 An object with a name, instructions, tools and handoffs is an agent; one with `on_invoke_tool` is a
 function tool; one with `tool_config`, or a hosted tool's name, runs at the provider. Its functions
 keep their own signature, so each is wrapped once here and looks like ours from then on. What would
-change a run and cannot be taken over (hooks, MCP servers, prompts, agents as tools, guardrails of
-single tools, input filters) is refused by name: leaving it out would run something else than what was written.
+change a run and cannot be taken over (hooks, MCP servers, prompts, guardrails of single tools, input
+filters) is refused by name: leaving it out would run something else than what was written.
 """
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff
+from convo.agents.agent_tool import AgentTool, agent_tool
+from convo.agents.foreign_behind import behind
 from convo.agents.foreign_settings import settings_of
 from convo.agents.graph import Graph, graph, identities_of
 from convo.agents.output import Output, output
@@ -34,7 +37,6 @@ NOT_TAKEN = {
 TOOL_NOT_TAKEN = {
     "tool_input_guardrails": "guardrails of its own",
     "tool_output_guardrails": "guardrails of its own",
-    "_is_agent_tool": "an agent behind it",
     "custom_data_extractor": "custom data",
 }
 
@@ -64,6 +66,11 @@ def from_object(found: object) -> Graph:
         return graph(found)
     if not _looks(found, AGENT_SHAPE):
         raise InputFault(f"{type(found).__name__} is no agent", hint="name an Agent, as file.py:name")
+    return _graph(found, ())
+
+
+def _graph(found: Any, outer: tuple[Any, ...]) -> Graph:
+    """The graph that starts at `found`; `outer`: those behind whose tools this one stands start at them."""
     reached: list[Any] = [found]
     for agent in reached:
         for way in agent.handoffs:
@@ -72,7 +79,8 @@ def from_object(found: object) -> Graph:
                 reached.append(target)
     identities = identities_of([agent.name for agent in reached])
     by_object = {id(agent): identity for agent, identity in zip(reached, identities, strict=True)}
-    return Graph(identities[0], {by_object[id(agent)]: _agent(agent, by_object) for agent in reached})
+    around = (*outer, found)
+    return Graph(identities[0], {by_object[id(agent)]: _agent(agent, by_object, around) for agent in reached})
 
 
 def _looks(found: object, shape: tuple[str, ...]) -> bool:
@@ -92,7 +100,7 @@ def _target(agent: Any, way: Any) -> Any:
     return target
 
 
-def _agent(agent: Any, identities: Mapping[int, str]) -> Agent:
+def _agent(agent: Any, identities: Mapping[int, str], around: tuple[Any, ...]) -> Agent:
     _refuse(f"agent {agent.name!r}", agent, NOT_TAKEN)
     return Agent(
         name=agent.name,
@@ -100,7 +108,7 @@ def _agent(agent: Any, identities: Mapping[int, str]) -> Agent:
         description=getattr(agent, "handoff_description", None) or "",
         model=_model(agent),
         settings=settings_of(agent.model_settings),
-        tools=tuple(_tool(one) for one in agent.tools if getattr(one, "is_enabled", True) is not False),
+        tools=tuple(_tool(one, around) for one in agent.tools if getattr(one, "is_enabled", True) is not False),
         handoffs=tuple(
             _handoff(way, identities[id(_target(agent, way))], agent)
             for way in agent.handoffs
@@ -160,10 +168,12 @@ def _translated(read: Callable[[str], object]) -> Callable[[str], object]:
     return checked
 
 
-def _tool(found: Any) -> Tool | Hosted:
+def _tool(found: Any, around: tuple[Any, ...]) -> Tool | Hosted:
     if not _looks(found, TOOL_SHAPE):
         return _hosted(found)
     _refuse(f"tool {found.name!r}", found, TOOL_NOT_TAKEN)
+    if getattr(found, "_is_agent_tool", False):
+        return _agent_tool(found, around)
     space = getattr(found, "_tool_namespace", None)
     words = getattr(found, "_tool_namespace_description", None) or ""
     return Tool(
@@ -181,6 +191,23 @@ def _tool(found: Any) -> Tool | Hosted:
         failure=None,
         enabled=_enabled(found),
     )
+
+
+def _agent_tool(found: Any, around: tuple[Any, ...]) -> AgentTool:
+    there = behind(found)
+    if any(there.agent is one for one in around):
+        raise Unsupported(
+            "convo", f"agent {there.agent.name!r} behind a tool of its own", hint="hand over to it instead"
+        )
+    made = agent_tool(
+        _graph(there.agent, around),
+        found.name,
+        found.description,
+        needs_approval=_approval(found.needs_approval),
+        max_turns=there.max_turns,
+    )
+    failure = made.failure if there.worded else None
+    return replace(made, parameters=found.params_json_schema, failure=failure, enabled=_enabled(found))
 
 
 def _hosted(found: Any) -> Hosted:

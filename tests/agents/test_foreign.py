@@ -1,17 +1,19 @@
 """Objects of the installed Agents SDK are taken by their shape, and say the same as they say there."""
 
 import inspect
-from typing import Any
+from typing import Any, cast
 
 import agents as sdk
 import pytest
 from agents.extensions.handoff_filters import remove_all_tools
 from agents.handoffs import Handoff as SdkHandoff
 from agents.models.openai_responses import Converter
+from agents.run import DEFAULT_MAX_TURNS
+from agents.tool import default_tool_error_function
 from openai.types.shared import Reasoning
 from pydantic import BaseModel
 
-from convo.agents import Agent, from_object
+from convo.agents import Agent, AgentTool, from_object
 from convo.errors import ConvoError, InputFault, Unsupported
 from convo.tools import Context, Mismatch, Tool, definitions
 
@@ -170,7 +172,6 @@ def loose() -> SdkHandoff[Any, Any]:
         ({"hooks": sdk.AgentHooks()}, Unsupported, "lifecycle hooks"),
         ({"mcp_servers": [object()]}, Unsupported, "MCP servers"),
         ({"prompt": {"id": "p"}}, Unsupported, "a stored prompt"),
-        ({"tools": [sdk.Agent(name="b").as_tool("b", "ask b")]}, Unsupported, "an agent behind it"),
         ({"tools": [sdk.ComputerTool(computer=object())]}, Unsupported, "ComputerTool"),  # type: ignore[arg-type]
         ({"tool_use_behavior": lambda context, results: None}, Unsupported, "tool_use_behavior"),
         ({"model_settings": sdk.ModelSettings(extra_headers={"x": "y"})}, Unsupported, "extra_headers"),
@@ -188,6 +189,67 @@ def test_what_would_change_a_run_and_cannot_be_taken_is_refused_by_name(
     with pytest.raises(error) as refused:
         taken(**settings)
     assert words in refused.value.message
+
+
+# -- agents behind tools --------------------------------------------------------------------------
+
+
+def behind(**settings: Any) -> sdk.FunctionTool:
+    return sdk.Agent(name="Clerk", instructions="Look.", tools=[slow]).as_tool("ask", "Ask the clerk.", **settings)
+
+
+def test_an_agent_that_is_a_tool_is_taken_with_what_stands_behind_it() -> None:
+    theirs = behind(needs_approval=True, max_turns=3)
+    (tool,) = taken(tools=[theirs]).functions
+    assert isinstance(tool, AgentTool)
+    assert [with_nothing_empty(one) for one in definitions([tool])] == [
+        with_nothing_empty(one) for one in Converter.convert_tools([theirs], []).tools
+    ]
+    assert (tool.needs_approval, tool.max_turns, tool.inside["Clerk"].instructions) == (True, 3, "Look.")
+    assert [one.name for one in tool.inside["Clerk"].functions] == ["slow"]
+    said = tool.failure and tool.failure(ValueError("secret"))
+    assert said == default_tool_error_function(cast(Any, None), ValueError("secret"))
+    strict, plain = taken(tools=[behind(failure_error_function=None), sdk.Agent(name="b").as_tool("b", "b")]).functions
+    assert isinstance(plain, AgentTool)
+    assert (strict.failure, plain.max_turns) == (None, DEFAULT_MAX_TURNS)
+
+
+async def extracted(result: Any) -> str:
+    return "x"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"session": sdk.SQLiteSession("s")}, "a session of its own"),
+        ({"conversation_id": "conv_1"}, "a conversation of its own"),
+        ({"previous_response_id": "resp_1"}, "a chain of its own"),
+        ({"run_config": sdk.RunConfig()}, "a run configuration of its own"),
+        ({"hooks": sdk.RunHooks()}, "lifecycle hooks"),
+        ({"on_stream": print}, "a listener to its events"),
+        ({"custom_output_extractor": extracted}, "takes its output out of the answer"),
+        ({"parameters": Paid}, "an input that is more than text"),
+        ({"input_builder": str}, "an input that is more than text"),
+        ({"failure_error_function": lambda context, error: "no"}, "words of its own for a failure"),
+    ],
+)
+def test_an_agent_that_is_run_in_a_way_of_its_own_behind_its_tool_is_refused_by_name(
+    settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(Unsupported, match="tool 'ask'") as refused:
+        taken(tools=[behind(**settings)])
+    assert words in refused.value.message
+
+
+def test_an_agent_behind_a_tool_of_its_own_and_one_that_keeps_its_ways_to_itself_are_refused() -> None:
+    first = sdk.Agent(name="a")
+    first.tools.append(first.as_tool("again", "ask again"))
+    with pytest.raises(Unsupported, match="agent 'a' behind a tool of its own"):
+        from_object(first)
+    hidden = behind()
+    hidden.on_invoke_tool = slow.on_invoke_tool
+    with pytest.raises(Unsupported, match="does not say how it is run"):
+        taken(tools=[hidden])
 
 
 @pytest.mark.parametrize("thing", [1, sdk.Agent, add, None])

@@ -1,19 +1,19 @@
 """Runs that change hands between openai-agents and convo, over one gateway, for each owner of the history.
 
-The agents are the SDK's own, which convo takes by their shape. A story hands over, calls tools beside
-each other, has one approved and one rejected with a reason. However often it changes hands, the model
-is told the same as if the SDK had told it alone.
+The agents are the SDK's own, which convo takes by their shape. The stories hand over, call tools beside
+each other, have one approved and one rejected with a reason, and ask an agent as a tool in which a call
+waits. However often a run changes hands, the model is told the same as if the SDK had told it alone.
 """
 
 import json
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
-from agents import Agent, RunConfig, Runner, RunState, Session, SQLiteSession, function_tool
+from agents import Agent, RunConfig, Runner, RunState, Session, SQLiteSession, function_tool, handoff
 from agents.models.openai_provider import OpenAIProvider
 from openai import AsyncOpenAI
 
@@ -25,14 +25,15 @@ from convo.engine.chat import Chat
 from convo.engine.edges import Edges
 from convo.engine.opening import open_chat, recorded
 from convo.engine.run_state import state_of
-from convo.engine.running import Running
+from convo.engine.running import Conduct, Running
 from convo.engine.turn import Asking
+from convo.errors import InputFault
 from convo.history import Strategy
 from convo.ids import random_id
 from convo.items import user
 from convo.models.account import Account
 from convo.run import Decided, Phase
-from convo.runstate import State, read, text
+from convo.runstate import State, Verdict, decided, read, text
 from convo.runstate.taking import taken
 from convo.stores.contract import Store
 from convo.stores.open import open_store
@@ -41,6 +42,10 @@ from tests.clients.conftest import ALIAS
 from tests.clients.upstream import Call, Upstream
 
 NO = "too dear"
+
+Heard: TypeAlias = list[list[list[str]]]
+
+CONDUCT = Conduct(scratch=lambda: open_store("memory"))
 
 OWNERS = ["replay", "session", "conversation", "chain", "previous"]
 STRATEGIES = {
@@ -51,14 +56,7 @@ STRATEGIES = {
     "previous": Strategy.CHAIN,
 }
 
-STORY: list[list[Call]] = [
-    [("call_1", "transfer_to_desk", {})],
-    [("call_2", "refund", {"order": "a"}), ("call_3", "look", {"order": "b"}), ("call_4", "refund", {"order": "c"})],
-    [("call_5", "refund", {"order": "d"})],
-]
-"""Two pauses: at calls 2 and 4, and at call 5."""
-
-VERDICTS = {"call_2": True, "call_4": False, "call_5": True}
+VERDICTS = {"call_2": True, "call_4": False, "call_5": True, "call_6": True}
 
 
 @function_tool(needs_approval=True)
@@ -73,8 +71,48 @@ def look(order: str) -> str:
     return f"found {order}"
 
 
-DESK: Agent[Any] = Agent(name="desk", instructions="Mind the desk.", model=ALIAS, tools=[refund, look])
+CLERK: Agent[Any] = Agent(name="clerk", instructions="Stamp it.", model=ALIAS, tools=[refund])
+DESK: Agent[Any] = Agent(
+    name="desk",
+    instructions="Mind the desk.",
+    model=ALIAS,
+    tools=[refund, look, CLERK.as_tool("ask_clerk", "Ask the clerk.")],
+)
 TRIAGE: Agent[Any] = Agent(name="triage", instructions="Send them on.", model=ALIAS, handoffs=[DESK])
+
+TWIN: Agent[Any] = Agent(name="desk", instructions="Nothing here.", model=ALIAS)
+FORK: Agent[Any] = Agent(
+    name="fork", instructions="Left or right.", model=ALIAS, handoffs=[handoff(TWIN, tool_name_override="left"), DESK]
+)
+
+
+@dataclass(frozen=True)
+class Story:
+    """Who is asked first, and what the answers call, one after the other."""
+
+    first: Agent[Any]
+    calls: list[list[Call]]
+
+
+ASIDE: list[Call] = [("call_2", "refund", {"order": "a"}), ("call_3", "look", {"order": "b"})]
+BESIDE: list[list[Call]] = [
+    [("call_1", "transfer_to_desk", {})],
+    [*ASIDE, ("call_4", "refund", {"order": "c"})],
+]
+
+STORIES = {
+    "one pause": Story(TRIAGE, BESIDE),
+    "two pauses": Story(TRIAGE, [*BESIDE, [("call_5", "refund", {"order": "d"})]]),
+    "an agent as a tool": Story(
+        TRIAGE,
+        [BESIDE[0], [*ASIDE, ("call_4", "ask_clerk", {"input": "now"})], [("call_6", "refund", {"order": "e"})]],
+    ),
+    "agents of one name": Story(FORK, BESIDE),
+}
+"""They pause at calls 2 and 4; then at call 5; at call 2 and, within call 4, at call 6; at calls 2 and 4."""
+
+WRITTEN = [name for name, story in STORIES.items() if story.first is TRIAGE]
+"""Those that convo writes for the SDK, which alone can number agents of one name."""
 
 
 @pytest.fixture
@@ -99,6 +137,7 @@ class Hands:
     owner: str
     given: dict[str, Any]
     session: Session | None = None
+    first: Agent[Any] = field(default_factory=lambda: TRIAGE)
     chat: Chat | None = None
 
     # -- the SDK ------------------------------------------------------------------------------------
@@ -108,36 +147,45 @@ class Hands:
         return RunConfig(model_provider=OpenAIProvider(openai_client=self.client), tracing_disabled=True)
 
     async def sdk_begins(self) -> Any:
-        return await Runner.run(TRIAGE, "hi", run_config=self.settings, session=self.session, **self.given)
+        return await Runner.run(self.first, "hi", run_config=self.settings, session=self.session, **self.given)
 
     async def sdk_goes_on(self, words: str) -> Any:
         """The SDK's result of going on from a state, everything in it decided."""
-        state: Any = await RunState.from_string(TRIAGE, words)
+        state: Any = await RunState.from_string(self.first, words)
         for item in state.get_interruptions():
             if VERDICTS[item.call_id]:
                 state.approve(item)
             else:
                 state.reject(item, rejection_message=NO)
-        return await Runner.run(TRIAGE, state, run_config=self.settings, session=self.session)
+        return await self._sdk_resumes(state)
+
+    async def sdk_obeys(self, words: str) -> Any:
+        """The SDK's result of going on from a state that convo decided on."""
+        return await self._sdk_resumes(await RunState.from_string(self.first, by_convo(words)))
+
+    async def _sdk_resumes(self, state: Any) -> Any:
+        return await Runner.run(self.first, state, run_config=self.settings, session=self.session)
 
     # -- convo --------------------------------------------------------------------------------------
 
     async def convo_begins(self) -> Running:
         given = self.given.get("conversation_id") or self.given.get("previous_response_id")
         handle = str(self.folder / "talk.json") if self.owner == "replay" else given
-        running = await Running.open(await self._opened(STRATEGIES[self.owner], handle), from_object(TRIAGE))
+        running = await Running.open(
+            await self._opened(STRATEGIES[self.owner], handle), from_object(self.first), CONDUCT
+        )
         return await self._at_its_pause(running, running.say([user("hi")]))
 
     async def convo_takes(self, words: str) -> tuple[Running, State]:
         """Convo's run of a state that the SDK wrote, everything in it decided."""
         state = read(words.encode())
-        found = taken(state, from_object(TRIAGE))
+        found = taken(state, from_object(self.first))
         chat = await self._opened(found.strategy, found.handle)
         items = found.items
         if found.handle:
             chat.record.held = replace(chat.held, path=chat.held.path.grow(items[found.acknowledged :]))
             items = ()
-        running = await Running.adopt(chat, found.run, items, state=found.source)
+        running = await Running.adopt(chat, found.run, items, CONDUCT, state=found.source)
         return await self.convo_goes_on(running), state
 
     async def convo_goes_on(self, running: Running) -> Running:
@@ -189,15 +237,25 @@ async def given(client: AsyncOpenAI, owner: str) -> dict[str, Any]:
     return {}
 
 
-def told(upstream: Upstream, calls: list[list[Call]]) -> None:
+def by_convo(words: str) -> str:
+    """A state with everything that waits decided by convo."""
+    state = read(words.encode())
+    for one in state.pending:
+        state = decided(state, (one,), Verdict(VERDICTS[one.id], None if VERDICTS[one.id] else NO))
+    return text(state)
+
+
+def told(hands: Hands, story: Story) -> None:
     """Begin the story anew."""
-    upstream.forget()
-    upstream.calls += calls
+    hands.first = story.first
+    hands.upstream.forget()
+    hands.upstream.calls += story.calls
 
 
-def heard(upstream: Upstream) -> list[list[list[str]]]:
+def heard(hands: Hands) -> Heard:
     """What the model was told in each request; neighbouring outputs in any order, the SDK's come as they end."""
-    return [[_neighbours(*one) for one in groupby(request["messages"], _is_output)] for request in upstream.asked]
+    asked = hands.upstream.asked
+    return [[_neighbours(*one) for one in groupby(request["messages"], _is_output)] for request in asked]
 
 
 def _is_output(message: dict[str, Any]) -> bool:
@@ -209,63 +267,86 @@ def _neighbours(outputs: bool, messages: Iterable[dict[str, Any]]) -> list[str]:
     return sorted(lines) if outputs else lines
 
 
-async def alone(hands: Hands, calls: list[list[Call]]) -> tuple[str, list[list[list[str]]]]:
-    """How the SDK ends the story by itself, and what its model was told on the way."""
-    begun = replace(hands, given=await given(hands.client, hands.owner), session=hands.session and SQLiteSession("t"))
-    told(hands.upstream, calls)
-    result = await begun.sdk_begins()
+ENDS: dict[tuple[str, str], tuple[str, Heard]] = {}
+"""What `alone` found, by owner and story."""
+
+
+async def alone(hands: Hands, name: str) -> tuple[str, Heard]:
+    """How the SDK ends a story by itself, and what its model was told on the way."""
+    if (hands.owner, name) not in ENDS:
+        anew = await given(hands.client, hands.owner)
+        begun = replace(hands, given=anew, session=hands.session and SQLiteSession("t"))
+        told(begun, STORIES[name])
+        result = await begun.sdk_begins()
+        while result.interruptions:
+            result = await begun.sdk_goes_on(result.to_state().to_string())
+        ENDS[hands.owner, name] = result.final_output, heard(begun)
+    return ENDS[hands.owner, name]
+
+
+@pytest.mark.parametrize("name", STORIES)
+async def test_the_sdk_finishes_what_it_paused_and_convo_decided(hands: Hands, name: str) -> None:
+    wanted_end = await alone(hands, name)
+    told(hands, STORIES[name])
+    result = await hands.sdk_begins()
     while result.interruptions:
-        result = await begun.sdk_goes_on(result.to_state().to_string())
-    return result.final_output, heard(hands.upstream)
+        result = await hands.sdk_obeys(result.to_state().to_string())
+    assert (result.final_output, heard(hands)) == wanted_end
 
 
-@pytest.mark.parametrize("pauses", [1, 2])
-async def test_convo_finishes_what_the_sdk_paused(hands: Hands, pauses: int) -> None:
-    story = STORY[: pauses + 1]
-    wanted_end = await alone(hands, story)
-    told(hands.upstream, story)
+@pytest.mark.parametrize("name", STORIES)
+async def test_convo_finishes_what_the_sdk_paused(hands: Hands, name: str) -> None:
+    wanted_end = await alone(hands, name)
+    told(hands, STORIES[name])
     result = await hands.sdk_begins()
     running, _ = await hands.convo_takes(result.to_state().to_string())
-    if pauses == 2:
+    while running.pending:
         running = await hands.convo_goes_on(running)
-    assert (running.output, heard(hands.upstream)) == wanted_end
+    assert (running.output, heard(hands)) == wanted_end
 
 
-@pytest.mark.parametrize("pauses", [1, 2])
-async def test_the_sdk_finishes_what_convo_paused(hands: Hands, pauses: int) -> None:
-    story = STORY[: pauses + 1]
-    wanted_end = await alone(hands, story)
-    told(hands.upstream, story)
+@pytest.mark.parametrize("name", WRITTEN)
+async def test_the_sdk_finishes_what_convo_paused(hands: Hands, name: str) -> None:
+    wanted_end = await alone(hands, name)
+    told(hands, STORIES[name])
     running = await hands.convo_begins()
     result = await hands.sdk_goes_on(await hands.written(running))
-    if pauses == 2:
+    while result.interruptions:
         result = await hands.sdk_goes_on(result.to_state().to_string())
-    assert (result.final_output, heard(hands.upstream)) == wanted_end
+    assert (result.final_output, heard(hands)) == wanted_end
+
+
+async def test_agents_of_one_name_are_never_written_for_the_sdk(hands: Hands) -> None:
+    told(hands, STORIES["agents of one name"])
+    running = await hands.convo_begins()
+    assert [call.id for call in running.pending] == ["call_2", "call_4"]
+    with pytest.raises(InputFault, match="several agents are called 'desk', and only the Agents SDK can number them"):
+        await hands.written(running)
 
 
 async def test_a_run_goes_from_the_sdk_to_convo_and_back(hands: Hands) -> None:
-    wanted_end = await alone(hands, STORY)
-    told(hands.upstream, STORY)
+    wanted_end = await alone(hands, "two pauses")
+    told(hands, STORIES["two pauses"])
     result = await hands.sdk_begins()
     running, base = await hands.convo_takes(result.to_state().to_string())
     assert [call.id for call in running.pending] == ["call_5"]
     result = await hands.sdk_goes_on(await hands.written(running, base))
-    assert (result.final_output, heard(hands.upstream)) == wanted_end
+    assert (result.final_output, heard(hands)) == wanted_end
 
 
 async def test_a_run_goes_from_convo_to_the_sdk_and_back(hands: Hands) -> None:
-    wanted_end = await alone(hands, STORY)
-    told(hands.upstream, STORY)
+    wanted_end = await alone(hands, "two pauses")
+    told(hands, STORIES["two pauses"])
     result = await hands.sdk_goes_on(await hands.written(await hands.convo_begins()))
     running, _ = await hands.convo_takes(result.to_state().to_string())
-    assert (running.output, heard(hands.upstream)) == wanted_end
+    assert (running.output, heard(hands)) == wanted_end
 
 
 @pytest.mark.parametrize("hands", ["conversation"], indirect=True)
 async def test_a_conversation_holds_everything_once_however_often_it_changed_hands(
     hands: Hands, client: AsyncOpenAI
 ) -> None:
-    told(hands.upstream, STORY)
+    told(hands, STORIES["two pauses"])
     result = await hands.sdk_begins()
     running, base = await hands.convo_takes(result.to_state().to_string())
     await hands.sdk_goes_on(await hands.written(running, base))
