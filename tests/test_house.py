@@ -65,6 +65,7 @@ HEAVY = {
     "anthropic": (),
     "cryptography": (),
     "httpx2": (),
+    "keyring": (),
     "openai": ("convo.endpoints.remote",),
     "prompt_toolkit": ("convo.ui.editor",),
     "psycopg": ("convo.stores.postgres",),

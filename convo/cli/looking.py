@@ -37,6 +37,7 @@ LIMIT_S = 15.0
 
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("anthropic",),
+    "keyring": ("keyring",),
     "postgres": ("psycopg", "psycopg_pool"),
     "serve": ("aiohttp", "cryptography", "httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
     "tokens": ("toktok",),

@@ -29,7 +29,8 @@ Examples:
 STATE is a RunState in a file, - for one that is piped in, or a session or run that this store has.
 CALL is a call's id, the name of a tool, or all; an id wins over a name, and a name over all.
 Without --decide-only the run goes on here, until it ends (0) or waits for a decision (3).
-The key for --sign and --verify is taken from CONVO_SIGNING_KEY, or from --key-env NAME.
+The key for --sign and --verify is taken from CONVO_SIGNING_KEY, or from --key-env NAME; where no
+variable has it, from the keyring (keyring set convo NAME).
 """
 
 DECIDE = "What is decided"
@@ -73,7 +74,13 @@ def resume(
         Text, option("-m", "--model", metavar="MODEL", help="Who answers, for all of them.", panel=RUN)
     ] = None,
     context: Annotated[
-        Text, option("--context", metavar="FILE", help="Values for its tools, in place of its own.", panel=RUN)
+        Text,
+        option(
+            "--context",
+            metavar="FILE",
+            help="Values for its tools in place of its own; or FILE.py:NAME.",
+            panel=RUN,
+        ),
     ] = None,
     max_turns: Annotated[
         int | None, option("--max-turns", metavar="N", help="At most N model calls in all.", panel=RUN)

@@ -5,16 +5,15 @@ code is 3 as long as a call waits for somebody else.
 """
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from convo.cli.choosing import chosen, rank
+from convo.cli.keys import signing_key
 from convo.cli.states import PIPE, from_pipe, state_at
 from convo.engine.state_file import load, save
-from convo.errors import Usage
 from convo.runstate import (
     LABELS,
     Loss,
@@ -85,7 +84,7 @@ def proved(place: str, config: Path | None, signing: Signing) -> State | None:
     if state is None:
         return None
     if signing.verify:
-        verify(state, _key(signing.key_env))
+        verify(state, signing_key(signing.key_env))
     return unsigned(state)
 
 
@@ -94,7 +93,7 @@ def decide(place: str, asked: Asked, written: Written) -> int:
 
     raises:  Usage, NotFound, BadState, NotSigned, StoreFault  nothing was written
     """
-    key = _key(written.key_env) if written.sign or written.verify else b""
+    key = signing_key(written.key_env) if written.sign or written.verify else b""
     state = from_pipe() if place == PIPE else load(place)
     if written.verify:
         verify(state, key)
@@ -157,13 +156,6 @@ def _reason(state: State, words: str, asked: Asked) -> tuple[str, Verdict]:
         return words, Verdict(False, None, asked.always)
     call, _, why = words.partition("=")
     return call, Verdict(False, why or None, asked.always)
-
-
-def _key(variable: str) -> bytes:
-    key = os.environ.get(variable)
-    if not key:
-        raise Usage(f"{variable} is not set, and it holds the key", hint=f"export {variable}=$(openssl rand -hex 32)")
-    return key.encode("utf-8", "surrogateescape")
 
 
 def _write(state: State, out: str) -> None:

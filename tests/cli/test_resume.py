@@ -3,9 +3,13 @@
 import json
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 
+import keyring
 import pytest
+from keyring.backend import KeyringBackend
+from keyring.errors import KeyringLocked
 
 from tests.running import Convo
 from tests.runstate.snapshots import malformed, snapshot
@@ -129,9 +133,51 @@ def test_a_signed_state_is_verified_before_it_is_decided_on(
     assert (wrong.exit, wrong.json()["error"]["code"]) == (1, "not_signed")
 
 
-def test_without_a_key_nothing_is_signed(convo: Convo, state: Path) -> None:
-    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--sign")
-    assert (got.exit, "CONVO_SIGNING_KEY is not set" in got.err) == (2, True)
+class Ring(KeyringBackend):
+    """A keyring with one key, which is locked until somebody unlocks it."""
+
+    priority = 1
+    locked = True
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if self.locked:
+            raise KeyringLocked("it is locked")
+        return KEY if (service, username) == ("convo", "CONVO_SIGNING_KEY") else None
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    before, one = keyring.get_keyring(), Ring()  # type: ignore[no-untyped-call]
+    keyring.set_keyring(one)
+    yield one
+    keyring.set_keyring(before)
+
+
+def test_the_key_may_be_in_the_keyring_and_a_variable_wins(
+    convo: Convo, state: Path, ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign = ("resume", "state.json", "--decide-only", "-o", "signed.json", "--reject", "all", "--sign")
+    locked = convo(*sign)
+    assert (locked.exit, "the keyring does not give out the key CONVO_SIGNING_KEY: it is locked" in locked.err) == (
+        2,
+        True,
+    )
+    ring.locked = False
+    assert convo(*sign).exit == 0
+    proof = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify")
+    assert convo(*proof).exit == 0
+    monkeypatch.setenv("CONVO_SIGNING_KEY", KEY + "!")
+    assert convo(*proof).exit == 1
+
+
+def test_without_a_key_nothing_is_signed(convo: Convo, state: Path, ring: Ring) -> None:
+    ring.locked = False
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", "--sign", "--key-env", "OTHER")
+    assert (got.exit, "no variable and no keyring has a key OTHER" in got.err) == (2, True)
+    assert not Path("out.json").exists()
 
 
 # -- editing -------------------------------------------------------------------------------------------
