@@ -114,7 +114,8 @@ def chat(
         str | None, value("--agent", panel=RUN, metavar="FILE:NAME", help="Who answers: support.py:triage, or a .toml.")
     ] = None,
     context: Annotated[
-        str | None, value("--context", panel=RUN, metavar="FILE", help="Values for its tools: one JSON object.")
+        str | None,
+        value("--context", panel=RUN, metavar="FILE", help="Values for its tools: a JSON object, or FILE.py:NAME."),
     ] = None,
     max_turns: Annotated[
         int | None, value("--max-turns", panel=RUN, metavar="N", help="At most N model calls a run.", min=1)

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import cast
 
 from convo.agents import AgentTool, Graph
-from convo.cli.loading import function_of, graph_of
+from convo.cli.loading import function_of, graph_of, made_by, reads_python
 from convo.cli.run_flags import RunFlags
 from convo.engine.conduct import Conduct, Route
-from convo.errors import Unreadable, Usage
+from convo.errors import InputFault, Unreadable, Usage
 from convo.handoffs import MARKERS, Habits, Mapper, Markers
 from convo.items import Json
 from convo.run import Limits
@@ -40,6 +40,10 @@ class Cast:
         """The same, where agents with a model of their own are asked by `route`."""
         return replace(self, conduct=replace(self.conduct, route=route))
 
+    def with_values(self, values: Mapping[str, Json]) -> "Cast":
+        """The same with the application's own values."""
+        return replace(self, conduct=replace(self.conduct, values=values))
+
     def asked_alike(self) -> "Cast":
         """The same, where every agent is asked as the chat is: somebody said which model answers."""
         return replace(self, graph=_alike(self.graph), model=None)
@@ -60,14 +64,18 @@ def _alike_inside(tool: Tool | Hosted) -> Tool | Hosted:
     return replace(tool, inside=_alike(tool.inside)) if isinstance(tool, AgentTool) else tool
 
 
-def cast_of(flags: RunFlags) -> Cast:
-    """Load what the flags name. raises: Usage, Unreadable, NotFound, InputFault, BadSettings, Unsupported"""
+def cast_of(flags: RunFlags, held: Json = None) -> Cast:
+    """Load what the flags name.
+
+    held:    the application's own context as a state describes it, whatever it was there
+    raises:  Usage, Unreadable, NotFound, InputFault, BadSettings, Unsupported
+    """
     assert flags.agent
     graph = graph_of(flags.agent)
-    return Cast(graph, conduct_of(flags), graph[graph.start].model, flags.agent)
+    return Cast(graph, conduct_of(flags, held), graph[graph.start].model, flags.agent)
 
 
-def conduct_of(flags: RunFlags) -> Conduct:
+def conduct_of(flags: RunFlags, held: Json = None) -> Conduct:
     limits = Limits() if flags.max_turns is None else Limits(max_turns=flags.max_turns)
     asked = flags.input_filter
     return Conduct(
@@ -75,7 +83,7 @@ def conduct_of(flags: RunFlags) -> Conduct:
         habits=_habits(flags),
         input_filter=function_of(asked, "--input-filter") if asked else None,
         session_limit=flags.session_limit,
-        values=_values(flags.context) if flags.context else {},
+        values=_values(flags.context, held) if flags.context else {},
         scratch=_scratch,
     )
 
@@ -105,13 +113,19 @@ def _markers(said: tuple[str, str] | None) -> Markers:
     return Markers(*said)
 
 
-def _values(place: str) -> Mapping[str, Json]:
+def _values(said: str, held: Json) -> Mapping[str, Json]:
+    """The values in a file, or those that FILE.py:NAME makes of what a state holds."""
+    if reads_python(said):
+        made = made_by(said, "--context", held)
+        if not isinstance(made, dict):
+            raise InputFault(f"--context {said} returned {type(made).__name__}, and no dict", hint="return a dict")
+        return made
     try:
-        found = json.loads(Path(os.path.expanduser(place)).read_text(encoding="utf-8"))
+        found = json.loads(Path(os.path.expanduser(said)).read_text(encoding="utf-8"))
     except OSError as wrong:
-        raise Unreadable(f"{place} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+        raise Unreadable(f"{said} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
     except (ValueError, RecursionError) as wrong:
-        raise Unreadable(f"{place} is not JSON: {wrong}") from wrong
+        raise Unreadable(f"{said} is not JSON: {wrong}") from wrong
     if not isinstance(found, dict):
-        raise Unreadable(f"{place} is not one JSON object", hint='--context with a file like {"customer": "A1"}')
+        raise Unreadable(f"{said} is not one JSON object", hint='--context with a file like {"customer": "A1"}')
     return found

@@ -14,7 +14,7 @@ from shlex import quote
 
 from convo.cli.conduct import Cast, cast_of
 from convo.cli.desk import Asked, Desk, Out
-from convo.cli.pauses import Pauses, run_in
+from convo.cli.pauses import Pauses, run_in, values_in
 from convo.cli.run_flags import RunFlags
 from convo.cli.running import Show, told
 from convo.cli.verdicts import Said, choices_of, events_of
@@ -30,6 +30,7 @@ from convo.run import Decided, Given, inbox
 from convo.run.state import ENDED, Run
 from convo.runstate import State
 from convo.runstate.taking import Taken, taken
+from convo.runstate.values import described
 from convo.stores.contract import AgentRun, Store
 
 ENDS = ("done", "failed", "stopped")
@@ -53,7 +54,7 @@ class Resuming:
 
 async def resume(asked: Resuming, out: Out) -> int:
     """Go on until the run ends or waits for somebody; returns the exit code. raises: as its parts do"""
-    cast = cast_of(asked.run)
+    cast = cast_of(asked.run, held=described(asked.state.document) if asked.state else None)
     sources = read(asked.config, Flags(model=cast.model if asked.model is None else asked.model))
     async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
         cast = cast.asked_alike() if asked.model else cast
@@ -96,6 +97,8 @@ class Opening:
         desk = self._desk(handle=row.session)
         chat = await _opened(desk)
         cast = cast if self._asked.model else cast.routed(desk.route)
+        if self._asked.run.context is None:
+            cast = cast.with_values(values_in(row, desk.paused, self._asked.state))
         running = await Running.open(chat, cast.graph, cast.conduct, kept=row)
         return Show(chat, running, cast, self._pauses(desk, cast), desk, self._out)
 
@@ -109,7 +112,7 @@ class Opening:
         desk = self._desk(*_owner(found))
         chat = await _opened(desk)
         cast = cast if self._asked.model else cast.routed(desk.route)
-        cast = replace(cast, conduct=replace(cast.conduct, values=found.values))
+        cast = cast.with_values(found.values)
         run, items = found.run, found.items
         if self._asked.run.max_turns is not None:
             run = replace(run, limits=cast.conduct.limits)

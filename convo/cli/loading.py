@@ -9,7 +9,8 @@ import os
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -51,9 +52,21 @@ def function_of(words: str, option: str) -> Callable[..., object]:
     return found
 
 
+def made_by(words: str, option: str, *given: object) -> object:
+    """What the function that an option names as FILE.py:NAME returns. raises: as `function_of`; InputFault"""
+    function = function_of(words, option)
+    with theirs(reference(words, option).file):
+        return function(*given)
+
+
 def loaded(words: str, option: str) -> object:
     """What FILE.py:NAME names. raises: Usage, Unreadable, NotFound, InputFault"""
     return _named(reference(words, option), option)
+
+
+def reads_python(words: str) -> bool:
+    """Whether an option that takes a file names something in a Python file instead."""
+    return words.endswith(".py") or words.rpartition(":")[0].endswith(".py")
 
 
 def reference(words: str, option: str) -> Reference:
@@ -103,11 +116,21 @@ def run_file(file: Path) -> ModuleType:
         sys.path.insert(0, str(file.parent))
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as wrong:  # it is somebody's own, and may raise anything
+        with theirs(file):
+            spec.loader.exec_module(module)
+    except InputFault:
         del sys.modules[name]
-        raise InputFault(_told(wrong, file), hint="mend the file; CONVO_DEBUG=1 shows the traceback") from wrong
+        raise
     return module
+
+
+@contextmanager
+def theirs(file: Path) -> Iterator[None]:
+    """Run what is somebody's own and may raise anything. raises: InputFault  it did; the sentence names the line"""
+    try:
+        yield
+    except (Exception, SystemExit) as wrong:
+        raise InputFault(_told(wrong, file), hint="mend the file; CONVO_DEBUG=1 shows the traceback") from wrong
 
 
 def _told(wrong: BaseException, file: Path) -> str:

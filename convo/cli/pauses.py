@@ -5,7 +5,7 @@ Agents SDK, for a person who wants to read it. One that was put into convo's own
 run has ended, because it would only be refused then; one that the person named stays.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from convo.engine.state_file import load, save
 from convo.errors import InputFault, StateFault, Unsupported, Usage
 from convo.items import Json
 from convo.runstate import State
+from convo.runstate.values import values_of
 from convo.stores.contract import AgentRun
 
 MARK = "convo"
@@ -46,6 +47,17 @@ def base_of(row: AgentRun, folder: Path) -> State | None:
             hint="export it where it was resumed, as long as it waits",
         )
     return load(str(place))
+
+
+def values_in(row: AgentRun, folder: Path, state: State | None) -> Mapping[str, Json]:
+    """The application's own values of a run, which lie in its state alone and not in the store.
+
+    state:   the one that is gone on with, where it is a file; else the one in `folder`, if there is one
+    raises:  InputFault  they were something else than a mapping
+    """
+    there = folder / f"{row.id}.json"
+    state = state or (load(str(there)) if there.exists() else None)
+    return values_of(state.document) if state else {}
 
 
 class Pauses:

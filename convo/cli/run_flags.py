@@ -13,7 +13,7 @@ from convo.errors import Usage
 class RunFlags:
     """The flags that are about runs of agents; None where one was not given.
 
-    context:  a file with the application's own values, one JSON object
+    context:  a file with the application's own values, one JSON object, or FILE.py:NAME of what makes them
     state:    the file that a paused run is written to
     """
 

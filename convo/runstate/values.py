@@ -31,13 +31,19 @@ def context(values: Mapping[str, Json], base: Mapping[str, Json] | None = None) 
 
 def values_of(document: Json) -> Mapping[str, Json]:
     """The application's own values. raises: InputFault  they were something else than a mapping"""
-    said, meta = at(document, ("context", "context")), at(document, ("context", "context_meta")) or {}
+    said, meta = described(document), at(document, ("context", "context_meta")) or {}
     if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(said or {}, dict):
         kinds = meta.get("class_path") or meta.get("original_type") or "no mapping"
         raise InputFault(
-            f"the context of this run was {kinds}, which a state only describes", hint="give the values anew"
+            f"the context of this run was {kinds}, which a state only describes",
+            hint="--context FILE.json, or FILE.py:NAME of what makes values of it",
         )
     return said or {}
+
+
+def described(document: Json) -> Json:
+    """The application's own context as a state describes it: a mapping, the fields of something else, or nothing."""
+    return at(document, ("context", "context"))
 
 
 def _check(name: str, value: Json) -> None:

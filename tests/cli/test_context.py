@@ -1,0 +1,103 @@
+"""The application's own context of a run: a mapping comes back as it was, anything else by somebody's own function."""
+
+import asyncio
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import agents as sdk
+import pytest
+from agents import Agent, Runner
+
+from tests.cli.agenting import AGENTS, BACK, REFUND, agents
+from tests.cli.chatting import scripted
+from tests.running import Convo
+from tests.runstate.sdk import Script
+from tests.runstate.test_sdk import quiet
+
+__all__ = ["quiet"]
+
+WHO = {"call": {"name": "who", "call_id": "w1"}}
+
+READER = """
+def customer(held):
+    return {"customer": held["name"].upper()}
+
+def broken(held):
+    return held["nobody"]
+
+def text(held):
+    return "Ada"
+"""
+
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "refund", "status": "completed"}
+
+
+@dataclass
+class Customer:
+    name: str
+
+
+def paused_with(context: Any) -> None:
+    """The state of an SDK's run, which waits with this context, in state.json."""
+
+    async def refund(order: str, cents: int) -> str:
+        return ""
+
+    calls = [[{**CALL, "arguments": '{"order": "A1", "cents": 500}'}]]
+    tool = sdk.function_tool(refund, needs_approval=True)
+    agent = Agent[Any](name="desk", instructions="Help.", tools=[tool], model=Script(calls, at=0))
+    result = asyncio.run(Runner.run(agent, "pay A1 back", context=context))
+    Path("state.json").write_text(result.to_state().to_string())
+
+
+def context_in(place: str) -> Any:
+    return json.loads(Path(place).read_text())["context"]["context"]
+
+
+def test_values_come_back_in_every_later_process_and_in_every_state(convo: Convo, home: Path) -> None:
+    Path("values.json").write_text('{"customer": "Ada"}')
+    again = {"call": {**REFUND["call"], "call_id": "c2"}}
+    model = scripted(REFUND, WHO, again, WHO, BACK)
+    convo("chat", *agents(), *model, "--context", "values.json", "-n", "mine", "pay A1 back")
+    for call in ("c1", "c2"):
+        got = convo("resume", "mine", *agents(), *model, "--approve", call, "-o", "state.json")
+        assert "who gave Ada" in got.err
+    assert (got.exit, context_in("state.json")) == (0, {"customer": "Ada"})
+
+
+def test_values_of_a_state_from_elsewhere_stay_after_the_next_pause(convo: Convo, home: Path) -> None:
+    paused_with({"customer": "Ada"})
+    again = {"call": {**REFUND["call"], "call_id": "c2"}}
+    model = scripted(REFUND, again, WHO, BACK)
+    got = convo("resume", "state.json", *agents(), *model, "--approve", "c1", "-o", "next.json")
+    assert (got.exit, context_in("next.json")) == (3, {"customer": "Ada"}), got.err
+    assert "who gave Ada" in convo("resume", "next.json", *agents(), *model, "--approve", "c2").err
+
+
+def test_a_context_that_is_no_mapping_needs_somebody_who_makes_one_of_it(convo: Convo, home: Path) -> None:
+    paused_with(Customer("Ada"))
+    flags = (*agents(text=AGENTS + READER), *scripted(REFUND, WHO, BACK), "--approve", "c1")
+    refused = convo("resume", "state.json", *flags)
+    assert refused.exit == 2
+    assert "Customer, which a state only describes" in refused.err
+    assert "try: --context FILE.json, or FILE.py:NAME" in refused.err
+    got = convo("resume", "state.json", *flags, "--context", "bot.py:customer")
+    assert (got.exit, "who gave ADA" in got.err) == (0, True), got.err
+
+
+@pytest.mark.parametrize(
+    ("named", "words"),
+    [
+        ("broken", "bot.py:49: KeyError: 'nobody'"),
+        ("text", "--context bot.py:text returned str, and no dict"),
+        ("nobody", "no name in bot.py 'nobody'"),
+    ],
+)
+def test_what_makes_a_context_has_to_make_one(named: str, words: str, convo: Convo, home: Path) -> None:
+    paused_with(Customer("Ada"))
+    flags = (*agents(text=AGENTS + READER), *scripted(REFUND, BACK))
+    got = convo("resume", "state.json", *flags, "--approve", "c1", "--context", f"bot.py:{named}")
+    assert (got.exit, got.out) == (2 if named != "nobody" else 5, "")
+    assert words in got.err
