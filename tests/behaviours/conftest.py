@@ -8,11 +8,10 @@ import pytest
 from convo.stores.contract import Store
 from convo.stores.open import open_store
 from tests.embedding import embedded
-from tests.engine.agents import Ledger
-from tests.engine.conftest import Bench, both_ways
+from tests.engine.conftest import Bench, both_ways, ledger
 from tests.engine.recorded import Recorded
 
-__all__ = ["both_ways"]
+__all__ = ["both_ways", "ledger"]
 
 
 @pytest.fixture
@@ -25,8 +24,3 @@ async def store() -> AsyncIterator[Store]:
 @pytest.fixture
 def bench(store: Store, tmp_path: Path) -> Bench:
     return Bench(store, Recorded(embedded(store)), tmp_path)
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()

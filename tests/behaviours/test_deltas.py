@@ -11,8 +11,9 @@ from convo.errors import Refused, RunFailed, TryLater
 from convo.history import Strategy
 from convo.items import user
 from convo.run import Decided, Said
-from tests.engine.agents import Ledger, calls, history, inputs, read, running, say, scripted, words
+from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
 from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
 from tests.engine.recorded import Fault
 
 pytestmark = pytest.mark.usefixtures("both_ways")

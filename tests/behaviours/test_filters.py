@@ -7,8 +7,9 @@ from convo.engine.running import Conduct, ModelInput
 from convo.errors import RunFailed
 from convo.history import Strategy
 from convo.items import assistant, user
-from tests.engine.agents import Ledger, calls, history, inputs, running, say, scripted, words
+from tests.engine.agents import calls, history, inputs, running, say, scripted, words
 from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

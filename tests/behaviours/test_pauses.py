@@ -16,8 +16,9 @@ from convo.runstate import read as read_state
 from convo.runstate import text as as_text
 from convo.runstate.taking import taken
 from convo.tools import Context
-from tests.engine.agents import Ledger, calls, history, inputs, own, read, running, say, scripted, words
+from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 

@@ -8,8 +8,9 @@ import pytest
 from convo.agents import Agent
 from convo.errors import Refused, TryLater, Unreachable
 from convo.history import Strategy
-from tests.engine.agents import Ledger, calls, history, inputs, running, say, scripted, words
+from tests.engine.agents import calls, history, inputs, running, say, scripted, words
 from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
 from tests.engine.recorded import Fault
 
 pytestmark = pytest.mark.usefixtures("both_ways")

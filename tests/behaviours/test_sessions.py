@@ -13,8 +13,9 @@ from convo.items import Item, assistant, user
 from convo.run import Decided
 from convo.stores.contract import Change
 from convo.tools import tool
-from tests.engine.agents import Ledger, calls, history, inputs, read, running, say, scripted, words
+from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
 from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
 from tests.engine.recorded import Fault
 
 pytestmark = pytest.mark.usefixtures("both_ways")

@@ -5,13 +5,11 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any
 
 from convo.agents import Agent, graph
 from convo.engine.running import Conduct, Running
 from convo.history import Strategy
 from convo.items import Event, Item, Json, is_assistant, kind, text, user
-from convo.tools import Tool, tool
 from tests.engine.conftest import Bench
 
 
@@ -30,20 +28,6 @@ def calls(*named: str | tuple[str, str] | tuple[str, str, Mapping[str, Json]]) -
         arguments = more[0] if more else {}
         made.append({"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)})
     return {"output": made}
-
-
-class Ledger:
-    """Tools that remember what they were called for, in the order in which they ran."""
-
-    def __init__(self) -> None:
-        self.ran: list[str] = []
-
-    def tool(self, name: str, *, output: str | None = None, **settings: Any) -> Tool:
-        def run() -> str:
-            self.ran.append(name)
-            return output or f"{name} done"
-
-        return tool(name=name, **settings)(run)
 
 
 async def running(

@@ -19,6 +19,7 @@ from convo.stores.contract import Store
 from convo.stores.open import open_store
 from convo.strategies import wanted
 from tests.embedding import embedded
+from tests.engine.ledger import Ledger
 from tests.engine.recorded import Recorded
 
 
@@ -78,3 +79,8 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.fixture
 def bench(store: Store, tmp_path: Path) -> Bench:
     return Bench(store, Recorded(embedded(store)), tmp_path)
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    return Ledger()

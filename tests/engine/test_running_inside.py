@@ -12,15 +12,11 @@ from convo.history import Strategy
 from convo.run import Decided
 from convo.run.inbox import waiting
 from convo.stores.open import open_store
-from tests.engine.agents import Ledger, calls, history, inputs, own, read, running, say, scripted, words
+from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
 
 ASK = calls(("c1", "ask_clerk", {"input": "How much?"}))
-
-
-@pytest.fixture
-def ledger() -> Ledger:
-    return Ledger()
 
 
 def conduct(bench: Bench) -> Conduct:

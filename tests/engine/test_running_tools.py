@@ -1,0 +1,137 @@
+"""Tools in a run: side by side within a bound, in time or not, and what a model is told of them."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from convo.agents import Agent
+from convo.engine.running import Conduct
+from convo.errors import RunFailed
+from convo.run import Limits
+from convo.tools import Context, tool
+from tests.engine.agents import calls, inputs, running, say, scripted
+from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
+
+
+async def ran(bench: Bench, *tools: Any, reply: dict[str, Any] | None = None) -> list[str]:
+    """The outputs that the model got for one batch of calls."""
+    bench.model = scripted(bench.folder, reply or calls(*(one.name for one in tools)), {"text": "Done."})
+    one = await running(bench, Agent("desk", tools=tuple(tools)))
+    await say(one, "hello")
+    return [item["output"] for item in bench.bodies[-1]["input"] if item.get("type") == "function_call_output"]
+
+
+async def test_a_tool_may_be_sync_or_async_and_is_told_who_asks(bench: Bench) -> None:
+    @tool
+    def plain(context: Context) -> dict[str, str]:
+        return {"agent": context.agent, "call": context.call_id}
+
+    @tool
+    async def waiting(context: Context) -> str:
+        await asyncio.sleep(0)
+        return context.tool
+
+    assert await ran(bench, plain, waiting) == ['{"agent": "desk", "call": "call_1"}', "waiting"]
+
+
+async def test_tools_run_beside_each_other_and_their_outputs_are_sent_in_the_order_of_the_calls(bench: Bench) -> None:
+    first, second = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def one() -> str:
+        first.set()
+        await second.wait()
+        return "one"
+
+    @tool
+    async def two() -> str:
+        await first.wait()
+        second.set()
+        return "two"
+
+    assert await ran(bench, one, two) == ["one", "two"]
+
+
+async def test_no_more_tools_run_at_once_than_the_limit_says(bench: Bench) -> None:
+    at_once: list[int] = [0, 0]
+
+    @tool
+    async def busy() -> str:
+        at_once[0] += 1
+        at_once[1] = max(at_once)
+        await asyncio.sleep(0)
+        at_once[0] -= 1
+        return "done"
+
+    bench.model = scripted(bench.folder, calls(*[(f"c{n}", "busy") for n in range(7)]), {"text": "Done."})
+    one = await running(bench, Agent("desk", tools=(busy,)), Conduct(Limits(parallel=2)))
+    await say(one, "hello")
+    assert at_once == [0, 2]
+
+
+async def test_a_model_is_told_of_a_tool_that_raised_or_took_too_long(bench: Bench) -> None:
+    @tool
+    def broken() -> str:
+        raise ValueError("secret")
+
+    @tool(failure=lambda raised: f"it said {raised}")
+    def worded() -> str:
+        raise ValueError("sorry")
+
+    @tool(timeout_s=0.01)
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    @tool
+    def strange() -> list[dict[str, object]]:
+        return [{"type": "input_text", "text": float("nan")}]
+
+    outputs = await ran(bench, broken, worded, slow, strange)
+    assert outputs[0] == outputs[3] == "An error occurred while running the tool. Please try again."
+    assert outputs[1:3] == ["it said sorry", "Tool 'slow' timed out after 0.01 seconds."]
+
+
+async def test_a_run_fails_with_a_tool_that_has_no_words_for_its_failure_and_the_conversation_goes_on(
+    bench: Bench, ledger: Ledger
+) -> None:
+    @tool(failure=None)
+    def broken() -> str:
+        raise ValueError("sorry")
+
+    bench.model = scripted(bench.folder, calls("broken", ("call_2", "look")), {"text": "Fine."})
+    one = await running(bench, Agent("desk", tools=(broken, ledger.tool("look"))), Conduct(Limits(parallel=1)))
+    with pytest.raises(RunFailed, match="tool 'broken' raised ValueError: sorry") as failed:
+        await say(one, "hello")
+    assert (failed.value.code, ledger.ran, type(failed.value.__cause__)) == ("tool_failed", [], RunFailed)
+    assert one.kept
+    assert one.kept.status == "failed"
+
+    await say(one, "again")
+    unknown, not_run = "The tool was started, and its outcome is unknown.", "The run ended before this tool was called."
+    assert inputs(bench)[-1][3:] == [f"call_1: {unknown}", f"call_2: {not_run}", "user: again"]
+
+
+async def test_a_timeout_may_fail_the_run(bench: Bench) -> None:
+    @tool(timeout_s=0.01, on_timeout="fail")
+    async def slow() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    with pytest.raises(RunFailed, match=r"Tool 'slow' timed out after 0\.01 seconds"):
+        await ran(bench, slow)
+
+
+async def test_a_tool_or_handoff_that_is_off_is_neither_offered_nor_called(bench: Bench, ledger: Ledger) -> None:
+    async def off(context: Context) -> bool:
+        return False
+
+    bench.model = scripted(bench.folder, calls("hidden"))
+    agent = Agent("desk", tools=(ledger.tool("hidden", enabled=off), ledger.tool("look")))
+    one = await running(bench, agent)
+    with pytest.raises(RunFailed, match="Tool hidden not found in agent desk") as failed:
+        await say(one, "hello")
+    assert [found["name"] for found in bench.bodies[0]["tools"]] == ["look"]
+    assert (failed.value.code, ledger.ran) == ("model_behavior", [])
