@@ -14,6 +14,7 @@ from unittest.mock import patch
 
 from convo.cli.app import run
 from convo.cli.commands import COMMANDS, Table
+from tests.warm import Begun
 
 ROOT = Path(__file__).parent.parent
 """The project's folder."""
@@ -63,14 +64,12 @@ def in_process(*argv: str, stdin: str = "", table: Table = COMMANDS, encoding: s
 
 
 def in_a_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Got:
-    """Run one command line as its own process; `env` is added to this one's environment."""
-    done = subprocess.run(
-        [sys.executable, "-m", "convo", *argv],
-        input=stdin,
-        env={**os.environ, **(env or {})},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-        check=False,
-    )
-    return Got(done.returncode, done.stdout, done.stderr)
+    """Run one command line as its own process, see `tests.warm`; `env` is added to this one's environment."""
+    pipe = subprocess.PIPE
+    with Begun(argv, environ={**os.environ, **(env or {})}, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return Got(process.returncode, out, err)

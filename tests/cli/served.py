@@ -12,6 +12,8 @@ from typing import Any
 
 import httpx2
 
+from tests.warm import Begun
+
 
 @dataclass
 class Server:
@@ -49,9 +51,14 @@ class Server:
 @contextmanager
 def serving(*argv: str, python: tuple[str, ...] = (), before: tuple[str, ...] = ()) -> Iterator[Server]:
     """`convo BEFORE serve --port 0 ARGV` while the block runs; `python` are options of the interpreter."""
-    command = [sys.executable, *python, "-m", "convo", *before, "serve", "--port", "0", *argv]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=pipe, encoding="utf-8") as process:
+    words = [*before, "serve", "--port", "0", *argv]
+    quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+    command = [sys.executable, *python, "-m", "convo", *words]
+    with (
+        subprocess.Popen(command, stdout=quiet, stderr=pipe, encoding="utf-8")
+        if python
+        else Begun(words, stdout=quiet, stderr=pipe)
+    ) as process:
         assert process.stderr
         told: list[str] = []
         line = ""

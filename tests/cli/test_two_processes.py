@@ -6,7 +6,6 @@ or a script would go on for minutes. No clock decides who was first.
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -18,6 +17,7 @@ from convo.history import Strategy
 from tests.cli.chatting import ECHO, said, scripted, sessions
 from tests.loopback import Loopback, hold
 from tests.running import Convo, Got, Launch
+from tests.warm import Begun
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -32,13 +32,8 @@ def start() -> Iterator[Start]:
     with ExitStack() as started:
 
         def begin(*argv: str) -> "subprocess.Popen[str]":
-            process = subprocess.Popen(
-                [sys.executable, "-m", "convo", *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-            )
+            pipe = subprocess.PIPE
+            process = Begun(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
             started.enter_context(process)
             started.callback(process.kill)
             return process

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tests.cli.chatting import scripted
+from tests.ui.spawning import spawn
 
 DRAWN = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 """What moves, colours or clears, and what was drawn to be moved over: no text."""
@@ -98,12 +99,12 @@ def at_terminal(
 
     environ = {**os.environ, "TERM": term, **(env or {})}
     environ.pop("COLUMNS", None)
-    program = [sys.executable, "-m", "convo", *argv]
+    more: Any = {"dimensions": (24, columns), "encoding": "utf-8", "env": environ, "timeout": TIMEOUT_S}
     if command:
-        program = ["/bin/sh", "-c", f'convo() {{ "{sys.executable}" -m convo "$@"; }}; {command}']
-    child = pexpect.spawn(
-        program[0], program[1:], dimensions=(24, columns), encoding="utf-8", env=environ, timeout=TIMEOUT_S
-    )
+        words = ["-c", f'convo() {{ "{sys.executable}" -m convo "$@"; }}; {command}']
+        child = pexpect.spawn("/bin/sh", words, **more)
+    else:
+        child = spawn(*argv, **more)
     try:
         yield Person(child, PROMPT[term])
     finally:
