@@ -18,10 +18,10 @@ from convo.cli.run_flags import RunFlags
 from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for, endpoint_of
 from convo.clock import SystemClock
 from convo.config import Choice, Layer, Settings, Sources, choose
+from convo.config.files import PROFILE
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
 from convo.engine.finding import absolute
-from convo.engine.heads import standing_at
 from convo.engine.lease import writing
 from convo.engine.naming import fit
 from convo.engine.opening import fork, open_chat, recorded
@@ -30,15 +30,14 @@ from convo.engine.turn import Asking
 from convo.errors import Busy, NotFound, Usage
 from convo.history import Link, Session, Strategy
 from convo.ids import random_id
-from convo.items import Json, user
+from convo.items import Json
 from convo.stores.contract import Store
+from convo.stores.leasing import Hold
 from convo.stores.rules import name_taken
 from convo.strategies import Wanted, wanted
 from convo.tokens import price_of
 from convo.ui.answer import safe
-from convo.ui.medium import drawn_on
 from convo.ui.receipt import receipt
-from convo.ui.status import status
 
 if TYPE_CHECKING:
     from convo.endpoints.contract import Endpoint
@@ -47,9 +46,6 @@ if TYPE_CHECKING:
 
 FORGETS = ("none", "memory")
 """Kinds of stores that hold nothing once the command has ended."""
-
-SHOWN_BEFORE = 5
-"""Items that the owner puts before a request, of which /next shows the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +85,7 @@ class Out:
 
 
 class Desk:
-    """Opens the chat that the flags ask for, and answers what its loop asks."""
+    """Opens the chat that the flags ask for, and says what became of it."""
 
     def __init__(self, sources: Sources, store: Store, open_things: AsyncExitStack, asked: Asked, out: Out) -> None:
         self._sources, self._store, self._open_things = sources, store, open_things
@@ -98,6 +94,7 @@ class Desk:
         self._counts_here = False
         self._shortening: Shortening | None = None
         self._endpoints: dict[str, Endpoint] = {}
+        self._holds: dict[str, Hold] = {}
 
     async def open(self) -> Chat:
         """The conversation that the flags ask for, for writing. raises: as its parts do; Busy"""
@@ -125,30 +122,6 @@ class Desk:
         self._tell_new_file(chat.session)
         return chat
 
-    async def switch(self, chat: Chat, model: str) -> None:
-        """Let another model answer from the next turn on. raises: WrongOwner, BadSettings"""
-        chat.edges, chat.asking = await self._reach(chat.session, model=model)
-
-    async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]:
-        """The same conversation held by another owner, and what became of it. raises: Usage; as its parts do"""
-        from convo.cli.converting import owned
-        from convo.transfer.in_chat import with_owner
-
-        made, carried = await with_owner(chat, named_owner(owner))
-        made.noted = chat.noted
-        await self._hold(made)
-        return made, owned(made, carried)
-
-    async def fork(self, chat: Chat, number: int | None) -> Chat:
-        """A second session from here, or from the end of a turn. raises: Usage; as `standing_at` and `fork`"""
-        if not chat.record.saved:
-            raise Usage("nothing was said yet, so there is nothing to fork", hint="type a message")
-        source = chat.session if number is None else await standing_at(self._store, chat.session, number)
-        made = await fork(source, chat.asking, chat.edges)
-        made.noted = chat.noted
-        await self._hold(made)
-        return made
-
     async def prepare(self, chat: Chat) -> None:
         """Let the history be short enough for another message; that it is compacted is told first."""
         from convo.cli.shortening import prepared, shortening
@@ -156,42 +129,6 @@ class Desk:
         assert self._settings
         self._shortening = self._shortening or shortening(self._settings.compact_at, self._settings.windows)
         await prepared(chat, self._shortening, self._out.note)
-
-    async def compact(self, chat: Chat, words: str) -> str:
-        """Compact as `words` wish, and what became of it. raises: as its parts do"""
-        from convo.cli.shortening import compacted
-
-        return await compacted(chat, words)
-
-    async def inspect(self, chat: Chat, handle: str) -> str:
-        from convo.cli.known import shown
-
-        return await shown(self._store, handle or chat.session.id)
-
-    def status(self, chat: Chat) -> str:
-        return status(chat.session, chat.reread(), chat.asking.model)
-
-    async def next(self, chat: Chat, words: str) -> str:
-        from convo.engine.coming import coming, counted_here, tried
-        from convo.ui.coming import screen
-
-        said, endpoint = [user(words)] if words else [], chat.edges.endpoint
-        count = tried(endpoint) if self._counts_here else counted_here
-        assert self._settings
-        held, own = chat.reread(), self._settings.windows
-        found = await coming(chat.session.name, held, said, chat.asking, endpoint, count, own=own)
-        return screen(found, drawn_on(sys.stderr), most=SHOWN_BEFORE)
-
-    async def context(self, chat: Chat) -> str:
-        """What fills the model's window now, by part."""
-        from convo.engine.coming import counted_here, tried, window_now
-        from convo.ui.window import meter
-
-        assert self._settings
-        count = tried(chat.edges.endpoint) if self._counts_here else counted_here
-        filling = await window_now(chat.reread(), chat.asking, count, self._settings.windows)
-        medium = drawn_on(sys.stderr)
-        return medium.drawn("\n".join([f"  {chat.asking.model}", *meter(filling, medium)]))
 
     def receipt(self, chat: Chat) -> str:
         """The line for the last turn, which has ended."""
@@ -291,8 +228,9 @@ class Desk:
             self._out.note("no key was found, so the built-in model answers: a small demo that forgets and errs")
 
     async def _hold(self, chat: Chat) -> None:
-        hold = await writing(self._store, chat.session)
-        self._open_things.push_async_callback(hold.release)
+        if chat.session.id not in self._holds:
+            hold = self._holds[chat.session.id] = await writing(self._store, chat.session)
+            self._open_things.push_async_callback(hold.release)
 
 
 async def offered(busy: Busy, session: Session) -> bool:
@@ -313,16 +251,11 @@ def there(file: str) -> None:
         raise NotFound("file", file, hint=f"convo chat --replay --from {quote(file)}, to begin one there")
 
 
-def named_owner(word: str) -> Strategy:
-    """raises: Usage  there is no such owner"""
-    if word not in list(Strategy):
-        raise Usage(f"no owner {word!r}", hint=f"one of {', '.join(Strategy)}")
-    return Strategy(word)
-
-
 def called() -> str:
     """How this command was called, so that what is said of coming back can be pasted."""
-    return "uv run convo" if "UV_RUN_RECURSION_DEPTH" in os.environ else "convo"
+    command = "uv run convo" if "UV_RUN_RECURSION_DEPTH" in os.environ else "convo"
+    profile = PROFILE.get()
+    return f"{command} --profile {quote(profile)}" if profile else command
 
 
 def ended(chat: Chat) -> Link | None:

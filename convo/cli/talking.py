@@ -5,18 +5,18 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from shlex import quote
 from typing import TYPE_CHECKING
 
+from convo.cli.at_prompt import AtPrompt
+from convo.cli.changing import check_no_run
 from convo.cli.desk import Asked, Desk, Out, ended
 from convo.cli.wiring import store_of
 from convo.config import Flags, read, resolve
 from convo.engine.attaching import attached
 from convo.engine.chat import Chat
-from convo.errors import ConvoError, Interrupted, StateFault, Usage
+from convo.errors import ConvoError, Interrupted, Usage
 from convo.history import OWNERS, Link, Strategy
 from convo.items import Event, Item, Json, kind, text, user
-from convo.stores.contract import Store
 from convo.ui.answer import Printer
 from convo.ui.answering import watched
 
@@ -45,13 +45,13 @@ async def talk(asked: Asked, out: Out) -> int:
     model = cast.model if cast and asked.model is None else asked.model
     sources = read(asked.config, Flags(model=model))
     async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
-        desk = Desk(sources, store, open_things, asked, out)
+        desk = AtPrompt(sources, store, open_things, asked, out)
         chat = await desk.open()
         show = await shown(chat, cast, desk, out, asked) if cast else None
         if not show:
-            await check_no_run(store, chat)
+            await check_no_run(store, chat.session)
         if said is None:
-            return await converse(chat, along, desk, out, show)
+            return await converse(chat, list(zip(asked.attach, along, strict=True)), desk, out, show)
         if show:
             from convo.cli.running import run_once
 
@@ -67,16 +67,6 @@ async def shown(chat: Chat, cast: "Cast", desk: Desk, out: Out, asked: Asked) ->
     return await Show.open(chat, cast, desk, out, asked.run.state)
 
 
-async def check_no_run(store: Store, chat: Chat) -> None:
-    """raises: StateFault  a run of agents is open, whose calls have no output yet"""
-    newest = await store.agent_runs(session=chat.session.id, limit=1)
-    if newest and newest[0].status in ("running", "paused") and newest[0].document.get("batch"):
-        raise StateFault(
-            f"a run of agents is open in {chat.session.name!r}, and its calls have no output yet",
-            hint=f"convo resume {quote(chat.session.name)} --agent FILE.py:NAME, or convo approvals",
-        )
-
-
 def first_message(prompt: str | None, along: Sequence[Json]) -> Item | None:
     """The message of a one-shot chat; None when a person is to be asked.
 
@@ -90,16 +80,19 @@ def first_message(prompt: str | None, along: Sequence[Json]) -> Item | None:
     return user(prompt, *along)
 
 
-async def converse(chat: Chat, along: Sequence[Json], desk: Desk, out: Out, show: "Show | None" = None) -> int:
+async def converse(
+    chat: Chat, along: Sequence[tuple[str, dict[str, Json]]], desk: AtPrompt, out: Out, show: "Show | None" = None
+) -> int:
     """Hand the terminal to the loop, and say at the end how to come back."""
-    from convo.ui.commands import COMMANDS
+    from convo.ui.bar import Bar
     from convo.ui.conversing import Conversing
-    from convo.ui.prompt import terminal_reader
+    from convo.ui.prompt import At, terminal_reader
 
     out.note(f"{chat.asking.model}, held by {OWNERS[chat.session.strategy].words}; /help lists what else can be typed")
-    reader = terminal_reader(desk.prompts, [f"/{name}" for name in COMMANDS])
+    bar = None if out.quiet else Bar()
+    reader = terminal_reader(At(desk.prompts, desk.suggest, desk.editing, bar.line if bar else None))
     talking = Conversing(
-        chat, reader, desk, out=sys.stdout, err=sys.stderr, along=along, live=out.live, quiet=out.quiet
+        chat, reader, desk, out=sys.stdout, err=sys.stderr, along=along, live=out.live, quiet=out.quiet, bar=bar
     )
     if show:
         from convo.ui.medium import drawn_on

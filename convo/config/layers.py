@@ -33,6 +33,7 @@ VARIABLES: dict[str, Key] = {
     "CONVO_MODEL": MODEL,
     "CONVO_STORE": STORAGE,
     "CONVO_TENANT": TENANT,
+    "CONVO_EDITING": ("editing",),
     "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
     "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
     "OPENAI_PROJECT_ID": ("providers", "openai", "project"),
@@ -117,6 +118,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         compact_at=cast(float, values[("compact_at",)]),
         redact=cast(tuple[str, ...], values.get(("redact",), ())),
         windows=MappingProxyType({key[1]: cast(Room, value) for key, value in values.items() if key[0] == "windows"}),
+        editing=str(values[("editing",)]),
     )
 
 

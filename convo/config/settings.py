@@ -57,6 +57,9 @@ COMPACT_AT = 0.8
 """Four fifths of a window: there is room left for a long answer."""
 
 
+EDITING = "emacs"
+
+
 class Settings(NamedTuple):
     """Everything that can be set.
 
@@ -70,6 +73,7 @@ class Settings(NamedTuple):
                 1: tokens; 0: never
     redact:     regular expressions of what `--redact` takes out besides what it knows
     windows:    how much a model has room for, by "provider/model", where somebody said so
+    editing:    the keys of the prompt: "emacs" or "vi"; "plain" draws nothing, for who listens to a screen
     """
 
     model: str
@@ -84,6 +88,7 @@ class Settings(NamedTuple):
     compact_at: float = COMPACT_AT
     redact: tuple[str, ...] = ()
     windows: Mapping[str, Room] = MappingProxyType({})
+    editing: str = EDITING
 
     def origin(self, *key: str) -> Origin:
         """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""
@@ -94,7 +99,7 @@ def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     """What holds where no layer says anything."""
     serve = {"host": "127.0.0.1", "port": 8788, "seal_key_env": "CONVO_SEAL_KEY", **Serve._field_defaults}
     return (
-        {("tenant",): ALONE, ("compact_at",): COMPACT_AT}
+        {("tenant",): ALONE, ("compact_at",): COMPACT_AT, ("editing",): EDITING}
         | {("serve", name): value for name, value in serve.items()}
         | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}
     )

@@ -123,6 +123,7 @@ SHAPE: dict[str, Shape] = {
     "model": text,
     "tenant": tenant,
     "compact_at": part_or_tokens,
+    "editing": one_of("emacs", "vi", "plain"),
     "redact": patterns,
     "providers": Named(provider_name, PROVIDER),
     "aliases": Named(alias_name, text),

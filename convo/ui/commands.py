@@ -1,8 +1,9 @@
 """What a person can type after a slash.
 
 A row is a name, how it is used, one line of help, and what it does to the conversation at hand.
-What is not in the table is an error with a suggestion and never goes to a model; a message that
-begins with a slash is written with two.
+What the commands do stands beside, by story: `going_back`, `elsewhere`, `asking_with`, `along`,
+`copying`. What is not in the table is an error with a suggestion and never goes to a model; a message
+that begins with a slash is written with two.
 """
 
 from collections.abc import Awaitable, Callable
@@ -11,7 +12,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from convo.errors import Usage
-from convo.ui import going_back
+from convo.ui import along, asking_with, elsewhere, going_back
+from convo.ui.completing import FILE
+from convo.ui.copying import copy
+from convo.ui.guide import guide
 
 if TYPE_CHECKING:
     from convo.ui.conversing import Conversing
@@ -19,18 +23,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One row: `usage` is what follows the name, `run` gets it as it was typed."""
+    """One row: `usage` is what follows the name, `run` gets it as it was typed.
+
+    takes:  what can be completed behind it: MODEL, HANDLE, OWNER or FILE
+    """
 
     usage: str
     help: str
     run: Callable[["Conversing", str], Awaitable[None]]
+    takes: str = ""
+
+
+MODEL, HANDLE, OWNER = "model", "handle", "owner"
 
 
 async def help_(talk: "Conversing", _: str) -> None:
-    width = max(len(f"/{name} {row.usage}") for name, row in COMMANDS.items())
-    for name, row in COMMANDS.items():
-        talk.say(f"  {f'/{name} {row.usage}':<{width}}  {row.help}")
-    talk.say("  //text" + " " * (width - 4) + "a message that begins with a slash")
+    rows = [(f"/{name} {row.usage}".strip(), row.help) for name, row in COMMANDS.items()]
+    talk.say("\n".join(guide(rows, ALIASES, talk.medium.width)))
 
 
 async def exit_(talk: "Conversing", _: str) -> None:
@@ -90,9 +99,17 @@ COMMANDS = {
     "status": Command("", "who owns the conversation, where its head stands, what is unacknowledged", status),
     "next": Command("[TEXT]", "the exact body of the next request, and what its owner will put before it", next_),
     "context": Command("", "what fills the model's window, by part", context),
-    "inspect": Command("[HANDLE]", "the chain as a tree", inspect),
-    "model": Command("[NAME]", "show or change the model", model),
-    "owner": Command("[OWNER]", "hand the conversation to replay, session, conversation or chain", owner),
+    "usage": Command("", "tokens of the last request and of the session", asking_with.usage),
+    "cost": Command("", "what the session has cost", asking_with.cost),
+    "inspect": Command("[HANDLE]", "the chain as a tree", inspect, HANDLE),
+    "model": Command("[NAME]", "show or change the model", model, MODEL),
+    "system": Command("[TEXT]", "show or change the instructions; - for none", asking_with.system),
+    "tools": Command("", "the tools that go with every turn", asking_with.tools),
+    "attach": Command(
+        "[FILE...]", "send files along with the next message, or list what goes along", along.attach, FILE
+    ),
+    "detach": Command("[FILE...]", "send nothing along, or not these", along.detach, FILE),
+    "owner": Command("[OWNER]", "hand the conversation to replay, session, conversation or chain", owner, OWNER),
     "compact": Command("[FOCUS] [--keep-last N]", "let a shorter history stand in place of this one", compact),
     "retry": Command("", "ask the last message again", retry),
     "stop": Command("", "end the open run of agents for good", stop),
@@ -101,10 +118,44 @@ COMMANDS = {
     "redo": Command("", "take up again what was taken back", going_back.redo),
     "rewind": Command("[N]", "go back to the end of turn N, or before the last turn", going_back.rewind),
     "fork": Command("[N]", "go on in a second session, from here or from the end of turn N", going_back.fork),
+    "new": Command("[NAME]", "begin another conversation; this one stays", elsewhere.new),
+    "clear": Command("[NAME]", "the same, on a clear screen", elsewhere.clear),
+    "resume": Command("[HANDLE]", "go on with another conversation, or list the last ones", elsewhere.resume, HANDLE),
+    "rename": Command("NAME", "give the conversation another name", elsewhere.rename),
+    "export": Command(
+        "[FILE]", "write it down, as the file's suffix says: .md, .html, .json, .jsonl", elsewhere.export, FILE
+    ),
+    "copy": Command("[code]", "put the last answer, or its last block of code, on the clipboard", copy),
     "exit": Command("", "leave; Ctrl-D does too", exit_),
 }
 
-ALIASES = {"quit": "exit", "q": "exit", "?": "help"}
+ALIASES = {
+    "quit": "exit",
+    "q": "exit",
+    "bye": "exit",
+    "?": "help",
+    "branch": "fork",
+    "back": "undo",
+    "regenerate": "retry",
+    "sessions": "resume",
+    "load": "resume",
+    "switch": "resume",
+    "save": "export",
+    "title": "rename",
+    "name": "rename",
+    "reset": "clear",
+    "tokens": "usage",
+    "instructions": "system",
+    "file": "attach",
+    "compress": "compact",
+}
+"""What other chats call the same."""
+
+
+def taken(name: str) -> str:
+    """What a command takes, by its name; "" for what cannot be completed."""
+    row = COMMANDS.get(ALIASES.get(name, name))
+    return row.takes if row else ""
 
 
 def understood(line: str) -> tuple[str, str]:

@@ -1,52 +1,128 @@
-"""A line editor with a history and completion, for terminals that can be drawn on.
+"""A line editor with a history, completion and a bar below, for terminals that can be drawn on.
 
-It draws on stderr, so that stdout stays the answer's. A paste comes as one message: the terminal
-brackets it, and its line breaks are text. The brackets stay on while an answer comes, because
-people paste their next message then. The module takes long to load and is loaded for a terminal alone.
+It draws on stderr, so that stdout stays the answer's. While an answer comes nothing is echoed into
+it: Esc stops it, and whatever else is typed stands at the next prompt. The terminal goes on
+bracketing what is pasted meanwhile. The module takes long to load and is loaded for a terminal alone.
 """
 
+import asyncio
 import os
 import sys
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
-from pathlib import Path
+import termios
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import WordCompleter
-from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import is_done
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.key_binding import KeyPress
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
 
-from convo.config import private
-from convo.errors import Interrupted, StoreFault
-from convo.ui.prompt import PROMPT
+from convo.ui.editor_history import remembered
+from convo.ui.editor_input import Keyboard
+from convo.ui.editor_keys import keys
+from convo.ui.editor_words import Completing
+from convo.ui.prompt import PROMPT, At
+
+ALONE_S = 0.1
+"""Seconds after which an Esc is the key itself and not the beginning of another key's sequence."""
+
+STYLE = Style.from_dict({"bar": "dim"})
+
+UNECHOED = termios.ECHO | termios.ICANON
+AS_TYPED = termios.ICRNL | termios.INLCR | termios.IGNCR
 
 
 class Editor:
     """Reads messages; see `convo.ui.prompt.Reader`."""
 
-    def __init__(self, history: Path, words: Sequence[str]) -> None:
-        """Prepare a reader.
+    echoes = False
 
-        history:  the file that remembers what was typed; made 0600 when missing
-        words:    what Tab completes at the beginning of a line
-        """
-        self._screen = screen()
+    def __init__(self, at: At) -> None:
+        self.pasted: list[str] = []
+        self._screen, self._input = screen(), Keyboard(sys.stdin)
+        self._at = at
         self._session: PromptSession[str] = PromptSession(
-            history=remembered(history),
-            key_bindings=keys(),
-            completer=WordCompleter(list(words), sentence=True),
+            history=remembered(at.history),
+            key_bindings=keys(self.pasted.append),
+            completer=Completing(at.words),
             complete_while_typing=False,
+            multiline=True,
+            prompt_continuation=" " * len(PROMPT),
+            editing_mode=EditingMode.VI if at.vi else EditingMode.EMACS,
+            enable_suspend=True,
+            tempfile_suffix=".md",
+            style=STYLE,
+            input=self._input,
             output=self._screen,
         )
+        self._session.app.ttimeoutlen = ALONE_S
+        if at.bar:
+            self._session.app.layout = self._with_bar(at.bar)
 
     async def line(self, prompt: str = PROMPT, default: str = "") -> str:
+        self.pasted.clear()
         return as_characters(await self._session.prompt_async(prompt, default=default))
 
     def close(self) -> None:
         with suppress(OSError):  # the terminal may be gone
             self._screen.leave_brackets()
+
+    @contextmanager
+    def listening(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Let Esc call `stop`, and keep what else is typed for the next prompt, as long as this is open."""
+        loop, flush = asyncio.get_running_loop(), Later()
+
+        def typed(presses: Sequence[KeyPress], alone: bool) -> None:
+            if alone and presses and presses[-1].key == Keys.Escape:
+                stop()
+            else:
+                store_typeahead(self._input, list(presses))
+
+        def ready() -> None:
+            flush.drop()
+            typed(self._input.read_keys(), alone=False)
+            flush.timer = loop.call_later(ALONE_S, lambda: typed(self._input.flush_keys(), alone=True))
+
+        with unechoed(self._input.fileno()), self._input.attach(ready):
+            try:
+                yield
+            finally:
+                flush.drop()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Give the terminal to another program as long as this is open."""
+        with self._input.detach(), self._input.cooked_mode():
+            self._screen.leave_brackets()
+            yield
+
+    def _with_bar(self, bar: Callable[[int], str]) -> Layout:
+        """The layout with one more line; the library's own waits for terminals to say where their cursor is."""
+        app = self._session.app
+
+        def words() -> str:
+            return bar(app.output.get_size().columns)
+
+        line = Window(FormattedTextControl(words, style="class:bar"), height=1, dont_extend_height=True)
+        whole = HSplit([app.layout.container, ConditionalContainer(line, ~is_done)])
+        return Layout(whole, focused_element=self._session.default_buffer)
+
+
+class Later:
+    """Something that is to happen soon, unless something else happens first."""
+
+    timer: asyncio.TimerHandle | None = None
+
+    def drop(self) -> None:
+        if self.timer:
+            self.timer.cancel()
 
 
 class Screen(Vt100_Output):
@@ -69,42 +145,24 @@ def screen() -> Screen:
     return made
 
 
-def keys() -> KeyBindings:
-    """Ctrl-C throws away what was typed; where nothing was, it is handed on."""
-    bindings = KeyBindings()
-
-    @bindings.add("c-c")
-    @bindings.add("<sigint>")
-    def stop(event: KeyPressEvent) -> None:
-        if event.current_buffer.text:
-            event.app.exit(result="")
-        else:
-            event.app.exit(exception=Interrupted("nothing was typed"))
-
-    return bindings
-
-
-class Remembered(FileHistory):
-    """To remember is a convenience: a disk that is full costs the memory and nothing else."""
-
-    def load_history_strings(self) -> Iterable[str]:
-        with suppress(OSError):
-            return list(super().load_history_strings())
-        return []
-
-    def store_string(self, string: str) -> None:
-        with suppress(OSError):
-            super().store_string(string)
-
-
-def remembered(place: Path) -> History:
-    """What was typed before, in a file of this user's alone; in memory where that cannot be had."""
+@contextmanager
+def unechoed(terminal: int) -> Iterator[None]:
+    """Show nothing of what is typed, and hand it on as it is typed; Ctrl-C and Ctrl-Z stay what they are."""
     try:
-        private(place.parent)
-        place.touch(mode=0o600, exist_ok=True)
-    except (OSError, StoreFault):
-        return InMemoryHistory()
-    return Remembered(str(place))
+        before = termios.tcgetattr(terminal)
+    except termios.error:
+        yield
+        return
+    now = termios.tcgetattr(terminal)
+    now[0] &= ~AS_TYPED
+    now[3] &= ~UNECHOED
+    now[6][termios.VMIN] = 1
+    termios.tcsetattr(terminal, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def as_characters(line: str) -> str:

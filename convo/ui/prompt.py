@@ -1,18 +1,22 @@
 """Reads what a person types, one message at a time.
 
 With an editor where the terminal can be drawn on, and with the terminal's own line editing where it
-cannot: TERM=dumb, or stderr in a file, where a drawing would only be in the way.
+cannot: TERM=dumb, or stderr in a file, where a drawing would only be in the way. Who listens to a
+screen instead of looking at it sets `editing` to "plain": then nothing is drawn twice either.
 """
 
 import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from convo.errors import Interrupted
+from convo.ui.completing import Suggest
 from convo.ui.signals import on_signal
 
 PROMPT = "> "
@@ -21,8 +25,39 @@ NOT_DRAWN_ON = ("dumb", "unknown")
 """What TERM says of a terminal that knows no cursor."""
 
 
+VI, PLAIN = "vi", "plain"
+"""Values of the setting `editing`; any other is the editor with its usual keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """What a prompt is made with.
+
+    history:  the file that remembers what was typed
+    words:    what Tab completes
+    editing:  the setting
+    bar:      the line below the prompt, for so many columns; None for no line
+    """
+
+    history: Path
+    words: Suggest
+    editing: str = ""
+    bar: Callable[[int], str] | None = None
+
+    @property
+    def vi(self) -> bool:
+        return self.editing == VI
+
+
 class Reader(Protocol):
-    """Something that messages come from. Whoever made it closes it."""
+    """Something that messages come from. Whoever made it closes it.
+
+    pasted:  the texts in the last message that were not typed
+    echoes:  whether the terminal shows what is typed while an answer comes
+    """
+
+    pasted: list[str]
+    echoes: bool
 
     async def line(self, prompt: str = PROMPT, default: str = "") -> str:
         """The next message; empty for nothing, or for a line that was thrown away.
@@ -33,29 +68,44 @@ class Reader(Protocol):
         """
         ...
 
+    def listening(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+        """While something else is done: `stop` is called for the key that stops it, the others wait."""
+        ...
+
+    def aside(self) -> AbstractContextManager[None]:
+        """While another program has the terminal."""
+        ...
+
     def close(self) -> None: ...
 
 
-def terminal_reader(history: Path, words: Sequence[str]) -> Reader:
-    """A reader at this terminal.
-
-    history:  the file that remembers what was typed
-    words:    what Tab completes
-    """
-    if os.environ.get("TERM") in NOT_DRAWN_ON or not sys.stderr.isatty():
+def terminal_reader(at: At) -> Reader:
+    """A reader at this terminal."""
+    if at.editing == PLAIN or os.environ.get("TERM") in NOT_DRAWN_ON or not sys.stderr.isatty():
         return Typewriter()
     from convo.ui.editor import Editor
 
-    return Editor(history, words)
+    return Editor(at)
 
 
 class Typewriter:
     """Reads with the line editing that the terminal itself has."""
 
+    echoes = True
+
+    def __init__(self) -> None:
+        self.pasted: list[str] = []
+
     async def line(self, prompt: str = PROMPT, default: str = "") -> str:
         if default:
             on_screen(f"{default}\n")
         return await typed(prompt)
+
+    def listening(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def aside(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def close(self) -> None:
         """Nothing was changed at the terminal."""

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from convo.engine.chat import Chat
     from convo.ui.conversing import Conversing
 
-MOVE = ("undo", "redo", "rewind", "fork", "owner", "model")
+MOVE = ("undo", "redo", "rewind", "fork", "owner", "model", "new", "clear", "resume")
 """Commands that would move the conversation, or who answers, under an open run."""
 
 NOT_HERE = {
     "edit": "take the last turn back with /undo and say it anew",
+    "system": "each agent has instructions of its own",
     "next": "what a run sends follows from its agents; convo inspect shows what was sent",
 }
 """Commands that know no agents, and what to do instead."""
@@ -56,6 +57,10 @@ class Runs:
         run = self.running.run
         waits = ", ".join(call.id for call in run.pending)
         return f"{run.phase}, with {run.agent}" + (f"; {waits} wait for a decision" if waits else "")
+
+    def tools(self) -> list[tuple[str, str]]:
+        """The tools of the agent that would answer, each by its name and what is said of it."""
+        return [(tool.name, tool.description) for tool in self.running.run.graph[self.running.run.agent].functions]
 
     async def begin(self) -> None:
         """Take up what an earlier chat left open. raises: as the run does"""

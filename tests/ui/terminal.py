@@ -19,8 +19,8 @@ from tests.ui.spawning import spawn
 DRAWN = re.compile(r"\x1b\[[?\d;]*[A-Za-z]|.\x08")
 """What moves, colours or clears, and what was drawn to be moved over: no text."""
 
-PROMPT = {"xterm": r">\x08\x1b\[2C", "dumb": r"(?:^|\n)> $"}
-"""The prompt as it is drawn, by TERM."""
+PROMPT = {"xterm": r">(?:\x08|\x1b\[0m\r+\n[^\r\n]*\x1b\[\d+D\x1b\[A)\x1b\[2C", "dumb": r"(?:^|\n)> $"}
+"""The prompt as it is drawn, with the bar below it or without, by TERM."""
 
 TIMEOUT_S = 30
 

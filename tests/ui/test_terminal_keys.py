@@ -125,7 +125,6 @@ def test_a_paste_while_an_answer_comes_waits_for_enter(home: Path) -> None:
         person.sees("two")
         person.pastes("line one\nline two")
         person.sees("six")
-        person.is_asked()
         person.sees("line two")
         assert "\nfine\n" in person.says("")
         assert person.leaves() == 0

@@ -1,0 +1,183 @@
+"""What the loop of an interactive chat asks of the command that runs it.
+
+The desk opens a conversation; here a person who is in it looks at it, changes who answers or who owns
+it, and goes to another one. What is left is given free, so that another terminal may go on with it.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from convo.cli.changing import check_no_run
+from convo.cli.desk import Desk, there
+from convo.cli.standing import Sums, check_takes, recent
+from convo.config import Price
+from convo.engine.chat import Chat
+from convo.engine.heads import standing_at
+from convo.engine.opening import fork, open_chat, recorded
+from convo.errors import Usage
+from convo.history import Link, Strategy
+from convo.items import Json, user
+from convo.strategies import wanted
+from convo.ui.bar import Standing
+from convo.ui.completing import Offer
+from convo.ui.medium import drawn_on
+from convo.ui.status import status
+
+SHOWN_BEFORE = 5
+"""Items that the owner puts before a request, of which /next shows the last."""
+
+
+class AtPrompt(Desk):
+    """A desk with a person at it; see `convo.ui.conversing.Look`."""
+
+    def __init__(self, *opened: Any) -> None:
+        super().__init__(*opened)
+        self._sums = Sums()
+
+    async def switch(self, chat: Chat, model: str) -> None:
+        """Let another model answer from the next turn on. raises: WrongOwner, BadSettings"""
+        said = chat.asking.instructions
+        chat.edges, asking = await self._reach(chat.session, model=model)
+        chat.asking = replace(asking, instructions=said)
+
+    async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]:
+        """The same conversation held by another owner, and what became of it. raises: Usage; as its parts do"""
+        from convo.cli.converting import owned
+        from convo.transfer.in_chat import with_owner
+
+        made, carried = await with_owner(chat, named_owner(owner))
+        made.noted = chat.noted
+        await self._hold(made)
+        return made, owned(made, carried)
+
+    async def fork(self, chat: Chat, number: int | None) -> Chat:
+        """A second session from here, or from the end of a turn. raises: Usage; as `standing_at` and `fork`"""
+        if not chat.record.saved:
+            raise Usage("nothing was said yet, so there is nothing to fork", hint="type a message")
+        source = chat.session if number is None else await standing_at(self._store, chat.session, number)
+        made = await fork(source, chat.asking, chat.edges)
+        made.noted = chat.noted
+        await self._hold(made)
+        return made
+
+    async def new(self, chat: Chat, name: str) -> Chat:
+        """Another conversation, which begins under the same owner; `chat` is left. raises: Usage, Conflict"""
+        from convo.cli.changing import begun
+
+        made = await begun(chat, name)
+        await self._move(chat, made)
+        self._tell_new_file(made.session)
+        return made
+
+    async def resume(self, chat: Chat, handle: str) -> Chat:
+        """The conversation of a handle; `chat` is left. raises: NotFound, Busy, Usage; as its parts do"""
+        want = wanted((), handle, last=False)
+        session = await recorded(self._store, want)
+        if session and session.id == chat.session.id:
+            raise Usage(f"{session.name} is this conversation", hint="/resume lists the others")
+        if want.strategy is Strategy.REPLAY and want.handle and not session:
+            there(want.handle)
+        if session:
+            await check_no_run(self._store, session)
+        edges, asking = await self._reach(session)
+        made = await open_chat(want, session, asking, edges)
+        await self._move(chat, made)
+        await made.catch_up()
+        made.reread()
+        return made
+
+    async def recent(self, chat: Chat) -> str:
+        return await recent(self._store)
+
+    async def rename(self, chat: Chat, name: str) -> None:
+        from convo.cli.changing import renamed
+
+        await renamed(chat, name)
+
+    async def export(self, chat: Chat, words: str) -> str:
+        from convo.cli.changing import exported
+        from convo.cli.known import Where
+
+        assert self._settings
+        return await exported(chat, words, self._settings, Where(self._asked.config))
+
+    async def links(self, chat: Chat) -> Sequence[Link]:
+        return await self._sums.links(chat)
+
+    @property
+    def prices(self) -> Mapping[str, Price]:
+        assert self._settings
+        return self._settings.prices
+
+    async def standing(self, chat: Chat) -> Standing:
+        assert self._settings
+        return await self._sums.standing(chat, self._settings)
+
+    async def suggest(self, before: str) -> tuple[int, Sequence[Offer]]:
+        from convo.cli.offering import Offering
+
+        assert self._settings
+        return await Offering(self._store, self._settings).suggest(before)
+
+    @property
+    def editing(self) -> str:
+        """How the prompt is edited."""
+        assert self._settings
+        return self._settings.editing
+
+    def check_takes(self, chat: Chat, parts: Sequence[Json]) -> None:
+        assert self._settings
+        check_takes(chat.asking.model, parts, self._settings)
+
+    async def compact(self, chat: Chat, words: str) -> str:
+        """Compact as `words` wish, and what became of it. raises: as its parts do"""
+        from convo.cli.shortening import compacted
+
+        return await compacted(chat, words)
+
+    async def inspect(self, chat: Chat, handle: str) -> str:
+        from convo.cli.known import shown
+
+        return await shown(self._store, handle or chat.session.id)
+
+    def status(self, chat: Chat) -> str:
+        return status(chat.session, chat.reread(), chat.asking.model)
+
+    async def next(self, chat: Chat, words: str) -> str:
+        from convo.engine.coming import coming, counted_here, tried
+        from convo.ui.coming import screen
+
+        said, endpoint = [user(words)] if words else [], chat.edges.endpoint
+        count = tried(endpoint) if self._counts_here else counted_here
+        assert self._settings
+        held, own = chat.reread(), self._settings.windows
+        found = await coming(chat.session.name, held, said, chat.asking, endpoint, count, own=own)
+        return screen(found, drawn_on(sys.stderr), most=SHOWN_BEFORE)
+
+    async def context(self, chat: Chat) -> str:
+        """What fills the model's window now, by part."""
+        from convo.engine.coming import counted_here, tried, window_now
+        from convo.ui.window import meter
+
+        assert self._settings
+        count = tried(chat.edges.endpoint) if self._counts_here else counted_here
+        filling = await window_now(chat.reread(), chat.asking, count, self._settings.windows)
+        medium = drawn_on(sys.stderr)
+        return medium.drawn("\n".join([f"  {chat.asking.model}", *meter(filling, medium)]))
+
+    async def _move(self, chat: Chat, made: Chat) -> None:
+        """Let `made` be written by this process, and leave `chat` to others. raises: Busy"""
+        made.noted = chat.noted
+        await self._hold(made)
+        left = self._holds.pop(chat.session.id, None)
+        if left:
+            await left.release()
+
+
+def named_owner(word: str) -> Strategy:
+    """raises: Usage  there is no such owner"""
+    if word not in list(Strategy):
+        raise Usage(f"no owner {word!r}", hint=f"one of {', '.join(Strategy)}")
+    return Strategy(word)
