@@ -3,7 +3,6 @@
 import io
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -14,7 +13,7 @@ from unittest.mock import patch
 
 from convo.cli.app import run
 from convo.cli.commands import COMMANDS, Table
-from tests.warm import Begun
+from tests.warm import ran
 
 ROOT = Path(__file__).parent.parent
 """The project's folder."""
@@ -65,11 +64,5 @@ def in_process(*argv: str, stdin: str = "", table: Table = COMMANDS, encoding: s
 
 def in_a_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Got:
     """Run one command line as its own process, see `tests.warm`; `env` is added to this one's environment."""
-    pipe = subprocess.PIPE
-    with Begun(argv, environ={**os.environ, **(env or {})}, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        try:
-            out, err = process.communicate(stdin, timeout=120)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    return Got(process.returncode, out, err)
+    done = ran(argv, stdin=stdin, env={**os.environ, **(env or {})})
+    return Got(done.returncode, done.stdout, done.stderr)

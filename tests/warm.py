@@ -7,6 +7,7 @@ signals and leaves an exit code like any other. How a cold one starts is shown w
 by `tests/cli/test_app.py` first of all; elsewhere than on Linux all of them are cold.
 
     Begun(["chat", "hi"], stdout=PIPE)      # a `subprocess.Popen` of `convo chat hi`
+    ran(["chat", "hi"])                     # the same to its end, as `subprocess.run` has it
 
     worker of pytest ──asks──▶ `python -m tests.warm` ──forks──▶ one between, which ends ──▶ the command
 """
@@ -15,6 +16,8 @@ import atexit
 import ctypes
 import json
 import os
+import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -25,7 +28,7 @@ from threading import Lock
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-COMMAND = (sys.executable, "-m", "convo")
+LONGEST_LIFE_S = 120
 PR_SET_CHILD_SUBREAPER = 36
 LONGEST = 1 << 20
 """Bytes of an order: its environment is most of it."""
@@ -37,13 +40,11 @@ _one_at_a_time = Lock()
 
 
 class Begun(subprocess.Popen[str]):
-    """`convo ARGV` as a process. `environ` and `folder` are this one's unless they are given."""
+    """`convo ARGV` as a process, or another `module`. `env` and `cwd` are this one's unless they are given."""
 
-    def __init__(
-        self, argv: Sequence[str], *, environ: Mapping[str, str] | None = None, folder: Path | None = None, **more: Any
-    ) -> None:
-        self._warm = warm_in(environ or os.environ)
-        super().__init__([*COMMAND, *argv], env=environ, cwd=folder, encoding="utf-8", **more)
+    def __init__(self, argv: Sequence[str], *, module: str = "convo", **more: Any) -> None:
+        self._warm = warm_in(more.get("env") or os.environ)
+        super().__init__([sys.executable, "-m", module, *argv], encoding="utf-8", **more)
 
     def _execute_child(self, args: Sequence[str], *given: Any) -> None:
         """What `Popen` does between its pipes and its waiting: `given` ends with both ends of each pipe."""
@@ -53,9 +54,21 @@ class Begun(subprocess.Popen[str]):
         cwd, environ, pipes = given[4], given[5], given[9:15]
         ends = [pipes[0], pipes[3], pipes[5]]
         streams = [at if end == -1 else end for at, end in enumerate(ends)]
-        self.pid = begin(args[len(COMMAND) :], environ or os.environ, cwd or os.getcwd(), streams)
+        self.pid = begin(args[2:], environ or os.environ, cwd or os.getcwd(), streams)
         self._child_created = True
         self._close_pipe_fds(*pipes)  # type: ignore[attr-defined]
+
+
+def ran(argv: Sequence[str], *, stdin: str = "", **more: Any) -> subprocess.CompletedProcess[str]:
+    """What a command did, once it has ended; `more` is for `Begun`."""
+    pipe = subprocess.PIPE
+    with Begun(argv, stdin=pipe, stdout=pipe, stderr=pipe, **more) as process:
+        try:
+            out, err = process.communicate(stdin, timeout=LONGEST_LIFE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def warm_in(environ: Mapping[str, str]) -> bool:
@@ -74,8 +87,9 @@ def begin(
     *,
     at_terminal: bool = False,
 ) -> int:
-    """The number of a new process of `convo ARGV` on these three streams, a child of this one.
+    """The number of a new process on these three streams, a child of this one.
 
+    argv:         the module's name and its words
     at_terminal:  the streams are a terminal, which becomes its own
     """
     order = {"argv": list(argv), "environ": dict(environ), "folder": str(folder), "at_terminal": at_terminal}
@@ -167,7 +181,7 @@ def become(order: dict[str, Any], streams: Sequence[int]) -> None:
     os.environ.update(order["environ"])
     time.tzset()
     sys.path[0] = order["folder"]
-    sys.argv = [str(ROOT / "convo" / "__main__.py"), *order["argv"]]
+    sys.argv = order["argv"]
     sys.stdin = sys.__stdin__ = opened(0, "r")  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = opened(1, "w")  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = opened(2, "w", errors="backslashreplace", buffering=1)  # type: ignore[misc]
@@ -186,11 +200,16 @@ def leave(ended: list[int]) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever runs the tests may ignore it, and would hand that down
     ended: list[int] = []
     atexit.register(leave, ended)  # the first one that is registered runs last
     import_everything()
     serve(socket.socket(fileno=int(sys.argv[1])))
-    from convo.__main__ import main
+    module, *words = sys.argv
+    if module == "convo":
+        from convo.__main__ import main
 
-    ended.append(main())
-    sys.exit(ended[0])
+        sys.argv = [str(ROOT / "convo" / "__main__.py"), *words]
+        ended.append(main())
+        sys.exit(ended[0])
+    runpy.run_module(module, run_name="__main__", alter_sys=True)

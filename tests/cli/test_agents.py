@@ -255,7 +255,7 @@ def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> 
 
 
 def test_a_request_that_failed_says_how_the_run_goes_on(convo: Convo, home: Path) -> None:
-    error = {"error": {"code": "overloaded", "message": "Busy", "status": 500}}
+    error = {"error": {"code": "overloaded", "message": "Busy", "status": 500, "retry_after_s": 0}}
     place = scripted(LOOK_UP, error)
     got = convo("chat", *agents(), *place, "-n", "mine", "A1?")
     assert got.exit == 1

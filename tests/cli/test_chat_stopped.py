@@ -11,12 +11,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.chatting import ECHO, receipts, said, scripted
 from tests.loopback import Loopback, answers, hold
 from tests.running import Convo, Launch
+from tests.warm import Begun
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -35,15 +37,14 @@ def start() -> Iterator[Start]:
     """`start("chat", ...)` begins the real command, `shell` around it; none outlives the test."""
     with ExitStack() as started:
 
-        def begin(*argv: str, shell: str = 'exec "$@"') -> "subprocess.Popen[str]":
-            process = subprocess.Popen(
-                ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                preexec_fn=hears_a_hangup,
-            )
+        def begin(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
+            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            process: subprocess.Popen[str]
+            if shell:
+                around = ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
+                process = subprocess.Popen(around, encoding="utf-8", preexec_fn=hears_a_hangup, **streams)
+            else:
+                process = Begun(argv, preexec_fn=hears_a_hangup, **streams)
             started.enter_context(process)
             started.callback(process.kill)
             return process

@@ -8,7 +8,6 @@ import json
 import random
 import sqlite3
 import subprocess
-import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -20,11 +19,12 @@ from tests.cli.chatting import kept, scripted
 from tests.cli.held import DATABASE
 from tests.loopback import Loopback
 from tests.running import Convo
+from tests.warm import Begun, ran
 from tests.wire import spoken
 
 pytestmark = pytest.mark.needs("linux")
 
-COMMAND = (sys.executable, "-m", "convo", "chat", "-c", "--jsonl")
+COMMAND = ("chat", "-c", "--jsonl")
 
 
 class Killed:
@@ -40,14 +40,13 @@ class Killed:
         self.confirmed: list[str] = []
         self.numbers = iter(range(1, 1_000_000))
         began = time.monotonic()
-        subprocess.run([*COMMAND, f"message {next(self.numbers)}"], check=True, capture_output=True)
+        ran([*COMMAND, f"message {next(self.numbers)}"]).check_returncode()
         self.life_s = time.monotonic() - began
 
     def kill(self) -> None:
         """Begin a turn, and kill it at some moment of its life."""
-        with subprocess.Popen(
-            [*COMMAND, f"message {next(self.numbers)}"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        ) as child:
+        words = [*COMMAND, f"message {next(self.numbers)}"]
+        with Begun(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
             time.sleep(self.dice.uniform(self.earliest, 1) * self.life_s)
             child.kill()
             told, _ = child.communicate()

@@ -6,7 +6,6 @@ import random
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -16,16 +15,16 @@ from convo.history import Strategy
 from convo.items import is_user, text
 from convo.stores.open import open_store
 from tests.engine.chatter import NAME
+from tests.running import ROOT
+from tests.warm import Begun
 
 LONGEST_LIFE_S = 0.08
 
 
 def live_and_die(database: Path, strategy: Strategy, file: Path, life_s: float) -> list[str]:
     """Let a chatter live for `life_s` after it is ready, kill it; the links it called confirmed."""
-    command = [sys.executable, "-m", "tests.engine.chatter", str(database), strategy, str(file)]
-    root = Path(__file__).parents[2]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=root) as child:
+    words, pipe = [str(database), strategy, str(file)], subprocess.PIPE
+    with Begun(words, module="tests.engine.chatter", stdout=pipe, stderr=pipe, cwd=ROOT) as child:
         assert child.stdout
         if child.stdout.readline() != "ready\n":
             pytest.fail(f"it could not go on: {child.communicate()[1]}")

@@ -1,8 +1,6 @@
 """kill -9 between the effects of a run with tools: another process goes on, and nothing happens twice."""
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,8 +9,8 @@ from typing import Any
 import pytest
 
 from convo.history import Strategy
-
-ROOT = Path(__file__).parents[2]
+from tests.running import ROOT
+from tests.warm import ran
 
 WHOLE = [
     *("user: hello", "call look", "call pay", "call find", "c1: look done", "c2: pay done", "c3: find done"),
@@ -28,8 +26,7 @@ FEWEST = 80
 
 def lives(folder: Path, strategy: Strategy, first: int, step: int) -> Iterator[Mapping[str, Any]]:
     """What each run came to that was killed at one of these moments."""
-    argv = [sys.executable, "-m", "tests.engine.fated", str(folder), strategy, str(first), str(step)]
-    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+    done = ran([str(folder), strategy, str(first), str(step)], module="tests.engine.fated", cwd=ROOT)
     if done.returncode or done.stderr:
         pytest.fail(done.stderr)
     yield from map(json.loads, done.stdout.splitlines())
@@ -46,10 +43,10 @@ def moments(folder: Path, strategy: Strategy, first: int, step: int) -> int:
 def check(life: Mapping[str, Any], strategy: Strategy) -> None:
     assert life.get("found") == WHOLE, life
     log = life["log"]
-    ran = Counter(name for what, *name in log if what == "ran" for name in name)
+    done = Counter(name for what, *name in log if what == "ran" for name in name)
     unknown = {name for what, *names in log if what == "unknown" for name in names}
-    assert max(ran.values()) == 1, log
-    assert OF_THE_LAST_RUN - ran.keys() - unknown <= {"told"}, log
+    assert max(done.values()) == 1, log
+    assert OF_THE_LAST_RUN - done.keys() - unknown <= {"told"}, log
     if strategy in (Strategy.CHAIN, Strategy.CONVERSATION):
         assert not resent(log), log
 

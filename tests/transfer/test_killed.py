@@ -1,8 +1,6 @@
 """kill -9 at every step of a compaction: the history before or the history after, and it goes on."""
 
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from convo.history import Strategy
 from convo.stores.open import open_store
 from tests.running import ROOT
 from tests.transfer.talks import NAME, Talk, asked
+from tests.warm import ran
 
 BEFORE = ["1", "2", "3"]
 AFTER = {
@@ -26,8 +25,7 @@ AFTER = {
 
 def compacting(folder: Path, strategy: Strategy, keep: int) -> int:
     """Let processes compact and die, one step later each time; how many died."""
-    command = [sys.executable, "-m", "tests.transfer.compactor", str(folder), strategy, str(keep)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    done = ran([str(folder), strategy, str(keep)], module="tests.transfer.compactor", cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

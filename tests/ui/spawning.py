@@ -18,7 +18,7 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
         def _spawnpty(self, args: list[str], *, dimensions: tuple[int, int], **others: Any) -> Any:
             ours, theirs = os.openpty()
             termios.tcsetwinsize(theirs, dimensions)
-            pid = begin(argv, env, os.getcwd(), [theirs] * 3, at_terminal=True)
+            pid = begin(["convo", *argv], env, os.getcwd(), [theirs] * 3, at_terminal=True)
             os.close(theirs)
             return ptyprocess.PtyProcess(pid, ours)
 
