@@ -38,7 +38,7 @@ async def state_of(
     account = Account(
         before, told, session.strategy, session.handle if OWNERS[session.strategy].remembers else None, values=values
     )
-    if standing.view and not base:
+    if standing.view:
         seen = standing.view.path.items
         shown = len(list(answers(seen[standing.view.history :])))
         account = replace(account, before=seen[: standing.view.history], summed=max(0, len(told) - shown))

@@ -6,214 +6,26 @@ waits. However often a run changes hands, the model is told the same as if the S
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, field, replace
-from itertools import groupby
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import pytest
-from agents import Agent, RunConfig, Runner, RunState, Session, SQLiteSession, function_tool, handoff
-from agents.models.openai_provider import OpenAIProvider
+from agents import SQLiteSession
 from openai import AsyncOpenAI
 
-from convo.agents import from_object
-from convo.clock import SystemClock
-from convo.config import Secret
-from convo.endpoints.remote import Remote
-from convo.engine.chat import Chat
-from convo.engine.edges import Edges
-from convo.engine.opening import open_chat, recorded
-from convo.engine.run_state import state_of
-from convo.engine.running import Conduct, Running
-from convo.engine.turn import Asking
 from convo.errors import InputFault
-from convo.history import Strategy
-from convo.ids import random_id
-from convo.items import user
-from convo.models.account import Account
-from convo.run import Decided, Phase
-from convo.runstate import State, Verdict, decided, read, text
-from convo.runstate.taking import taken
-from convo.stores.contract import Store
+from convo.handoffs.summary import unfold
+from convo.items import digest
 from convo.stores.open import open_store
-from convo.strategies import wanted
-from tests.clients.conftest import ALIAS
-from tests.clients.upstream import Call, Upstream
-
-NO = "too dear"
-
-Heard: TypeAlias = list[list[list[str]]]
-
-CONDUCT = Conduct(scratch=lambda: open_store("memory"))
-
-OWNERS = ["replay", "session", "conversation", "chain", "previous"]
-STRATEGIES = {
-    "replay": Strategy.REPLAY,
-    "session": Strategy.SESSION,
-    "conversation": Strategy.CONVERSATION,
-    "chain": Strategy.CHAIN,
-    "previous": Strategy.CHAIN,
-}
-
-VERDICTS = {"call_2": True, "call_4": False, "call_5": True, "call_6": True}
-
-
-@function_tool(needs_approval=True)
-def refund(order: str) -> str:
-    """Pay an order back."""
-    return f"paid back {order}"
-
-
-@function_tool
-def look(order: str) -> str:
-    """Look an order up."""
-    return f"found {order}"
-
-
-CLERK: Agent[Any] = Agent(name="clerk", instructions="Stamp it.", model=ALIAS, tools=[refund])
-DESK: Agent[Any] = Agent(
-    name="desk",
-    instructions="Mind the desk.",
-    model=ALIAS,
-    tools=[refund, look, CLERK.as_tool("ask_clerk", "Ask the clerk.")],
-)
-TRIAGE: Agent[Any] = Agent(name="triage", instructions="Send them on.", model=ALIAS, handoffs=[DESK])
-
-TWIN: Agent[Any] = Agent(name="desk", instructions="Nothing here.", model=ALIAS)
-FORK: Agent[Any] = Agent(
-    name="fork", instructions="Left or right.", model=ALIAS, handoffs=[handoff(TWIN, tool_name_override="left"), DESK]
-)
-
-
-@dataclass(frozen=True)
-class Story:
-    """Who is asked first, and what the answers call, one after the other."""
-
-    first: Agent[Any]
-    calls: list[list[Call]]
-
-
-ASIDE: list[Call] = [("call_2", "refund", {"order": "a"}), ("call_3", "look", {"order": "b"})]
-BESIDE: list[list[Call]] = [
-    [("call_1", "transfer_to_desk", {})],
-    [*ASIDE, ("call_4", "refund", {"order": "c"})],
-]
-
-STORIES = {
-    "one pause": Story(TRIAGE, BESIDE),
-    "two pauses": Story(TRIAGE, [*BESIDE, [("call_5", "refund", {"order": "d"})]]),
-    "an agent as a tool": Story(
-        TRIAGE,
-        [BESIDE[0], [*ASIDE, ("call_4", "ask_clerk", {"input": "now"})], [("call_6", "refund", {"order": "e"})]],
-    ),
-    "agents of one name": Story(FORK, BESIDE),
-}
-"""They pause at calls 2 and 4; then at call 5; at call 2 and, within call 4, at call 6; at calls 2 and 4."""
-
-WRITTEN = [name for name, story in STORIES.items() if story.first is TRIAGE]
-"""Those that convo writes for the SDK, which alone can number agents of one name."""
+from tests.clients.hands import OWNERS, STORIES, SUMMARY, WRITTEN, Hands, Heard, alone, given, heard, told, told_alone
+from tests.clients.upstream import Upstream
 
 
 @pytest.fixture
 async def client(base_url: str) -> AsyncIterator[AsyncOpenAI]:
     async with AsyncOpenAI(base_url=base_url, api_key="any") as opened:
         yield opened
-
-
-@dataclass
-class Hands:
-    """The SDK and convo, both at the gateway, with one story for their model.
-
-    owner:   who holds the history, in the words of `OWNERS`
-    given:   how the SDK is told so
-    """
-
-    client: AsyncOpenAI
-    store: Store
-    base_url: str
-    upstream: Upstream
-    folder: Path
-    owner: str
-    given: dict[str, Any]
-    session: Session | None = None
-    first: Agent[Any] = field(default_factory=lambda: TRIAGE)
-    chat: Chat | None = None
-
-    # -- the SDK ------------------------------------------------------------------------------------
-
-    @property
-    def settings(self) -> RunConfig:
-        return RunConfig(model_provider=OpenAIProvider(openai_client=self.client), tracing_disabled=True)
-
-    async def sdk_begins(self) -> Any:
-        return await Runner.run(self.first, "hi", run_config=self.settings, session=self.session, **self.given)
-
-    async def sdk_goes_on(self, words: str) -> Any:
-        """The SDK's result of going on from a state, everything in it decided."""
-        state: Any = await RunState.from_string(self.first, words)
-        for item in state.get_interruptions():
-            if VERDICTS[item.call_id]:
-                state.approve(item)
-            else:
-                state.reject(item, rejection_message=NO)
-        return await self._sdk_resumes(state)
-
-    async def sdk_obeys(self, words: str) -> Any:
-        """The SDK's result of going on from a state that convo decided on."""
-        return await self._sdk_resumes(await RunState.from_string(self.first, by_convo(words)))
-
-    async def _sdk_resumes(self, state: Any) -> Any:
-        return await Runner.run(self.first, state, run_config=self.settings, session=self.session)
-
-    # -- convo --------------------------------------------------------------------------------------
-
-    async def convo_begins(self) -> Running:
-        given = self.given.get("conversation_id") or self.given.get("previous_response_id")
-        handle = str(self.folder / "talk.json") if self.owner == "replay" else given
-        running = await Running.open(
-            await self._opened(STRATEGIES[self.owner], handle), from_object(self.first), CONDUCT
-        )
-        return await self._at_its_pause(running, running.say([user("hi")]))
-
-    async def convo_takes(self, words: str) -> tuple[Running, State]:
-        """Convo's run of a state that the SDK wrote, everything in it decided."""
-        state = read(words.encode())
-        found = taken(state, from_object(self.first))
-        chat = await self._opened(found.strategy, found.handle)
-        items = found.items
-        if found.handle:
-            chat.record.held = replace(chat.held, path=chat.held.path.grow(items[found.acknowledged :]))
-            items = ()
-        running = await Running.adopt(chat, found.run, items, CONDUCT, state=found.source)
-        return await self.convo_goes_on(running), state
-
-    async def convo_goes_on(self, running: Running) -> Running:
-        for call in running.pending:
-            await running.decide(Decided(call.id, VERDICTS[call.id], None if VERDICTS[call.id] else NO))
-        return await self._at_its_pause(running, running.go_on())
-
-    async def written(self, running: Running, base: State | None = None) -> str:
-        assert self.chat is not None
-        assert running.kept is not None
-        return text(await state_of(self.store, self.chat.session, running.kept, running.run, {}, base))
-
-    async def _opened(self, strategy: Strategy, handle: str | None) -> Chat:
-        want = wanted([strategy], handle)
-        edges = Edges(self.store, self._endpoint, SystemClock(), random_id)
-        asking = Asking(f"gateway/{ALIAS}", ALIAS)
-        self.chat = await open_chat(want, await recorded(self.store, want), asking, edges)
-        return self.chat
-
-    @property
-    def _endpoint(self) -> Remote:
-        return Remote(Account("gateway", self.base_url, Secret("any")))
-
-    async def _at_its_pause(self, running: Running, events: Any) -> Running:
-        async for _ in events:
-            pass
-        assert running.run.phase in (Phase.PAUSED, Phase.DONE)
-        return running
 
 
 @pytest.fixture(params=OWNERS)
@@ -224,64 +36,6 @@ async def hands(
     session = SQLiteSession("s") if request.param == "session" else None
     yield Hands(client, store, base_url, upstream, tmp_path, request.param, await given(client, request.param), session)
     await store.aclose()
-
-
-async def given(client: AsyncOpenAI, owner: str) -> dict[str, Any]:
-    match owner:
-        case "conversation":
-            return {"conversation_id": (await client.conversations.create()).id}
-        case "chain":
-            return {"auto_previous_response_id": True}
-        case "previous":
-            return {"previous_response_id": (await client.responses.create(model=ALIAS, input="before")).id}
-    return {}
-
-
-def by_convo(words: str) -> str:
-    """A state with everything that waits decided by convo."""
-    state = read(words.encode())
-    for one in state.pending:
-        state = decided(state, (one,), Verdict(VERDICTS[one.id], None if VERDICTS[one.id] else NO))
-    return text(state)
-
-
-def told(hands: Hands, story: Story) -> None:
-    """Begin the story anew."""
-    hands.first = story.first
-    hands.upstream.forget()
-    hands.upstream.calls += story.calls
-
-
-def heard(hands: Hands) -> Heard:
-    """What the model was told in each request; neighbouring outputs in any order, the SDK's come as they end."""
-    asked = hands.upstream.asked
-    return [[_neighbours(*one) for one in groupby(request["messages"], _is_output)] for request in asked]
-
-
-def _is_output(message: dict[str, Any]) -> bool:
-    return str(message["role"]) == "tool"
-
-
-def _neighbours(outputs: bool, messages: Iterable[dict[str, Any]]) -> list[str]:
-    lines = [json.dumps(message, sort_keys=True) for message in messages]
-    return sorted(lines) if outputs else lines
-
-
-ENDS: dict[tuple[str, str], tuple[str, Heard]] = {}
-"""What `alone` found, by owner and story."""
-
-
-async def alone(hands: Hands, name: str) -> tuple[str, Heard]:
-    """How the SDK ends a story by itself, and what its model was told on the way."""
-    if (hands.owner, name) not in ENDS:
-        anew = await given(hands.client, hands.owner)
-        begun = replace(hands, given=anew, session=hands.session and SQLiteSession("t"))
-        told(begun, STORIES[name])
-        result = await begun.sdk_begins()
-        while result.interruptions:
-            result = await begun.sdk_goes_on(result.to_state().to_string())
-        ENDS[hands.owner, name] = result.final_output, heard(begun)
-    return ENDS[hands.owner, name]
 
 
 @pytest.mark.parametrize("name", STORIES)
@@ -340,6 +94,33 @@ async def test_a_run_goes_from_convo_to_the_sdk_and_back(hands: Hands) -> None:
     result = await hands.sdk_goes_on(await hands.written(await hands.convo_begins()))
     running, _ = await hands.convo_takes(result.to_state().to_string())
     assert (running.output, heard(hands)) == wanted_end
+
+
+@pytest.mark.parametrize("begins", ["the SDK", "convo"])
+@pytest.mark.parametrize("hands", ["replay", "session"], indirect=True)
+async def test_the_sdk_goes_on_from_a_summary_that_convo_made_at_a_handoff(hands: Hands, begins: str) -> None:
+    wanted_end = await told_alone(hands, SUMMARY)
+    told(hands, SUMMARY)
+    if begins == "convo":
+        running, base = await hands.convo_goes_on(await hands.convo_begins()), None
+    else:
+        running, base = await hands.convo_takes((await hands.sdk_begins()).to_state().to_string())
+    result = await hands.sdk_goes_on(await hands.written(running, base))
+    end, asked = wanted_end
+    assert (result.final_output, meant(heard(hands))) == (end, meant(asked))
+    assert "For context" in asked[2][0][1]
+
+
+def meant(asked: Heard) -> list[list[Any]]:
+    """The same, with a summary's records by what they mean: ids and the order of keys stand in its text."""
+    return [[_meant(json.loads(line)) for part in request for line in part] for request in asked]
+
+
+def _meant(message: dict[str, Any]) -> Any:
+    said = message["content"]
+    if message["role"] != "assistant" or not said:
+        return message
+    return {**message, "content": [digest(item) for item in unfold([{"role": "assistant", "content": said}])]}
 
 
 @pytest.mark.parametrize("hands", ["conversation"], indirect=True)
