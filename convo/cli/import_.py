@@ -18,6 +18,7 @@ Examples:
   convo import ~/.config/io.datasette.llm/logs.db --dry-run
                                              the conversations of llm
   convo import agents.db --only thread-7     one session of the Agents SDK
+  convo import state.json                    what was said in a run; convo resume goes on with the run
 
 The file is not changed. The sessions are held by the local store; convo convert gives them another owner.
 """

@@ -14,9 +14,10 @@ from pathlib import Path
 from convo.engine.state_file import judged, means_to_be_a_state, piped, taken
 from convo.errors import AmbiguousHandle, NotFound, Unreadable, Usage
 from convo.runstate import State, summary, text
+from convo.transfer.run_states import items_of
 from convo.ui.medium import Medium, medium_of
 from convo.ui.pager import show
-from convo.ui.pausing import items_of, paused
+from convo.ui.pausing import paused
 
 PIPE = "-"
 

@@ -28,7 +28,7 @@ from convo.inspection.linting.lines import lines
 from convo.items import call_id, is_call, is_output, is_user
 from convo.runstate import State
 from convo.stores.contract import Store
-from convo.ui.pausing import items_of
+from convo.transfer.run_states import items_of
 
 __all__ = ["Subject", "Where", "subject"]
 

@@ -115,6 +115,8 @@ def _head(found: Json) -> Mapping[str, Json]:
     for name, kinds in HEAD.items():
         if not isinstance(found.get(name), kinds):
             raise InputFault(f"its {name!r} is of another kind")
+    if found["created_at"] is not None and not _is_time(found["created_at"]):
+        raise InputFault("its 'created_at' is no time")
     return dict(found)
 
 
@@ -200,9 +202,17 @@ def _fits(link: Mapping[str, Json], items: int) -> bool:
     if not all(isinstance(link.get(name), kinds) for name, kinds in KINDS.items()):
         return False
     scope = link["endpoint"]
-    known = link["strategy"] in list(Strategy) and link["status"] in STATUSES
-    placed = 0 <= link["saw"] <= link["head"] <= items
+    known = link["strategy"] in list(Strategy) and link["status"] in STATUSES and _is_time(link["created_at"])
+    placed = 0 <= link["saw"] <= link["head"] <= items and 0 <= link["sent"] <= items
     return known and placed and len(scope) == 3 and all(isinstance(part, str | None) for part in scope)
+
+
+END_OF_TIME = 253_402_300_800
+"""The first second of the year 10000, since 1970; no calendar goes further."""
+
+
+def _is_time(seconds: float) -> bool:
+    return 0 <= seconds < END_OF_TIME
 
 
 STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
@@ -214,9 +224,14 @@ def line(found: Json) -> str:
 
 
 def embedded(document: Document) -> str:
-    """The document as JSON in which no character means anything to HTML, or ends a comment.
+    """The document as JSON that can stand in a page or a comment."""
+    return harmless(as_whole(document))
+
+
+def harmless(found: Json) -> str:
+    """JSON in which no character means anything to HTML, or ends a comment.
 
     Two dashes in a row stand only in strings, and the second is written as its number.
     """
-    text = json.dumps(as_whole(document), ensure_ascii=True).replace("--", "-\\u002d")
+    text = json.dumps(found, ensure_ascii=True).replace("--", "-\\u002d")
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")

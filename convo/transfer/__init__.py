@@ -5,7 +5,7 @@
     seeding     a new conversation with a history in it; `beside` writes every new session
     compacting  a smaller history in place of a larger one; `branches`, `summing` and `shortening` beside it
     writing     each form of a file; what a page looks like stands in `convo.pages`
-    reading     each form back; `databases` for those of `llm` and the Agents SDK
+    reading     each form back; `run_states`, and `databases` for those of `llm` and the Agents SDK
     keeping     what was read becomes a session
 
 The one value between files and sessions is `convo.inspection.document`. What cannot go over is decided

@@ -3,6 +3,7 @@
     [ ... ]                        a replay file: the list of items
     lines of objects               items, or the lines of `convo.inspection.document`
     a page or Markdown of convo's  the document in it; without one it is only for reading
+    a RunState                     what was said in the run; the run itself is for `convo resume`
     SQLite                         `llm`'s logs, or sessions of the Agents SDK
 
 Only what is read out of a database of somebody else's changes its form: those have kinds of their own.
@@ -30,7 +31,7 @@ from convo.items import Item, Json, kind
 
 SQLITE = b"SQLite format 3\0"
 
-TAKES = "a replay file, JSONL, Markdown or HTML of convo export, llm's logs.db, or an Agents SDK session"
+TAKES = "a replay file, JSONL, Markdown, HTML or RunState of convo export, llm's logs.db, or an Agents SDK session"
 
 
 def documents_in(place: str) -> list[Document]:
@@ -79,7 +80,9 @@ def _one(found: Json) -> Document:
     if is_document(found):
         return from_whole(found) if "items" in found else from_lines([found])
     if "$schemaVersion" in found:
-        raise InputFault("it is the state of a run", hint="convo inspect shows it, convo resume goes on with it")
+        from convo.transfer.run_states import document
+
+        return document(found)
     return _of_items([found])
 
 

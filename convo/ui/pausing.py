@@ -7,7 +7,6 @@ is spelled out.
 import json
 from collections.abc import Iterator, Sequence
 
-from convo.items import Item
 from convo.runstate import Decision, Loss, Pending, State
 from convo.ui.answer import safe
 from convo.ui.labelled import Line, counted, labelled
@@ -25,20 +24,9 @@ def paused(state: State, name: str, medium: Medium) -> str:
     return medium.drawn("\n".join(shown))
 
 
-def items_of(state: State) -> list[Item]:
-    """What was said in a run, from its input on."""
-    asked = state.document["original_input"]
-    said = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
-    return [*said, *(item["raw_item"] for item in state.document.get("generated_items") or [] if not _asks(item))]
-
-
 def lost(losses: Sequence[Loss]) -> Iterator[str]:
     """One line for everything that another label cannot say."""
     return (f"lost: {one.path} ({one.what}): {one.why}" for one in losses)
-
-
-def _asks(item: Item) -> bool:
-    return item.get("type") == "tool_approval_item"
 
 
 def _facts(state: State) -> Iterator[Line]:

@@ -22,9 +22,11 @@ from convo.stores.open import open_store
 from convo.transfer.beside import Beside
 from convo.transfer.keeping import Answers, keep
 from convo.transfer.reading import document_in, documents_in
+from convo.transfer.run_states import items_of
 from convo.transfer.taking import taken
 from convo.transfer.writing import jsonl, markdown, replay
 from tests.items.arbitrary import ITEMS, TEXT
+from tests.runstate import snapshots
 
 Written = Callable[[Document], str]
 
@@ -138,7 +140,10 @@ WRONG = [
     (json.dumps({**HEAD, "items": [], "links": [{**LINK, "head": 9}]}), "one of its links is none"),
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "strategy": "luck"}]}), "one of its links is none"),
     (json.dumps(HEAD) + '\n{"object": "convo.other"}', "line 2 is neither an item nor a link"),
-    ('{"$schemaVersion": "1.6"}', "it is the state of a run"),
+    (json.dumps({**HEAD, "created_at": 1e300, "items": []}), "its 'created_at' is no time"),
+    (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "sent": 10**30}]}), "one of its links is none"),
+    (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "created_at": -1}]}), "one of its links is none"),
+    ('{"$schemaVersion": "1.6"}', "$.current_agent is missing"),
     (page(DOCUMENT, data=False), "it holds only what is read"),
     (markdown(DOCUMENT, data=False), "it holds only what is read"),
 ]
@@ -167,6 +172,31 @@ def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.bin").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Unreadable, match="neither UTF-8 nor a database"):
         documents_in(str(tmp_path / "a.bin"))
+
+
+@pytest.mark.parametrize("scenario", ["single_approval", "list_input_history"])
+def test_of_a_run_what_was_said_is_read(scenario: str) -> None:
+    state = snapshots.document(scenario, "1.21")
+    found = document_in(json.dumps(state))
+    asked, made = state["original_input"], state["generated_items"]
+    assert len(found.items) == (len(asked) if isinstance(asked, list) else 1) + len(
+        [item for item in made if item["type"] != "tool_approval_item"]
+    )
+    assert (kind(found.items[-1]), found.acknowledged) == (made[0]["raw_item"]["type"], len(found.items))
+
+
+def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
+    state = snapshots.of("parallel_mixed_decided", "1.21")
+    kinds = [item.get("type", item.get("role")) for item in items_of(state)]
+    assert kinds == ["user", "function_call", "function_call"]
+    assert [item["role"] for item in items_of(snapshots.of("list_input_history", "1.21"))[:2]] == ["system", "user"]
+
+
+def test_a_run_whose_history_an_endpoint_holds_is_not_taken_for_whole() -> None:
+    state = snapshots.document("auto_previous_response_id", "1.21")
+    with pytest.raises(InputFault, match="its history is held by resp_") as caught:
+        document_in(json.dumps(state))
+    assert caught.value.hint == f"convo convert {state['previous_response_id']} --to session"
 
 
 async def test_a_link_that_the_store_has_stays_as_it_is() -> None:

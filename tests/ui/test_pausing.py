@@ -2,7 +2,7 @@
 
 from convo.runstate import Loss, Verdict, decided, of
 from convo.ui.medium import Medium, width
-from convo.ui.pausing import items_of, lost, paused
+from convo.ui.pausing import lost, paused
 from tests.runstate import snapshots
 
 STATE = snapshots.of("parallel_mixed_decided", "1.21")
@@ -39,12 +39,6 @@ def test_owners_and_limits_are_named() -> None:
     assert "Responses API (resp_" in paused(snapshots.of("auto_previous_response_id", "1.21"), "x", Medium())
     assert "of any number" in paused(snapshots.of("max_turns_none", "1.21"), "x", Medium())
     assert "for nothing" in paused(snapshots.of("run_again_cancelled", "1.21"), "x", Medium())
-
-
-def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
-    kinds = [item.get("type", item.get("role")) for item in items_of(STATE)]
-    assert kinds == ["user", "function_call", "function_call"]
-    assert [item["role"] for item in items_of(snapshots.of("list_input_history", "1.21"))[:2]] == ["system", "user"]
 
 
 def test_a_loss_is_one_line() -> None:
