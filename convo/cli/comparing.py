@@ -112,11 +112,11 @@ async def request(handle: str, search: Once, store: Store) -> Request:
 
 def body_in(place: str) -> dict[str, Json] | None:
     """The request in a file; None for a file of something else, and where there is none. raises: Unreadable"""
-    path = Path(os.path.expanduser(place))
-    if not path.is_file():
+    path = os.path.expanduser(place)
+    if not os.path.isfile(path):
         return None
     try:
-        found = json.loads(path.read_text("utf-8-sig"))
+        found = json.loads(Path(path).read_text("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as wrong:
         raise Unreadable(f"{place} cannot be read: {why(wrong)}") from wrong
     except (ValueError, RecursionError) as wrong:

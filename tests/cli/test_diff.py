@@ -236,6 +236,10 @@ def test_a_request_that_is_not_there_exits_5(convo: Convo, home: Path) -> None:
     assert (got.exit, got.err) == (5, "convo: no request 'mine@2'\n  try: it has 1; a file has none\n")
 
 
+def test_a_name_that_is_too_long_for_a_file_is_nobodys(convo: Convo) -> None:
+    assert convo("diff", "--wire", "x" * 5000, "y").exit == 5
+
+
 def test_a_file_that_is_no_json_is_named(convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.SESSION, "one"))
     Path("body.json").write_text("{")

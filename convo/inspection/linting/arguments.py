@@ -62,7 +62,7 @@ def _first(text: str) -> str:
 def closed(text: str) -> str:
     """The beginning of a JSON object, ended where the last whole value in it ends."""
     open_: list[str] = []
-    whole, left = "", 0  # the longest beginning that can be closed, and how it is
+    left = 0  # the longest beginning that can be closed; what is open there is open at the end, too
     in_string = escaped = False
     for at, sign in enumerate(text):
         if in_string:
@@ -74,8 +74,8 @@ def closed(text: str) -> str:
         elif sign in "}]" and open_:
             open_.pop()
         if not in_string and sign in "{[}],":
-            whole, left = "".join(reversed(open_)), at + (sign != ",")
-    return _longest(text, in_string, escaped, open_) or text[:left] + whole
+            left = at + (sign != ",")
+    return _longest(text, in_string, escaped, open_) or text[:left] + "".join(reversed(open_))
 
 
 def _longest(text: str, in_string: bool, escaped: bool, open_: Sequence[str]) -> str:

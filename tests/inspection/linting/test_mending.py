@@ -194,6 +194,10 @@ def test_arguments_cut_anywhere_are_closed_to_an_object(value: Any, cut: int) ->
     assert isinstance(json.loads(mended_arguments(json.dumps({"value": value})[:cut])), dict)
 
 
+def test_what_is_nested_without_end_is_given_up_at_once() -> None:
+    assert mended_arguments('{"a": ' + "[" * 500_000) == "{}"
+
+
 PIECES: list[dict[str, Any]] = [
     user(),
     answer(id="msg_1"),
