@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.shape import App, Provider, call_of
 from convo.history import Strategy
 
 app = App()
@@ -35,9 +35,7 @@ def convert(
     model: Annotated[
         str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who answers from now on, and so where.")
     ] = None,
-    provider: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.")
-    ] = None,
+    provider: Provider = None,
     redact: Annotated[
         bool, typer.Option("--redact", help="Without keys, passwords, addresses, cards ...; says what.")
     ] = False,

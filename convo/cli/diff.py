@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.shape import App, Provider, call_of
 from convo.errors import Usage
 
 app = App()
@@ -38,10 +38,7 @@ def diff(
         bool,
         typer.Option("--server", "--drift", help="What is kept here with what its owner has.", rich_help_panel=WHERE),
     ] = False,
-    provider: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
-    ] = None,
+    provider: Provider = None,
     exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when they differ.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:

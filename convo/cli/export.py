@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.shape import App, Provider, call_of
 
 app = App()
 
@@ -83,9 +83,7 @@ def export(
             "--redact-pattern", metavar="REGEX", help="Hide this, too; may be repeated.", rich_help_panel=HIDDEN
         ),
     ] = None,
-    provider: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.")
-    ] = None,
+    provider: Provider = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -o: print what was written as JSON.")] = False,
 ) -> None:
     """Write a conversation into a file."""

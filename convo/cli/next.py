@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.shape import App, Provider, call_of
 from convo.errors import Usage
 
 app = App()
@@ -56,10 +56,7 @@ def next_(
         typer.Option("-a", "--attach", metavar="FILE", help="A file that would go along.", rich_help_panel=ASK),
     ] = None,
     store: Annotated[bool, typer.Option("--store", help="As chat has it.", rich_help_panel=ASK)] = False,
-    provider: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=ASK),
-    ] = None,
+    provider: Provider = None,
     count: CountedBy = "auto",
     url: Annotated[
         str | None, typer.Option("--url", metavar="URL", help="Where --curl sends it: the base URL of an API.")
