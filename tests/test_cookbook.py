@@ -1,0 +1,37 @@
+"""Every command of the cookbook does what the page shows."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.running import ROOT
+from tests.words.pages import COOKBOOK, played, recipes
+from tests.words.transcript import blocks, differences
+
+MARKS = {
+    "put-state-under-ollama": [pytest.mark.needs("posix")],
+    "run-three-replicas-on-postgresql": [pytest.mark.needs("postgresql")],
+}
+
+
+@pytest.mark.needs("bash")
+@pytest.mark.parametrize("page", [pytest.param(one, marks=MARKS.get(one.stem, ()), id=one.stem) for one in recipes()])
+def test_a_recipe_is_true(page: Path, tmp_path: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    with played(text, tmp_path) as (came, _):
+        assert differences(text, came) == ""
+
+
+def test_every_recipe_is_a_question_that_the_list_answers_by_its_name() -> None:
+    listed = (COOKBOOK / "README.md").read_text(encoding="utf-8")
+    for page in recipes():
+        title = page.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+        assert title.endswith("?")
+        assert f"[{title}]({page.name})" in listed
+    assert ".github/cookbook/README.md" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_a_recipe_shows_no_block_that_nothing_carries_out() -> None:
+    for page in recipes():
+        for block in blocks(page.read_text(encoding="utf-8")):
+            assert block.name or block.language in ("console", "python")

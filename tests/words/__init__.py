@@ -1,0 +1,1 @@
+"""What is written for people, held to what the program does: transcripts, the reference, the pictures."""
