@@ -19,6 +19,7 @@ Examples:
   convo serve --port 0 --store memory               any free port; nothing is kept
   convo serve --new-key alice --keys ./keys         a key for somebody else
   convo serve --host 0.0.0.0 --keys ./keys --store postgresql://user@host/db
+  convo serve --strict --store memory               try what a client sends before it goes to OpenAI
 
 Clients take its address, with /v1, as their base URL:
   OPENAI_BASE_URL=http://127.0.0.1:8788/v1
@@ -53,6 +54,9 @@ def serve(
         str | None,
         typer.Option("--store", metavar="STORE", help="none, memory, sqlite:PATH or postgresql://..."),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Refuse what OpenAI refuses, also where the model would take it.")
+    ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="A line a request on stderr; no words, no keys.")] = False,
 ) -> None:
     """Serve the Responses API over HTTP, in front of any model."""
@@ -63,4 +67,4 @@ def serve(
     if new_key is not None:
         serving.add_key(config, flags, new_key)
     else:
-        serving.serve(config, flags, verbose=verbose)
+        serving.serve(config, flags, verbose=verbose, strict=strict)

@@ -41,15 +41,15 @@ def add_key(config: Path | None, flags: Flags, name: str) -> None:
         sys.stderr.write(safe(f"the keys that {name} had go on working; to take one back, remove its line\n"))
 
 
-def serve(config: Path | None, flags: Flags, *, verbose: bool) -> None:
+def serve(config: Path | None, flags: Flags, *, verbose: bool, strict: bool = False) -> None:
     """Serve until a signal ends it. raises: Usage  the extra is not installed; BadSettings, StoreFault"""
     lacking = [name for name in NEEDS if find_spec(name) is None]
     if lacking:
         raise Usage(f"convo serve needs {', '.join(lacking)}", hint="pip install 'convo-state[serve]'")
-    asyncio.run(_serve(load(config, flags), verbose))
+    asyncio.run(_serve(load(config, flags), verbose, strict))
 
 
-async def _serve(settings: Settings, verbose: bool) -> None:
+async def _serve(settings: Settings, verbose: bool, strict: bool) -> None:
     from convo.endpoints.open import open_service
     from convo.gateway import serving
     from convo.gateway.application import Gateway
@@ -61,7 +61,7 @@ async def _serve(settings: Settings, verbose: bool) -> None:
     store = await _opened(settings)
     try:
         with serving.listen(wanted.host, wanted.port) as listening, signals() as ending:
-            service = open_service(settings, store=store, clock=clock, new_id=random_id)
+            service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
             await service.check()  # from now on it also looks after what other replicas left
             log = logged if verbose else None
             gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log, trouble=Trouble())

@@ -164,12 +164,13 @@ PATIENCE_S = 3.0
 """Seconds that a server has to say which models it has."""
 
 
-def open_service(settings: Settings, *, store: Store, clock: Clock, new_id: NewId) -> "Service":
+def open_service(settings: Settings, *, store: Store, clock: Clock, new_id: NewId, strict: bool = False) -> "Service":
     """The endpoints of all tenants of `store`, in front of every provider's models; nothing is connected yet.
 
     Whatever `owner` says, the state is convo's own: a server that keeps state is asked as if it kept none.
 
-    store:  where the settings say "none": one that ends with the process, in which nothing is put
+    store:   where the settings say "none": one that ends with the process, in which nothing is put
+    strict:  it refuses what the real API refuses
     """
     from convo.endpoints.embedded import SPECIFIED, Manner, Service
 
@@ -177,6 +178,7 @@ def open_service(settings: Settings, *, store: Store, clock: Clock, new_id: NewI
         outlasts=True,
         stateless=settings.storage.type == "none",
         renamed=SPECIFIED if settings.serve.reasoning_events == "specification" else {},
+        strict=strict,
     )
 
     began = int(clock.now())

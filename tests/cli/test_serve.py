@@ -268,3 +268,11 @@ def test_whoever_runs_the_server_hears_once_why_the_store_is_away(capsys: pytest
     for words in ("no room is left", "no room is left", "it is away"):
         trouble(StoreUnavailable(words))
     assert capsys.readouterr().err == "convo serve: no room is left\nconvo serve: it is away\n"
+
+
+def test_strict_it_refuses_what_the_real_server_would(aliases: tuple[str, str]) -> None:
+    thought = {"type": "reasoning", "id": "rs_1", "encrypted_content": "x"}
+    with serving("--store", "memory", "--strict", before=aliases) as server:
+        body = {"model": "echo", "input": [thought, {"role": "user", "content": "hi"}]}
+        got = server.http.post("/v1/responses", json=body)
+    assert (got.status_code, got.json()["error"]["param"]) == (400, "input[0].summary")
