@@ -1,13 +1,15 @@
 # bash completion for convo
 # Load it with: eval "$(convo --completion bash)"
 _convo() {
-    local line=${COMP_LINE:0:COMP_POINT} word words candidate help
+    local line=${COMP_LINE:0:COMP_POINT} word words candidate help rest
     word=${line##*[[:space:]]}
     read -ra words <<< "${line%"$word"}"
     COMPREPLY=()
     # bash cuts words at @ and =, and wants only what follows the cut
     while IFS=$'\t' read -r candidate help; do
-        COMPREPLY+=("${candidate:${#word}-${#2}}")
+        rest=${candidate:${#word}-${#2}}
+        [[ $rest == *[[:space:]]* ]] && printf -v rest %q "$rest"
+        COMPREPLY+=("$rest")
     done < <(_CONVO_COMPLETE=1 "$1" "${words[@]:1}" "=$word" 2>/dev/null)
 }
 complete -o default -F _convo convo

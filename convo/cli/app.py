@@ -73,6 +73,9 @@ def begin(
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the user's own settings.")
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Go by these settings: [profiles.NAME] in a file.")
+    ] = None,
     completion: Annotated[
         str | None, typer.Option(metavar="SHELL", help="Print a script for bash, zsh, fish or powershell.")
     ] = None,
@@ -80,6 +83,10 @@ def begin(
 ) -> None:
     """Choose who owns the state of a conversation, and see what the next request will contain."""
     ctx.obj = Call(config)
+    if profile is not None:
+        from convo.config.files import under_profile
+
+        ctx.with_resource(under_profile(profile))
     if completion is not None:
         from convo.cli.completions import script
 

@@ -37,6 +37,7 @@ COMMANDS: Table = MappingProxyType(
         "sessions": Row("convo.cli.sessions", "List, search, rename and remove conversations."),
         "store": Row("convo.cli.store", "Migrate, measure and prune the database of conversations."),
         "models": Row("convo.cli.models", "List what can be used, and fetch the built-in model."),
+        "config": Row("convo.cli.config", "Show what is set and by whom, and change it."),
         "schema": Row("convo.cli.schema", "Print the JSON Schema of what a command prints as JSON."),
         "doctor": Row("convo.cli.doctor", "Find out what is wrong, and how to mend it."),
     }

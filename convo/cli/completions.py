@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import MappingProxyType
 
-from typer._click import ClickException
+from typer._click import ClickException, Context
+from typer._click.core import Parameter
 from typer._click.shell_completion import _resolve_context, _resolve_incomplete
 
 from convo.cli.app import shell
@@ -24,13 +25,15 @@ from convo.errors import ConvoError, Usage
 BASH = r"""# bash completion for convo
 # Load it with: eval "$(convo --completion bash)"
 _convo() {
-    local line=${COMP_LINE:0:COMP_POINT} word words candidate help
+    local line=${COMP_LINE:0:COMP_POINT} word words candidate help rest
     word=${line##*[[:space:]]}
     read -ra words <<< "${line%"$word"}"
     COMPREPLY=()
     # bash cuts words at @ and =, and wants only what follows the cut
     while IFS=$'\t' read -r candidate help; do
-        COMPREPLY+=("${candidate:${#word}-${#2}}")
+        rest=${candidate:${#word}-${#2}}
+        [[ $rest == *[[:space:]]* ]] && printf -v rest %q "$rest"
+        COMPREPLY+=("$rest")
     done < <(_CONVO_COMPLETE=1 "$1" "${words[@]:1}" "=$word" 2>/dev/null)
 }
 complete -o default -F _convo convo
@@ -118,7 +121,16 @@ def candidates(words: Sequence[str], incomplete: str, table: Table = COMMANDS) -
     ctx = _resolve_context(shell(table), {}, "convo", list(words))
     asked, incomplete = _resolve_incomplete(ctx, list(words), incomplete)
     found = asked.shell_complete(ctx, incomplete)
-    return [(item.value, " ".join((item.help or "").split())) for item in found if item.type == "plain"]
+    plain = [(item.value, " ".join((item.help or "").split())) for item in found if item.type == "plain"]
+    return plain or (known_here(asked, ctx, incomplete) if isinstance(asked, Parameter) else [])
+
+
+def known_here(asked: Parameter, ctx: Context, incomplete: str) -> list[tuple[str, str]]:
+    """What this machine knows of: handles, models, providers, profiles. Of files the shell knows more."""
+    from convo.cli.suggesting import OFFERS
+
+    offer = OFFERS.get(asked.name or "")
+    return offer(ctx, incomplete) if offer and asked.metavar != "FILE" else []
 
 
 def answer(words: Sequence[str], table: Table = COMMANDS) -> int:

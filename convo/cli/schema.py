@@ -60,6 +60,8 @@ SCHEMAS: Mapping[str, str] = MappingProxyType(
         "models list": "models",
         "models known": "models.known",
         "models pull": "models.pull",
+        "config": "config",
+        "config list": "config",
         "doctor": "doctor",
         "error": "error",
     }

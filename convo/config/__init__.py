@@ -1,10 +1,10 @@
 """Settings: what was asked for, by whom, and where things are kept.
 
-In reading order: `origin` (six layers, and how a value remembers its own), `checks` and `shape`
-(what may stand in a file), `durations`, `secret`, `expand`, `postgres`, `storage`, `providers` and
-`prices` (what single values mean), `settings` (the result), `layers` (how it comes about), `names` (which model is
-meant), `binding` (where a session's record wins), `choice` (both together), `places` and `files`
-(the disk).
+In reading order: `origin` (seven layers, and how a value remembers its own), `checks` and `shape`
+(what may stand in a file), `durations`, `secret`, `expand`, `postgres`, `storage`, `providers`,
+`keys` and `prices` (what single values mean), `settings` (the result), `layers` (how it comes
+about), `names` (which model is meant), `binding` (where a session's record wins), `choice` (both
+together), `places` and `files` (the disk), `editing` (a file with one value changed).
 
     sources = read(config, Flags(model="fast"))       the edge: variables, files
     settings = resolve(sources, record)               a plain function
@@ -18,12 +18,13 @@ from convo.config.binding import Record, bind
 from convo.config.checks import TENANT
 from convo.config.choice import choose
 from convo.config.files import load, read
+from convo.config.keys import Found, find_key, key_of, token_of
 from convo.config.layers import Flags, Sources, resolve
 from convo.config.names import BUILT_IN_MODEL, Choice, ModelName
 from convo.config.origin import Layer, Origin, Setting
 from convo.config.places import Places, private
 from convo.config.prices import Price, Room
-from convo.config.providers import Provider, key_of, token_of
+from convo.config.providers import Provider
 from convo.config.secret import Secret
 from convo.config.settings import ALONE, Serve, Settings
 from convo.config.storage import Storage
@@ -34,6 +35,7 @@ __all__ = [
     "TENANT",
     "Choice",
     "Flags",
+    "Found",
     "Layer",
     "ModelName",
     "Origin",
@@ -50,6 +52,7 @@ __all__ = [
     "Storage",
     "bind",
     "choose",
+    "find_key",
     "key_of",
     "load",
     "private",

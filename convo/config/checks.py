@@ -95,6 +95,12 @@ def port(value: object) -> int:
     return value
 
 
+def yes_or_no(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise Unfit(f"must be true or false, not {kind(value)}")
+    return value
+
+
 def amount(value: object) -> float:
     """USD, at least nothing."""
     if type(value) not in (int, float):

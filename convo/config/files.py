@@ -3,12 +3,17 @@
 `.convo.toml` is searched from the working folder upwards, as far as the home folder or the root
 of the file system. The user's file is `config.toml` in the config folder, or the one that
 `--config` or `CONVO_CONFIG` names in its place, which then has to be there.
+
+Which profile was chosen is said before a command's name and holds for all that the process does,
+as a variable of the environment would.
 """
 
 import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 
 from convo.config.layers import File, Flags, Sources, resolve
@@ -19,12 +24,23 @@ from convo.errors import BadSettings
 
 POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)", re.DOTALL)
 NO_FLAGS = Flags()
+PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
 IN_WORDS = {
     errno.EISDIR: "is a folder, not a settings file",
     errno.EACCES: "may not be read (permission denied)",
     errno.EPERM: "may not be read (permission denied)",
 }
+
+
+@contextmanager
+def under_profile(name: str | None) -> Iterator[None]:
+    """Read settings under the profile that `--profile` named, as long as the block runs."""
+    before = PROFILE.set(name)
+    try:
+        yield
+    finally:
+        PROFILE.reset(before)
 
 
 def load(config: Path | None = None, flags: Flags = NO_FLAGS) -> Settings:
@@ -44,7 +60,17 @@ def read(config: Path | None = None, flags: Flags = NO_FLAGS) -> Sources:
     folder, home = _working_folder(), Path(os.path.expanduser("~"))
     places = Places.of(environ)
     files = (_project_file(folder, home), _user_file(config, environ, places, folder))
-    return Sources(flags, environ, tuple(file for file in files if file), places, folder, home)
+    said = flags._replace(profile=flags.profile or PROFILE.get())
+    return Sources(said, environ, tuple(file for file in files if file), places, folder, home)
+
+
+def settings_file(config: Path | None = None, *, project: bool = False) -> Path:
+    """The file that a value would be written into, there or not: the user's, or the project's. raises: BadSettings"""
+    environ, folder = dict(os.environ), _working_folder()
+    if not project:
+        return user_file(config, environ, Places.of(environ), folder)
+    found = _project_file(folder, Path(os.path.expanduser("~")))
+    return Path(found.origin.place) if found else folder / PROJECT_FILE
 
 
 def parse(raw: bytes, place: str) -> Mapping[str, object]:
@@ -86,13 +112,16 @@ def _project_file(folder: Path, home: Path) -> File | None:
     return None
 
 
+def user_file(config: Path | None, environ: Mapping[str, str], places: Places, folder: Path) -> Path:
+    """Where the user's file lies, or would."""
+    named = os.path.expanduser(config or environ.get("CONVO_CONFIG") or "")
+    return folder / named if named else places.settings
+
+
 def _user_file(config: Path | None, environ: Mapping[str, str], places: Places, folder: Path) -> File | None:
-    named = environ.get("CONVO_CONFIG")
-    if config is None and not named:
-        return _file(Origin(Layer.USER, places.settings.name, places.settings.parent))
-    path = folder / os.path.expanduser(config or named or "")
+    path = user_file(config, environ, places, folder)
     file = _file(Origin(Layer.USER, path.name, path.parent))
-    if file is None:
+    if file is None and (config or environ.get("CONVO_CONFIG")):
         said = "CONVO_CONFIG" if config is None else "--config"
         raise BadSettings(f"{path}: there is no such settings file", hint=f"name another one with {said}")
     return file

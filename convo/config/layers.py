@@ -1,18 +1,22 @@
-"""Six layers laid over each other, value by value.
+"""Seven layers laid over each other, value by value.
 
-    flag > environment > the session's record > .convo.toml > the user's file > built in
+    flag > environment > the session's record > profile > .convo.toml > the user's file > built in
+
+A profile is a table of settings with a name, `[profiles.NAME]`, in either file; the one that was
+chosen goes before what stands in the files outside of it.
 
 `Sources` holds what was found at the edge: words, variables, parsed files. `resolve` turns it into
 `Settings` and touches nothing else, so the whole order can be read, and tested, as values.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from convo.config.binding import Record
-from convo.config.checks import Unfit
+from convo.config.checks import Unfit, nearest
+from convo.config.keys import put_away
 from convo.config.names import BUILT_IN_MODEL, OPENAI_MODEL
 from convo.config.origin import BUILT_IN, Key, Layer, Origin, Setting
 from convo.config.places import Places
@@ -28,11 +32,14 @@ MODEL: Key = ("model",)
 STORAGE: Key = ("state_storage",)
 TENANT: Key = ("tenant",)
 KEYS_FILE: Key = ("serve", "keys_file")
+PROFILE: Key = ("profile",)
+PROFILES = "profiles"
 
 VARIABLES: dict[str, Key] = {
     "CONVO_MODEL": MODEL,
     "CONVO_STORE": STORAGE,
     "CONVO_TENANT": TENANT,
+    "CONVO_PROFILE": PROFILE,
     "CONVO_EDITING": ("editing",),
     "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
     "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
@@ -53,6 +60,7 @@ class Flags(NamedTuple):
     host: str | None = None
     port: int | None = None
     keys: str | None = None
+    profile: str | None = None
 
 
 FLAGS: dict[str, tuple[str, Key]] = {
@@ -61,6 +69,7 @@ FLAGS: dict[str, tuple[str, Key]] = {
     "host": ("--host", ("serve", "host")),
     "port": ("--port", ("serve", "port")),
     "keys": ("--keys", KEYS_FILE),
+    "profile": ("--profile", PROFILE),
 }
 """How each flag is written, and the value that it sets."""
 
@@ -99,8 +108,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
     for setting in _said(sources, record):
         found.setdefault(setting.key, setting)
     kept = _storage(found.get(STORAGE), sources)
-    if KEYS_FILE in found:
-        found[KEYS_FILE] = _path(found[KEYS_FILE], sources)
+    found |= {key: _path(found[key], sources) for key in found if key == KEYS_FILE or key[2:] == ("key_file",)}
     providers = _providers(found)
     model = found.get(MODEL) or _first_model(providers["openai"], sources.environ)
     found |= {MODEL: model, STORAGE: kept}
@@ -126,13 +134,32 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
 
 
 def _said(sources: Sources, record: Record | None) -> Iterator[Setting]:
-    yield from _from_flags(sources.flags)
-    yield from _from_variables(sources.environ)
+    above = [*_from_flags(sources.flags), *_from_variables(sources.environ)]
+    files = [
+        Setting(key, value, file.origin)
+        for file in sources.files
+        for key, value in leaves(file.document, file.origin.place)
+    ]
+    yield from above
     if record is not None:
         yield Setting(MODEL, record.model, record.origin)
-    for file in sources.files:
-        yield from (Setting(key, value, file.origin) for key, value in leaves(file.document, file.origin.place))
+    yield from _from_profile(files, next((one for one in (*above, *files) if one.key == PROFILE), None))
+    yield from (one for one in files if one.key[0] != PROFILES)
     yield from (Setting(key, value, BUILT_IN) for key, value in defaults(KNOWN).items())
+
+
+def _from_profile(files: Sequence[Setting], chosen: Setting | None) -> Iterator[Setting]:
+    """What the chosen profile says. raises: BadSettings  no file has it"""
+    if chosen is None:
+        return
+    name, there = str(chosen.value), {one.key[1] for one in files if one.key[0] == PROFILES}
+    if name not in there:
+        near = nearest(name, there)
+        said = f"did you mean {near!r}?" if near else f"there {'are' if there else 'is'} {', '.join(there) or 'none'}"
+        raise BadSettings(f"{chosen.origin.place}: no profile {name!r}; {said}", hint=f"describe [profiles.{name}]")
+    for one in files:
+        if one.key[:2] == (PROFILES, name):
+            yield Setting(one.key[2:], one.value, one.origin.in_profile(name))
 
 
 def _from_flags(flags: Flags) -> Iterator[Setting]:
@@ -201,6 +228,8 @@ def _first_model(openai: Provider, environ: Mapping[str, str]) -> Setting:
     """The model where nobody chose one."""
     if secret_in(environ, openai.key_env):
         return Setting(MODEL, OPENAI_MODEL, Origin(Layer.DEFAULT, f"{openai.key_env} is set"))
+    if put_away(openai):
+        return Setting(MODEL, OPENAI_MODEL, Origin(Layer.DEFAULT, "built in; openai has a key"))
     return Setting(MODEL, BUILT_IN_MODEL, Origin(Layer.DEFAULT, "built in; no key found"))
 
 

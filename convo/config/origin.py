@@ -1,6 +1,6 @@
 """Where a value came from.
 
-Every setting can stand in six layers. The first that says something wins, and what it says goes on
+Every setting can stand in seven layers. The first that says something wins, and what it says goes on
 carrying the layer's name, so that nobody has to guess why a model answers that they did not choose:
 
     model = groq/some-model  (from .convo.toml, /home/me/work)
@@ -22,9 +22,10 @@ class Layer(IntEnum):
     FLAG = 0
     ENVIRONMENT = 1
     RECORD = 2
-    PROJECT = 3
-    USER = 4
-    DEFAULT = 5
+    PROFILE = 3
+    PROJECT = 4
+    USER = 5
+    DEFAULT = 6
 
 
 class Origin(NamedTuple):
@@ -32,16 +33,22 @@ class Origin(NamedTuple):
 
     name:    how a person finds it: "-m", "CONVO_MODEL", "session 'x'", ".convo.toml", "built in"
     folder:  where a file of that name lies; relative paths in it begin there
+    profile: the one of the file's profiles in which it stands; "" for the file's own
     """
 
     layer: Layer
     name: str
     folder: Path | None = None
+    profile: str = ""
 
     @property
     def place(self) -> str:
         """The full name, as errors begin with it."""
         return str(self.folder / self.name) if self.folder else self.name
+
+    def in_profile(self, name: str) -> "Origin":
+        """The same file, in one of its profiles."""
+        return Origin(Layer.PROFILE, self.name, self.folder, name)
 
     @property
     def insists(self) -> bool:
@@ -51,6 +58,8 @@ class Origin(NamedTuple):
     def __str__(self) -> str:
         if self.layer is Layer.DEFAULT:
             return self.name
+        if self.profile:
+            return f"from profile {self.profile} in {self.name}, {self.folder}"
         return f"from {self.name}, {self.folder}" if self.folder else f"from {self.name}"
 
 

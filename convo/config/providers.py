@@ -1,17 +1,16 @@
 """Who answers for a model: the providers that are known, and what a file may say of others.
 
-A provider is data: the language it speaks (`api`), where it is and which variable holds its key.
+A provider is data: the language it speaks (`api`), where it is and what holds its key.
 One rule decides which endpoint its models have. A server that speaks Responses owns chains and
 conversations itself, so it is `remote`; for every other one, and where `owner = "convo"` says so,
 convo's own endpoint stands in front: `embedded`.
 """
 
-from collections.abc import Mapping
+from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from convo.config.checks import Unfit
-from convo.config.secret import Secret, secret_in
 
 Api = Literal["responses", "azure", "chat", "anthropic", "local", "scripted"]
 OwnerOf: TypeAlias = Literal["provider", "convo"]
@@ -34,6 +33,8 @@ class Provider(NamedTuple):
     owner:         who keeps the state of its conversations: the provider where it can, or convo
     organisation, project:  what the key acts for, where one key may act for several
     api_version, deployment:  Azure's own
+    key_file:      the file that holds the key where no variable does, absolute
+    keyring:       whether the keyring holds it where neither does
     """
 
     name: str
@@ -46,6 +47,8 @@ class Provider(NamedTuple):
     project: str | None = None
     api_version: str | None = None
     deployment: str | None = None
+    key_file: Path | None = None
+    keyring: bool = False
 
     @property
     def endpoint(self) -> EndpointKind:
@@ -62,16 +65,6 @@ KNOWN: dict[str, dict[str, str]] = {
     "scripted": {"api": "scripted"},
 }
 """Fields by provider, as a file would write them; a file may override each of them."""
-
-
-def key_of(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
-    """The provider's key; None when it takes none, or when its variable is unset or empty."""
-    return secret_in(environ, provider.key_env)
-
-
-def token_of(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
-    """Azure's Entra ID token, where one is set."""
-    return secret_in(environ, provider.token_env)
 
 
 OLLAMA_PORT = 11_434

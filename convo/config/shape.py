@@ -24,6 +24,7 @@ from convo.config.checks import (
     text,
     url,
     variable,
+    yes_or_no,
 )
 from convo.config.durations import duration, durations
 from convo.config.origin import Key, dotted
@@ -60,6 +61,11 @@ def alias_name(name: str) -> None:
         raise Unfit("is not an alias: one word without '/'")
 
 
+def profile_name(name: str) -> None:
+    if not name or name != name.strip():
+        raise Unfit("is not a profile's name: one word")
+
+
 def model_name(name: str) -> None:
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
@@ -91,6 +97,8 @@ PROVIDER: dict[str, Shape] = {
     "project": text,
     "api_version": text,
     "deployment": text,
+    "key_file": text,
+    "keyring": yes_or_no,
 }
 
 SERVE: dict[str, Shape] = {
@@ -119,7 +127,7 @@ STORAGE: dict[str, Shape] = {
 
 PRICE: dict[str, Shape] = {"input": amount, "cached": amount, "written": amount, "output": amount}
 
-SHAPE: dict[str, Shape] = {
+SETTINGS: dict[str, Shape] = {
     "model": text,
     "tenant": tenant,
     "compact_at": part_or_tokens,
@@ -131,6 +139,12 @@ SHAPE: dict[str, Shape] = {
     "serve": SERVE,
     "prices": Named(model_name, Whole(PRICE, price)),
     "windows": Named(model_name, Whole({"context": at_least(1), "output": at_least(1)}, room)),
+}
+
+SHAPE: dict[str, Shape] = {
+    **SETTINGS,
+    "profile": text,
+    "profiles": Named(profile_name, SETTINGS),
 }
 
 MEANT = {
@@ -167,6 +181,18 @@ def check_at(key: Key) -> Check:
     for name in key:
         shape = shape.shape if isinstance(shape, Named) else cast(Mapping[str, Shape], shape)[name]
     assert callable(shape)
+    return shape
+
+
+def shape_at(key: Key, place: str) -> Shape:
+    """What may stand at `key`. raises: BadSettings  there is no such setting"""
+    shape: Shape = SHAPE
+    for depth in range(1, len(key) + 1):
+        while isinstance(shape, Whole):
+            shape = shape.shape
+        if callable(shape):
+            raise BadSettings(f"{place}: '{dotted(key[: depth - 1])}' is one value and no table")
+        shape = _below(key[:depth], shape, place)
     return shape
 
 

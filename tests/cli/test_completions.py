@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from convo.cli.completions import FILES, SCRIPTS, answer, candidates, write_scripts
+from convo.history import Strategy
+from tests.cli.held import Teller, held
 from tests.cli.sample import SAMPLES
 from tests.running import ROOT, Convo
+from tests.test_house import HEAVY
 
 SHIM = f"""#!{sys.executable}
 import os, sys
@@ -38,12 +41,79 @@ sys.exit(run(sys.argv[1:], SAMPLES))
         (["box"], "", ["take", "put"]),
         (["box", "take"], "p", ["pear", "plum"]),
         (["box", "put"], "any", []),
-        (["nonsense"], "--", ["--config", "--completion", "--version", "--help"]),
+        (["nonsense"], "--", ["--config", "--profile", "--completion", "--version", "--help"]),
     ],
     ids=str,
 )
 def test_candidates_for_a_word(words: list[str], incomplete: str, found: list[str]) -> None:
     assert [value for value, _ in candidates(words, incomplete, SAMPLES)] == found
+
+
+@pytest.fixture
+def talked(home: Path) -> None:
+    """Two sessions, an alias and a profile."""
+
+    async def story(teller: Teller) -> None:
+        await teller.chat(Strategy.SESSION, "monads", "hi")
+        await teller.chat(Strategy.CHAIN, "chained", "hi")
+
+    held(home, story)
+    Path(".convo.toml").write_text('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work]\nmodel = "fast"\n')
+
+
+HANDLES = ["@last", "chained", "monads"]
+
+
+@pytest.mark.parametrize(
+    ("words", "incomplete", "found"),
+    [
+        (["inspect"], "", HANDLES),
+        (["diff", "monads"], "", HANDLES),
+        (["chat", "--from"], "mo", ["monads"]),
+        (["chat"], "--fork=ch", ["chained"]),
+        (["sessions", "rm", "monads"], "c", ["chained"]),
+        (["resume"], "", HANDLES),
+        (["chat", "--state"], "", []),
+        (["inspect"], "./m", []),
+        (["chat", "-m"], "", ["fast", "local/smollm2-135m-instruct", "scripted/echo", "local"]),
+        (["--profile", "work", "chat", "-m"], "fa", ["fast"]),
+        (["race", "-m"], "openai/gpt-5-m", ["openai/gpt-5-mini"]),
+        (["next", "monads", "--provider"], "op", ["openai"]),
+        (["--profile"], "", ["work"]),
+        (["config", "set"], "mod", ["model"]),
+        (["config", "key", "set"], "an", ["anthropic"]),
+        (["schema"], "sto", ["store"]),
+    ],
+    ids=str,
+)
+def test_what_this_machine_knows_is_offered(words: list[str], incomplete: str, found: list[str], talked: None) -> None:
+    assert [value for value, _ in candidates(words, incomplete)] == found
+
+
+def test_handles_at_an_endpoint_are_offered_once_one_is_begun(talked: None) -> None:
+    assert {said for _, said in candidates(["inspect"], "resp_")} == {"chained", "monads"}
+
+
+def test_settings_that_cannot_be_read_have_no_candidates(talked: None, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(".convo.toml").write_text("no toml")
+    for words in (["inspect", "="], ["chat", "-m", "="], ["--profile", "="]):
+        assert answer(words) == 0
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_store_that_is_not_there_is_not_made(home: Path) -> None:
+    assert candidates(["inspect"], "") == []
+    assert not home.exists()
+
+
+def test_to_know_handles_and_models_nothing_heavy_is_imported(talked: None) -> None:
+    code = (
+        "import sys; from convo.cli.completions import candidates; "
+        "candidates(['inspect'], ''); candidates(['chat', '-m'], 'o'); "
+        f"print(*{{name.split('.')[0] for name in sys.modules}} & {set(HEAVY) - {'sqlite3', 'typer'}!r})"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
+    assert done.stdout == "\n"
 
 
 def test_an_answer_is_a_line_for_each_candidate_with_its_help_after_a_tab(capsys: pytest.CaptureFixture[str]) -> None:

@@ -246,7 +246,7 @@ def edit(tried: Trying) -> None:
 
 
 def keep_house(tried: Trying, home: Path) -> None:
-    for name in ("sessions", "sessions list", "models", "models list", "models known", "doctor"):
+    for name in ("sessions", "sessions list", "models", "models list", "models known", "config", "config list", "doctor"):
         tried(name)
     tried("sessions show", "mine")
     tried("sessions search", "hello")

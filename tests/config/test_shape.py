@@ -8,7 +8,9 @@ from convo.errors import BadSettings
 from tests.config.given import settings
 
 NOT_A_VARIABLE = "must be the name of an environment variable; what stands there may be a key and is not shown"
-PROVIDER_KEYS = "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment"
+PROVIDER_KEYS = (
+    "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment, key_file, keyring"
+)
 NOT_AN_AMOUNT = "must be a finite number that is not negative"
 NOT_A_URL = "must be a URL: http:// or https://, a host, and a path if there is one"
 

@@ -1,0 +1,290 @@
+"""`convo config`: what holds and who said so, a value written into its file, and keys put away."""
+
+import io
+import stat
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+
+from convo.config.editing import key_in
+from tests.config.test_keys import Ring
+from tests.running import Convo
+
+COMMENTED = """\
+# what I use
+model = "openai/gpt-5"   # the good one
+
+[providers.groq]         # fast
+api = "chat"
+base_url = "https://groq.example/v1"
+
+# an odd one
+[aliases]
+fast = "groq/llama"
+"""
+
+KEY = "sk-abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+@pytest.fixture
+def own(home: Path) -> Path:
+    """The user's file, with comments."""
+    place = home / "config" / "config.toml"
+    place.parent.mkdir(parents=True)
+    place.write_text(COMMENTED)
+    return place
+
+
+def origins(convo: Convo, *argv: str) -> dict[str, tuple[object, str, str]]:
+    return {one["key"]: (one["value"], one["layer"], one["place"]) for one in listed(convo, *argv)}
+
+
+def listed(convo: Convo, *argv: str) -> list[dict[str, Any]]:
+    got = convo(*argv, "config", "--json")
+    assert got.exit == 0, got
+    rows: list[dict[str, Any]] = got.json()
+    return rows
+
+
+# -- what is shown ---------------------------------------------------------------------------------
+
+
+def test_every_value_says_who_set_it(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path(".convo.toml").write_text("[serve]\nport = 9000\n[profiles.work]\ncompact_at = 0\n")
+    monkeypatch.setenv("CONVO_TENANT", "alice")
+    found = origins(convo, "--profile", "work")
+    assert found["model"] == ("openai/gpt-5", "user", str(own))
+    assert found["serve.port"] == (9000, "project", str(Path(".convo.toml").absolute()))
+    assert found["compact_at"] == (0.0, "profile", str(Path(".convo.toml").absolute()))
+    assert found["tenant"] == ("alice", "environment", "CONVO_TENANT")
+    assert found["profile"] == ("work", "flag", "--profile")
+    assert found["serve.host"] == ("127.0.0.1", "default", "built in")
+
+
+def test_a_line_for_each_value(convo: Convo, own: Path) -> None:
+    got = convo("config", "list", "aliases")
+    assert got.out == f"setting       value       origin\naliases.fast  groq/llama  from config.toml, {own.parent}\n"
+    assert convo("config").out.splitlines()[0].split() == ["setting", "value", "origin"]
+    nothing = convo("config", "list", "redact")
+    assert (nothing.exit, nothing.err) == (5, "convo: no value for 'redact'\n  try: convo config\n")
+
+
+def test_a_password_is_not_shown(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_STORE", "postgresql://me:hunter2@db/convo")
+    for argv in (["config"], ["config", "--json"]):
+        got = convo(*argv)
+        assert "postgresql://me" in got.out
+        assert "hunter2" not in got.out + got.err
+
+
+# -- what is written -------------------------------------------------------------------------------
+
+
+def test_a_value_is_changed_and_everything_around_it_stays(convo: Convo, own: Path) -> None:
+    got = convo("config", "set", "model", "fast")
+    assert (got.exit, got.out, got.err) == (0, "", f"model is fast in {own}\n")
+    assert own.read_text() == COMMENTED.replace("openai/gpt-5", "fast")
+    assert convo("config", "unset", "model").exit == 0
+    assert own.read_text() == COMMENTED.replace('model = "openai/gpt-5"   # the good one\n', "")
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "value"),
+    [
+        ("serve.port", "9000", 9000),
+        ("compact_at", "0.5", 0.5),
+        ("providers.groq.keyring", "true", True),
+        ("redact", '["a+", "b"]', ["a+", "b"]),
+        ("tenant", "12", "12"),
+        ("serve.host", "true.example", "true.example"),
+        ('prices."openai/gpt-5"', "{ input = 1, output = 2.5 }", {"input": 1, "output": 2.5}),
+        ('aliases."a.b"', "openai/x", "openai/x"),
+    ],
+)
+def test_a_word_is_read_as_what_its_key_may_be(key: str, written: str, value: object, convo: Convo, own: Path) -> None:
+    got = convo("config", "set", key, written)
+    assert got.exit == 0, got
+    found: Any = tomllib.loads(own.read_text())
+    for name in key_in(key):
+        found = found[name]
+    assert (found, type(found)) == (value, type(value))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'aliases = { fast = "a/b" }\n',
+        'aliases.fast = "a/b"\n',
+        'providers = { groq = { api = "chat" } }\n',
+        "\n\n",
+        "# no\r\n",
+    ],
+)
+def test_however_tables_are_written_a_value_comes_among_them(text: str, convo: Convo, own: Path) -> None:
+    own.write_bytes(text.encode())
+    before = tomllib.loads(text)
+    for key, value in (("aliases.slow", "c/d"), ("providers.mine.api", "chat"), ("providers.mine.key_env", "MINE")):
+        assert convo("config", "set", key, value).exit == 0
+    after = tomllib.loads(own.read_text())
+    assert after["aliases"] == before.get("aliases", {}) | {"slow": "c/d"}
+    assert after["providers"] == before.get("providers", {}) | {"mine": {"api": "chat", "key_env": "MINE"}}
+
+
+def test_a_new_file_is_for_its_user_alone(convo: Convo, home: Path) -> None:
+    assert convo("config", "set", "tenant", "alice").exit == 0
+    place = home / "config" / "config.toml"
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    assert place.read_text() == 'tenant = "alice"\n'
+    assert [one.name for one in place.parent.iterdir()] == ["config.toml"]
+
+
+def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path) -> None:
+    assert convo("config", "set", "--project", "model", "local").exit == 0
+    assert Path(".convo.toml").read_text() == 'model = "local"\n'
+    assert convo("--profile", "work", "config", "set", "tenant", "office").exit == 0
+    assert (home / "config" / "config.toml").read_text() == '[profiles.work]\ntenant = "office"\n'
+    assert origins(convo, "--profile", "work")["tenant"][0] == "office"
+    assert convo("config", "path", "--project").out == f"{Path('.convo.toml').absolute()}\n"
+    assert convo("config", "path").out == f"{home / 'config' / 'config.toml'}\n"
+
+
+def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONVO_MODEL", "openai/other")
+    got = convo("config", "set", "model", "fast")
+    assert got.err.splitlines()[1] == "CONVO_MODEL says otherwise, and goes before it"
+
+
+@pytest.mark.parametrize(
+    ("argv", "exit_code", "message"),
+    [
+        (["set", "modle", "x"], 2, "config set: no setting 'modle'; did you mean 'model'?"),
+        (["set", "serve.prot", "1"], 2, "config set: no setting 'serve.prot'; did you mean 'port'?"),
+        (["set", "serve.port", "many"], 2, "config set: 'serve.port' must be a whole number, not a string"),
+        (["set", "serve.port", "99999"], 2, "config set: 'serve.port' must be a port from 0"),
+        (["set", "serve", "x"], 2, "'serve' is a table of several settings"),
+        (["set", "model.x", "y"], 2, "config set: 'model' is one value and no table"),
+        (["set", "a b", "x"], 2, "'a b' is no setting's name"),
+        (["set", 'model = "x"\ntenant', "x"], 2, "'model = "),
+        (["set", 'prices."a/b"', "3"], 2, "config set: 'prices.\"a/b\"' is several values at once"),
+        (["set", "providers.mine.base_url", "http://x"], 2, "{own}: 'mine' is not a known provider"),
+        (["set", "providers.groq.key_env", KEY], 2, "config set: 'providers.groq.key_env' must be the name of"),
+        (["set", "providers.groq.api_key", KEY], 2, "config set: no setting 'providers.groq.api_key'; did you mean"),
+        (["unset", "providers.groq.api"], 2, "{own}: 'groq' is not a known provider"),
+        (["unset", "tenant"], 5, "no value in {own} for 'tenant'"),
+        (["unset", "aliases.slow.x"], 5, "no value in {own} for 'aliases.slow.x'"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_the_file_stays(
+    argv: list[str], exit_code: int, message: str, convo: Convo, own: Path
+) -> None:
+    got = convo("config", *argv)
+    assert (got.exit, got.out) == (exit_code, "")
+    assert got.err.startswith(f"convo: {message.format(own=own)}"), got.err
+    assert KEY not in got.err
+    assert own.read_text() == COMMENTED
+
+
+def test_a_broken_file_can_be_mended_from_here(convo: Convo, own: Path) -> None:
+    own.write_text('modle = "x"\ntenant = "/"\n')
+    assert convo("config").exit == 2
+    assert convo("config", "unset", "modle").exit == 0
+    assert convo("config", "set", "tenant", "alice").exit == 0
+    assert own.read_text() == 'tenant = "alice"\n'
+    own.write_text("no toml")
+    assert convo("config", "set", "tenant", "bob").exit == 2
+    assert own.read_text() == "no toml"
+
+
+# -- keys ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    before, one = keyring.get_keyring(), Ring()
+    keyring.set_keyring(one)
+    yield one
+    keyring.set_keyring(before)
+
+
+def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: Ring, own: Path) -> None:
+    got = convo("config", "key", "set", "openai", stdin=f"{KEY}\n")
+    assert (got.exit, got.out, got.err) == (0, "", "the key of openai is in the keyring\n")
+    assert ring.kept == {("convo", "OPENAI_API_KEY"): KEY}
+    assert own.read_text() == COMMENTED + "\n[providers.openai]\nkeyring = true\n"
+    provider = next(one for one in convo("models", "--json").json()["providers"] if one["name"] == "openai")
+    assert (provider["key"], provider["set_up"]) == ("set", True)
+    assert KEY not in convo("config").out + convo("models").out + convo("doctor", "keys").out
+    assert convo("config", "key", "unset", "openai").exit == 0
+    assert (ring.kept, own.read_text().strip()) == ({}, COMMENTED.strip())
+
+
+def test_a_key_in_a_file_is_for_its_user_alone_and_used(convo: Convo, home: Path) -> None:
+    got = convo("config", "key", "set", "openai", "--file", stdin=KEY)
+    place = home / "config" / "provider-keys" / "OPENAI_API_KEY.key"
+    assert (got.exit, got.err) == (0, f"the key of openai is in {place}\n")
+    assert (place.read_text(), stat.S_IMODE(place.stat().st_mode)) == (f"{KEY}\n", 0o600)
+    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    assert origins(convo)["model"][0] == "openai/gpt-5-mini"
+    assert convo("config", "key", "unset", "openai").exit == 0
+    assert not place.exists()
+    assert origins(convo)["model"][0] != "openai/gpt-5-mini"
+
+
+@pytest.mark.parametrize(
+    ("argv", "stdin", "exit_code", "message"),
+    [
+        (["set", "opnai"], KEY, 5, "no provider 'opnai'\n  try: convo config key set openai"),
+        (["set", "openai"], "", 2, "there is no key to put away"),
+        (["set", "openai"], "sk-1 sk-2", 2, "it holds characters that no key has"),
+        (["unset", "openai"], "", 5, "no key that was put away for 'openai'\n  try: unset OPENAI_API_KEY"),
+    ],
+)
+def test_what_is_no_key_is_refused(
+    argv: list[str], stdin: str, exit_code: int, message: str, convo: Convo, ring: Ring, home: Path
+) -> None:
+    got = convo("config", "key", *argv, stdin=stdin)
+    assert got.exit == exit_code
+    assert got.err.startswith(f"convo: {message}"), got.err
+    assert (ring.kept, home.exists()) == ({}, False)
+
+
+def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(
+    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from keyring.backends.fail import Keyring
+
+    before = keyring.get_keyring()
+    keyring.set_keyring(Keyring())  # type: ignore[no-untyped-call]
+    try:
+        got = convo("config", "key", "set", "openai", stdin=KEY)
+    finally:
+        keyring.set_keyring(before)
+    assert got.exit == 2
+    assert got.err.splitlines()[0] == "convo: this machine has no keyring that could be used"
+    assert "--file puts it into a file that only you can read" in got.err
+    assert KEY not in got.err
+    assert not home.exists()
+
+
+@pytest.mark.needs("terminal")
+def test_a_key_that_is_typed_is_not_shown(home: Path) -> None:
+    import pexpect
+
+    terminal: Any = pexpect.spawn(
+        sys.executable, ["-m", "convo", "config", "key", "set", "openai", "--file"], encoding="utf-8", timeout=30
+    )
+    screen = io.StringIO()
+    terminal.logfile_read = screen
+    terminal.expect_exact("key of openai (not shown): ")
+    terminal.sendline(KEY)
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+    assert KEY not in screen.getvalue()
+    assert (home / "config" / "provider-keys" / "OPENAI_API_KEY.key").read_text() == f"{KEY}\n"

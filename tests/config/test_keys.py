@@ -1,0 +1,118 @@
+"""Where a provider's key is looked for, and what is said of one that cannot be had."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.errors import KeyringLocked
+
+from convo.config import BUILT_IN_MODEL, Secret, find_key, key_of
+from convo.config.keys import into_keyring, out_of_keyring
+from convo.errors import BadSettings
+from tests.config.given import USER, settings
+
+
+class Ring(KeyringBackend):
+    """A keyring that is held in memory."""
+
+    priority = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.kept: dict[tuple[str, str], str] = {}
+        self.asked = 0
+        self.locked = False
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self.asked += 1
+        if self.locked:
+            raise KeyringLocked("sk-the-key is behind a lock")
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        del self.kept[service, username]
+
+
+@pytest.fixture
+def ring() -> Iterator[Ring]:
+    """The keyring of whoever is logged in."""
+    before, one = keyring.get_keyring(), Ring()
+    keyring.set_keyring(one)
+    yield one
+    keyring.set_keyring(before)
+
+
+def test_a_variable_goes_before_a_file_and_a_file_before_the_keyring(tmp_path: Path, ring: Ring) -> None:
+    place = tmp_path / "key"
+    place.write_text("  from-file\n")
+    ring.kept["convo", "OPENAI_API_KEY"] = "from-keyring"
+    one = f'[providers.openai]\nkey_file = "{place}"\nkeyring = true'
+    openai = settings(user=one).providers["openai"]
+    assert find_key(openai, {"OPENAI_API_KEY": "from-variable"}) == (Secret("from-variable"), "OPENAI_API_KEY")
+    assert find_key(openai, {}) == (Secret("from-file"), str(place))
+    assert ring.asked == 0
+    assert find_key(openai._replace(key_file=None), {}) == (Secret("from-keyring"), "the keyring")
+
+
+def test_a_keyring_is_asked_only_where_the_settings_say_so(ring: Ring) -> None:
+    ring.kept["convo", "OPENAI_API_KEY"] = "sk-1"
+    assert key_of(settings().providers["openai"], {}) is None
+    assert ring.asked == 0
+
+
+def test_a_provider_without_a_variable_is_known_to_a_keyring_by_its_name(ring: Ring) -> None:
+    mine = settings(user='[providers.mine]\napi = "chat"\nbase_url = "http://x"\nkeyring = true').providers["mine"]
+    assert key_of(mine, {}) is None
+    ring.kept["convo", "mine"] = "sk-1"
+    assert key_of(mine, {}) == Secret("sk-1")
+
+
+def test_what_goes_into_a_keyring_comes_out_of_it(ring: Ring) -> None:
+    into_keyring("NAME", Secret("sk-1"))
+    assert ring.kept == {("convo", "NAME"): "sk-1"}
+    assert (out_of_keyring("NAME"), out_of_keyring("NAME")) == (True, False)
+    assert ring.kept == {}
+
+
+def test_a_locked_keyring_is_an_error_without_its_words(ring: Ring) -> None:
+    ring.locked = True
+    openai = settings(user="[providers.openai]\nkeyring = true").providers["openai"]
+    with pytest.raises(BadSettings) as refused:
+        key_of(openai, {})
+    assert (refused.value.message, refused.value.hint) == ("the keyring does not open: KeyringLocked", "unlock it")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "the key of openai cannot be read: {place}: no such file or directory"),
+        (b" \n", "the key of openai is missing: {place} is empty"),
+        (b"\xff", "the key of openai cannot be read: {place} is not text"),
+    ],
+    ids=["absent", "empty", "no-text"],
+)
+def test_a_file_without_a_key_is_an_error_with_its_name(content: bytes | None, message: str, tmp_path: Path) -> None:
+    place = tmp_path / "key"
+    if content is not None:
+        place.write_bytes(content)
+    openai = settings(user=f'[providers.openai]\nkey_file = "{place}"').providers["openai"]
+    with pytest.raises(BadSettings) as refused:
+        key_of(openai, {})
+    assert refused.value.message == message.format(place=place)
+    assert refused.value.hint == "convo config key set openai --file"
+
+
+def test_the_path_of_a_key_begins_where_its_settings_file_lies() -> None:
+    openai = settings(user='[providers.openai]\nkey_file = "keys/openai"').providers["openai"]
+    assert openai.key_file == USER / "keys" / "openai"
+
+
+@pytest.mark.parametrize("where", ['key_file = "k"', "keyring = true"])
+def test_openai_answers_where_its_key_was_put_away(where: str) -> None:
+    assert settings(user=f"[providers.openai]\n{where}").model == "openai/gpt-5-mini"
+    assert settings(user="[providers.openai]\nkeyring = false").model == BUILT_IN_MODEL
