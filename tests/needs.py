@@ -46,6 +46,7 @@ PARTS = {
     "curl": program("curl"),
     "zsh": program("zsh"),
     "fish": program("fish"),
+    "chromium": Part("Chromium", lambda: shutil.which("chromium") is not None, "Debian's package chromium"),
     "codex": Part("codex", lambda: shutil.which("codex") is not None, "npm install -g @openai/codex"),
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
     "linux": Part("Linux", lambda: hasattr(os, "pidfd_open"), "its /proc tells what another process did"),

@@ -20,6 +20,7 @@ Examples:
   convo inspect what-is-a-monad --items      everything that was said
   convo inspect @last --chart                what its tokens went into, request by request
   convo inspect @last --watch                the same screen, as the conversation goes on elsewhere
+  convo inspect @last --html page.html       the same and more as a page in a browser
   convo inspect resp_4f1c --json             links and items for a program
   convo inspect ./conversation.json          a replay file
   convo inspect ./state.json                 a paused run, and what it waits for
@@ -44,6 +45,10 @@ def inspect(
     as_json: Annotated[
         bool, typer.Option("--json", help="Links and items as one JSON object a line.", rich_help_panel=SHOW)
     ] = False,
+    html: Annotated[
+        Path | None,
+        typer.Option("--html", metavar="FILE", help="A page in one file, to look at offline.", rich_help_panel=SHOW),
+    ] = None,
     chart: Annotated[
         bool, typer.Option("--chart", help="Bars of tokens: sent, seen, cached.", rich_help_panel=SHOW)
     ] = False,
@@ -61,7 +66,7 @@ def inspect(
     provider: Provider = None,
 ) -> None:
     """Show who owns a conversation and what each request sent."""
-    form = the_one({"--items": items, "--raw": raw, "--json": as_json, "--chart": chart})
+    form = the_one({"--items": items, "--raw": raw, "--json": as_json, "--chart": chart, "--html": bool(html)})
     config = call_of(ctx).config
     if watch or until_idle:
         follow(handles, config, {form: bool(form), "--remote": remote, "--provider": bool(provider)}, watch, until_idle)
@@ -69,7 +74,7 @@ def inspect(
     from convo.cli.states import print_states, state_at
 
     states = {handle: state_at(handle, config) for handle in dict.fromkeys(handles)}
-    if all(states.values()):
+    if all(states.values()) and not html:
         print_states(handles, states, form, paged=not no_pager)
         return
     import asyncio
@@ -79,7 +84,13 @@ def inspect(
 
     others = [handle for handle in handles if not states[handle]]
     found = iter(asyncio.run(known_of(others, Where(config, provider, remote))))
-    printed([states[handle] or next(found) for handle in handles], handles, form, paged=not no_pager)
+    shown = [states[handle] or next(found) for handle in handles]
+    if html:
+        from convo.cli.inspecting_page import written
+
+        written(shown, handles, html)
+    else:
+        printed(shown, handles, form, paged=not no_pager)
 
 
 def follow(handles: list[str], config: Path | None, beside: dict[str, bool], watch: bool, until_idle: bool) -> None:

@@ -14,7 +14,7 @@ from typer import Exit
 
 from convo.cli.wiring import from_store, store_of
 from convo.config import load
-from convo.engine.glance import Glance, glance, unacknowledged
+from convo.engine.glance import Glance, as_record, glance, unacknowledged
 from convo.errors import Usage
 from convo.history import Session
 from convo.items import Item, Json
@@ -151,29 +151,6 @@ async def placed(store: Store, hit: Hit, words: str) -> listing.Place:
         who=str(hit.item.get("role") or kind(hit.item)),
         snippet=snippet(searchable(hit.item), words),
     )
-
-
-def as_record(one: Glance) -> dict[str, Json]:
-    """A session's record for a program."""
-    session = one.session
-    return {
-        "id": session.id,
-        "name": session.name,
-        "strategy": str(session.strategy),
-        "handle": session.handle,
-        "endpoint": str(session.scope),
-        "model": session.model,
-        "head": session.head,
-        "mark": session.mark,
-        "items": one.items,
-        "unacknowledged": one.waiting,
-        "turns": one.turns,
-        "response_id": session.link,
-        "instructions": session.instructions,
-        "created_at": session.created_at,
-        "used_at": session.used_at,
-        "first_words": one.words,
-    }
 
 
 def as_found(hit: Hit, place: listing.Place) -> dict[str, Json]:

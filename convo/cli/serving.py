@@ -53,6 +53,7 @@ async def _serve(settings: Settings, verbose: bool, strict: bool) -> None:
     from convo.endpoints.open import open_service
     from convo.gateway import serving
     from convo.gateway.application import Gateway
+    from convo.gateway.asked import Inspected
     from convo.gateway.keys import KeysFile
 
     wanted, clock = settings.serve, SystemClock()
@@ -64,7 +65,10 @@ async def _serve(settings: Settings, verbose: bool, strict: bool) -> None:
             service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
             await service.check()  # from now on it also looks after what other replicas left
             log = logged if verbose else None
-            gateway = Gateway(service, wanted, clock=clock, new_id=random_id, keys=keys, log=log, trouble=Trouble())
+            gateway = Gateway(
+                service, wanted, Inspected(store, settings.prices),
+                clock=clock, new_id=random_id, keys=keys, log=log, trouble=Trouble(),
+            )  # fmt: skip
             sys.stderr.write(safe(f"convo serves {serving.address(listening)}, store {settings.storage}\n"))
             await serving.run(gateway, service, wanted, listening, ending, reported, partial(delayed, wanted.grace_s))
     finally:

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from convo.errors import ItemDeleted
 from convo.history import Session
-from convo.items import Item, first_words
+from convo.items import Item, Json, first_words
 from convo.stores.contract import Store
 
 
@@ -37,3 +37,26 @@ async def unacknowledged(store: Store, session: Session) -> tuple[Item, ...]:
     except ItemDeleted:
         return ()
     return tuple(node.item for node in path.after(session.mark))
+
+
+def as_record(one: Glance) -> dict[str, Json]:
+    """A session's record for a program."""
+    session = one.session
+    return {
+        "id": session.id,
+        "name": session.name,
+        "strategy": str(session.strategy),
+        "handle": session.handle,
+        "endpoint": str(session.scope),
+        "model": session.model,
+        "head": session.head,
+        "mark": session.mark,
+        "items": one.items,
+        "unacknowledged": one.waiting,
+        "turns": one.turns,
+        "response_id": session.link,
+        "instructions": session.instructions,
+        "created_at": session.created_at,
+        "used_at": session.used_at,
+        "first_words": one.words,
+    }

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from convo.engine.finding import absolute, by_handle, find, the_conversation, the_link
+from convo.engine.finding import absolute, by_handle, find, the_conversation, the_link, the_session
 from convo.engine.replay_file import ReplayFile
 from convo.errors import AmbiguousHandle, ItemDeleted, NotFound, Unreadable
 from convo.history import HERE, OWNERS, Key, Link, Path, Session, Strategy, root
@@ -19,9 +19,10 @@ from convo.strategies import kind_of
 ANSWERED = ("completed", "incomplete")
 
 
-async def look(store: Store, handle: str) -> Known:
+async def look(store: Store, handle: str, *, files: bool = True) -> Known:
     """What the store knows of what `handle` names.
 
+    files:   also read the file that owns a conversation; without, its record is shown
     raises:  NotFound, AmbiguousHandle, Usage  as `find`
     """
     try:
@@ -30,7 +31,9 @@ async def look(store: Store, handle: str) -> Known:
         session = await mirror_at(store, handle)
         if session is None:
             raise
-        return replace(await of_session(store, session), handle=session.handle or session.name)
+        return replace(await of_session(store, session, files=files), handle=session.handle or session.name)
+    if found.kind == "session":
+        return await of_session(store, await the_session(store, found.id), files=files)
     return await KINDS[found.kind](store, found.id)
 
 
@@ -68,9 +71,9 @@ async def mirror_at(store: Store, handle: str) -> Session | None:
     return exact[0] if exact else None
 
 
-async def of_session(store: Store, session: Session) -> Known:
-    """A session's record, its links and every fork of them."""
-    held = await READ[session.strategy](store, session)
+async def of_session(store: Store, session: Session, *, files: bool = True) -> Known:
+    """A session's record, its links and every fork of them; `files` as for `look`."""
+    held = await (READ[session.strategy] if files else READ_HERE[session.strategy])(store, session)
     made = await store.links(session.id)
     links = await _kin(store, made, [*filter(None, [session.link]), *(link.id for link in made)])
     others = await _others(store, session)
@@ -136,19 +139,11 @@ async def of_conversation(store: Store, conversation_id: str) -> Known:
     )
 
 
-async def _of_session_id(store: Store, session_id: str) -> Known:
-    session = await store.session(session_id)
-    if session is None:
-        raise NotFound("session", session_id)
-    return await of_session(store, session)
-
-
 KINDS: dict[str, Callable[[Store, str], Awaitable[Known]]] = {
-    "session": _of_session_id,
     "response": of_link,
     "conversation": of_conversation,
 }
-"""How to read each kind of thing that a handle names."""
+"""How to read each kind of thing that a handle names, apart from sessions."""
 
 
 # -- what a record holds, compared with its owner where that can be done here ----------------------
@@ -210,6 +205,9 @@ READ: dict[Strategy, Callable[[Store, Session], Awaitable[Held]]] = {
     Strategy.REPLAY: _as_in_file,
     Strategy.CONVERSATION: _as_in_conversation,
 }
+
+READ_HERE = {**READ, Strategy.REPLAY: _as_recorded}
+"""The same without a look into files."""
 
 
 # -- links and places ------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from convo.compaction import turns
 from convo.errors import NotFound
-from convo.history import HERE, Link, Node, Path, Strategy
+from convo.history import HERE, OWNERS, Link, Node, Path, Strategy, root
 from convo.inspection import Known
 from convo.inspection.forks import line_to
 from convo.inspection.requests import Request
-from convo.items import Item
+from convo.items import Item, Json
 from convo.stores.contract import Store
 from convo.strategies import Held, body, send, undo
 from convo.tokens import Usage, seals_reasoning
@@ -77,22 +77,37 @@ def as_sent(link: Link, known: Known) -> Request:
     keys = places.back(link.saw, places.depth(link.saw))
     path = Path(places.root, tuple(Node(key, places.item(key) or {}) for key in keys))
     before = path.first(len(path) - link.sent)
-    handle = link.conversation_id or link.previous_response_id
-    strategy = link.strategy if link.strategy is not Strategy.CONVERSATION or handle else Strategy.CHAIN
-    remote, wire_model = link.scope != HERE, link.model.partition("/")[2]
-    held = Held(strategy, path, before.head, handle)
-    sent = send(held, store=link.stored, seal=remote and seals_reasoning(wire_model))
-    parameters = {name: value for name, value in link.parameters.items() if name != "instructions"}
-    travels = body(
-        sent,
-        model=wire_model if remote else link.model,
-        instructions=link.parameters.get("instructions"),
-        parameters=parameters,
-    )
     return Request(
         name=link.id,
         model=link.model,
-        body=travels,
-        before=before.items if held.remembers else (),
+        body=travelled(link, path, before),
+        before=before.items if OWNERS[_owner_of(link)[0]].remembers else (),
         usage=Usage.read(link.usage),
     )
+
+
+def fields(link: Link) -> dict[str, Json]:
+    """The request of `link` as it travelled, without its items; they need not be known."""
+    nothing = Path(root(""))
+    return {name: value for name, value in travelled(link, nothing, nothing).items() if name != "input"}
+
+
+def travelled(link: Link, path: Path, before: Path) -> dict[str, Json]:
+    """The request of `link`, whose model saw `path`; its owner had `before`."""
+    strategy, handle = _owner_of(link)
+    remote, wire_model = link.scope != HERE, link.model.partition("/")[2]
+    sent = send(
+        Held(strategy, path, before.head, handle), store=link.stored, seal=remote and seals_reasoning(wire_model)
+    )
+    return body(
+        sent,
+        model=wire_model if remote else link.model,
+        instructions=link.parameters.get("instructions"),
+        parameters={name: value for name, value in link.parameters.items() if name != "instructions"},
+    )
+
+
+def _owner_of(link: Link) -> tuple[Strategy, str | None]:
+    """Whose the request went to, and the handle that it named. What named no conversation went on from none."""
+    handle = link.conversation_id or link.previous_response_id
+    return (link.strategy if link.strategy is not Strategy.CONVERSATION or handle else Strategy.CHAIN), handle

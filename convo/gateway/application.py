@@ -21,13 +21,13 @@ from convo.clock import Clock
 from convo.config import Serve
 from convo.endpoints.contract import Service
 from convo.errors import ConvoError, StoreFault
-from convo.gateway import callers, queries, refusals, websocket
-from convo.gateway.asked import Asked, Plain
+from convo.gateway import callers, page, queries, refusals, websocket
+from convo.gateway.asked import Asked, Inspected, Plain
 from convo.gateway.exchange import CLIENT_GONE, ClientGone, Exchange, object_in
 from convo.gateway.keys import Keys, NoKeys
 from convo.gateway.metrics import Metrics
 from convo.gateway.relaying import Answering, relay
-from convo.gateway.routes import Route, by_path
+from convo.gateway.routes import ROUTES, Route, by_path
 from convo.gateway.websocket import Bounds, House, Socket, Sockets
 from convo.ids import NewId
 from convo.items import Json
@@ -64,18 +64,19 @@ class Gateway:
     """
 
     def __init__(
-        self, service: Service, serve: Serve, *, clock: Clock, new_id: NewId, keys: Keys | None = None,
-        log: Log | None = None, trouble: Trouble | None = None, bounds: Bounds | None = None,
+        self, service: Service, serve: Serve, inspected: Inspected, *, clock: Clock, new_id: NewId,
+        keys: Keys | None = None, log: Log | None = None, trouble: Trouble | None = None, bounds: Bounds | None = None,
     ) -> None:  # fmt: skip
         self.ending = False
         self.sockets = Sockets()
         self.metrics = Metrics()
-        self._service, self._serve, self._keys = service, serve, keys or NoKeys()
+        self._service, self._serve, self._inspected = service, serve, inspected
+        self._keys = keys or NoKeys()
         self._guarded = keys is None
         self._clock, self._new_id, self._log = clock, new_id, log
         self._trouble, self._bounds = trouble, bounds or Bounds()
         self._running = 0
-        paths = [Path(path, OnePath(self, path, methods)) for path, methods in by_path()]
+        paths = [Path(path, OnePath(self, path, methods)) for path, methods in by_path((*ROUTES, *page.ROUTES))]
         self._router = Router(
             [*paths, WebSocketRoute(websocket.PATH, OneSocket(self))], redirect_slashes=False, default=nowhere
         )
@@ -162,12 +163,15 @@ class Gateway:
         scope = exchange.scope
         query = queries.read(scope["query_string"], route.query)
         body = await exchange.document(self._serve, optional=route.optional) if route.takes else {}
-        asked = Asked(self._service, self.metrics, self.ending, exchange.tenant, scope["path_params"], query, body)
+        asked = Asked(
+            self._service, self._inspected, self.metrics, self.ending, exchange.tenant,
+            scope["path_params"], query, body,
+        )  # fmt: skip
         answer = await route.handler(asked)
         if isinstance(answer, Answering):
             await relay(exchange, answer, self.metrics, keepalive_s=self._serve.keepalive_s)
         elif isinstance(answer, Plain):
-            await exchange.answer_bytes(answer.body, answer.form)
+            await exchange.answer_bytes(answer.body, answer.form, answer.status, answer.headers)
         else:
             await exchange.answer(answer)
 

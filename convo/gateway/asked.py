@@ -1,20 +1,38 @@
 """What a handler is given, and what it may come to."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from convo.config import Price
 from convo.endpoints.contract import Endpoint, Page, Service
 from convo.gateway import refusals
+from convo.gateway.going import Going
 from convo.gateway.metrics import Metrics
 from convo.gateway.relaying import Answering
 from convo.items import Json
+from convo.stores.contract import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What the inspector page looks at beside the service.
+
+    store:   the one under the service
+    prices:  what a person said that models cost, by their full names
+    going:   the answers that are being given
+    """
+
+    store: Store
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    going: Going = field(default_factory=Going)
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """One request, read.
 
+    inspected: what the inspector page shows
     ending:    whether the server is going down
     tenant:    whose key came with it
     ids:       the variable parts of its path, by name
@@ -23,6 +41,7 @@ class Asked:
     """
 
     service: Service
+    inspected: Inspected
     metrics: Metrics
     ending: bool
     tenant: str
@@ -64,10 +83,12 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """An answer that is not JSON."""
+    """An answer whose bytes are made already."""
 
     body: bytes
     form: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    status: int = 200
 
 
 Answer: TypeAlias = Mapping[str, Json] | Answering | Plain

@@ -24,6 +24,9 @@ JSON = b"application/json"
 ENDS_THE_CONNECTION = frozenset({408, 413, 431})
 """After these the rest of the request is not worth reading."""
 
+NO_CONTENT = 204
+"""An answer that has no body, and so none of a length."""
+
 CLIENT_GONE = 499
 """The status, in logs and figures alone, of a request whose client did not wait for an answer."""
 
@@ -130,7 +133,8 @@ class Exchange:
         await self.answer_bytes(documents.write(value), JSON, status, headers)
 
     async def answer_bytes(self, body: bytes, form: bytes, status: int = 200, headers: Iterable[Header] = ()) -> None:
-        await self.begin(status, ((b"content-type", form), (b"content-length", b"%d" % len(body)), *headers))
+        length = ((b"content-length", b"%d" % len(body)),) if status != NO_CONTENT else ()
+        await self.begin(status, ((b"content-type", form), *length, *headers))
         await self.piece(body, more=False)
 
     async def refuse(self, fault: ConvoError) -> None:

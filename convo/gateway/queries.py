@@ -40,11 +40,11 @@ class Query:
     many: bool = False
 
 
-def _text(name: str, said: str) -> str:
+def string(name: str, said: str) -> str:
     return said
 
 
-def _integer(name: str, said: str) -> int:
+def integer(name: str, said: str) -> int:
     digits = said.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) < 19):
         raise refusals.wrong_type(name, "an integer")
@@ -77,15 +77,15 @@ INCLUDE = Query(
     many=True,
 )
 PAGING = (
-    Query("limit", _integer, {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Items on a page."),
+    Query("limit", integer, {"type": "integer", "minimum": 1, "maximum": 100, "default": 20}, "Items on a page."),
     Query("order", _order, {"type": "string", "enum": ["asc", "desc"], "default": "desc"}, "By age."),
-    Query("after", _text, {"type": "string"}, "The id of the item that the page begins behind."),
-    Query("before", _text, {"type": "string"}, "The id of the item that the page ends before."),
+    Query("after", string, {"type": "string"}, "The id of the item that the page begins behind."),
+    Query("before", string, {"type": "string"}, "The id of the item that the page ends before."),
 )
 LISTING = (*PAGING, INCLUDE)
 STREAM = Query("stream", _boolean, {"type": "boolean", "default": False}, "Answer with server-sent events.")
 STARTING_AFTER = Query(
-    "starting_after", _integer, {"type": "integer"}, "The sequence number of the event to go on behind."
+    "starting_after", integer, {"type": "integer"}, "The sequence number of the event to go on behind."
 )
 OBFUSCATION = Query("include_obfuscation", _boolean, {"type": "boolean"}, "Padding of events; there is none.")
 

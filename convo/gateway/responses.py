@@ -9,7 +9,10 @@ from convo.gateway.relaying import Answering
 async def create(asked: Asked) -> Answer:
     streamed = asked.flag("stream")
     body = {**asked.body, "stream": streamed}
-    return Answering(asked.endpoint.create(body), streamed, early=body.get("background") is True)
+    events = asked.endpoint.create(body)
+    if body.get("background") is True:
+        return Answering(events, streamed, early=True)
+    return Answering(asked.inspected.going.told(asked.tenant, events), streamed)
 
 
 async def retrieve(asked: Asked) -> Answer:

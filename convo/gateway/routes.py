@@ -4,7 +4,7 @@ From this table come the server's own routing and the document that describes it
 words what it does, and by the names of the Open Responses schemas what it takes and gives.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -107,7 +107,7 @@ ROUTES = (
 """In the order in which paths are tried: fixed parts before variable ones."""
 
 
-def by_path() -> Iterator[tuple[str, dict[str, Route]]]:
+def by_path(routes: Sequence[Route] = ROUTES) -> Iterator[tuple[str, dict[str, Route]]]:
     """Each path with its routes by method."""
-    for path, routes in groupby(ROUTES, key=attrgetter("path")):
-        yield path, {route.method: route for route in routes}
+    for path, grouped in groupby(routes, key=attrgetter("path")):
+        yield path, {route.method: route for route in grouped}

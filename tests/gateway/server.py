@@ -21,6 +21,7 @@ from convo.endpoints.contract import Service
 from convo.endpoints.open import open_service
 from convo.gateway import serving
 from convo.gateway.application import Gateway
+from convo.gateway.asked import Inspected
 from convo.gateway.exchange import Exchange
 from convo.gateway.keys import Keys
 from convo.gateway.websocket import Bounds
@@ -122,8 +123,9 @@ def serving_at(
     reported: list[BaseException] = []
     service = wrap(open_service(found, store=store, clock=machine, new_id=random_id))
     gateway = Gateway(
-        service, found.serve, clock=clock or machine, new_id=random_id, keys=keys, log=told.append, bounds=bounds
-    )
+        service, found.serve, Inspected(store),
+        clock=clock or machine, new_id=random_id, keys=keys, log=told.append, bounds=bounds,
+    )  # fmt: skip
     ending = asyncio.Event()
 
     async def run() -> None:

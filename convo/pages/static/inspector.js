@@ -1,0 +1,200 @@
+// The inspector: a list of conversations, and one of them as a tree of requests.
+//
+// What is shown stands in the address: #/HANDLE or #/HANDLE/RESPONSE. The page asks its source for
+// that, draws it, and asks again as long as it is looked at: often while an answer runs, seldom
+// otherwise, and never so often that the asking takes more than a tenth of the time.
+
+import { Conversation } from "./conversation.js";
+import { listOf } from "./items.js";
+import { linkSection } from "./link.js";
+import { address, conversations } from "./list.js";
+import { counted, element, facts, figure } from "./make.js";
+import { startOver } from "./paged.js";
+import { KeyWanted, source } from "./source.js";
+import { tree } from "./tree.js";
+
+const [OFTEN_MS, SELDOM_MS] = [300, 1000];
+const from = source();
+const part = (id) => document.getElementById(id);
+
+const shown = { handle: "", link: "", other: undefined, limit: 50, list: "", conversation: null, drawn: "", running: [] };
+let timer = 0;
+let turn = 0;
+
+function route() {
+  const [, handle = from.only ?? "", link = ""] = location.hash.split("/").map(decodeURIComponent);
+  return { handle, link };
+}
+
+/** Go to what the address names, and move the focus there, as a browser does with a page. */
+async function open() {
+  if (location.hash && !location.hash.startsWith("#/")) return;
+  const { handle, link } = route();
+  const moved = handle !== shown.handle || link !== shown.link;
+  if (handle !== shown.handle) Object.assign(shown, { conversation: null, drawn: "", running: [] });
+  Object.assign(shown, { handle, link, other: undefined });
+  shown.drawn = "";
+  startOver();
+  await look();
+  if (moved) (part("link-title") ?? part("conversation-title"))?.focus();
+}
+
+/** Ask for what is shown, draw what is new, and say when to look again. */
+async function look() {
+  clearTimeout(timer);
+  const mine = (turn += 1);
+  const began = performance.now();
+  try {
+    await news(() => mine === turn);
+    part("forget").hidden = !from.hasKey;
+  } catch (wrong) {
+    if (mine !== turn) return;
+    if (wrong instanceof KeyWanted) return askForKey(wrong);
+    tell(wrong.message);
+  }
+  if (!from.live || mine !== turn) return;
+  const took = performance.now() - began;
+  timer = setTimeout(look, Math.max(shown.running.length ? OFTEN_MS : SELDOM_MS, 10 * took));
+}
+
+async function news(current) {
+  if (document.hidden && shown.drawn) return;
+  const { handle } = shown;
+  const [list, found] = await Promise.all([from.list(shown.limit), handle && from.conversation(handle, shown.conversation?.found.version)]);
+  if (!current()) return;
+  const { running, ...listed } = list;
+  if (JSON.stringify(listed) !== shown.list || !shown.drawn) drawList(listed);
+  if (found?.links) shown.conversation = new Conversation(found);
+  shown.running = (found || { running }).running ?? [];
+  drawMain(list);
+}
+
+// -- drawing -------------------------------------------------------------------------------------
+
+function drawList(list) {
+  shown.list = JSON.stringify(list);
+  const more = () => {
+    shown.limit *= 2;
+    look();
+  };
+  keepingFocus(() => part("list").replaceChildren(...conversations(list, { selected: shown.handle, more })));
+}
+
+function drawMain(list) {
+  const version = shown.conversation ? `${shown.handle}/${shown.link} ${shown.other} ${shown.conversation.found.version}` : "nothing";
+  if (version !== shown.drawn) {
+    shown.drawn = version;
+    const parts = shown.conversation ? conversation(shown.conversation) : welcome(list);
+    keepingFocus(() => part("main").replaceChildren(...parts, element("div", { id: "running" })));
+    document.title = shown.conversation ? `${shown.conversation.found.name} · convo` : "convo";
+  }
+  drawRunning();
+}
+
+function welcome(list) {
+  const many = list.sessions.length + list.others.length;
+  return [element("h2", { id: "conversation-title", tabindex: "-1" }, "Inspector"), element("p", {}, many ? "Choose a conversation." : "Nothing has been said yet. A conversation appears here as soon as it is kept.")];
+}
+
+function conversation(one) {
+  const { found } = one;
+  const link = one.links.get(shown.link);
+  return [
+    element("h2", { id: "conversation-title", tabindex: "-1" }, found.name),
+    about(found),
+    ...found.notes.map((note) => element("p", { class: "aside" }, note)),
+    ...(found.links.length ? [element("h3", {}, "Requests"), ...tree(one, { selected: shown.link, address: (id) => address(shown.handle, id) })] : []),
+    ...(link ? [linkSection(one, link, { other: shown.other, compare })] : whole(one)),
+  ];
+}
+
+function about(found) {
+  const { bill } = found;
+  const waiting = found.unacknowledged.length;
+  return facts([
+    ["Owner", found.owner],
+    ["Handle", found.handle],
+    ["Endpoint", found.endpoint],
+    ["Model", found.model],
+    ["Head", `${counted(found.items_at_head, "item")}${found.at ? `, @ ${found.at}` : ""}`],
+    ["Waiting", waiting ? `${counted(waiting, "item")} unacknowledged` : "nothing"],
+    ["Together", bill && `${counted(bill.requests, "request")} · ${figure(bill.input)} in · ${figure(bill.cached)} cached · ${figure(bill.output)} out · ${figure(bill.again)} of the input billed again`],
+  ]);
+}
+
+function whole(one) {
+  return [element("h3", {}, "What was said"), ...listOf("path", one.path(), "h4")];
+}
+
+function compare(other) {
+  shown.other = other;
+  drawMain();
+}
+
+/** Answers that are being given just now; their words grow in place. */
+function drawRunning() {
+  const { running } = shown;
+  const inPlace = part("running");
+  if (inPlace) inPlace.replaceChildren(...running.map(answering));
+  const name = shown.conversation?.found.name ?? "";
+  tell(running.length ? `${counted(running.length, "answer")} being given` : from.live ? `Up to date${name && `: ${name}`}` : "Read from a file");
+}
+
+function answering(one) {
+  return element(
+    "article",
+    { class: "assistant running", "aria-label": `${one.response_id}, being answered` },
+    element("h3", {}, `${one.response_id} `, element("span", { class: "note" }, `${one.status} · ${one.model}`)),
+    element("p", {}, one.text || "…"),
+  );
+}
+
+/** Say how things stand, if that has changed: a screen reader speaks it. */
+function tell(words) {
+  if (part("state").textContent !== words) part("state").textContent = words;
+}
+
+/** Draw, and give the focus back to the element that takes the place of the one that had it. */
+function keepingFocus(draw) {
+  const { id } = document.activeElement ?? {};
+  draw();
+  if (id && document.activeElement?.id !== id) part(id)?.focus({ preventScroll: true });
+}
+
+// -- keys ----------------------------------------------------------------------------------------
+
+function askForKey(wrong) {
+  const refused = from.hasKey ? wrong.message : "";
+  from.forget();
+  const field = element("input", { id: "key", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "key-note" });
+  const submit = (event) => {
+    event.preventDefault();
+    from.take(field.value.trim());
+    shown.drawn = "";
+    look();
+  };
+  part("list").replaceChildren();
+  part("main").replaceChildren(
+    element(
+      "form",
+      { submit },
+      element("h2", {}, "A key is needed"),
+      element("p", { id: "key-note" }, "The same one that clients of this server use. It is kept until this tab is closed."),
+      element("p", {}, element("label", { for: "key" }, "Key "), field, " ", element("button", { type: "submit" }, "Open")),
+    ),
+  );
+  part("forget").hidden = true;
+  tell(refused || "A key is needed");
+  field.focus();
+}
+
+function forgetKey() {
+  from.forget();
+  Object.assign(shown, { list: "", conversation: null, drawn: "", running: [] });
+  look();
+}
+
+addEventListener("hashchange", open);
+document.addEventListener("visibilitychange", () => document.hidden || look());
+part("forget").addEventListener("click", forgetKey);
+open();

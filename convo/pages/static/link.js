@@ -1,0 +1,75 @@
+// One request in full: what travelled beside what the model saw, what came of it, and another to compare with.
+
+import { difference } from "./difference.js";
+import { used } from "./conversation.js";
+import { json, listOf } from "./items.js";
+import { code, counted, element, facts, figure, time } from "./make.js";
+
+const OTHERS = 200;
+
+/** The section about `link`; `other` is the id of the request that it is compared with. */
+export function linkSection(conversation, link, { other, compare }) {
+  const spent = used(link);
+  const at = link.response_id;
+  return element(
+    "section",
+    { "aria-labelledby": "link-title" },
+    element("h3", { id: "link-title", tabindex: "-1" }, at),
+    facts([
+      ["Owner", conversation.found.owners[link.strategy]],
+      ["Made by", link.session ?? "another client of the endpoint"],
+      ["Model", link.model],
+      ["Status", link.status],
+      ["Asked", time(link.created_at)],
+      ["Took", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
+      ["Used", spent && `${figure(spent.input)} in · ${figure(spent.cached)} cached · ${figure(spent.output)} out`],
+      ["Cost", link.cost_usd === null ? null : `$${link.cost_usd.toFixed(4)}`],
+      ["Error", link.error && String(link.error.message ?? link.error.code)],
+    ]),
+    sides(conversation, link),
+    element("h4", {}, "What came of it"),
+    ...listOf("output", conversation.output(link)),
+    ...comparing(conversation, link, other, compare),
+  );
+}
+
+/** The request as it was sent, beside what the model saw. */
+function sides(conversation, link) {
+  const saw = conversation.saw(link);
+  const sent = saw && saw.filter(({ note }) => note === "sent");
+  const fields = json(conversation.request(link));
+  const gone = element("p", { class: "aside" }, "an item of it was deleted");
+  return element(
+    "div",
+    { class: "beside" },
+    element(
+      "section",
+      { "aria-labelledby": "sent-title" },
+      element("h4", { id: "sent-title" }, `As it was sent: ${counted(link.items_sent, "item")}`),
+      code(fields, "the request without its items"),
+      ...(sent ? listOf("sent", sent.map((entry) => ({ ...entry, note: "" }))) : [gone]),
+    ),
+    element(
+      "section",
+      { "aria-labelledby": "saw-title" },
+      element("h4", { id: "saw-title" }, `What the model saw: ${saw ? counted(saw.length, "item") : "not known any more"}`),
+      ...(saw ? listOf("saw", saw) : [gone.cloneNode(true)]),
+    ),
+  );
+}
+
+function comparing(conversation, link, other, compare) {
+  const ids = conversation.found.rows.filter((id) => id !== link.response_id);
+  if (!ids.length) return [];
+  const chosen = other ?? link.parent ?? ids.at(-1);
+  const near = ids.slice(-OTHERS);
+  const listed = near.includes(chosen) ? near : [chosen, ...near];
+  const options = listed.map((id) => element("option", { value: id, selected: id === chosen }, id));
+  const select = element("select", { id: "other", change: ({ target }) => compare(target.value) }, ...options);
+  const one = conversation.links.get(chosen);
+  return [
+    element("h4", {}, "Compared with another request"),
+    element("p", {}, element("label", { for: "other" }, "What was different in "), select),
+    ...(one ? difference(conversation, one, link) : []),
+  ];
+}

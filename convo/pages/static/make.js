@@ -1,0 +1,63 @@
+// How the page is made: elements out of tags, attributes and words.
+//
+// Words of people and models come in as strings and become text nodes, here and nowhere else. Nothing
+// in this folder parses a string as HTML, as a script or as a style, and the page's policy forbids it.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+// No text: controls, and what turns a line around.
+const UNREADABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+
+/** `element("a", { href: "#/x", click: go }, "words", another)`; an attribute that is a function is a listener. */
+export function element(tag, attributes = {}, ...children) {
+  return filled(document.createElement(tag), attributes, children);
+}
+
+export function drawing(tag, attributes = {}, ...children) {
+  return filled(document.createElementNS(SVG, tag), attributes, children);
+}
+
+/** `words` as they may be shown: what is no text has a sign of its own. */
+export function legible(words) {
+  return String(words).replaceAll("\r\n", "\n").toWellFormed().replace(UNREADABLE, "\ufffd");
+}
+
+/** 1234567 as "1,234,567"; what is not known is a dash. */
+export function figure(number) {
+  return number === null || number === undefined ? "-" : number.toLocaleString("en");
+}
+
+/** "1 item", "2 items". */
+export function counted(number, noun) {
+  return `${figure(number)} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** Seconds since 1970 on this machine's clock, to the minute. */
+export function time(seconds) {
+  const at = new Date(seconds * 1000);
+  const two = (number) => String(number).padStart(2, "0");
+  const day = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+  return `${day} ${two(at.getHours())}:${two(at.getMinutes())}`;
+}
+
+/** A list of terms; a pair without words is left out. */
+export function facts(pairs) {
+  const told = pairs.filter(([, words]) => words !== null && words !== undefined && words !== "");
+  return element("dl", {}, ...told.flatMap(([term, words]) => [element("dt", {}, term), element("dd", {}, words)]));
+}
+
+/** A box of text that scrolls, and can be scrolled with the keyboard. */
+export function code(words, label) {
+  return element("pre", { tabindex: "0", role: "group", "aria-label": label }, element("code", {}, words));
+}
+
+function filled(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes)) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+  }
+  const shown = children.flat().filter((child) => child !== null && child !== undefined && child !== false);
+  made.append(...shown.map((child) => (typeof child === "string" ? legible(child) : child)));
+  return made;
+}

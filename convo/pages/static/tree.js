@@ -1,0 +1,104 @@
+// The links of a conversation as a tree, one row a link, with what each sent, saw and used.
+//
+// A chain goes straight down, a fork steps to the right, as in `convo inspect`. The bars beside the
+// figures have one scale for the whole conversation; who does not see them reads the figures.
+
+import { used } from "./conversation.js";
+import { drawing, element, figure } from "./make.js";
+import { paged } from "./paged.js";
+
+const BARS = [
+  ["sent", "sent (estimated)", (link) => link.sent_tokens],
+  ["seen", "seen by the model", (link) => used(link)?.input],
+  ["cached", "of it cached", (link) => used(link)?.cached],
+  ["output", "output", (link) => used(link)?.output],
+];
+const [WIDE, HIGH] = [120, 5];
+
+/**
+ * The tree as a table.
+ *
+ * selected:  the id of the link that is shown in full; its row is drawn in any case
+ * address:   the page's address of a link
+ */
+export function tree(conversation, { selected, address }) {
+  const { rows, found } = conversation;
+  const most = rows.reduce((high, link) => Math.max(high, ...BARS.map(([, , of]) => of(link) ?? 0)), 1);
+  const body = element("tbody");
+  const around = selected ? found.rows.indexOf(selected) : -1;
+  const parts = paged({
+    name: "tree",
+    list: body,
+    count: rows.length,
+    draw: (at) => row(rows[at], { most, selected, address, head: found.at, names: conversation.names }),
+    around: around < 0 ? undefined : around,
+    within: () => framed(body),
+  });
+  return [legend(), ...parts];
+}
+
+function framed(body) {
+  const heads = ["Response", "Owner", "Sent", "Saw", "In", "Cached", "Out", "Tokens"];
+  return element(
+    "div",
+    { class: "wide", tabindex: "0", role: "region", "aria-label": "Requests, as a table that scrolls" },
+    element(
+      "table",
+      { keydown: walk },
+      element("caption", { class: "hidden" }, "Every request, what it sent, what its model saw, and the tokens it used"),
+      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+      body,
+    ),
+  );
+}
+
+function row(link, { most, ...shown }) {
+  const spent = used(link);
+  const full = link.saw.through === undefined && link.sent.length === link.saw.length;
+  const numbers = [link.items_saw, spent?.input, spent?.cached, spent?.output];
+  return element(
+    "tr",
+    { class: link.status },
+    element("th", { scope: "row" }, ...name(link, shown)),
+    element("td", {}, link.strategy),
+    element("td", {}, `${full || link.full ? "full" : "delta"} ${figure(link.items_sent)}`),
+    ...numbers.map((number) => element("td", { class: "number" }, figure(number))),
+    element("td", {}, bars(link, most)),
+  );
+}
+
+function name(link, { selected, address, head, names }) {
+  const at = link.response_id;
+  const step = "│ ".repeat(Math.max(0, link.depth - (link.begins ? 1 : 0))) + (link.begins ? "├─" : "");
+  const mark = at === head ? "@" : link.status === "completed" ? "●" : "○";
+  const told = [link.begins && "a fork", at === head && "the head", link.status !== "completed" && link.status];
+  const words = [link.said, link.answered].filter(Boolean).join(" → ");
+  return [
+    element("span", { class: "lines", "aria-hidden": "true" }, `${step}${mark} `),
+    element("a", { href: address(at), id: `link-${at}`, title: at, "aria-current": at === selected && "true" }, names.get(at)),
+    element("span", { class: "note" }, ` ${told.filter(Boolean).join(", ")}`),
+    element("span", { class: "words" }, words),
+  ];
+}
+
+function bars(link, most) {
+  const drawn = BARS.map(([kind, , of], at) =>
+    drawing("rect", { class: kind, y: at * HIGH, height: HIGH - 1, width: Math.round(((of(link) ?? 0) / most) * WIDE) }),
+  );
+  return drawing("svg", { class: "bars", viewBox: `0 0 ${WIDE} ${BARS.length * HIGH}`, "aria-hidden": "true" }, ...drawn);
+}
+
+function legend() {
+  const sample = (kind) => drawing("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, drawing("rect", { class: kind, width: 10, height: 10 }));
+  return element("ul", { class: "legend", "aria-label": "Tokens of each request" }, ...BARS.map(([kind, words]) => element("li", {}, sample(kind), ` ${words}`)));
+}
+
+/** Up and down go from link to link, Home and End to the first and the last that is drawn. */
+function walk(event) {
+  const links = [...event.currentTarget.querySelectorAll("tbody a")];
+  const at = links.indexOf(document.activeElement);
+  const to = { ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: links.length - 1 }[event.key];
+  if (at < 0 || links[to] === undefined) return;
+  event.preventDefault();
+  links[to].focus();
+}

@@ -1,0 +1,74 @@
+"""`convo inspect --html`: a page in one file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.history import Strategy
+from tests.cli.held import Teller, held
+from tests.running import Convo
+from tests.runstate.snapshots import snapshot
+
+
+async def story(teller: Teller) -> None:
+    await teller.chat(Strategy.REPLAY, "monads", "What is a monad?")
+    await teller.chat(Strategy.SESSION, "other", "one", "two")
+
+
+@pytest.fixture
+def talked(home: Path) -> None:
+    held(home, story)
+
+
+def data_in(page: str) -> Any:
+    return json.loads(page.partition('id="convo-data">')[2].partition("</script>")[0])
+
+
+@pytest.mark.usefixtures("talked")
+def test_the_page_holds_what_inspect_says_of_each(convo: Convo, tmp_path: Path) -> None:
+    got = convo("inspect", "monads", "other", "--html", "page.html")
+    assert (got.exit, got.out, got.err) == (0, "", "2 conversations can be looked at in page.html\n")
+    file = tmp_path / "page.html"
+    assert file.stat().st_mode & 0o777 == 0o600
+    found = data_in(file.read_text("utf-8"))
+    assert [(one["id"], one["items"]) for one in found["list"]["sessions"]] == [("monads", 2), ("other", 4)]
+    printed = [json.loads(line) for line in convo("inspect", "monads", "other", "--json").out.splitlines()]
+    for said in printed:
+        shown = found["conversations"][said["handle"]]
+        links = said.pop("links")
+        assert {name: shown[name] for name in said} == said
+        for link, more in zip(links, shown["links"], strict=True):
+            assert {name: more[name] for name in link} == link
+
+
+@pytest.mark.usefixtures("talked")
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        (["monads", "--html", "x.html", "--items"], "--items and --html are two answers to one question"),
+        (["monads", "--html", "talk.json"], "talk.json is the conversation's own file"),
+        (["monads", "--html", "no/such/folder.html"], "no/such/folder.html cannot be written"),
+        (["monads", "--html", "x.html", "--watch"], "--watch paints the tree"),
+    ],
+)
+def test_what_cannot_be_written_is_said_and_nothing_is(
+    convo: Convo, tmp_path: Path, argv: list[str], says: str
+) -> None:
+    before = (tmp_path / "talk.json").read_bytes()
+    got = convo("inspect", *argv)
+    assert got.exit in (1, 2)
+    assert says in got.err
+    assert (tmp_path / "talk.json").read_bytes() == before
+    assert not (tmp_path / "x.html").exists()
+
+
+def test_a_paused_run_is_no_conversation(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "state.json").write_bytes(snapshot("0.24.0__schema1.21__parallel_mixed_decided.json"))
+    got = convo("inspect", "state.json", "--html", "x.html")
+    assert (got.exit, got.err) == (
+        2,
+        "convo: state.json is a paused run, and a page shows conversations\n  try: convo inspect state.json\n",
+    )
+    assert not (tmp_path / "x.html").exists()
