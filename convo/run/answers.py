@@ -67,7 +67,7 @@ def _call(run: Run, answer: Answered, item: Item) -> Call | Failure:
     if named is None:
         return Failure(BEHAVIOR, "A call has no id")
     if kind(item) != "function_call":
-        return Failure("unsupported", f"Nothing here performs a {kind(item)}")
+        return Failure("unsupported", f"Nothing here performs {kind(item)}")
     name, written = str(item.get("name")), str(item.get("arguments") or "")
     if not item.get("namespace") and name in answer.handoffs:
         to = answer.handoffs[name]

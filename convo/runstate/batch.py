@@ -25,7 +25,7 @@ WORDS = {"title", "description", "$schema"}
 """What a schema says for people, and what may change while a call waits."""
 NAMED = {"properties", "$defs", "definitions"}
 
-SDK = "let the Agents SDK go on with it; convo decides on it"
+SDK = "--decide-only -o decided.json, and the Agents SDK goes on with it"
 
 
 def last_answer(document: Json) -> tuple[Item, ...]:
@@ -64,7 +64,8 @@ def batch(document: Json, run: Run) -> tuple[Call, ...]:
     ways = {offer.name: offer.to for offer in offers(run.graph, run.agent)}
     calls = calls_of(run, Answered(open_calls, toolbox(run.current.functions), ways))
     if isinstance(calls, Failure):
-        raise Unsupported("convo", f"what this state waits for ({calls.message})", hint=SDK)
+        words = calls.message[:1].lower() + calls.message[1:]
+        raise Unsupported("convo", f"what this state waits for: {words}", hint=SDK)
     waiting = {named_by(one.value["raw_item"]) for one in interruptions(document)}
     inside = inner(document)
     return tuple(_inside(call) if call.id in inside else _as_far(call, done, call.id in waiting) for call in calls)

@@ -14,13 +14,14 @@ from convo.agents import AgentTool, Graph
 from convo.errors import BadState, StateFault, Unsupported
 from convo.history import Strategy
 from convo.items import Hash, Item, Json, hash_of, is_assistant, is_output, kind, text
-from convo.run import Call, Decided, Inner, Limits, Phase, Run, decide
+from convo.run import Call, Decided, Inner, Limits, Phase, Run, Stage, decide
 from convo.runstate.batch import SDK, VERDICT, batch, inner, last_answer, named_by, unfit
 from convo.runstate.lasting import always
 from convo.runstate.nested import INTERRUPTION
 from convo.runstate.paths import at, path
-from convo.runstate.state import Decision, State, view
+from convo.runstate.state import Decision, Pending, State, view
 from convo.runstate.values import values_of
+from convo.runstate.versions import LABELS
 from convo.runstate.whose import identities, identity_in
 from convo.tools import Mismatch
 
@@ -124,13 +125,22 @@ def _paused(state: State, run: Run, decisions: tuple[Decision, ...]) -> Run:
         if one.holder:
             continue
         if run.call(one.id) is None:
-            raise BadState(path((*one.way, "raw_item")), "waits, and the last answer holds no such call")
+            raise _of_nobody(one, state, run)
         said = [decision for decision in decisions if decision.call_id == one.id]
         said = [decision for decision in said if not decision.always] or said
         if said:
             words = next((decision.message for decision in said if decision.message), None)
             run, _ = decide(run, Decided(one.id, all(decision.approve for decision in said), words))
     return run
+
+
+def _of_nobody(one: Pending, state: State, run: Run) -> BadState:
+    """Why a call that waits is none of the last answer's: it waits in an agent that was left out, or was made up."""
+    where = path((*one.way, "raw_item"))
+    if state.label == LABELS[0] and run.at(Stage.READY):
+        words = f"waits in an agent behind a tool, and label {state.label} does not keep what happened there"
+        return BadState(where, words, hint="nobody can go on with it: begin the run again, with a newer release")
+    return BadState(where, "waits, and the last answer holds no such call")
 
 
 def _between(state: State, run: Run) -> Run:

@@ -95,7 +95,7 @@ def test_arguments_that_do_not_fit_go_back_to_the_model_and_nothing_runs() -> No
     [
         (call("c1", "lost"), "model_behavior", "Tool lost not found in agent desk"),
         (call("c1", namespace="crm"), "model_behavior", "Tool crm.free not found in agent desk"),
-        ({"type": "computer_call", "call_id": "c1"}, "unsupported", "Nothing here performs a computer_call"),
+        ({"type": "computer_call", "call_id": "c1"}, "unsupported", "Nothing here performs computer_call"),
         ({"type": "function_call", "name": "free"}, "model_behavior", "A call has no id"),
         ({"type": "mcp_approval_request", "id": "m"}, "model_behavior", "does not say which tool"),
     ],
