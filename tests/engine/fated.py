@@ -6,7 +6,7 @@ says what it found. That is one line of JSON for every STEPth moment from FIRST 
 lives to its end.
 
 A moment is every effect of the run, every change of the store before and after it is made, and every
-request and every end of an answer at the endpoint.
+request and every end of an answer at the endpoint; those of the run of an agent that is a tool count as well.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from convo.agents import Agent, Handoff, graph
+from convo.agents import Agent, Handoff, agent_tool, graph
 from convo.clock import FixedClock
 from convo.endpoints.contract import Endpoint
 from convo.engine.edges import Edges
 from convo.engine.opening import open_chat, recorded
-from convo.engine.running import Conduct, Running
+from convo.engine.running import Conduct, Route, Running
 from convo.engine.turn import Asking
 from convo.history import Strategy
 from convo.ids import random_id
@@ -39,6 +39,8 @@ from tests.embedding import embedded
 from tests.engine.agents import calls, scripted, words
 
 NAME = "fated"
+CLERK = "clerk.json"
+"""The script of the model that is asked inside a call."""
 
 
 class Fate:
@@ -79,11 +81,12 @@ class FatedEndpoint:
         return getattr(self.endpoint, name)
 
     async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
-        self.log(json.dumps(["asked", words(body["input"])]))
+        inside = str(body["model"]).endswith(CLERK)
+        self.log(json.dumps(["asked inside" if inside else "asked", words(body["input"])]))
         self.fate("before a request")
         async with aclosing(self.endpoint.create(body)) as events:
             async for event in events:
-                if event["type"] == "response.completed":
+                if event["type"] == "response.completed" and not inside:
                     self.log(json.dumps(["answered"]))
                     self.fate("before the end of an answer is heard")
                 yield event
@@ -114,7 +117,8 @@ class Life:
             return tool(name=name, **settings)(noted(name))
 
         told = Handoff("billing", taken=lambda context, said: self.log(json.dumps(["ran", "told"])))
-        billing = Agent("billing", tools=(plain("bill"),))
+        clerk = Agent("clerk", model=f"scripted/{self.folder / CLERK}", tools=(plain("stamp", needs_approval=True),))
+        billing = Agent("billing", tools=(plain("bill"), agent_tool(clerk, "ask", "Ask the clerk.")))
         tools = (plain("look"), plain("find"), plain("pay", needs_approval=True))
         return Agent("desk", tools=tools, handoffs=(told,)), billing
 
@@ -127,7 +131,13 @@ class Life:
         file = str(self.folder / "talk.json")
         wanted = Wanted(self.strategy, NAME if session else file if self.strategy is Strategy.REPLAY else None)
         chat = await open_chat(wanted, session, Asking(model, model), edges, name=NAME)
-        return await Running.open(chat, graph(*self.agents()), Conduct(Limits(parallel=2), at=self.fate))
+        conduct = Conduct(
+            Limits(parallel=2),
+            route=lambda model: Route(Asking(model, model), endpoint),
+            scratch=lambda: open_store("memory"),
+            at=self.fate,
+        )
+        return await Running.open(chat, graph(*self.agents()), conduct)
 
     async def live(self) -> None:
         """Say something, unless that was said, and go on until the run is done; a person decides as it comes."""
@@ -178,9 +188,10 @@ class Life:
 SCRIPT = (
     calls(("c1", "look"), ("c2", "pay"), ("c3", "find")),
     calls(("c4", "transfer_to_billing")),
-    calls(("c5", "bill")),
+    calls(("c5", "bill"), ("c6", "ask", {"input": "well?"})),
     {"text": "Done."},
 )
+INSIDE = (calls(("i1", "stamp")), {"text": "ask done"})
 
 
 def in_a_child(work: Callable[[], None]) -> int:
@@ -201,6 +212,7 @@ def fated(folder: Path, strategy: Strategy, first_moment: int, step: int) -> Non
         place = folder / f"{strategy}-{last}"
         place.mkdir()
         scripted(place, *SCRIPT)
+        scripted(place, *INSIDE, name=CLERK)
 
         def first(place: Path = place, moment: int = last) -> None:
             asyncio.run(Life(place, strategy, moment).live())

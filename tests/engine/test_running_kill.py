@@ -14,12 +14,16 @@ from tests.warm import ran
 
 WHOLE = [
     *("user: hello", "call look", "call pay", "call find", "c1: look done", "c2: pay done", "c3: find done"),
-    *("call transfer_to_billing", 'c4: {"assistant": "billing"}', "call bill", "c5: bill done", "assistant: Done."),
+    *("call transfer_to_billing", 'c4: {"assistant": "billing"}', "call bill", "call ask", "c5: bill done"),
+    *("c6: ask done", "assistant: Done."),
 ]
 
-OF_THE_LAST_RUN = {"look", "pay", "find", "bill", "told"}
+TOOLS = {"look", "pay", "find", "bill", "stamp", "told"}
 
-SMALL_STEP = 13
+BEHIND = {"told": "told", "stamp": "ask"}
+"""What may not have run where that is so: a handoff is told once at most, and a call may be left in the middle."""
+
+SMALL_STEP = 19
 FEWEST = 80
 """Moments of the run."""
 
@@ -46,7 +50,7 @@ def check(life: Mapping[str, Any], strategy: Strategy) -> None:
     done = Counter(name for what, *name in log if what == "ran" for name in name)
     unknown = {name for what, *names in log if what == "unknown" for name in names}
     assert max(done.values()) == 1, log
-    assert OF_THE_LAST_RUN - done.keys() - unknown <= {"told"}, log
+    assert {BEHIND.get(name) for name in TOOLS - done.keys() - unknown} <= {"told", *unknown}, log
     if strategy in (Strategy.CHAIN, Strategy.CONVERSATION):
         assert not resent(log), log
 
