@@ -15,8 +15,13 @@ LEAKS = ("OPENAI_", "CONVO_", "ANTHROPIC_", "AZURE_", "DEEPSEEK_", "OLLAMA_", "U
 
 TERMINAL = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CLICOLOR_FORCE")
 
-settings.register_profile("untimed", parent=settings.default, deadline=None)
-settings.load_profile("untimed")
+settings.register_profile("short", parent=settings.default, deadline=None, max_examples=30)
+settings.register_profile("long", parent=settings.default, deadline=None, max_examples=500)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Whoever asks for the long variants gets many examples of everything that takes any."""
+    settings.load_profile("long" if "full" in config.option.markexpr else "short")
 
 
 @pytest.fixture(autouse=True)

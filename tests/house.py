@@ -7,7 +7,7 @@ or in a branch that this machine does not take counts as well.
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from tests.running import ROOT
@@ -71,6 +71,7 @@ def targets(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         yield inner if exists(inner) else node.module
 
 
+@cache
 def exists(module: str) -> bool:
     path = ROOT.joinpath(*module.split("."))
     return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
@@ -81,6 +82,7 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def modules() -> tuple[Module, ...]:
     """The whole package, file by file."""
     return tuple(Module(name_of(path), path.read_text("utf-8")) for path in sorted((ROOT / "convo").rglob("*.py")))

@@ -28,6 +28,8 @@ def suite(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.
     """A small suite of its own on a machine without zsh (or anything else on PATH)."""
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("PATH", "")
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p xdist.plugin")
     monkeypatch.delenv("CI", raising=False)
     pytester.makeconftest('pytest_plugins = ("tests.needs",)')
     pytester.makepyfile(SUITE)

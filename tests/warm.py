@@ -22,6 +22,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -125,18 +126,21 @@ def waiting() -> socket.socket:
 
 
 def import_everything() -> None:
-    """All of convo, and what its modules import when they are called."""
+    """All of convo, and what its modules import when they are called.
+
+    What cannot be imported here fails in the command that needs it.
+    """
     import gc
     import pkgutil
     from importlib import import_module
 
     import convo
 
-    for module in pkgutil.walk_packages(convo.__path__, "convo."):
-        if not module.name.endswith("__main__"):
-            import_module(module.name)
-    for name in ("openai.resources.responses", "openai.resources.conversations"):
-        import_module(name)
+    ours = [module.name for module in pkgutil.walk_packages(convo.__path__, "convo.", onerror=lambda name: None)]
+    for name in [*ours, "openai.resources.responses", "openai.resources.conversations"]:
+        if not name.endswith("__main__"):
+            with suppress(ImportError):
+                import_module(name)
     assert len(os.listdir("/proc/self/task")) == 1  # a fork takes no other thread along
     gc.freeze()
 

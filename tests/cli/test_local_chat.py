@@ -7,20 +7,26 @@ import pytest
 from convo.history import Strategy
 from tests.running import Launch
 
-SHORT = ("--max-output-tokens", "12", "--temperature", "0", "--json")
+SHORT = ("--max-output-tokens", "6", "--temperature", "0", "--json")
+
+
+QUESTIONS = ("My name is Anna. Say hello.", "What is my name?", "And where do birds live?", "Thank you.")
 
 
 @pytest.mark.needs("weights")
-@pytest.mark.parametrize("strategy", Strategy)
-def test_three_turns_and_a_fourth_each_by_a_process_of_its_own(
-    strategy: Strategy, launch: Launch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("strategy", "questions"),
+    [(strategy, QUESTIONS[: 3 if strategy is Strategy.CHAIN else 2]) for strategy in Strategy]
+    + [pytest.param(strategy, QUESTIONS, marks=pytest.mark.full) for strategy in Strategy],
+)
+def test_each_turn_by_a_process_of_its_own_goes_on_from_the_ones_before(
+    strategy: Strategy, questions: tuple[str, ...], launch: Launch, tmp_path: Path
 ) -> None:
     begin = [f"--{strategy}"] + (["--from", str(tmp_path / "talk.json")] if strategy is Strategy.REPLAY else [])
-    turns = [launch("chat", "-m", "local", *SHORT, *begin, "My name is Anna. Say hello.").json()]
-    more = ("What is my name?", "And where do birds live?", "Thank you.")
-    turns += [launch("chat", "-c", *SHORT, question).json() for question in more]
+    turns = [launch("chat", "-m", "local", *SHORT, *begin, questions[0]).json()]
+    turns += [launch("chat", "-c", *SHORT, question).json() for question in questions[1:]]
 
-    assert [turn["strategy"] for turn in turns] == [strategy] * 4
+    assert [turn["strategy"] for turn in turns] == [strategy] * len(questions)
     assert {turn["session"] for turn in turns} == {turns[0]["session"]}
     assert all(turn["output_text"] for turn in turns)
     read = [turn["usage"]["input_tokens"] for turn in turns]
@@ -29,4 +35,4 @@ def test_three_turns_and_a_fourth_each_by_a_process_of_its_own(
 
     shown = launch("inspect", turns[0]["session"], "--json").json()
     assert [link["response_id"] for link in shown["links"]] == [turn["response_id"] for turn in turns]
-    assert len(shown["items"]) == 8
+    assert len(shown["items"]) == 2 * len(questions)

@@ -14,6 +14,7 @@ from agents import Agent, RunConfig, Runner, RunState, SQLiteSession
 from convo.runstate import Verdict, decided, read, text
 from tests.runstate.sdk import Script, graph
 from tests.runstate.test_sdk import quiet
+from tests.selecting import rotated
 
 __all__ = ["quiet"]
 
@@ -185,8 +186,7 @@ class Run:
         return result.final_output, self.model.requests, self.rounds
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize(("story", "verdict"), rotated(STORIES, VERDICTS))
 async def test_the_sdk_finishes_as_if_it_had_decided_itself(story: str, verdict: str) -> None:
     """At each pause both write the same decisions, and both ways lead to the same end."""
     mine = await Run(STORIES[story]).tell(VERDICTS[verdict], convo=True)

@@ -26,6 +26,7 @@ from tests.runstate.test_both_directions import VERDICTS, call, spec, tool
 from tests.runstate.test_both_directions import Run as SdkRun
 from tests.runstate.test_sdk import quiet
 from tests.runstate.test_taking import meant
+from tests.selecting import rotated
 
 __all__ = ["quiet"]
 
@@ -129,8 +130,7 @@ class Sdk:
         return result.final_output, self.model.requests
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("story", OURS)
+@pytest.mark.parametrize(("story", "verdict"), rotated(OURS, VERDICTS))
 async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine = paused(spec)
@@ -139,8 +139,7 @@ async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(sto
     assert await Sdk(spec, mine.model.asked).finish(words, said) == (output, requests[mine.model.asked :])
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("story", OURS)
+@pytest.mark.parametrize(("story", "verdict"), rotated(OURS, VERDICTS))
 async def test_convo_finishes_what_the_sdk_paused_as_if_the_sdk_had_gone_on(story: str, verdict: str) -> None:
     """Round by round: every request holds what the SDK's holds, outputs in the order of their calls."""
     spec, said = STORIES[story], VERDICTS[verdict]
@@ -190,8 +189,7 @@ async def resumed(spec: Spec) -> tuple[Told, Any]:
 # -- agents used as tools ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("story", sorted(INSIDE))
+@pytest.mark.parametrize(("story", "verdict"), rotated(sorted(INSIDE), VERDICTS))
 async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine, base = await resumed(spec)
@@ -205,8 +203,7 @@ async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: st
     assert sorted(str(mine.run.output)) == sorted(output)
 
 
-@pytest.mark.parametrize("verdict", VERDICTS)
-@pytest.mark.parametrize("story", sorted(INSIDE - {ASKED}))
+@pytest.mark.parametrize(("story", "verdict"), rotated(sorted(INSIDE - {ASKED}), VERDICTS))
 async def test_the_sdk_finishes_agents_used_as_tools_that_convo_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine = paused(spec)

@@ -315,7 +315,7 @@ async def outcome(asked: Awaitable[Any]) -> Any:
 
 
 TestSideBySide = SideBySide.TestCase
-TestSideBySide.settings = settings(max_examples=25, stateful_step_count=20)
+TestSideBySide.settings = settings(max_examples=5, stateful_step_count=20)
 
 
 @pytest.mark.full

@@ -18,7 +18,13 @@ MOST = 1.6
 """Bytes on disk for each byte of new items, the search index apart."""
 
 
-@pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        *(Strategy.SESSION, Strategy.CHAIN),
+        *(pytest.param(strategy, marks=pytest.mark.full) for strategy in (Strategy.REPLAY, Strategy.CONVERSATION)),
+    ],
+)
 async def test_a_thousand_turns_cost_at_most_1_6_times_what_is_new_in_them(file: File, strategy: Strategy) -> None:
     """Turns of 1 KB and 1 KB. Without fsync, which changes no byte."""
     store = SqliteStore(Database(file, synchronous="OFF"))
