@@ -77,7 +77,7 @@ class Usage(ConvoError):
 class WrongOwner(Usage):
     """A handle, flag or record belongs to another owner than the one named."""
 
-    code = "wrong_owner"
+    code, hint = "wrong_owner", "convo inspect HANDLE says who owns it"
 
 
 class AmbiguousHandle(Usage):
@@ -165,7 +165,7 @@ def _newer(label: str, known: Sequence[str]) -> bool:
 class StateFault(ConvoError):
     """The conversation is not where the caller thinks it is."""
 
-    code, exit, status, hint = "state_fault", 1, 400, "convo inspect the handle"
+    code, exit, status, hint = "state_fault", 1, 400, "convo inspect HANDLE says where it stands"
 
 
 class Conflict(StateFault):
@@ -177,7 +177,7 @@ class Conflict(StateFault):
 class Busy(StateFault):
     """Another process holds this conversation; `holder` says which, in words."""
 
-    code = "busy"
+    code, hint = "busy", "it goes on there; leave it there, or wait until it has ended"
 
     def __init__(self, name: str, holder: str, *, hint: str | None = None) -> None:
         self.name, self.holder = name, holder
@@ -294,7 +294,7 @@ class Refused(EndpointFault):
 class KeyRefused(EndpointFault):
     """No key, a wrong key, or a key that may not do this."""
 
-    code, status, hint = "invalid_api_key", 401, "set the key's variable, or choose a model with -m"
+    code, status, hint = "invalid_api_key", 401, "convo models names each key's variable; or choose a model with -m"
 
 
 class TryLater(EndpointFault):

@@ -22,7 +22,7 @@ from typer._click import ClickException
 from typer._click.exceptions import NoSuchOption, UsageError
 
 import convo
-from convo.errors import ConvoError
+from convo.errors import ConvoError, Refused, StreamBroken, TryLater
 
 PACKAGE = Path(convo.__file__).parent
 UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -53,13 +53,20 @@ OUTPUT_LOST = frozenset({"cut_off", "output_failed"})
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, errno.EIO})
 
+AT_THE_SHELL = {
+    Refused.hint: "convo next HANDLE shows what would be sent",
+    StreamBroken.hint: "repeat the command",
+    TryLater.hint: "wait a moment, then repeat the command",
+}
+"""What takes the place of a step that only a chat's prompt has."""
+
 
 def explain(error: BaseException) -> Failure:
     """The failure that `error` stands for, whichever it is."""
     error = innermost(error)
     match error:
         case ConvoError():
-            return Failure(error.code, error.message, error.hint, error.exit)
+            return Failure(error.code, error.message, AT_THE_SHELL.get(error.hint, error.hint), error.exit)
         case UsageError():
             return misused(error)
         case ClickException():

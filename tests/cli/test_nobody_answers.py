@@ -66,7 +66,7 @@ NOBODY = [
         1,
         "invalid_api_key",
         "openai refused the key: Incorrect API key provided",
-        "set the key's variable, or choose a model with -m",
+        "convo models names each key's variable; or choose a model with -m",
         lambda world: world.set(OPENAI_API_KEY=WRONG_KEY),
     ),
     Row(

@@ -13,8 +13,11 @@ from unittest.mock import patch
 from typer._click import Command, Context
 
 from convo.cli.app import shell
+from convo.cli.failures import AT_THE_SHELL
 from convo.cli.shape import Group
+from convo.errors import ConvoError
 from tests.running import ROOT
+from tests.words.errors import classes
 
 PLACE = ROOT / ".github" / "REFERENCE.md"
 
@@ -25,13 +28,30 @@ Every command and every option, as `--help` says it. `tests/test_reference.py` k
 `python -m tests.words.reference > .github/REFERENCE.md` writes it.
 """
 
+ERRORS = """
+## errors
+
+With `--json` an error is `{"error": {"code", "message", "hint"}}` on stdout; `convo serve` answers with the status. An
+endpoint's own code and status stand in place of these where it gave them.
+
+| code | exit | status | what it means | what to try |
+|---|---|---|---|---|"""
+
 
 def reference() -> str:
     """The page."""
     with patch.dict(os.environ, {"COLUMNS": "80", "CONVO_HOME": "/nowhere"}):
         pages = [*pages_of(shell(), None, "convo")]
-    listed = "\n".join(f"* [`{name}`](#{name.replace(' ', '-')})" for name, _ in pages)
-    return "\n".join([HEAD, listed, *(f"\n## {name}\n\n```text\n{help_}\n```" for name, help_ in pages)]) + "\n"
+    listed = [f"* [`{name}`](#{name.replace(' ', '-')})" for name, _ in pages] + ["* [errors](#errors)"]
+    helps = [f"\n## {name}\n\n```text\n{help_}\n```" for name, help_ in pages]
+    return "\n".join([HEAD, *listed, *helps, ERRORS, *map(row, classes()[1:])]) + "\n"
+
+
+def row(error: type[ConvoError]) -> str:
+    """An error as a program sees it, and what a person is told to do."""
+    meant = (error.__doc__ or "").split("\n")[0].rstrip(".").replace("`", "")
+    step = AT_THE_SHELL.get(error.hint, error.hint)
+    return f"| `{error.code}` | {error.exit} | {error.status} | {meant} | {step} |"
 
 
 def pages_of(command: Command, parent: Context | None, name: str) -> Iterator[tuple[str, str]]:

@@ -53,7 +53,7 @@ class Listening:
         try:
             return self._taken(await anext(self._answer))
         except StopAsyncIteration:
-            return ending.broken_off(StreamBroken("The model's answer ended before it was whole"), self.finished)
+            return ending.broken_off(StreamBroken("the model's answer ended before it was whole"), self.finished)
         except ConvoError as fault:
             return ending.broken_off(fault, self.finished)
 
