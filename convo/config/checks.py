@@ -126,7 +126,7 @@ def patterns(value: object) -> tuple[str, ...]:
     for one in value:
         try:
             empty = re.compile(one).match("")
-        except re.error as wrong:
+        except (re.error, OverflowError, RecursionError) as wrong:
             raise Unfit(f"holds {one!r}, which is no regular expression: {wrong}") from wrong
         if empty:
             raise Unfit(f"holds {one!r}, which fits nothing at all and would be found everywhere")

@@ -1,13 +1,11 @@
 """Secrets taken out of a document before anybody else sees it.
 
-Every string is looked at: words, names of fields, titles, arguments, and JSON and text files that stand
-inside a string. The same secret gets the same placeholder wherever it stands, so that what is left can
-still be followed: a call and its output keep their tie although its id was an address. What is sealed,
-and images and other files, cannot be looked into, and are counted as such.
+Every string is looked at: words, names of fields, titles, arguments, and JSON, text files and whatever
+else is spelled otherwise inside a string. The same secret gets the same placeholder wherever it stands,
+so that what is left can still be followed: a call and its output keep their tie although its id was an
+address. What is sealed, and images and other files, cannot be looked into, and are counted as such.
 """
 
-import base64
-import binascii
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +14,8 @@ from typing import Any, NamedTuple
 
 from convo.errors import InputFault
 from convo.inspection.document import Document, as_whole, from_whole
-from convo.inspection.secrets import MARK, RULES, SECRET_NAME, Rule, luhn
+from convo.inspection.encoded import INLINE, decoded, encoded, escapes_told, in_one_line, is_file, runs_told
+from convo.inspection.secrets import MARK, RULES, SECRET_NAME, Pattern, Rule, luhn
 from convo.items import Json
 
 OWN = "own"
@@ -26,9 +25,6 @@ WORDS_OF_THE_API = frozenset({"type", "role", "object", "status", "strategy", "v
 """Fields that hold words of the API; a pattern of the user's own must not take them for something else."""
 
 PLAIN_WORD = re.compile(r"[a-z][a-z0-9_.]{0,39}")
-
-INLINE = re.compile(r"data:(?P<kind>[\w.+/-]*)(?:;[\w=.-]+)*;base64,(?P<data>[A-Za-z0-9+/=]*)")
-TEXTUAL = ("text/", "application/json", "application/xml", "application/x-yaml")
 
 
 class Replaced(NamedTuple):
@@ -48,7 +44,7 @@ class Redacted:
     unseen: tuple[str, ...]
 
 
-def redact(document: Document, own: Sequence[re.Pattern[str]] = ()) -> Redacted:
+def redact(document: Document, own: Sequence[Pattern] = ()) -> Redacted:
     """Take everything out of `document` that `RULES`, or patterns of the user's own, call a secret.
 
     raises:  InputFault  something in it is nested too deeply to be looked through
@@ -59,7 +55,7 @@ def redact(document: Document, own: Sequence[re.Pattern[str]] = ()) -> Redacted:
         raise InputFault("something in it is nested too deeply to be looked through for secrets") from wrong
 
 
-def _redacted(document: Document, own: Sequence[re.Pattern[str]]) -> Redacted:
+def _redacted(document: Document, own: Sequence[Pattern]) -> Redacted:
     pen = Pen((*(Rule(OWN, pattern) for pattern in own), *RULES))
     whole = as_whole(document)
     items = [pen.at(f"item {at}").value(item) for at, item in enumerate(whole.pop("items"), 1)]
@@ -95,9 +91,7 @@ class Pen:
             return [self.value(one) for one in value]
         if isinstance(value, Mapping):
             return {self.text(name): self.field(name, inner, beside=value) for name, inner in value.items()}
-        if isinstance(value, int) and not isinstance(value, bool) and str(value)[0] in "3456" and luhn(str(value)):
-            return self._placeholder("card", str(value))
-        return value
+        return self._placeholder("card", str(int(value))) if _is_card(value) else value
 
     def field(self, name: str, value: Json, beside: Mapping[str, Json] | None = None) -> Any:
         """The value of a field: some names tell what it is."""
@@ -107,10 +101,13 @@ class Pen:
             return self.value(value)
         if name in WORDS_OF_THE_API and PLAIN_WORD.fullmatch(value):
             return value
-        told = self.text(value)
-        if name == "encrypted_content" and told == value:
+        plain = in_one_line(name, value)
+        told = self.text(plain)
+        if told != plain:
+            return told
+        if name == "encrypted_content" or (is_file(name, value) and decoded(value) is None):
             self.unseen[self.where] = None
-        return told
+        return value
 
     def _named(self, value: Json) -> Any:
         """What stands in a field that has a secret's name: all of it is one."""
@@ -128,10 +125,12 @@ class Pen:
         if found is not None:
             inner = self.value(found)
             text = text if inner == found else json.dumps(inner, ensure_ascii=False)
-        if text.startswith("data:"):
-            text = INLINE.sub(self._file, text)
+        text = INLINE.sub(self._file, text)
         if INLINE.fullmatch(text):
             return text
+        return self._words(escapes_told(runs_told(text, self.text), self._words))
+
+    def _words(self, text: str) -> str:
         for rule in self.rules:
             text = rule.pattern.sub(lambda match, rule=rule: self._replaced(match, rule), text)  # type: ignore[misc]
         return text
@@ -147,16 +146,13 @@ class Pen:
 
     def _file(self, match: re.Match[str]) -> str:
         """A file that stands in the text: gone over where it is text, left where nobody can tell."""
-        if match["kind"].startswith(TEXTUAL):
-            try:
-                words = base64.b64decode(match["data"], validate=True).decode("utf-8")
-            except (binascii.Error, UnicodeDecodeError):
-                words = None
-            if words is not None:
-                told = base64.b64encode(self.text(words).encode("utf-8")).decode("ascii")
-                return match[0][: match.start("data") - match.start()] + told
-        self.unseen[self.where] = None
-        return match[0]
+        begins, data = match[0][: match.start("data") - match.start()], match["data"]
+        words = decoded(data)
+        if words is None:
+            self.unseen[self.where] = None
+            return begins + self._words(data) if set("-_").intersection(data) else match[0]
+        told = self.text(words)
+        return match[0] if told == words else begins + encoded(told)
 
     def _placeholder(self, kind: str, secret: str) -> str:
         if secret not in self._names:
@@ -173,6 +169,14 @@ def total(replaced: Iterable[Replaced]) -> dict[str, int]:
     for one in replaced:
         sums[one.kind] = sums.get(one.kind, 0) + one.times
     return sums
+
+
+def _is_card(value: Json) -> bool:
+    """Whether a number is a card's."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        return False
+    digits = str(int(value))
+    return digits[0] in "3456" and luhn(digits)
 
 
 def _json_in(text: str) -> Json:

@@ -10,19 +10,28 @@ RFC 5321 (addresses), ISO/IEC 7812 (cards), ISO 13616 (IBAN), RFC 4291 (IPv6), E
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 MARK = "[redacted-"
 """How every placeholder begins; what stands there is not looked for again."""
+
+
+class Pattern(Protocol):
+    """As much of a regular expression as is used here."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+    def sub(self, repl: Callable[[re.Match[str]], str], string: str, /) -> str: ...
 
 
 class Rule(NamedTuple):
     """One row: `fits` says of a match whether it is one."""
 
     kind: str
-    pattern: re.Pattern[str]
+    pattern: Pattern
     fits: Callable[[str], bool] = lambda found: True
 
 
@@ -104,6 +113,16 @@ RULES: tuple[Rule, ...] = (
         "password",
         re.compile(
             r"(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\[\]\"']{0,128}:(?P<secret>(?!\[redacted-)[^\s/\"']{1,256}?)@"
+        ),
+    ),
+    Rule(
+        "password", re.compile(r"(?i)\b(?:set-)?cookie[\"'`]*\s{0,4}:\s{0,4}(?P<secret>(?!\[redacted-)[^\r\n\"'`]{6,})")
+    ),
+    Rule(
+        "password",
+        re.compile(
+            rf"(?i)(?<![A-Za-z])(?:{NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}"
+            r"(?P<quote>\\{0,3}[\"'`])(?P<secret>(?!\[redacted-)[^\r\n\"'\\`]{6,200})(?P=quote)"
         ),
     ),
     Rule(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from convo.cli import redacting
 from tests.cli.chatting import ECHO, kept, sessions
 from tests.running import Convo
 
@@ -113,7 +114,7 @@ def test_without_the_flag_nothing_is_hidden_and_a_pattern_alone_asks_for_it(conv
     assert left(got.out) == []
 
 
-@pytest.mark.parametrize("pattern", ["(", "a*"])
+@pytest.mark.parametrize("pattern", ["(", "a*", "a{99999999999}", "(" * 3000])
 def test_a_pattern_that_is_none_is_refused(convo: Convo, pattern: str) -> None:
     assert convo("export", "@last", "--redact-pattern", pattern).exit == 2
 
@@ -123,6 +124,17 @@ def test_a_setting_that_is_none_is_refused(convo: Convo, tmp_path: Path, pattern
     (tmp_path / ".convo.toml").write_text(f"redact = ['{pattern}']\n")
     got = convo("export", "@last", "--redact")
     assert (got.exit, "'redact' holds" in got.err) == (2, True)
+
+
+def test_a_pattern_that_would_never_come_to_an_end_is_given_up(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(redacting, "PATIENCE_S", 0.05)
+    (tmp_path / "long.json").write_text(json.dumps([{"role": "user", "content": "a" * 60}]))
+    got = convo("export", "./long.json", "--redact-pattern", "(a+)+$x", "-o", "out.json")
+    assert (got.exit, got.out) == (2, "")
+    assert "(a+)+$x" in got.err
+    assert not Path("out.json").exists()
 
 
 def test_what_was_redacted_comes_back_and_is_the_same_when_it_is_redacted_again(convo: Convo) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from convo.errors import InputFault
 from convo.inspection.document import Document
+from convo.inspection.encoded import decoded
 from convo.inspection.redacting import Redacted, redact, total
 from convo.items import Item, assistant, call_id, user
 from tests.items.arbitrary import ITEMS
@@ -129,6 +130,64 @@ def test_a_secret_survives_in_no_place(place: int, secret: str) -> None:
         assert secret not in text
         assert json.dumps(secret)[1:-1] not in text
     assert {"name", "instructions", "item 1"} == {one.where for one in found.replaced}
+
+
+KEY = "sk-proj-abcdEFGH1234_ijklMNOP-5678"
+
+
+def based(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+SPELLED: dict[str, Item] = {
+    "a file without its type": {"type": "input_file", "file_data": based(f"KEY={KEY}")},
+    "a file in lines": {
+        "type": "input_file",
+        "file_data": f"{based(f'KEY={KEY}' * 3)[:76]}\n{based(f'KEY={KEY}' * 3)[76:]}",
+    },
+    "an image of words": user("", {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{based(KEY)}"}),
+    "a file of any kind": {"file_data": f'DATA:application/x-ndjson;charset="utf-8";base64,{based(KEY)}'},
+    "a file of the other alphabet": {
+        "file_data": f"data:;base64,{base64.urlsafe_b64encode(f'>>>???{KEY}'.encode()).decode()}"
+    },
+    "a file without its end": {"file_data": f"data:text/plain;base64,{based(f'{KEY} ').rstrip('=')}"},
+    "a link to a file": user(f"see ![x](data:text/plain;base64,{based(KEY)}) there"),
+    "base64 in words": user(f"kubectl says password: {based(f'my {KEY}')}, and more"),
+    "escapes in half a document": {"output": '{"a": "\\u0073' + KEY[1:]},
+    "escapes behind words": {"output": 'Result: {"a": "\\u0073' + KEY[1:] + '"}'},
+    "escapes under a name said twice": {"arguments": '{"a": "\\u0073' + KEY[1:] + '", "a": 1}'},
+    "an address in a link": user("https://example.net/?who=ada%40example.com&x=1"),
+    "words that are quoted": user('password: "correct horse sk-proj battery"'),
+    "all of a header": user("Cookie: a=sk-proj-1; b=ada@example.com"),
+    "a number with a point": {"type": "x", "paid": 4111111111111111.0},
+}
+"""One secret each, spelled otherwise than it is said."""
+
+
+@pytest.mark.parametrize("case", SPELLED)
+def test_a_secret_that_is_spelled_otherwise_is_one(case: str) -> None:
+    found = of(SPELLED[case])
+    assert found.replaced
+    left = words(found)
+    files = re.findall(r"[A-Za-z0-9+/_-]{20,}={0,2}", left)
+    shown = [left, *(decoded(one) or "" for one in files)]
+    for text in shown:
+        for secret in ("sk-proj", "u0073k-proj", "ada", "4111", "horse"):
+            assert secret not in text
+
+
+def test_what_says_nothing_secret_stays_as_it_was_spelled() -> None:
+    item = {
+        "content": f"a%20b \\u0041 {based('nothing to see in here')} /usr/lib/python3/dist-packages/pip",
+        "file_data": f"data:text/plain;base64,{based('hi')[:2]}\n{based('hi')[2:].rstrip('=')}",
+    }
+    assert of(item).document.items == (item,)
+
+
+def test_bytes_without_a_type_are_told_to_be_unseen() -> None:
+    audio = base64.b64encode(bytes(range(256))).decode()
+    assert of({"type": "input_audio", "input_audio": {"data": audio, "format": "wav"}}).unseen == ("item 1",)
+    assert of({"type": "x", "data": "success"}).unseen == ()
 
 
 @pytest.mark.parametrize("text", HARMLESS)
