@@ -143,6 +143,7 @@ def chat(
     quiet: Annotated[bool, flag("-q", "--quiet", panel=OUT, help="No receipts and no notes.")] = False,
     as_json: Annotated[bool, flag("--json", panel=OUT, help="One JSON object about the turn.")] = False,
     as_jsonl: Annotated[bool, flag("--jsonl", panel=OUT, help="The events of the turn, one a line.")] = False,
+    plain: Annotated[bool, flag("--plain", panel=OUT, help="No layout: the words as they are.")] = False,
     no_stream: Annotated[bool, flag("--no-stream", panel=OUT, help="Print an answer when it is whole.")] = False,
 ) -> None:
     """Talk to a model, with the state held where you choose."""
@@ -187,7 +188,7 @@ def chat(
         config=call_of(ctx).config,
         run=run,
     )
-    out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl, live=not no_stream)
+    out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl, live=not no_stream, plain=plain)
     if prompt and "-" not in prompt and is_piped_in():
         out.note("what is piped in was not read: add - where it belongs")
     raise typer.Exit(asyncio.run(orderly(talk(asked, out))))

@@ -36,8 +36,9 @@ from convo.stores.leasing import Hold
 from convo.stores.rules import name_taken
 from convo.strategies import Wanted, wanted
 from convo.tokens import price_of
-from convo.ui.answer import safe
+from convo.ui.answer import Sheet, safe
 from convo.ui.receipt import receipt
+from convo.ui.sheet import PLAIN, sheet_at
 
 if TYPE_CHECKING:
     from convo.endpoints.contract import Endpoint
@@ -76,6 +77,7 @@ class Out:
     as_json: bool = False
     as_jsonl: bool = False
     live: bool = True
+    plain: bool = False
 
     def note(self, words: str) -> None:
         """Tell the person something that is not the answer."""
@@ -122,6 +124,12 @@ class Desk:
         self._tell_new_file(chat.session)
         return chat
 
+    def sheet(self) -> Sheet | None:
+        """What answers are laid out on; None where their words are printed as they are."""
+        assert self._settings
+        plain = self._out.plain or PLAIN in (self._settings.answers, self._settings.editing)
+        return None if plain else sheet_at(sys.stdout, os.environ)
+
     async def prepare(self, chat: Chat) -> None:
         """Let the history be short enough for another message; that it is compacted is told first."""
         from convo.cli.shortening import prepared, shortening
@@ -147,7 +155,8 @@ class Desk:
         kept = self._settings.storage.type not in FORGETS and await self._store.session(session.id)
         handle = session.name if kept else session.handle
         begin = f"{called()} --config {quote(str(config))}" if config else called()
-        return f"{begin} chat --from {quote(handle)}" if handle and chat.turn else ""
+        agents = f" --agent {quote(self._asked.run.agent)}" if self._asked.run.agent else ""
+        return f"{begin} chat --from {quote(handle)}{agents}" if handle and chat.turn else ""
 
     @property
     def paused(self) -> Path:

@@ -92,7 +92,16 @@ async def converse(
     bar = None if out.quiet else Bar()
     reader = terminal_reader(At(desk.prompts, desk.suggest, desk.editing, bar.line if bar else None))
     talking = Conversing(
-        chat, reader, desk, out=sys.stdout, err=sys.stderr, along=along, live=out.live, quiet=out.quiet, bar=bar
+        chat,
+        reader,
+        desk,
+        out=sys.stdout,
+        err=sys.stderr,
+        along=along,
+        live=out.live,
+        quiet=out.quiet,
+        bar=bar,
+        sheet=desk.sheet(),
     )
     if show:
         from convo.ui.medium import drawn_on
@@ -108,7 +117,7 @@ async def converse(
 
 async def ask_once(chat: Chat, said: Item, desk: Desk, out: Out) -> int:
     """One turn; returns the exit code that its end stands for. raises: as the turn does"""
-    printer = Printer(sys.stdout, sys.stderr, live=out.live)
+    printer = Printer(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet())
     chat.noted = out.note
     take = printed_line if out.as_jsonl else ignored if out.as_json else printer.take
     try:

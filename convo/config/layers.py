@@ -41,6 +41,7 @@ VARIABLES: dict[str, Key] = {
     "CONVO_TENANT": TENANT,
     "CONVO_PROFILE": PROFILE,
     "CONVO_EDITING": ("editing",),
+    "CONVO_ANSWERS": ("answers",),
     "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
     "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
     "OPENAI_PROJECT_ID": ("providers", "openai", "project"),
@@ -127,6 +128,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         redact=cast(tuple[str, ...], values.get(("redact",), ())),
         windows=MappingProxyType({key[1]: cast(Room, value) for key, value in values.items() if key[0] == "windows"}),
         editing=str(values[("editing",)]),
+        answers=str(values[("answers",)]),
     )
 
 

@@ -58,6 +58,7 @@ COMPACT_AT = 0.8
 
 
 EDITING = "emacs"
+ANSWERS = "markdown"
 
 
 class Settings(NamedTuple):
@@ -74,6 +75,7 @@ class Settings(NamedTuple):
     redact:     regular expressions of what `--redact` takes out besides what it knows
     windows:    how much a model has room for, by "provider/model", where somebody said so
     editing:    the keys of the prompt: "emacs" or "vi"; "plain" draws nothing, for who listens to a screen
+    answers:    how they stand in a terminal: "markdown", laid out, or "plain", as the model wrote them
     """
 
     model: str
@@ -89,6 +91,7 @@ class Settings(NamedTuple):
     redact: tuple[str, ...] = ()
     windows: Mapping[str, Room] = MappingProxyType({})
     editing: str = EDITING
+    answers: str = ANSWERS
 
     def origin(self, *key: str) -> Origin:
         """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""
@@ -99,7 +102,7 @@ def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     """What holds where no layer says anything."""
     serve = {"host": "127.0.0.1", "port": 8788, "seal_key_env": "CONVO_SEAL_KEY", **Serve._field_defaults}
     return (
-        {("tenant",): ALONE, ("compact_at",): COMPACT_AT, ("editing",): EDITING}
+        {("tenant",): ALONE, ("compact_at",): COMPACT_AT, ("editing",): EDITING, ("answers",): ANSWERS}
         | {("serve", name): value for name, value in serve.items()}
         | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}
     )

@@ -132,6 +132,7 @@ SETTINGS: dict[str, Shape] = {
     "tenant": tenant,
     "compact_at": part_or_tokens,
     "editing": one_of("emacs", "vi", "plain"),
+    "answers": one_of("markdown", "plain"),
     "redact": patterns,
     "providers": Named(provider_name, PROVIDER),
     "aliases": Named(alias_name, text),

@@ -3,12 +3,13 @@
 Only the words of the answer go there, a refusal among them: it is what the model said. Calls are
 announced on stderr and reasoning is not, so that `convo chat ... > file` holds the answer and
 nothing else, the same text whether it came in pieces or whole. Control characters in what a model
-wrote are spelled out: a terminal would obey them.
+wrote are spelled out: a terminal would obey them. In a terminal the words may go to a sheet instead,
+which lays them out.
 """
 
 import re
 from collections.abc import Container
-from typing import TextIO
+from typing import Protocol, TextIO
 
 from convo.items import Event, Item, kind, text
 
@@ -21,6 +22,18 @@ PIECES = ("response.output_text.delta", "response.refusal.delta")
 ENDS = ("response.completed", "response.incomplete")
 
 
+class Sheet(Protocol):
+    """What the words of an answer are laid out on."""
+
+    def say(self, words: str) -> None:
+        """Show `words`, in which control characters are spelled out."""
+        ...
+
+    def end(self) -> None:
+        """Leave the cursor at the beginning of a line; what comes next is another text."""
+        ...
+
+
 class Printer:
     """Takes the events of one answer and prints its words.
 
@@ -28,8 +41,20 @@ class Printer:
     open_line:  whether what was printed last does not end its line
     """
 
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool, silent: Container[str] = SILENT) -> None:
-        """Print on `out`, and announce on `err` what is not made of words; `silent` kinds are not announced."""
+    def __init__(
+        self,
+        out: TextIO,
+        err: TextIO,
+        *,
+        live: bool,
+        silent: Container[str] = SILENT,
+        sheet: Sheet | None = None,
+    ) -> None:
+        """Print on `out`, and announce on `err` what is not made of words; `silent` kinds are not announced.
+
+        sheet:  takes the words in place of `out`
+        """
+        self._sheet = sheet
         self._out, self._err, self._live, self._silent = out, err, live, silent
         self.open_line = False
         self._shown: set[int] = set()
@@ -49,7 +74,10 @@ class Printer:
 
     def end(self) -> None:
         """Finish the last line, whether the answer was whole or not."""
-        if self.open_line:
+        if self.open_line and self._sheet:
+            self._sheet.end()
+            self.open_line = False
+        elif self.open_line:
             self._say("\n")
 
     def _piece(self, event: Event) -> None:
@@ -72,7 +100,10 @@ class Printer:
         self._shown.add(at)
 
     def _say(self, words: str) -> None:
-        if words:
+        if words and self._sheet:
+            self._sheet.say(safe(words))
+            self.open_line = True
+        elif words:
             self._out.write(safe(words))
             self._out.flush()
             self.open_line = not words.endswith("\n")

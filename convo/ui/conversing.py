@@ -20,7 +20,7 @@ from convo.errors import ConvoError, Interrupted
 from convo.history import Link
 from convo.items import Event, Json, user
 from convo.ui.along import parts_of, said_of
-from convo.ui.answer import Printer, safe
+from convo.ui.answer import Printer, Sheet, safe
 from convo.ui.answering import watched
 from convo.ui.bar import Bar, Standing
 from convo.ui.commands import obey
@@ -101,13 +101,14 @@ class Conversing:
         live: bool = True,
         quiet: bool = False,
         bar: Bar | None = None,
+        sheet: Sheet | None = None,
     ) -> None:
-        """Prepare the loop; `bar` is kept up to date, where the reader draws one."""
+        """Prepare the loop; `bar` is kept up to date, where the reader draws one, and answers go to `sheet`."""
         self.chat, self.look, self.reader, self.leaving = chat, look, reader, False
         self.heads, self.along = Heads(), list(along)
         self.runs: Runs | None = None
         self._out, self._err = out, err
-        self._live, self._quiet, self._bar = live, quiet, bar
+        self._live, self._quiet, self._bar, self._sheet = live, quiet, bar, sheet
         self._reading: asyncio.Future[str] | None = None
         self._pressed = self._escaped = False
         chat.noted = self._note
@@ -202,7 +203,7 @@ class Conversing:
     async def answer(self, events: AsyncGenerator[Event, None]) -> None:
         """Show one answer and its receipt. raises: as the turn does; Interrupted"""
         before = self.chat.turn
-        printer = Printer(self._out, self._err, live=self._live)
+        printer = Printer(self._out, self._err, live=self._live, sheet=self._sheet)
         try:
             await watched(events, printer.take)
         except Interrupted:

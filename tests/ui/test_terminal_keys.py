@@ -108,7 +108,7 @@ MEANT = "line one\n/undo\n  line three"
 
 
 def test_a_paste_with_line_breaks_is_one_message(home: Path) -> None:
-    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+    with at_terminal("chat", *ECHO, "--plain", "-n", "mine") as person:
         person.is_asked()
         person.pastes(PASTED)
         person.sees("three")
