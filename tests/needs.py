@@ -44,6 +44,7 @@ PARTS = {
     "terminal": module("pexpect", "a terminal to type into", "pexpect; not on Windows"),
     "bash": program("bash"),
     "curl": program("curl"),
+    "man": program("man"),
     "zsh": program("zsh"),
     "fish": program("fish"),
     "chromium": Part("Chromium", lambda: shutil.which("chromium") is not None, "Debian's package chromium"),

@@ -9,7 +9,11 @@ from zipfile import ZipFile
 import pytest
 
 from convo import __version__
+from convo.cli.manual import PLACE
 from tests.running import ROOT
+
+MAN_PAGE = f"convo_state-{__version__}.data/data/share/man/man1/convo.1"
+"""Where an installer finds what goes beside the packages."""
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +33,9 @@ def package_files() -> set[str]:
 
 def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel: Path) -> None:
     names = {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
-    assert names == package_files()
-    assert "convo/py.typed" in names
+    assert names == package_files() | {MAN_PAGE}
+    assert {"convo/py.typed", "convo/schemas/chat.json"} <= names
+    assert ZipFile(wheel).read(MAN_PAGE) == (ROOT / PLACE).read_bytes()
 
 
 def test_the_wheel_is_named_and_licensed_as_the_project(wheel: Path) -> None:

@@ -23,19 +23,21 @@ from typer.main import get_command
 
 from convo import __version__
 from convo.cli.commands import COMMANDS, Table
+from convo.cli.exits import IN_LINES
 from convo.cli.failures import OUTPUT_LOST, explain, show_traceback, tell
 from convo.cli.shape import App, Call, Group, write_sections
 from convo.errors import Usage
 
-EXAMPLES = """
+EXAMPLES = f"""
 Examples:
   convo chat                           talk; the conversation is kept on this machine
   convo chat "why is the sky blue?"    one question, one answer
   convo chat -c                        go on where you left off
   convo inspect @last                  who holds it, and what each request sent
 
-convo models says in which file settings stand: providers, aliases, the store.
+convo config says what is set and where: providers, aliases, the store.
 CONVO_HOME moves everything that convo keeps under one folder.
+{IN_LINES}
 """
 
 
@@ -79,6 +81,7 @@ def begin(
     completion: Annotated[
         str | None, typer.Option(metavar="SHELL", help="Print a script for bash, zsh, fish or powershell.")
     ] = None,
+    man: Annotated[bool, typer.Option("--man", help="Print the man page, for man -l -.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Choose who owns the state of a conversation, and see what the next request will contain."""
@@ -91,6 +94,10 @@ def begin(
         from convo.cli.completions import script
 
         typer.echo(script(completion), nl=False)
+    elif man:
+        from convo.cli.manual import page
+
+        typer.echo(page(), nl=False)
     elif version:
         typer.echo(f"convo {__version__}")
     elif ctx.invoked_subcommand is None:

@@ -4,12 +4,14 @@ Facts are values without secrets: the name of a variable and never what it holds
 password. What stands in the way first is told first, with one next step.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from convo.cli.judging_store import EPHEMERAL
 from convo.config import Choice, Serve
+from convo.config.secret import names_a_variable
 from convo.ui.findings import Finding, fault, ok, warning
 from convo.ui.medium import Medium
 
@@ -95,21 +97,34 @@ def _pip(wanted: Sequence[str]) -> str:
 
 
 class Key(NamedTuple):
-    """unusable: why a key that is set cannot be one, in words"""
+    """place: the variable, the file or the keyring that has it, else the variable that would
+
+    unusable: why a key that is set cannot be one, in words; exposed: other users may read its file
+    """
 
     provider: str
-    variable: str
+    place: str
     is_set: bool
     unusable: str = ""
+    exposed: bool = False
 
 
 def keys(found: Sequence[Key]) -> Finding:
     for key in found:
         if key.unusable:
-            return fault(key.unusable, f"export {key.variable}=... again, as the provider shows it")
-    here = [f"{key.variable} ({key.provider})" for key in found if key.is_set]
-    away = [f"{key.variable} ({key.provider})" for key in found if not key.is_set]
+            return fault(key.unusable, _again(key))
+    if exposed := [key.place for key in found if key.exposed]:
+        named = " ".join(exposed)
+        return warning(f"other users of this machine may read the key in {named}", f"chmod 600 {named}")
+    here = [f"{key.place} ({key.provider})" for key in found if key.is_set]
+    away = [f"{key.place} ({key.provider})" for key in found if not key.is_set]
     return ok(f"set: {', '.join(here) or 'none'}; not set: {', '.join(away) or 'none'}")
+
+
+def _again(key: Key) -> str:
+    if names_a_variable(key.place):
+        return f"export {key.place}=... again, as the provider shows it"
+    return f"convo config key set {key.provider}{' --file' if os.sep in key.place else ''}"
 
 
 def model(choice: Choice) -> Finding:

@@ -21,9 +21,10 @@ from convo.cli.wiring import url_of
 from convo.config import (
     Flags,
     Layer,
+    Origin,
     Places,
     Settings,
-    key_of,
+    is_keyed,
     load,
 )
 from convo.config.places import check_writable
@@ -103,7 +104,11 @@ def settings(case: Case) -> list[str]:
     if case.wrong:
         raise case.wrong
     said = {one.origin for one in case.settings.listed if one.origin.layer is not Layer.DEFAULT}
-    return [origin.place for origin in sorted(said, key=lambda origin: (origin.layer, origin.name))]
+    return [_named(origin) for origin in sorted(said, key=lambda origin: (origin.layer, origin.name))]
+
+
+def _named(origin: Origin) -> str:
+    return f"{origin.place} [profiles.{origin.profile}]" if origin.profile else origin.place
 
 
 def folders(case: Case) -> Folders:
@@ -123,7 +128,7 @@ def terminal(case: Case) -> Terminal:
 
 def extras(case: Case) -> Extras:
     lacking = {extra: [name for name in names if find_spec(name) is None] for extra, names in EXTRAS.items()}
-    keyed = [one for one in case.found.providers.values() if key_of(one, case.environ)] if case.found else []
+    keyed = [one for one in case.found.providers.values() if is_keyed(one, case.environ)] if case.found else []
     return Extras(lacking, frozenset(one.api for one in keyed))
 
 

@@ -5,12 +5,13 @@ providers' servers: whether anything answers there. No key is sent to them.
 """
 
 import asyncio
+import os
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 
 from convo.cli.judging import Key, Local, Ollama, Reached
 from convo.cli.looking import Case
-from convo.config import Choice, Places, Provider, Settings, choose, key_of, token_of
+from convo.config import Choice, Found, Places, Provider, Settings, choose, find_key, is_keyed, key_of, token_of
 from convo.config.providers import OWNS_STATE
 from convo.errors import BadSettings, ConvoError, EndpointFault, ModelMissing
 
@@ -26,18 +27,29 @@ def keys(case: Case) -> list[Key]:
 
 
 def _keys_of(provider: Provider, environ: Mapping[str, str]) -> Iterator[Key]:
-    from convo.models.open import usable
-
-    key = key_of(provider, environ)
-    if provider.key_env:
-        try:
-            usable(provider, key)
-            unusable = ""
-        except ConvoError as wrong:
-            unusable = wrong.message if key else ""
-        yield Key(provider.name, provider.key_env, key is not None, unusable)
+    found = find_key(provider, environ)
+    if found or provider.key_env:
+        place = found.place if found else str(provider.key_env)
+        yield Key(provider.name, place, found is not None, _unusable(provider, found), _exposed(provider, found))
     if provider.token_env:
         yield Key(provider.name, provider.token_env, token_of(provider, environ) is not None)
+
+
+def _unusable(provider: Provider, found: Found | None) -> str:
+    from convo.models.open import usable
+
+    try:
+        usable(provider, found.key if found else None)
+    except ConvoError as wrong:
+        return wrong.message if found else ""
+    return ""
+
+
+def _exposed(provider: Provider, found: Found | None) -> bool:
+    """Whether somebody else on this machine may read the file of the key that is used."""
+    path = provider.key_file
+    in_use = found is not None and path is not None and found.place == str(path)
+    return bool(in_use and path and os.name == "posix" and path.stat().st_mode & 0o077)
 
 
 def model(case: Case) -> Choice:
@@ -108,7 +120,7 @@ def network(case: Case) -> list[Reached]:
         provider
         for provider in settings.providers.values()
         if provider.base_url
-        and (provider.name in used or key_of(provider, case.environ) or token_of(provider, case.environ))
+        and (provider.name in used or is_keyed(provider, case.environ) or token_of(provider, case.environ))
     ]
     return asyncio.run(_reached(wanted))
 

@@ -17,11 +17,11 @@ from typing import Annotated, TextIO
 import typer
 
 from convo.cli.shape import App, call_of
-from convo.config import BUILT_IN_MODEL, Provider, Settings, choose, key_of, load, token_of
+from convo.config import BUILT_IN_MODEL, Provider, Settings, choose, find_key, load, token_of
 from convo.config.names import named
 from convo.config.providers import OWNS_STATE
 from convo.endpoints.open import open_catalogue
-from convo.errors import BadSettings, ConvoError, EndpointFault, ModelMissing
+from convo.errors import BadSettings, ConvoError, EndpointFault, KeyRefused, ModelMissing
 from convo.items import Json
 from convo.models.catalogue import Catalogue, ask
 from convo.models.open import built_in, built_in_file, pull_built_in
@@ -132,22 +132,26 @@ def show(settings: Settings, asking: bool, as_json: bool) -> None:
 
 def open_entry(settings: Settings, provider: Provider) -> tuple[Entry, Catalogue | None]:
     """What is known of a provider without asking anybody, and whoever could be asked."""
-    key, variable = key_state(provider)
+    try:
+        entry = key_state(provider)
+    except BadSettings as kept:
+        refused = KeyRefused(kept.message, hint=kept.hint)
+        return Entry(provider, "not set", provider.key_env, lacks=refused), None
     try:
         choose(settings, f"{provider.name}/any")
-        return Entry(provider, key, variable), open_catalogue(provider, settings.places.models)
+        return entry, open_catalogue(provider, settings.places.models)
     except ConvoError as lacks:
-        return Entry(provider, key, variable, lacks=lacks), None
+        return replace(entry, lacks=lacks), None
 
 
-def key_state(provider: Provider) -> tuple[str, str | None]:
-    """Whether its key is set, and in which variable; never the key."""
+def key_state(provider: Provider) -> Entry:
+    """Whether its key is set, and where; never the key. raises: BadSettings  a file or keyring does not give it out"""
     if token_of(provider, os.environ):
-        return "set", provider.token_env
-    if key_of(provider, os.environ):
-        return "set", provider.key_env
+        return Entry(provider, "set", provider.token_env, place=provider.token_env)
+    if found := find_key(provider, os.environ):
+        return Entry(provider, "set", provider.key_env, place=found.place)
     needs = provider.key_env or provider.api in OWNS_STATE
-    return ("not set", provider.key_env) if needs else ("none needed", None)
+    return Entry(provider, "not set", provider.key_env) if needs else Entry(provider, "none needed", None)
 
 
 async def asked(opened: Sequence[tuple[Entry, Catalogue | None]]) -> list[Entry]:
@@ -215,6 +219,7 @@ def as_provider(entry: Entry) -> dict[str, Json]:
         "base_url": provider.base_url,
         "key": entry.key,
         "key_env": entry.variable,
+        "key_place": entry.place,
         "set_up": entry.lacks is None,
         "error": as_error(error) if error else None,
         "models": None if entry.models is None else list(entry.models),

@@ -18,7 +18,7 @@ from convo.config.binding import Record, bind
 from convo.config.checks import TENANT
 from convo.config.choice import choose
 from convo.config.files import load, read
-from convo.config.keys import Found, find_key, key_of, token_of
+from convo.config.keys import Found, find_key, is_keyed, key_of, token_of
 from convo.config.layers import Flags, Sources, resolve
 from convo.config.names import BUILT_IN_MODEL, Choice, ModelName
 from convo.config.origin import Layer, Origin, Setting
@@ -53,6 +53,7 @@ __all__ = [
     "bind",
     "choose",
     "find_key",
+    "is_keyed",
     "key_of",
     "load",
     "private",

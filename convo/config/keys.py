@@ -55,6 +55,11 @@ def put_away(provider: Provider) -> bool:
     return provider.key_file is not None or provider.keyring
 
 
+def is_keyed(provider: Provider, environ: Mapping[str, str]) -> bool:
+    """Whether somebody set its key, or put one away."""
+    return secret_in(environ, provider.key_env) is not None or put_away(provider)
+
+
 def account(provider: Provider) -> str:
     """What a keyring knows the provider's key by: the name of the variable that would hold it."""
     return provider.key_env or provider.name

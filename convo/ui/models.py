@@ -23,6 +23,7 @@ class Entry:
     lacks:     why none of its models can be used
     failed:    what its server answered instead of its models
     models:    their names; None when it was not asked or did not say
+    place:     what has the key: a variable, a file or the keyring; None while nothing has
     """
 
     provider: Provider
@@ -31,6 +32,7 @@ class Entry:
     lacks: ConvoError | None = None
     failed: ConvoError | None = None
     models: Sequence[str] | None = None
+    place: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +106,9 @@ def _aliases(settings: Settings) -> Iterator[Line]:
 
 def _files(settings: Settings) -> Iterator[Line]:
     """The settings files that said something, the stronger first, or the one that would be read."""
-    said = dict.fromkeys(one.origin for one in settings.listed if one.origin.layer in (Layer.PROJECT, Layer.USER))
-    places = [origin.place for origin in sorted(said)]
+    files = (Layer.PROFILE, Layer.PROJECT, Layer.USER)
+    said = dict.fromkeys(one.origin for one in settings.listed if one.origin.layer in files)
+    places = list(dict.fromkeys(origin.place for origin in sorted(said)))
     for at, place in enumerate(places or [f"{settings.places.settings} says nothing yet"]):
         yield "" if at else "settings", place
 
@@ -135,4 +138,6 @@ def _set_up(entry: Entry) -> str:
 
 
 def _key(entry: Entry) -> str:
+    if entry.place and entry.place != entry.variable:
+        return f"{entry.place} {entry.key}"
     return f"{entry.variable} {entry.key}" if entry.variable else entry.key

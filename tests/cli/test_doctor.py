@@ -171,6 +171,33 @@ def test_a_key_that_cannot_be_one_is_a_fault(convo: Convo, monkeypatch: pytest.M
     assert "sk-secret" not in json.dumps(one)
 
 
+@pytest.mark.needs("posix")
+def test_a_key_in_a_file_is_told_by_its_file(convo: Convo) -> None:
+    settings('[providers.openai]\nkey_file = "key"\n')
+    one = found(convo, "keys")
+    assert (one["level"], one["next"]) == ("fault", "convo config key set openai --file")
+    assert one["found"] == f"the key of openai cannot be read: {Path('key').absolute()}: no such file or directory"
+
+    Path("key").write_text("sk-secret")
+    Path("key").chmod(0o644)
+    one = found(convo, "keys")
+    assert (one["level"], one["next"]) == ("warning", f"chmod 600 {Path('key').absolute()}")
+
+    Path("key").chmod(0o600)
+    assert found(convo, "keys")["found"].startswith(f"set: {Path('key').absolute()} (openai); not set: ")
+    Path("key").write_text("sk-secret and more")
+    assert found(convo, "keys")["next"] == "convo config key set openai --file"
+
+
+def test_a_profile_that_sets_something_is_named(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings('[profiles.work]\ntenant = "office"\n')
+    monkeypatch.setenv("CONVO_PROFILE", "work")
+    place = Path(".convo.toml").absolute()
+    assert found(convo, "settings")["found"] == f"CONVO_PROFILE, {place} [profiles.work]"
+    monkeypatch.setenv("CONVO_PROFILE", "wrok")
+    assert found(convo, "settings")["found"] == "CONVO_PROFILE: no profile 'wrok'; did you mean 'work'?"
+
+
 def test_the_default_model_needs_its_key(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "anthropic/claude-haiku-4-5")
     one = found(convo, "model")

@@ -133,6 +133,7 @@ def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> Non
         "base_url": "https://groq.example/v1",
         "key": "not set",
         "key_env": "GROQ_API_KEY",
+        "key_place": None,
         "set_up": False,
         "error": {
             "code": "invalid_api_key",

@@ -1,0 +1,51 @@
+"""What a command's exit code means, tried once for each."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from convo.cli.exits import EXITS
+from tests.cli.agenting import REFUND, agents
+from tests.cli.chatting import ECHO, scripted
+from tests.running import ROOT, Convo
+
+BROKEN = '[{"type": "function_call_output", "call_id": "c1", "output": "x"}]'
+REFUSES = {"error": {"code": "odd", "message": "That is not taken", "status": 400}}
+
+
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["words", "json"])
+def test_each_end_has_its_code(flags: list[str], convo: Convo) -> None:
+    Path("broken.json").write_text(BROKEN)
+    ends = {
+        "done": ["chat", *ECHO, "hi"],
+        "failed or incomplete": ["chat", *scripted(REFUSES), "hi"],
+        "usage or settings": ["chat", "--from", "a", "-c", "hi"],
+        "paused for approval": ["chat", *agents(), *scripted(REFUND), "pay"],
+        "lint findings": ["lint", "./broken.json"],
+        "not found": ["inspect", "nope"],
+    }
+    assert {meaning: convo(*argv, *flags).exit for meaning, argv in ends.items()} == {
+        meaning: code for code, meaning in EXITS.items() if meaning != "interrupted"
+    }
+
+
+@pytest.mark.needs("posix")
+def test_an_interrupted_command_ends_with_130() -> None:
+    slow = scripted({"text": "word " * 100}, delay_s=0.2)
+    command = [sys.executable, "-m", "convo", "chat", *slow, "hi"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout
+    assert os.read(process.stdout.fileno(), 1)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert EXITS[process.returncode] == "interrupted"
+
+
+def test_the_help_and_the_readme_say_the_same(convo: Convo) -> None:
+    said = ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items())
+    assert f"Exit codes: {said}." in " ".join(convo("--help").out.split())
+    assert f"Exit codes: {said}." in " ".join((ROOT / "README.md").read_text().split())

@@ -1,0 +1,35 @@
+"""The man page says what the commands do, and a wheel brings it where `man` looks."""
+
+import subprocess
+
+import pytest
+
+from convo.cli.commands import COMMANDS
+from convo.cli.manual import PLACE, page
+from tests.running import ROOT, Convo
+
+
+def test_the_page_in_the_repository_is_what_the_commands_say() -> None:
+    assert (ROOT / PLACE).read_text(encoding="utf-8") == page(), "python -m convo.cli.manual"
+
+
+def test_the_command_prints_the_page(convo: Convo) -> None:
+    got = convo("--man")
+    assert (got.exit, got.out, got.err) == (0, page(), "")
+
+
+def test_every_command_stands_in_it() -> None:
+    lines = page().splitlines()
+    for name in COMMANDS:
+        assert any(line.startswith(f".SS convo {name} ") for line in lines), name
+
+
+@pytest.mark.needs("man")
+def test_man_shows_it_without_a_complaint() -> None:
+    done = subprocess.run(
+        ["man", "--warnings", "-l", ROOT / PLACE], capture_output=True, encoding="utf-8", timeout=60, check=True
+    )
+    assert done.stderr == ""
+    shown = done.stdout.replace("\N{HYPHEN}", "-")
+    assert "NAME convo - Choose who owns the state of a conversation" in " ".join(shown.split())
+    assert '  convo chat --from resp_... "and then?"      go on from any response\n' in shown
