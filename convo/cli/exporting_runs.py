@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from convo.cli.conduct import cast_of
-from convo.cli.pauses import MARK, base_of
+from convo.cli.pauses import MARK, base_of, values_in
 from convo.cli.run_flags import RunFlags
 from convo.cli.wiring import store_of
 from convo.config import Settings
@@ -26,7 +26,7 @@ async def state_text(handle: str, flags: RunFlags, label: str | None, settings: 
 
     label:   of the release that is to read it; None for the newest
     folder:  where the states lie that runs went on from
-    raises:  NotFound, Usage, StateFault, InputFault, UnknownSchema, BadState
+    raises:  NotFound, Usage, StateFault, InputFault, BadState
     """
     state, losses = relabelled(await _state(handle, flags, settings, folder), label or NEWEST.label)
     for words in lost(losses):
@@ -42,5 +42,6 @@ async def _state(handle: str, flags: RunFlags, settings: Settings, folder: Path)
         if session is None:
             raise NotFound("session", row.session)
         run = taken(row.document, cast.graph)
-        state = await state_of(store, session, row, run, cast.conduct.values, base=base_of(row, folder))
+        values = cast.conduct.values if flags.context else values_in(row, folder)
+        state = await state_of(store, session, row, run, values, base=base_of(row, folder))
     return State({**state.document, MARK: {"run": row.id}}, state.version)

@@ -79,7 +79,7 @@ class Opening:
         row = await _known(self._store, state)
         if row is None:
             return await self._adopted(state, cast)
-        _check_same(row, state)
+        _check_same(row, state, cast.words)
         show = await self._kept(row, cast)
         decided = {one.call_id for one in state.decisions} if run_in(state) else set()
         if show.running.pending:
@@ -161,14 +161,15 @@ async def _known(store: Store, state: State) -> AgentRun | None:
     return rows[0] if rows else None
 
 
-def _check_same(row: AgentRun, state: State) -> None:
+def _check_same(row: AgentRun, state: State, agents: str) -> None:
     """raises: StateFault  a document of convo's own is older than the run that it is of"""
     if row.status in ENDS or run_in(state) != row.id:
         return
     waits = {call["id"] for call in row.document.get("batch", ())}
     if not {one.id for one in state.pending} <= waits or state.document["current_turn"] != row.document.get("turn"):
         raise StateFault(
-            f"this is how {row.id} stood at an earlier pause, and it went on since", hint=f"convo resume {row.id}"
+            f"this is how {row.id} stood at an earlier pause, and it went on since",
+            hint=f"convo resume {row.id} --agent {quote(agents)}",
         )
 
 

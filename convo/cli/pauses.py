@@ -49,7 +49,7 @@ def base_of(row: AgentRun, folder: Path) -> State | None:
     return load(str(place))
 
 
-def values_in(row: AgentRun, folder: Path, state: State | None) -> Mapping[str, Json]:
+def values_in(row: AgentRun, folder: Path, state: State | None = None) -> Mapping[str, Json]:
     """The application's own values of a run, which lie in its state alone and not in the store.
 
     state:   the one that is gone on with, where it is a file; else the one in `folder`, if there is one

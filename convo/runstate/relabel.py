@@ -6,7 +6,7 @@ elsewhere is moved, what it has no word for is taken out and reported. The label
 last, in every state inside as well.
 """
 
-from convo.errors import BadState, UnknownSchema, Usage
+from convo.errors import BadState, Usage
 from convo.items import Json
 from convo.runstate.nested import children
 from convo.runstate.paths import Place, Steps, path, pattern, replaced, without
@@ -22,11 +22,10 @@ PLAIN = ({"type": "function"}, {"type": "next_step_run_again"})
 def relabelled(state: State, label: str) -> tuple[State, tuple[Loss, ...]]:
     """`state` under another label, and what that label cannot say.
 
-    raises:  UnknownSchema  no release ever wrote that label
-             Usage          what waits has no place under it, so readers would forget it
+    raises:  Usage  no release ever wrote that label, or what waits has no place under it and readers would forget it
     """
     if label not in BY_LABEL:
-        raise UnknownSchema(path((LABEL,)), repr(label[:20]), LABELS)
+        raise Usage(f"no release ever wrote the label {label[:20]!r}", hint=f"one of {', '.join(LABELS)}")
     target, document = BY_LABEL[label], state.document
     losses: list[Loss] = []
     for version in _borders(state.version, target):

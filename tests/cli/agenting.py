@@ -57,7 +57,7 @@ def last_two(history):
 billing = Agent("billing", instructions="Pay back.", tools=(refund, look_up))
 triage = Agent("triage", instructions="Send them on.", handoffs=(billing,))
 desk = Agent("desk", instructions="Help.", tools=(refund, look_up, who))
-guarded = Agent("guarded", input_guardrails=(Guardrail("no_insults", no_insults),))
+guarded = Agent("guarded", input_guardrails=(Guardrail("no_insults", no_insults, parallel=False),))
 final = Agent("final", tools=(look_up,), after_tools="first output")
 """
 

@@ -61,6 +61,8 @@ def test_values_come_back_in_every_later_process_and_in_every_state(convo: Convo
     again = {"call": {**REFUND["call"], "call_id": "c2"}}
     model = scripted(REFUND, WHO, again, WHO, BACK)
     convo("chat", *agents(), *model, "--context", "values.json", "-n", "mine", "pay A1 back")
+    written = convo("export", "mine", "--format", "runstate", *agents())
+    assert written.json()["context"]["context"] == {"customer": "Ada"}
     for call in ("c1", "c2"):
         got = convo("resume", "mine", *agents(), *model, "--approve", call, "-o", "state.json")
         assert "who gave Ada" in got.err

@@ -60,7 +60,6 @@ def test_it_is_gone_on_with_elsewhere(
         (("export", "mine", "--agent", "bot.py:desk"), 2),
         (("export", "nope", *RUN[2:]), 5),
         ((*RUN, "--schema", "0.1"), 2),
-        (("import", "state.json"), 2),
     ],
 )
 def test_what_does_not_fit_a_run_is_refused(
