@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+LONG = pytest.mark.full
+
 
 def rotated(*columns: Iterable[Any], each: int = 1) -> list[Any]:
     """The parameters of a test of all combinations; by default the others meet `each` values of the last column."""
