@@ -5,6 +5,6 @@ each does), `asked` (what a handler gets and gives), `application` (the way of o
 `exchange` (its messages), `relaying` (events as they come), `documents` and `queries` (how it is
 read), `refusals` (what is wrong with it), `keys` and `callers` (who may ask), `metrics`, `protocol`
 and `serving` (the socket). Beside it stand `websocket`, its messages and its protocol (many turns over one
-connection), `openapi` with its schemas (the document that describes all this), and `page`: the inspector
-in a browser, with what it is told of answers that are `going` on.
+connection), `openapi` with its schemas (the document that describes all this), and `page`, the inspector in
+a browser: `inspecting` is what it is told, `going` knows the answers that are being given.
 """

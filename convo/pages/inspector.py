@@ -10,7 +10,7 @@ import re
 from base64 import b64encode
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 from convo.inspection.document import harmless
@@ -81,4 +81,4 @@ def hash_of(inline: str) -> str:
 
 @cache
 def text(name: str) -> str:
-    return (files("convo.pages") / "static" / name).read_text("utf-8")
+    return (Path(__file__).parent / "static" / name).read_text("utf-8")

@@ -305,8 +305,10 @@ def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Brow
     file = tmp_path / "keys"
     alice, bob = new_key(file, "alice"), new_key(file, "bob")
     with serving_at(tmp_path / "keyed", keys=KeysFile(file)) as served, looking(browser) as page:
-        for key, words in ((alice, "of Alice"), (bob, "of Bob")):
-            served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"})
+        made = [
+            served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"}).json()["id"]
+            for key, words in ((alice, "of Alice"), (bob, "of Bob"))
+        ]
         page.goto(served.root)
         field = page.get_by_label("Key")
         expect(field).to_be_focused()
@@ -319,6 +321,11 @@ def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Brow
         page.keyboard.press("Enter")
         expect(page.locator("nav li")).to_have_count(1)
         expect(page.locator("nav")).to_contain_text("of Bob")
+        page.goto(f"{served.root}/#/{made[0]}")
+        expect(page.get_by_role("heading", name="It cannot be shown")).to_be_focused()
+        assert "of Alice" not in page.content()
+        page.goto(f"{served.root}/#/%E0%A4%A")
+        expect(page.get_by_role("status")).to_contain_text("%E0%A4%A")
         assert page.evaluate("[localStorage.length, document.cookie, location.href.includes('convo_')]") == [
             0,
             "",

@@ -22,8 +22,16 @@ let timer = 0;
 let turn = 0;
 
 function route() {
-  const [, handle = from.only ?? "", link = ""] = location.hash.split("/").map(decodeURIComponent);
+  const [, handle = from.only ?? "", link = ""] = location.hash.split("/").map(decoded);
   return { handle, link };
+}
+
+function decoded(words) {
+  try {
+    return decodeURIComponent(words);
+  } catch {
+    return words; // somebody wrote the address
+  }
 }
 
 /** Go to what the address names, and move the focus there, as a browser does with a page. */
@@ -44,13 +52,13 @@ async function look() {
   clearTimeout(timer);
   const mine = (turn += 1);
   const began = performance.now();
+  part("forget").hidden = !from.hasKey;
   try {
     await news(() => mine === turn);
-    part("forget").hidden = !from.hasKey;
   } catch (wrong) {
     if (mine !== turn) return;
     if (wrong instanceof KeyWanted) return askForKey(wrong);
-    tell(wrong.message);
+    failed(wrong);
   }
   if (!from.live || mine !== turn) return;
   const took = performance.now() - began;
@@ -60,12 +68,13 @@ async function look() {
 async function news(current) {
   if (document.hidden && shown.drawn) return;
   const { handle } = shown;
-  const [list, found] = await Promise.all([from.list(shown.limit), handle && from.conversation(handle, shown.conversation?.found.version)]);
+  const { running, ...list } = await from.list(shown.limit);
   if (!current()) return;
-  const { running, ...listed } = list;
-  if (JSON.stringify(listed) !== shown.list || !shown.drawn) drawList(listed);
-  if (found?.links) shown.conversation = new Conversation(found);
-  shown.running = (found || { running }).running ?? [];
+  if (JSON.stringify(list) !== shown.list || !shown.drawn) drawList(list);
+  const found = handle ? await from.conversation(handle, shown.conversation?.found.version) : { running };
+  if (!current()) return;
+  if (found.links) shown.conversation = new Conversation(found);
+  shown.running = found.running ?? [];
   drawMain(list);
 }
 
@@ -131,6 +140,16 @@ function compare(other) {
   drawMain();
 }
 
+/** Say what went wrong; what was shown before stays. */
+function failed(wrong) {
+  if (!shown.conversation) {
+    shown.drawn = "";
+    const title = element("h2", { id: "conversation-title", tabindex: "-1" }, "It cannot be shown");
+    part("main").replaceChildren(title, element("p", {}, wrong.message));
+  }
+  tell(wrong.message);
+}
+
 /** Answers that are being given just now; their words grow in place. */
 function drawRunning() {
   const { running } = shown;
@@ -170,9 +189,9 @@ function askForKey(wrong) {
   const submit = (event) => {
     event.preventDefault();
     from.take(field.value.trim());
-    shown.drawn = "";
     look();
   };
+  Object.assign(shown, { list: "", conversation: null, drawn: "", running: [] });
   part("list").replaceChildren();
   part("main").replaceChildren(
     element(
@@ -190,7 +209,6 @@ function askForKey(wrong) {
 
 function forgetKey() {
   from.forget();
-  Object.assign(shown, { list: "", conversation: null, drawn: "", running: [] });
   look();
 }
 

@@ -19,7 +19,7 @@ export function conversations(found, { selected, more }) {
 
 /** The page's address of a conversation, or of one request in it. */
 export function address(handle, link) {
-  return ["#", handle, link].filter(Boolean).map((part) => (part === "#" ? part : encodeURIComponent(part))).join("/");
+  return ["#", ...[handle, link].filter(Boolean).map((id) => encodeURIComponent(id.toWellFormed()))].join("/");
 }
 
 function entry(one, about, selected) {
