@@ -1,8 +1,12 @@
 """The command line: read arguments, call, print, exit.
 
 In reading order: `commands` lists what there is, `app` finds and runs one, `shape` gives every
-command the same look, `failures` turns what went wrong into text and an exit code,
-`completions` answers shells. Every other module here is one command of its own.
+command the same look, `failures` turns what went wrong into text and an exit code, which `exits`
+explains, `completions` and `suggesting` answer shells, `manual` is the man page. Every other module
+here is one command of its own, or what a command does once its arguments are read.
+
+What a command prints with `--json` has a schema in `convo/schemas` and a row in `convo.cli.schema`;
+a test tries every one of them, and fails at a key that no schema has.
 
 A new command is a module and a row. The module makes `app = App()` (from `convo.cli.shape`) and
 puts its function, or several for a group, on it:

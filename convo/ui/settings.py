@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from convo.config import Setting
+from convo.config import Setting, Storage
 from convo.config.origin import dotted
 from convo.items import Json
 from convo.ui.medium import Medium
@@ -38,10 +38,12 @@ def shown(value: object) -> str:
         return str(value).lower()
     if type(value) is tuple:
         return f"[{', '.join(map(repr, value))}]"
+    if isinstance(value, Storage) and value.ttl is not None:
+        return f"{value}, for {value.ttl:g} s"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _as_json(value: object) -> Json:
     if type(value) is tuple:
         return list(value)
-    return value if isinstance(value, bool | int | float | str) else str(value)
+    return value if isinstance(value, bool | int | float | str) else shown(value)

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import keyring
 import pytest
 
 from convo.config.editing import key_in
-from tests.config.test_keys import Ring
+from tests.cli.agenting import REFUND, agents
+from tests.cli.chatting import scripted
+from tests.config.rings import Ring, logged_in, without_any
 from tests.running import Convo
 
 COMMENTED = """\
@@ -154,6 +155,14 @@ def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path
     assert convo("config", "path").out == f"{home / 'config' / 'config.toml'}\n"
 
 
+def test_a_command_that_goes_on_names_the_profile(convo: Convo) -> None:
+    Path(".convo.toml").write_text('[profiles.work]\ntenant = "office"\n')
+    got = convo("--profile", "work", "chat", *agents(), *scripted(REFUND), "-n", "mine", "pay A1 back")
+    assert "to decide and go on: convo --profile work resume mine --agent bot.py:desk --approve c1" in got.err
+    assert [one["name"] for one in convo("--profile", "work", "sessions", "--json").json()] == ["mine"]
+    assert convo("sessions", "--json").json() == []
+
+
 def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "openai/other")
     got = convo("config", "set", "model", "fast")
@@ -206,10 +215,8 @@ def test_a_broken_file_can_be_mended_from_here(convo: Convo, own: Path) -> None:
 
 @pytest.fixture
 def ring() -> Iterator[Ring]:
-    before, one = keyring.get_keyring(), Ring()
-    keyring.set_keyring(one)
-    yield one
-    keyring.set_keyring(before)
+    with logged_in() as one:
+        yield one
 
 
 def test_a_key_goes_into_the_keyring_and_comes_out_of_it(convo: Convo, ring: Ring, own: Path) -> None:
@@ -254,17 +261,9 @@ def test_what_is_no_key_is_refused(
     assert (ring.kept, home.exists()) == ({}, False)
 
 
-def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(
-    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from keyring.backends.fail import Keyring
-
-    before = keyring.get_keyring()
-    keyring.set_keyring(Keyring())  # type: ignore[no-untyped-call]
-    try:
+def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(convo: Convo, home: Path) -> None:
+    with without_any():
         got = convo("config", "key", "set", "openai", stdin=KEY)
-    finally:
-        keyring.set_keyring(before)
     assert got.exit == 2
     assert got.err.splitlines()[0] == "convo: this machine has no keyring that could be used"
     assert "--file puts it into a file that only you can read" in got.err

@@ -3,48 +3,19 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import keyring
 import pytest
-from keyring.backend import KeyringBackend
-from keyring.errors import KeyringLocked
 
 from convo.config import BUILT_IN_MODEL, Secret, find_key, key_of
 from convo.config.keys import into_keyring, out_of_keyring
 from convo.errors import BadSettings
 from tests.config.given import USER, settings
-
-
-class Ring(KeyringBackend):
-    """A keyring that is held in memory."""
-
-    priority = 1.0
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.kept: dict[tuple[str, str], str] = {}
-        self.asked = 0
-        self.locked = False
-
-    def get_password(self, service: str, username: str) -> str | None:
-        self.asked += 1
-        if self.locked:
-            raise KeyringLocked("sk-the-key is behind a lock")
-        return self.kept.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.kept[service, username] = password
-
-    def delete_password(self, service: str, username: str) -> None:
-        del self.kept[service, username]
+from tests.config.rings import Ring, logged_in
 
 
 @pytest.fixture
 def ring() -> Iterator[Ring]:
-    """The keyring of whoever is logged in."""
-    before, one = keyring.get_keyring(), Ring()
-    keyring.set_keyring(one)
-    yield one
-    keyring.set_keyring(before)
+    with logged_in() as one:
+        yield one
 
 
 def test_a_variable_goes_before_a_file_and_a_file_before_the_keyring(tmp_path: Path, ring: Ring) -> None:
