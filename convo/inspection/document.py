@@ -15,6 +15,7 @@ with the links that end there behind it, so that no item can be taken for anythi
 """
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -202,10 +203,20 @@ def _fits(link: Mapping[str, Json], items: int) -> bool:
     if not all(isinstance(link.get(name), kinds) for name, kinds in KINDS.items()):
         return False
     scope = link["endpoint"]
+    words = [*(link[name] for name in KINDS), *scope]
+    if not all(_can_be_kept(one) for one in words if isinstance(one, str)):
+        return False
     known = link["strategy"] in list(Strategy) and link["status"] in STATUSES and _is_time(link["created_at"])
     placed = 0 <= link["saw"] <= link["head"] <= items and 0 <= link["sent"] <= items
     return known and placed and len(scope) == 3 and all(isinstance(part, str | None) for part in scope)
 
+
+def _can_be_kept(words: str) -> bool:
+    """Whether it is whole characters: a database takes no half of one."""
+    return words.isascii() or not HALF.search(words)
+
+
+HALF = re.compile("[\ud800-\udfff]")
 
 END_OF_TIME = 253_402_300_800
 """The first second of the year 10000, since 1970; no calendar goes further."""

@@ -19,16 +19,16 @@ class Usage:
 
     @classmethod
     def read(cls, usage: Mapping[str, Json] | None) -> "Usage | None":
-        """The figures of a usage object; None when nothing was reported."""
+        """The figures of a usage object; None when nothing was reported. What is no number of tokens counts as 0."""
         if not usage:
             return None
-        into, out = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+        into, out = usage.get("input_tokens_details"), usage.get("output_tokens_details")
         return cls(
-            input=usage.get("input_tokens") or 0,
-            cached=into.get("cached_tokens") or 0,
-            output=usage.get("output_tokens") or 0,
-            reasoning=out.get("reasoning_tokens") or 0,
-            written=into.get("cache_write_tokens") or 0,
+            input=_tokens(usage, "input_tokens"),
+            cached=_tokens(into, "cached_tokens"),
+            output=_tokens(usage, "output_tokens"),
+            reasoning=_tokens(out, "reasoning_tokens"),
+            written=_tokens(into, "cache_write_tokens"),
         )
 
     def cost_usd(self, price: Price | None) -> float | None:
@@ -51,3 +51,9 @@ class Usage:
             reasoning=self.reasoning + other.reasoning,
             written=self.written + other.written,
         )
+
+
+def _tokens(figures: Json, name: str) -> int:
+    """One figure, whatever somebody's server made of it."""
+    found = figures.get(name) if isinstance(figures, Mapping) else None
+    return found if type(found) is int and found > 0 else 0

@@ -33,11 +33,11 @@ class Database:
 
 
 def documents_of(file: Path) -> list[Document]:
-    """Every conversation in it, oldest first. raises: InputFault  it is of nobody that is known"""
+    """Every conversation in it, oldest first. raises: InputFault  it is of nobody that is known, or damaged"""
     with _opened(file) as database:
         for tables, read in READERS:
             if tables <= database.tables:
-                return read(database)
+                return _as_written(read, database)
     raise InputFault(
         "it is a database of neither llm nor the Agents SDK",
         hint="its tables are not theirs; convo sessions lists ours",
@@ -48,6 +48,20 @@ READERS: Sequence[tuple[frozenset[str], Callable[[Database], list[Document]]]] =
     (frozenset({"agent_sessions", "agent_messages"}), agents_sessions.documents),
     (frozenset({"conversations", "responses"}), llm_logs.documents),
 )
+
+
+def _as_written(read: Callable[[Database], list[Document]], database: Database) -> list[Document]:
+    """What `read` finds, where every value is what its program writes: a column of SQLite may hold anything.
+
+    raises:  InputFault
+    """
+    try:
+        found = read(database)
+    except (TypeError, ValueError, LookupError, AttributeError, RecursionError) as wrong:
+        raise InputFault("a row of it is not as its program writes it") from wrong
+    if not all(isinstance(one.name, str | None) and isinstance(one.instructions, str | None) for one in found):
+        raise InputFault("a conversation in it has a name that is no text")
+    return found
 
 
 @contextmanager

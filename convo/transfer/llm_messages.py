@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from convo.errors import InputFault
 from convo.inspection.document import Document
 from convo.items import Item, Json, text
 from convo.transfer.llm_attached import attachment, fragment, seconds
@@ -16,6 +17,7 @@ WITH RECURSIVE chain(hash, parent, role, depth) AS (
     SELECT hash, parent_hash, role, 0 FROM messages WHERE hash = ?
     UNION ALL
     SELECT m.hash, m.parent_hash, m.role, depth + 1 FROM messages m JOIN chain ON m.hash = chain.parent
+    LIMIT ?
 )
 SELECT hash, role FROM chain ORDER BY depth DESC
 """
@@ -24,13 +26,16 @@ PARTS = "SELECT id, type, text, payload FROM parts WHERE message_hash = ? ORDER 
 
 
 def threads(database: "Database") -> dict[str, Document]:
-    """Every thread by its id, which is the one of the conversation that it came from."""
+    """Every thread by its id, which is the one of the conversation that it came from. raises: InputFault"""
+    most = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
     rows = database.rows("SELECT id, name, tip_message_hash AS tip, datetime_utc FROM threads ORDER BY id")
-    return {row["id"]: _document(database, row) for row in rows}
+    return {row["id"]: _document(database, row, most) for row in rows}
 
 
-def _document(database: "Database", thread: Mapping[str, Any]) -> Document:
-    messages = database.rows(CHAIN, thread["tip"])
+def _document(database: "Database", thread: Mapping[str, Any], most: int) -> Document:
+    messages = database.rows(CHAIN, thread["tip"], most + 1)
+    if len(messages) > most:
+        raise InputFault(f"the messages of thread {thread['id']} go in a circle")
     items = tuple(item for message in messages for item in _items(database, message))
     system = text(items[0]) if items and items[0].get("role") == "system" else None
     items = items if system is None else items[1:]

@@ -66,3 +66,15 @@ def test_caching_never_makes_a_call_dearer_than_its_input_price(
     assert uncached is not None
     assert got is not None
     assert 0 <= got <= uncached * (1 + 1e-12)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"input_tokens": "many", "output_tokens": True},
+        {"input_tokens": -5, "input_tokens_details": 3, "output_tokens_details": ["x"]},
+        {"input_tokens": 1.5, "input_tokens_details": {"cached_tokens": {}}},
+    ],
+)
+def test_what_is_no_number_of_tokens_counts_for_nothing(odd: Any) -> None:
+    assert Usage.read(odd) == Usage()

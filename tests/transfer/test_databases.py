@@ -3,7 +3,7 @@
 import lzma
 import shutil
 import sqlite3
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,16 @@ WEATHER = (
 )
 
 
+def unpacked(release: str, folder: Path) -> Path:
+    """What this release of `llm` logged of two conversations with a model of no provider."""
+    file = folder / "logs.db"
+    file.write_bytes(lzma.decompress((Path(__file__).parent / f"llm-{release}.db.xz").read_bytes()))
+    return file
+
+
 @pytest.fixture(params=["0.27", "0.36"])
 def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """What this release of `llm` logged of two conversations with a model of no provider."""
-    file = tmp_path / "logs.db"
-    file.write_bytes(lzma.decompress((Path(__file__).parent / f"llm-{request.param}.db.xz").read_bytes()))
-    return file
+    return unpacked(request.param, tmp_path)
 
 
 def test_conversations_of_llm_are_read_in_both_layouts(logs: Path) -> None:
@@ -99,6 +103,50 @@ def test_a_row_that_holds_no_item_is_named(tmp_path: Path, data: str, says: str)
         db.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('mine', ?)", (data,))
     with pytest.raises(Unreadable, match=f"message 1 of 'mine' {says}"):
         documents_in(str(file))
+
+
+def written(place: Path, *statements: str) -> str:
+    """A database that nobody's program wrote so."""
+    with closing(sqlite3.connect(place)) as db, db:
+        for one in statements:
+            db.execute(one)
+    return str(place)
+
+
+AGENTS = (
+    "CREATE TABLE agent_sessions (session_id, created_at)",
+    "CREATE TABLE agent_messages (id, session_id, message_data)",
+)
+
+
+def test_messages_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
+    shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
+    place = written(tmp_path / "a.db", "UPDATE messages SET parent_hash = hash")
+    with pytest.raises(Unreadable, match="go in a circle"):
+        documents_in(place)
+
+
+@pytest.mark.parametrize(
+    ("row", "item", "says"),
+    [
+        ("x'ff00'", '\'{"role": "user", "content": "hi"}\'', "a name that is no text"),
+        ("'mine'", "x'ff'", "is not JSON"),
+        ("'mine'", "5", "is not JSON"),
+    ],
+)
+def test_a_column_of_another_kind_is_refused(tmp_path: Path, row: str, item: str, says: str) -> None:
+    rows = (f"INSERT INTO agent_sessions VALUES ({row}, NULL)", f"INSERT INTO agent_messages VALUES (1, {row}, {item})")
+    with pytest.raises(Unreadable, match=says):
+        documents_in(written(tmp_path / "a.db", *AGENTS, *rows))
+
+
+@pytest.mark.parametrize("payload", ["[1]", "{", '{"attachment": [1]}', '{"text_ref": 3}', '{"arguments": [1]}'])
+@pytest.mark.parametrize("type_", ["text", "attachment", "tool_call", "tool_result"])
+def test_a_part_that_is_none_is_refused_or_left_out(tmp_path: Path, type_: str, payload: str) -> None:
+    shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
+    place = written(tmp_path / "a.db", f"UPDATE parts SET type = '{type_}', text = NULL, payload = '{payload}'")
+    with suppress(Unreadable):
+        assert all(one.items for one in documents_in(place))
 
 
 def test_a_database_of_nobody_that_is_known_is_refused(tmp_path: Path) -> None:

@@ -143,6 +143,7 @@ WRONG = [
     (json.dumps({**HEAD, "created_at": 1e300, "items": []}), "its 'created_at' is no time"),
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "sent": 10**30}]}), "one of its links is none"),
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "created_at": -1}]}), "one of its links is none"),
+    (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "parent": "a\ud800"}]}), "one of its links is none"),
     ('{"$schemaVersion": "1.6"}', "$.current_agent is missing"),
     (page(DOCUMENT, data=False), "it holds only what is read"),
     (markdown(DOCUMENT, data=False), "it holds only what is read"),
