@@ -120,3 +120,15 @@ async def test_when_a_request_is_cancelled_it_is_never_tried_again(
     with pytest.raises(asyncio.CancelledError):
         await faulty(bench, ledger, strategy, Fault(asyncio.CancelledError()))
     assert (len(bench.bodies), bench.clock.slept) == (1, [])
+
+
+@pytest.mark.parametrize("strategy", CLIENTS)
+async def test_when_attempts_failed_each_answer_is_counted_and_no_attempt(
+    bench: Bench, ledger: Ledger, strategy: Strategy
+) -> None:
+    await faulty(bench, ledger, strategy, Fault(DOWN), Fault(DOWN))
+    session = await bench.store.session("mine")
+    assert session
+    links = await bench.store.links(session.id)
+    assert (len(bench.bodies), [link.status for link in links]) == (4, ["completed", "completed"])
+    assert all(link.usage and link.usage["total_tokens"] for link in links)
