@@ -154,6 +154,7 @@ class Gateway:
             self.metrics,
             read=partial(object_in, serve=self._serve),
             room=partial(self._room, exchange, of=exchange.tenant),
+            told=partial(self._inspected.going.told, exchange.tenant),
         )
         socket = Socket(receive, send, self._service.of(exchange.tenant), house)
         async with self.sockets.holding(socket):

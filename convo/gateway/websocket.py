@@ -101,6 +101,7 @@ class House:
 
     read:  makes an object of a message within the limits of a body; raises Refused
     room:  holds a place for one turn; raises KeyRefused or TryLater where there is none
+    told:  passes the events of a turn on, and notices them for whoever looks on
     """
 
     clock: Clock
@@ -108,6 +109,7 @@ class House:
     counting: Counting
     read: Callable[[bytes], dict[str, Json]]
     room: Callable[[], AbstractContextManager[None]]
+    told: Callable[[AsyncGenerator[Event, None]], AsyncGenerator[Event, None]]
 
 
 class Socket:
@@ -164,7 +166,8 @@ class Socket:
         counting.stream(+1)
         try:
             with self._house.room():
-                await self._pass_on(self._chain(turn.lane).create(turn.body), turn.lane, progress, began)
+                events = self._house.told(self._chain(turn.lane).create(turn.body))
+                await self._pass_on(events, turn.lane, progress, began)
         except ConvoError as fault:
             progress.status = fault.status
             if isinstance(fault, StoreFault):

@@ -11,6 +11,7 @@ from convo.gateway.routes import described
 from convo.pages.inspector import MODULES
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
+from tests.gateway.talk import ENDS, talking
 
 LIST, CONVERSATION = "/inspect/api/list", "/inspect/api/conversations/{}"
 FILES = ["/", *(f"/inspector/{name}" for name in (*MODULES, "inspector.css"))]
@@ -132,3 +133,16 @@ def test_an_answer_is_told_while_it_is_given_and_forgotten_at_its_end(served: Se
         assert told
         assert [text for text in told if not "one two three four".startswith(text)] == []
         assert any(told)
+
+
+def test_a_turn_over_a_websocket_is_told_as_well(served: Served) -> None:
+    served.script("slow", {"text": "one two three four"}, chunk=4, delay_s=0.1)
+    told: list[list[str]] = []
+    with talking(served) as talk:
+        first = talk.turn(input="hi")["id"]
+        talk.say(model="slow", input="go on", previous_response_id=first)
+        while (event := talk.hear())["type"] not in ENDS:
+            if event["type"] == "response.output_text.delta":
+                told.append([one["text"] for one in conversation(served, first)["running"]])
+    assert told[0][0].startswith("one")
+    assert conversation(served, first)["running"] == []
