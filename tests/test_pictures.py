@@ -1,0 +1,48 @@
+"""The pictures show what the program shows; else: python -m tests.words.pictures"""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.running import ROOT
+from tests.words.pictures import FOLDER, PICTURES, taken, talked, words
+
+LARGEST = 12_000
+"""Bytes of a picture."""
+
+CHART = "response owner seen cached ~sent what the model saw"
+
+
+def compared(name: str, picture: str) -> list[str]:
+    """What does not depend on the time that it took: which columns of a tree say nothing new does."""
+    lines = words(picture)
+    return lines[lines.index(CHART) :] if name == "inspect" else lines
+
+
+@pytest.mark.needs("terminal")
+@pytest.mark.parametrize(
+    "typed", [pytest.param(False, id="printed"), pytest.param(True, id="typed", marks=pytest.mark.full)]
+)
+def test_a_picture_shows_what_the_command_shows(typed: bool, tmp_path: Path) -> None:
+    with talked(tmp_path) as server:
+        for name, picture in PICTURES.items():
+            if bool(picture.says) == typed:
+                kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+                assert compared(name, taken(picture, server)) == compared(name, kept)
+
+
+def test_pictures_are_small_well_formed_and_hold_nothing_that_runs() -> None:
+    for path in FOLDER.glob("*.svg"):
+        text = path.read_text(encoding="utf-8")
+        assert len(text) < LARGEST
+        assert {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()} <= {
+            *("svg", "title", "rect", "circle", "g", "text", "tspan")
+        }
+
+
+def test_the_readmes_pictures_are_there() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    shown = [Path(part.partition(")")[0]) for part in readme.split("](.github/pictures/")[1:]]
+    assert shown
+    assert all((FOLDER / name).is_file() for name in shown)

@@ -1,0 +1,157 @@
+"""The README's pictures, taken of real runs in a terminal.
+
+    python -m tests.words.pictures [NAME ...]       writes .github/pictures/NAME.svg
+
+A server on loopback answers where OpenAI's would. What differs from run to run (ids, seconds, the day) is left
+as it came; `tests/test_pictures.py` compares the rest. The page's picture is a PNG that a browser takes:
+whoever takes it puts it into `FOLDER` under the name `PAGE`.
+"""
+
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from html import unescape
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+from unittest.mock import patch
+
+from tests.conftest import LEAKS, TERMINAL
+from tests.loopback import Loopback, serving
+from tests.running import ROOT
+from tests.words.pages import OPENAI
+from tests.words.svg import Sign, svg
+from tests.words.transcript import Stage, alike
+
+if TYPE_CHECKING:
+    import pyte
+
+FOLDER = ROOT / ".github" / "pictures"
+PAGE = "page.png"
+
+REPLIES = (
+    {
+        "text": "Begin at the opera house at nine, walk along the harbour and take the ferry to Bygdøy. "
+        "Lunch at the fish hall, the sculpture park before sunset, and a concert in the evening."
+    },
+    {"text": "Then the Munch museum until noon, and the tram instead of the ferry.", "usage": {"cached": 25}},
+    {"text": "Leave out the concert, and buy the day pass.", "usage": {"cached": 60}},
+)
+
+BEFORE = """
+$ convo chat -q --chain --name oslo "Plan a day in Oslo for two people who like art."
+$ convo chat -q -c "And if it rains?"
+$ convo chat -q --fork oslo@1 --name cheap "Make it cheaper."
+$ convo chat -q --from oslo "And with children?"
+"""
+
+DIM, GREY = "\x1b[2m", "\x1b[90m"
+"""The emulator knows no dim letters."""
+
+
+class Picture(NamedTuple):
+    """One picture: the command line, the terminal's size, and what somebody says at its prompt."""
+
+    argv: Sequence[str]
+    columns: int
+    rows: int = 60
+    says: Sequence[str] = ()
+
+
+PICTURES = {
+    "chat": Picture(("chat",), 100, says=("Plan a day in Oslo.", "And if it rains?", "/status")),
+    "inspect": Picture(("inspect", "oslo", "--no-pager"), 100),
+    "next": Picture(("next", "oslo", "Is there a ferry at night?"), 88),
+    "race": Picture(("race", "Plan a day in Oslo.", "And if it rains?"), 88),
+}
+
+
+@contextmanager
+def talked(folder: Path) -> Iterator[Loopback]:
+    """A home in which the conversations of the pictures were held, and the server that answers them."""
+    (folder / "servers").mkdir()
+    (folder / "here").mkdir()
+    with serving(folder / "servers") as server:
+        server.replies(*REPLIES)
+        environ = {"CONVO_HOME": str(folder / "home"), **server.environ}
+        Stage(folder / "here", environ=environ).play(f"```console{BEFORE}```")
+        with patch.dict(os.environ, environ):
+            yield server
+
+
+def taken(picture: Picture, server: Loopback) -> str:
+    """The picture, as SVG."""
+    import pyte
+
+    drawn = chatted(picture) if picture.says else shown(picture)
+    screen = pyte.Screen(picture.columns, picture.rows)
+    pyte.Stream(screen).feed(drawn.replace(DIM, GREY).replace(server.url, OPENAI))
+    title = " ".join(
+        ["convo", *(f'"{word}"' if " " in word else word for word in picture.argv if word != "--no-pager")]
+    )
+    return svg(title, rows_of(screen))
+
+
+def shown(picture: Picture) -> str:
+    """What the command writes into its terminal."""
+    import pexpect
+
+    environ = {name: value for name, value in os.environ.items() if name not in TERMINAL}
+    environ |= {"TERM": "xterm-256color", "TZ": "UTC"}
+    command = ["-m", "convo", *picture.argv]
+    size = (picture.rows, picture.columns)
+    child = pexpect.spawn(sys.executable, command, env=environ, dimensions=size, encoding="utf-8", timeout=60)
+    child.expect(pexpect.EOF)
+    child.close()
+    return str(child.before)
+
+
+def chatted(picture: Picture) -> str:
+    """The same for a chat, up to the prompt behind the last that is said."""
+    from tests.ui.glass import watched_glass
+
+    with watched_glass(*picture.argv, columns=picture.columns) as glass:
+        glass.rests()
+        for words in picture.says:
+            glass.types(f"{words}\r")
+            glass.rests(words)
+        return glass.raw
+
+
+def rows_of(screen: "pyte.Screen") -> list[list[Sign]]:
+    """The rows that show something, the last of them and all before it, without blanks at their ends."""
+    rows = []
+    for y in range(screen.lines):
+        cells = [screen.buffer[y][x] for x in range(screen.columns)]
+        signs = [Sign(cell.data, cell.fg, cell.bold, cell.reverse) for cell in cells]
+        while signs and not signs[-1].data.strip():
+            signs.pop()
+        rows.append(signs)
+    while rows and not rows[-1]:
+        rows.pop()
+    return rows
+
+
+def words(picture: str) -> list[str]:
+    """The lines of a picture as text, without what differs from run to run."""
+    lines = re.findall(r'<text y="\d+">(.*?)</text>', picture)
+    return [alike(unescape(" ".join(re.findall(r">([^<]*)<", line)))) for line in lines]
+
+
+def main(names: list[str]) -> None:
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(LEAKS) and name not in TERMINAL}
+    FOLDER.mkdir(exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        patch.dict(os.environ, clean, clear=True),
+        talked(Path(folder)) as server,
+    ):
+        for name in names or PICTURES:
+            (FOLDER / f"{name}.svg").write_text(taken(PICTURES[name], server), encoding="utf-8")
+            print(f".github/pictures/{name}.svg")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
