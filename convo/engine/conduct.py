@@ -23,7 +23,8 @@ from convo.tools import definitions, toolbox
 OURS = frozenset({"input", "model", "instructions", "tools", "previous_response_id", "conversation", "stream"})
 """Fields of a request that an agent's settings may not say: the owner and the run do."""
 
-OWN_IT = "take it out, or own the history with --session or --replay (convo convert)"
+OWN_IT = "take it out, or own the history with --session or --replay"
+"""The next step where nothing has been said yet; afterwards it is a command that hands the history over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +74,19 @@ class Conduct:
     at: Callable[[str], None] = nowhere
 
 
-def check(graph: Graph, conduct: Conduct, strategy: Strategy, asking: Asking, endpoint: Endpoint) -> None:
+def check(
+    graph: Graph, conduct: Conduct, strategy: Strategy, asking: Asking, endpoint: Endpoint, own_it: str = OWN_IT
+) -> None:
     """Refuse what this owner does not allow.
 
+    own_it:  how the person comes to own the history
     raises:  WrongOwner  named above;  Usage  an agent's model that nobody here answers for
              InputFault  tools that a call could not tell apart
     """
     remembers = OWNERS[strategy].remembers
     _numbers(conduct)
     if remembers and (conduct.session_limit is not None or conduct.session_input is not None):
-        raise _refused("a session's limit or input callback", strategy)
+        raise _refused("a session's limit or input callback", strategy, own_it)
     for identity, agent in graph.agents.items():
         toolbox(agent.functions)
         definitions(agent.tools)
@@ -90,9 +94,9 @@ def check(graph: Graph, conduct: Conduct, strategy: Strategy, asking: Asking, en
         for way in agent.ways:
             plan(way, conduct.habits, remembers=remembers, names=(agent.name, graph[str(way.to)].name))
         if remembers and agent.output_guardrails:
-            raise _refused(f"an output guardrail (agent {agent.name!r})", strategy)
+            raise _refused(f"an output guardrail (agent {agent.name!r})", strategy, own_it)
         _settings(agent)
-        _model(agent, conduct, remembers, asking, endpoint)
+        _model(agent, conduct, remembers, asking, endpoint, own_it)
         for tool in agent.functions:
             if isinstance(tool, AgentTool):
                 _inside(tool, conduct, asking, endpoint)
@@ -130,7 +134,7 @@ def _settings(agent: Agent) -> None:
         )
 
 
-def _model(agent: Agent, conduct: Conduct, remembers: bool, asking: Asking, endpoint: Endpoint) -> None:
+def _model(agent: Agent, conduct: Conduct, remembers: bool, asking: Asking, endpoint: Endpoint, own_it: str) -> None:
     if agent.model is None or agent.model in (asking.model, asking.wire_model):
         return
     if conduct.route is None:
@@ -142,9 +146,9 @@ def _model(agent: Agent, conduct: Conduct, remembers: bool, asking: Asking, endp
     if remembers and other != endpoint.scope:
         raise WrongOwner(
             f"agent {agent.name!r} is asked at {other}, and the history belongs to {endpoint.scope}",
-            hint="convo convert, to own the history yourself, or give it a model of that endpoint",
+            hint=own_it,
         )
 
 
-def _refused(what: str, strategy: Strategy) -> WrongOwner:
-    return WrongOwner(f"{what} does not go with --{strategy}: {OWNERS[strategy].words} has the history", hint=OWN_IT)
+def _refused(what: str, strategy: Strategy, own_it: str) -> WrongOwner:
+    return WrongOwner(f"{what} does not go with --{strategy}: {OWNERS[strategy].words} has the history", hint=own_it)

@@ -22,11 +22,12 @@ code says no to ends it.
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from shlex import quote
 
 from convo.agents import AgentTool, Graph
 from convo.engine.adopting import question
 from convo.engine.chat import Chat
-from convo.engine.conduct import Conduct, ModelInput, Route, check, inside
+from convo.engine.conduct import OWN_IT, Conduct, ModelInput, Route, check, inside
 from convo.engine.edges import Edges
 from convo.engine.opening import open_chat
 from convo.engine.performing import Performing
@@ -84,7 +85,7 @@ class Running:
                  NotFound, BadState  the kept run does not fit the graph
         """
         conduct = conduct or Conduct()
-        check(graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint)
+        check(graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint, _own_it(chat))
         kept = kept or await newest_of(chat)
         run = taken(kept.document, graph) if kept else begin(graph, conduct.limits)
         return cls(chat, graph, conduct, await opened(chat, kept), run)
@@ -100,7 +101,7 @@ class Running:
         state:   the content hash of the RunState that it comes from
         """
         conduct = conduct or Conduct()
-        check(run.graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint)
+        check(run.graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint, _own_it(chat))
         held = chat.reread()
         if items:
             path = Path(held.path.root).grow(items)
@@ -222,6 +223,11 @@ class Running:
             return Returned(call.id, output_text(one.output))
         finally:
             await store.aclose()
+
+
+def _own_it(chat: Chat) -> str:
+    """How a person comes to own the history of `chat`."""
+    return f"convo convert {quote(chat.session.name or chat.session.id)} --to session" if chat.held.path else OWN_IT
 
 
 async def to_the_end(events: AsyncGenerator[Event, None]) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from convo.agents import Agent
-from convo.engine.running import Conduct, ModelInput
+from convo.engine.running import Conduct, ModelInput, Running
 from convo.errors import InputFault, RunFailed, Usage, WrongOwner
 from convo.history import Strategy
 from convo.items import Item, text, user
@@ -149,5 +149,14 @@ async def test_a_callback_has_to_return_a_list_of_items(bench: Bench) -> None:
 async def test_a_server_owner_takes_no_limit_and_no_callback(
     bench: Bench, strategy: Strategy, conduct: Conduct
 ) -> None:
-    with pytest.raises(WrongOwner, match="a session's limit or input callback"):
+    with pytest.raises(WrongOwner, match="a session's limit or input callback") as refused:
         await running(bench, Agent("desk"), conduct, strategy=strategy)
+    assert refused.value.hint == "take it out, or own the history with --session or --replay"
+
+
+async def test_who_has_said_something_is_told_how_to_own_it(bench: Bench) -> None:
+    one = await running(bench, Agent("desk"), strategy=Strategy.CHAIN)
+    await say(one, "hello")
+    with pytest.raises(WrongOwner) as refused:
+        await Running.open(one.chat, one.run.graph, Conduct(session_limit=3))
+    assert refused.value.hint == f"convo convert {one.chat.session.name or one.chat.session.id} --to session"
