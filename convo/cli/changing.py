@@ -59,8 +59,9 @@ async def exported(chat: Chat, words: str, settings: Settings, where: "Where") -
     from convo.cli.exporting import FORMS, Asked, as_mirrored, form_of, part_of, write
     from convo.cli.known import Search
 
-    if not chat.record.saved:
+    if not chat.reread().path:
         raise Usage("nothing was said yet, so there is nothing to write down", hint="type a message")
+    await chat.adopt()
     file = not_there(words or f"{chat.session.name}{SUFFIX}", chat)
     asked = Asked(chat.session.id, file=file)
     form, store = form_of(asked), chat.edges.store

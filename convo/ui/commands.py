@@ -53,15 +53,15 @@ async def status(talk: "Conversing", _: str) -> None:
 
 
 async def next_(talk: "Conversing", words: str) -> None:
-    talk.say(await talk.look.next(talk.chat, words))
+    talk.show(await talk.look.next(talk.chat, words) + "\n")
 
 
 async def context(talk: "Conversing", _: str) -> None:
-    talk.say(await talk.look.context(talk.chat))
+    talk.show(await talk.look.context(talk.chat) + "\n")
 
 
 async def inspect(talk: "Conversing", handle: str) -> None:
-    talk.say(await talk.look.inspect(talk.chat, handle))
+    talk.show(await talk.look.inspect(talk.chat, handle) + "\n")
 
 
 async def model(talk: "Conversing", name: str) -> None:

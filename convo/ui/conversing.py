@@ -25,7 +25,7 @@ from convo.ui.answering import watched
 from convo.ui.bar import Bar, Standing
 from convo.ui.commands import obey
 from convo.ui.earlier import last_turns
-from convo.ui.medium import Medium, medium_of
+from convo.ui.medium import Medium, medium_of, width, wrapped
 from convo.ui.prompt import NOT_DRAWN_ON, PROMPT, Reader
 from convo.ui.shelling import shell
 from convo.ui.signals import on_signal
@@ -216,11 +216,14 @@ class Conversing:
                 self._after()
 
     def say(self, words: str) -> None:
-        """Tell the person something that is not the answer."""
-        self.show(words + "\n")
+        """Tell the person something that is not the answer, in lines that fit."""
+        columns = self.medium.width
+        for line in safe(words).split("\n"):
+            fits = columns is None or width(line) <= columns
+            self.show("\n".join([line] if fits else wrapped(line, columns or 0)) + "\n")
 
     def show(self, words: str) -> None:
-        """The same, without a line break behind it."""
+        """Show what is laid out already, or is to be copied as it stands."""
         self._err.write(safe(words))
         self._err.flush()
 
@@ -234,7 +237,7 @@ class Conversing:
 
     def _note(self, words: str) -> None:
         if not self._quiet:
-            self.say(words)
+            self.show(words + "\n")
 
     async def _carry_out(self, line: str) -> None:
         self._escaped = False
@@ -252,7 +255,9 @@ class Conversing:
         except Interrupted as stopped:
             self.say(f"{stopped.message}; /retry asks again, /undo takes it back")
         except ConvoError as error:
-            self.say(f"convo: {error.message}" + (f"\n  try: {error.hint}" if error.hint else ""))
+            self.say(f"convo: {error.message}")
+            if error.hint:
+                self.show(f"  try: {error.hint}\n")
 
     async def _ask(self, words: str) -> None:
         before, along = self.chat.held.path.head, [*self.along, *parts_of(words, self.reader.pasted)]

@@ -33,6 +33,9 @@ from convo.ui.prompt import PROMPT, At
 ALONE_S = 0.1
 """Seconds after which an Esc is the key itself and not the beginning of another key's sequence."""
 
+MENU = 8
+"""Rows that a menu takes at most, with the line that it belongs to."""
+
 STYLE = Style.from_dict({"bar": "dim"})
 
 UNECHOED = termios.ECHO | termios.ICANON
@@ -48,7 +51,7 @@ class Editor:
         self.pasted: list[str] = []
         self._screen, self._input = screen(), Keyboard(sys.stdin)
         self._at = at
-        self._session: PromptSession[str] = PromptSession(
+        self._session = Session(
             history=remembered(at.history),
             key_bindings=keys(self.pasted.append),
             completer=Completing(at.words),
@@ -113,6 +116,20 @@ class Editor:
         line = Window(FormattedTextControl(words, style="class:bar"), height=1, dont_extend_height=True)
         whole = HSplit([app.layout.container, ConditionalContainer(line, ~is_done)])
         return Layout(whole, focused_element=self._session.default_buffer)
+
+
+class Session(PromptSession[str]):
+    """A prompt that makes room for a menu when there is one to show, and as much as it takes."""
+
+    @property
+    def reserve_space_for_menu(self) -> int:
+        state = self.default_buffer.complete_state
+        there = len(state.completions) if state else 0
+        return min(there + 1, MENU) if there > 1 else 0
+
+    @reserve_space_for_menu.setter
+    def reserve_space_for_menu(self, rows: int) -> None:
+        """It follows from what there is to show."""
 
 
 class Later:

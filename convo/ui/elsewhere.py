@@ -30,7 +30,7 @@ async def clear(talk: "Conversing", name: str) -> None:
 
 async def resume(talk: "Conversing", handle: str) -> None:
     if not handle:
-        talk.say(await talk.look.recent(talk.chat))
+        talk.show(await talk.look.recent(talk.chat) + "\n")
         return
     left = talk.chat.session.name
     _leave(talk, await talk.look.resume(talk.chat, handle))

@@ -8,7 +8,7 @@ one of these values and so can be tried without a terminal.
 import os
 import shutil
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import NamedTuple, TextIO
 
@@ -79,6 +79,24 @@ def cut(words: str, room: int, more: str = "…") -> str:
             break
         kept += sign
     return (kept.rstrip() + more)[:room] if room > 0 else ""
+
+
+def wrapped(line: str, columns: int) -> Iterator[str]:
+    """`line` in lines of at most `columns`, broken at blanks; the next ones stand in its indent and two columns more.
+
+    A word that is longer than a line stays whole.
+    """
+    body = line.lstrip(" ")
+    indent = " " * (len(line) - len(body))
+    first, *more = body.split(" ")
+    now = indent + first
+    for word in more:
+        if width(now) + 1 + width(word) <= columns:
+            now = f"{now} {word}"
+        else:
+            yield now.rstrip()
+            now = f"{indent}  {word}"
+    yield now
 
 
 def padded(words: str, room: int, *, right: bool = False) -> str:

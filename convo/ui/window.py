@@ -1,13 +1,17 @@
 """A model's window on a screen: its parts, their tokens, and how much of it they fill."""
 
+import sys
 from collections.abc import Iterator
 
 from convo.inspection.window import ENDPOINT, ESTIMATE, Filling
-from convo.ui.medium import Medium
+from convo.ui.medium import Medium, wrapped
 from convo.ui.table import Column, fitted, lines
 
 METER = 40
-"""Columns of a whole window."""
+"""Columns of a whole window, where there are so many."""
+
+BESIDE = 27
+"""Columns of what stands beside the longest name and the bar."""
 
 LEAST = 0.0005
 """The least share that is not written as none."""
@@ -40,11 +44,12 @@ def meter(filling: Filling, medium: Medium) -> Iterator[str]:
     rows = [(part.name, part.tokens.tokens) for part in filling.parts]
     free = [] if filling.left is None else [("free", filling.left)]
     wide = max(len(name) for name, _ in [*rows, ("free", 0)])
+    long = METER if medium.width is None else max(0, min(METER, medium.width - wide - BESIDE))
     for name, tokens in rows:
-        yield f"  {name:<{wide}}  {_bar(tokens, whole, medium)}  {tokens:>11,}  {share(tokens, whole)}"
+        yield f"  {name:<{wide}}  {_bar(tokens, whole, long, medium)}  {tokens:>11,}  {share(tokens, whole)}"
     for name, tokens in free:
-        yield f"  {name:<{wide}}  {' ' * METER}  {tokens:>11,}  {share(tokens, whole)}"
-    yield f"  {together(filling)}"
+        yield f"  {name:<{wide}}  {' ' * long}  {tokens:>11,}  {share(tokens, whole)}"
+    yield from wrapped(f"  {together(filling)}", medium.width or sys.maxsize)
 
 
 def share(tokens: int, whole: int) -> str:
@@ -63,6 +68,6 @@ def _figure(tokens: int, estimated: bool) -> str:
     return f"~{tokens:,}" if estimated else f"{tokens:,}"
 
 
-def _bar(tokens: int, whole: int, medium: Medium) -> str:
-    long = min(METER, -(-tokens * METER // whole)) if tokens else 0
-    return ("█" if medium.boxes else "#") * long + ("░" if medium.boxes else ".") * (METER - long)
+def _bar(tokens: int, whole: int, long: int, medium: Medium) -> str:
+    full = min(long, -(-tokens * long // whole)) if tokens else 0
+    return ("█" if medium.boxes else "#") * full + ("░" if medium.boxes else ".") * (long - full)

@@ -1,0 +1,24 @@
+"""Every key and command of the prompt at three widths: the screens are the ones that are written down.
+
+`python -m tests.ui.walk` writes them anew; read what changed before it is committed.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from convo.ui.commands import COMMANDS
+from tests.ui.walk import STEPS, WIDTHS, place, recorded
+
+pytestmark = pytest.mark.needs("terminal")
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_every_key_and_command_leaves_the_screen_that_is_written_down(columns: int, tmp_path: Path) -> None:
+    assert recorded(columns, tmp_path) == place(columns).read_text(encoding="utf-8")
+
+
+def test_the_walk_leaves_no_command_out() -> None:
+    typed = " ".join(step.keys for step in STEPS)
+    aliased = {"help", "undo", "fork", "resume", "system", "exit"}  # under another name, or at the very end
+    assert [name for name in COMMANDS if f"/{name}" not in typed and name not in aliased] == []
