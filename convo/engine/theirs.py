@@ -30,18 +30,20 @@ async def outcome(function: Callable[..., Any], *args: Any, thread: bool = False
 
     thread:  a plain function runs on a thread
     """
+    if thread and not inspect.iscoroutinefunction(function):
+        came = await on_thread(function, *args, **named)
+        return await _awaited(came.value) if inspect.isawaitable(came.value) else came
 
     async def work() -> Any:
-        if thread and not inspect.iscoroutinefunction(function):
-            came = await on_thread(function, *args, **named)
-            if came.raised is not None:
-                raise came.raised
-            value = came.value
-        else:
-            value = function(*args, **named)
+        value = function(*args, **named)
         return await value if inspect.isawaitable(value) else value
 
-    task = asyncio.ensure_future(work())
+    return await _awaited(work())
+
+
+async def _awaited(work: Awaitable[Any]) -> Outcome:
+    """What came of `work`; cancelled itself is what came of it as well."""
+    task = asyncio.ensure_future(work)
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
