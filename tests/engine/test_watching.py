@@ -1,0 +1,72 @@
+"""Looking at a conversation that somebody else carries on."""
+
+import asyncio
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+
+from convo.clock import FixedClock
+from convo.engine.watching import EVERY_S, under_way, watch
+from convo.history import Key, Strategy
+from convo.history import Path as History
+from convo.items import user
+from convo.stores.contract import Change, Growth
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.cli.held import DATABASE, held, talks
+from tests.inspection.built import chain
+
+
+class Counted(SqliteStore):
+    """A store that counts how often a whole path was read, and gives the other writer its turn at a given look."""
+
+    paths = 0
+    looks = 0
+    turn = 0
+
+    async def path(self, head: Key) -> History:
+        self.paths += 1
+        return await super().path(head)
+
+    async def revision(self) -> str:
+        self.looks += 1
+        if self.looks == self.turn:
+            await elsewhere(Path(self.database.file))
+        return await super().revision()
+
+
+async def elsewhere(file: Path) -> None:
+    """Another process says something in the session."""
+    other = SqliteStore(Database(file))
+    session = await other.session("mine")
+    assert session
+    grown = (await other.path(session.head)).grow([user("and?")])
+    await other.commit(
+        Change((Growth(session.head, (user("and?"),)),), session=replace(session, head=grown.head), expect=session.head)
+    )
+    await other.aclose()
+
+
+async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
+    await asyncio.to_thread(held, home, talks("mine", Strategy.CHAIN, "one", "two"))
+    store, clock = Counted(Database(home / DATABASE)), FixedClock()
+    store.turn = 100
+    async with aclosing(watch(store, "mine", clock)) as states:
+        first = await anext(states)
+        read = store.paths
+        second = await anext(states)
+    await store.aclose()
+    assert (len(first.path), len(second.path)) == (4, 5)
+    assert store.paths == read + read // 2
+    assert clock.slept == [EVERY_S] * 99
+
+
+def test_an_answer_is_to_come_while_a_request_runs_or_nobody_has_taken_up_what_was_said() -> None:
+    known = chain(2).known("resp_2")
+    assert not under_way(known)
+    said = known.path.grow([user("and then?")])
+    assert under_way(replace(known, path=said))
+    running = replace(known.links[-1], id="resp_3", status="in_progress")
+    assert under_way(replace(known, links=(*known.links, running)))
+    tried = replace(running, status="failed", saw=said.head)
+    assert not under_way(replace(known, path=said, links=(*known.links, tried)))
