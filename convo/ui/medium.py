@@ -6,6 +6,7 @@ one of these values and so can be tried without a terminal.
 """
 
 import os
+import re
 import shutil
 import unicodedata
 from collections.abc import Iterator, Mapping
@@ -20,9 +21,8 @@ BARS = {"█": "#", "▓": "=", "▒": "+", "░": "-"}
 
 PLAIN = str.maketrans({"│": "|", "├": "|", "┌": ",", "─": "-", "●": "*", "○": "o", "→": ">", "…": "~", "·": "-"} | BARS)
 
-
-ASCII = "\x7f"
-"""Up to here every character takes one column."""
+NOT_ONE = re.compile("[^\x00-\xac\xae-\u02ff\u2010-\u2027\u2500-\u259f]")
+"""What may take more or less than one column: all but Latin letters, the signs between words, and what we draw with."""
 
 
 class Medium(NamedTuple):
@@ -63,7 +63,7 @@ def drawn_on(stream: TextIO) -> Medium:
 
 def width(words: str) -> int:
     """How many columns `words` take in a terminal."""
-    return len(words) if words.isascii() else len(words) + sum(_columns(sign) - 1 for sign in words if sign > ASCII)
+    return len(words) if words.isascii() else len(words) + sum(_columns(sign) - 1 for sign in NOT_ONE.findall(words))
 
 
 def cut(words: str, room: int, more: str = "…") -> str:

@@ -1,12 +1,13 @@
 """What an output can show, and how words are made to fit."""
 
 import io
+import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.ui.medium import Medium, cut, medium_of, padded, width
+from convo.ui.medium import NOT_ONE, Medium, cut, medium_of, padded, width
 
 
 class Terminal(io.TextIOWrapper):
@@ -55,6 +56,13 @@ def test_painting_is_seen_only_in_colour() -> None:
 )
 def test_width_counts_columns_and_not_characters(words: str, columns: int) -> None:
     assert width(words) == columns
+
+
+def test_what_is_taken_for_one_column_without_a_look_is_one() -> None:
+    taken = [sign for sign in map(chr, range(0x3000)) if not NOT_ONE.match(sign)]
+    assert len(taken) > 800
+    assert not [sign for sign in taken if unicodedata.combining(sign) or unicodedata.category(sign) in ("Cf", "Mn")]
+    assert not [sign for sign in taken if unicodedata.east_asian_width(sign) in "WF"]
 
 
 def test_what_is_cut_off_is_marked() -> None:
