@@ -23,6 +23,7 @@ Examples:
 
 Clients take its address, with /v1, as their base URL:
   OPENAI_BASE_URL=http://127.0.0.1:8788/v1
+A browser shows what is kept, who owns it and what each request sent at its address without /v1.
 
 convo models says which models it can ask, and in which file others are described.
 """

@@ -36,8 +36,9 @@ NOTHING_ELSE = (
 SERVED_POLICY = f"{NOTHING_ELSE}script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'"
 """Images stand in the items themselves. What is not named here is not loaded, run, sent or shown in a frame."""
 
-LINKED = f'<link rel="stylesheet" href="{AT}{STYLE}">'
-LOADED = f'<script type="module" src="{AT}inspector.js"></script>'
+LINKED = f'<link rel="stylesheet" href="{AT[1:]}{STYLE}">'
+LOADED = f'<script type="module" src="{AT[1:]}inspector.js"></script>'
+"""How the page names its files: beside itself, so that it may stand below another address than /."""
 
 IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)

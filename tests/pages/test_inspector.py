@@ -52,7 +52,7 @@ def page(browser: Browser, served: Served) -> Iterator[Page]:
         yield opened
 
 
-def as_file(browser: Browser, folder: Path, data: Any, page: Page) -> None:
+def as_file(folder: Path, data: Any, page: Page) -> None:
     file = folder / "page.html"
     file.write_text(whole(data), encoding="utf-8")
     page.goto(file.as_uri())
@@ -249,7 +249,7 @@ def everything_evil() -> dict[str, Any]:
 
 def test_words_stay_words_in_a_file(browser: Browser, tmp_path: Path) -> None:
     with looking(browser) as page:
-        as_file(browser, tmp_path, everything_evil(), page)
+        as_file(tmp_path, everything_evil(), page)
         expect(page.locator("main article")).to_have_count(7)
         assert page.locator("main").inner_text().count("<script>planted.push(3)</script>") >= 12
         page.locator("tbody a").last.click()
@@ -279,7 +279,7 @@ def test_the_policy_forbids_what_the_page_itself_never_does(
         if whose == "server":
             page.goto(served.root)
         else:
-            as_file(browser, tmp_path, together({}), page)
+            as_file(tmp_path, together({}), page)
         told = [page.evaluate(TRIED, [how, MARKUP]) for how in ("innerHTML", "onclick", "script")]
         assert told == ["TypeError"] * 3
 
@@ -293,7 +293,7 @@ def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.context.set_offline(True)
-        as_file(browser, tmp_path, together({"talk": known}), page)
+        as_file(tmp_path, together({"talk": known}), page)
         expect(page.locator("tbody tr")).to_have_count(3)
         page.locator("tbody a").last.click()
         expect(page.get_by_text("Both begin with the same 3 items.")).to_be_visible()
@@ -339,13 +339,24 @@ def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Brow
         assert page.evaluate("sessionStorage.length") == 0
 
 
+def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -> None:
+    talk = chain(2)
+    talk.turn("resp_3", "lost", "lost", after="resp_2", saw="0" * 64, head="1" * 64)
+    with looking(browser) as page:
+        as_file(tmp_path, together({"talk": talk.known("resp_2")}), page)
+        page.get_by_role("link", name="resp_3").click()
+        expect(page.get_by_role("heading", name="What the model saw: not known any more")).to_be_visible()
+        expect(page.get_by_text("what one of them saw was deleted")).to_be_visible()
+        expect(page.locator("tr.completed").last.locator("td").nth(2)).to_have_text("-")
+
+
 # -- long conversations ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("turns", [250, pytest.param(5_000, marks=pytest.mark.full)])
 def test_a_long_conversation_is_drawn_in_parts(browser: Browser, tmp_path: Path, turns: int) -> None:
     with looking(browser) as page:
-        as_file(browser, tmp_path, together({"long": chain(turns).known(f"resp_{turns}")}), page)
+        as_file(tmp_path, together({"long": chain(turns).known(f"resp_{turns}")}), page)
         expect(page.locator("tbody tr")).to_have_count(100)
         expect(page.locator("main article")).to_have_count(20)
         assert page.evaluate("document.querySelectorAll('*').length") < 5_000

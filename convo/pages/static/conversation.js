@@ -35,7 +35,12 @@ export class Conversation {
     const [seen, sent] = [this.keys(link.saw), this.keys(link.sent)];
     if (seen === null) return null;
     const before = seen.length - (sent === null ? seen.length : sent.length);
-    const entry = (key, at) => ({ key, item: this.item(key), at: at + 1, note: at < before ? "put there by the owner" : "sent" });
+    const entry = (key, at) => ({
+      key,
+      item: this.item(key),
+      at: at + 1,
+      note: at < before ? "put there by the owner" : "sent",
+    });
     return seen.map(entry);
   }
 
@@ -48,7 +53,12 @@ export class Conversation {
   /** Everything that the handle stands for. */
   path() {
     const waiting = new Set(this.found.unacknowledged);
-    const entry = (key, at) => ({ key, item: this.item(key), at: at + 1, note: waiting.has(key) ? "unacknowledged" : "" });
+    const entry = (key, at) => ({
+      key,
+      item: this.item(key),
+      at: at + 1,
+      note: waiting.has(key) ? "unacknowledged" : "",
+    });
     return (this.keys(this.found.path) ?? []).map(entry);
   }
 

@@ -32,12 +32,20 @@ function fields(a, b, first, second) {
   const differing = names.filter((name) => JSON.stringify(a[name]) !== JSON.stringify(b[name]));
   if (!differing.length) return element("p", {}, "Their fields are the same.");
   const cell = (value) => element("td", {}, element("code", {}, value === undefined ? "not given" : json(value)));
-  const rows = differing.map((name) => element("tr", {}, element("th", { scope: "row" }, name), cell(a[name]), cell(b[name])));
+  const rows = differing.map((name) =>
+    element("tr", {}, element("th", { scope: "row" }, name), cell(a[name]), cell(b[name])),
+  );
   const heads = ["Field", first, second].map((head) => element("th", { scope: "col" }, head));
   return element(
     "div",
     { class: "wide", tabindex: "0", role: "region", "aria-label": "Fields that differ" },
-    element("table", {}, element("caption", {}, "Fields that differ"), element("thead", {}, element("tr", {}, ...heads)), element("tbody", {}, ...rows)),
+    element(
+      "table",
+      {},
+      element("caption", {}, "Fields that differ"),
+      element("thead", {}, element("tr", {}, ...heads)),
+      element("tbody", {}, ...rows),
+    ),
   );
 }
 
@@ -49,8 +57,17 @@ function histories(a, b, one, two) {
   const sentence = element("p", {}, told.join(" "));
   if (!left.length && !right.length) return [sentence];
   const side = (link, list, name) =>
-    element("section", { "aria-label": `Only in ${link.response_id}` }, element("h5", {}, `Only in ${link.response_id}`), ...listOf(name, list));
-  return [sentence, ...changed(left[0], right[0]), element("div", { class: "beside" }, side(one, left, "only-a"), side(two, right, "only-b"))];
+    element(
+      "section",
+      { "aria-label": `Only in ${link.response_id}` },
+      element("h5", {}, `Only in ${link.response_id}`),
+      ...listOf(name, list),
+    );
+  return [
+    sentence,
+    ...changed(left[0], right[0]),
+    element("div", { class: "beside" }, side(one, left, "only-a"), side(two, right, "only-b")),
+  ];
 }
 
 /** The first words that are not the same, where both have an item of one kind at the place. */
@@ -60,12 +77,30 @@ function changed(left, right) {
   let at = 0;
   while (at < Math.min(a.length, b.length) && a[at] === b[at]) at += 1;
   const from = Math.max(0, at - 30);
-  const near = (tag, words) => element("p", {}, `${from ? "…" : ""}${words.slice(from, at)}`, element(tag, {}, words.slice(at, at + 60) || "(ends)"));
-  return [element("div", { class: "changed" }, element("p", {}, `Item ${left.at} differs from character ${figure(at + 1)} on:`), near("del", a), near("ins", b))];
+  const near = (tag, words) =>
+    element(
+      "p",
+      {},
+      `${from ? "…" : ""}${words.slice(from, at)}`,
+      element(tag, {}, words.slice(at, at + 60) || "(ends)"),
+    );
+  return [
+    element(
+      "div",
+      { class: "changed" },
+      element("p", {}, `Item ${left.at} differs from character ${figure(at + 1)} on:`),
+      near("del", a),
+      near("ins", b),
+    ),
+  ];
 }
 
 function cache(link) {
   const spent = used(link);
   if (!spent) return element("p", { class: "aside" }, `${link.response_id} did not say what it used.`);
-  return element("p", {}, `${link.response_id} had ${figure(spent.cached)} of its ${figure(spent.input)} input tokens from the cache.`);
+  return element(
+    "p",
+    {},
+    `${link.response_id} had ${figure(spent.cached)} of its ${figure(spent.input)} input tokens from the cache.`,
+  );
 }

@@ -17,7 +17,8 @@ const [OFTEN_MS, SELDOM_MS] = [300, 1000];
 const from = source();
 const part = (id) => document.getElementById(id);
 
-const shown = { handle: "", link: "", other: undefined, limit: 50, list: "", conversation: null, drawn: "", running: [] };
+const NOTHING = { list: "", listed: "", conversation: null, drawn: "", running: [] };
+const shown = { handle: "", link: "", other: undefined, limit: 50, ...NOTHING };
 let timer = 0;
 let turn = 0;
 
@@ -39,11 +40,12 @@ async function open() {
   if (location.hash && !location.hash.startsWith("#/")) return;
   const { handle, link } = route();
   const moved = handle !== shown.handle || link !== shown.link;
-  if (handle !== shown.handle) Object.assign(shown, { conversation: null, drawn: "", running: [] });
-  Object.assign(shown, { handle, link, other: undefined });
-  shown.drawn = "";
+  if (handle !== shown.handle) Object.assign(shown, { conversation: null, running: [] });
+  Object.assign(shown, { handle, link, other: undefined, drawn: "" });
   startOver();
-  await look();
+  if (shown.conversation) drawMain();
+  const looked = look();
+  if (!shown.conversation) await looked;
   if (moved) (part("link-title") ?? part("conversation-title"))?.focus();
 }
 
@@ -70,18 +72,18 @@ async function news(current) {
   const { handle } = shown;
   const { running, ...list } = await from.list(shown.limit);
   if (!current()) return;
-  if (JSON.stringify(list) !== shown.list || !shown.drawn) drawList(list);
+  if (JSON.stringify(list) !== shown.list || shown.listed !== handle) drawList(list);
   const found = handle ? await from.conversation(handle, shown.conversation?.found.version) : { running };
   if (!current()) return;
   if (found.links) shown.conversation = new Conversation(found);
   shown.running = found.running ?? [];
-  drawMain(list);
+  drawMain();
 }
 
 // -- drawing -------------------------------------------------------------------------------------
 
 function drawList(list) {
-  shown.list = JSON.stringify(list);
+  Object.assign(shown, { list: JSON.stringify(list), listed: shown.handle });
   const more = () => {
     shown.limit *= 2;
     look();
@@ -89,36 +91,46 @@ function drawList(list) {
   keepingFocus(() => part("list").replaceChildren(...conversations(list, { selected: shown.handle, more })));
 }
 
-function drawMain(list) {
-  const version = shown.conversation ? `${shown.handle}/${shown.link} ${shown.other} ${shown.conversation.found.version}` : "nothing";
-  if (version !== shown.drawn) {
-    shown.drawn = version;
-    const parts = shown.conversation ? conversation(shown.conversation) : welcome(list);
+function drawMain() {
+  const found = shown.conversation?.found;
+  const drawn = JSON.stringify([shown.handle, shown.link, shown.other, found?.version ?? shown.list]);
+  if (drawn !== shown.drawn) {
+    shown.drawn = drawn;
+    const parts = found ? conversation(shown.conversation) : welcome(JSON.parse(shown.list));
     keepingFocus(() => part("main").replaceChildren(...parts, element("div", { id: "running" })));
-    document.title = shown.conversation ? `${shown.conversation.found.name} · convo` : "convo";
+    document.title = found ? `${found.name} · convo` : "convo";
   }
   drawRunning();
 }
 
-function welcome(list) {
-  const many = list.sessions.length + list.others.length;
-  return [element("h2", { id: "conversation-title", tabindex: "-1" }, "Inspector"), element("p", {}, many ? "Choose a conversation." : "Nothing has been said yet. A conversation appears here as soon as it is kept.")];
+function welcome({ sessions, others }) {
+  const nothing = "Nothing has been said yet. A conversation appears here as soon as it is kept.";
+  const words = sessions.length + others.length ? "Choose a conversation." : nothing;
+  return [heading("Inspector"), element("p", {}, words)];
+}
+
+function heading(words) {
+  return element("h2", { id: "conversation-title", tabindex: "-1" }, words);
 }
 
 function conversation(one) {
   const { found } = one;
   const link = one.links.get(shown.link);
   return [
-    element("h2", { id: "conversation-title", tabindex: "-1" }, found.name),
+    heading(found.name),
     about(found),
     ...found.notes.map((note) => element("p", { class: "aside" }, note)),
-    ...(found.links.length ? [element("h3", {}, "Requests"), ...tree(one, { selected: shown.link, address: (id) => address(shown.handle, id) })] : []),
+    ...(found.links.length ? requests(one) : []),
     ...(link ? [linkSection(one, link, { other: shown.other, compare })] : whole(one)),
   ];
 }
 
+function requests(one) {
+  const drawn = tree(one, { selected: shown.link, address: (id) => address(shown.handle, id) });
+  return [element("h3", {}, "Requests"), ...drawn];
+}
+
 function about(found) {
-  const { bill } = found;
   const waiting = found.unacknowledged.length;
   return facts([
     ["Owner", found.owner],
@@ -127,8 +139,14 @@ function about(found) {
     ["Model", found.model],
     ["Head", `${counted(found.items_at_head, "item")}${found.at ? `, @ ${found.at}` : ""}`],
     ["Waiting", waiting ? `${counted(waiting, "item")} unacknowledged` : "nothing"],
-    ["Together", bill && `${counted(bill.requests, "request")} · ${figure(bill.input)} in · ${figure(bill.cached)} cached · ${figure(bill.output)} out · ${figure(bill.again)} of the input billed again`],
+    ["Together", found.bill && spent(found.bill)],
   ]);
+}
+
+function spent({ requests, input, cached, output, again, cost_usd: cost }) {
+  const tokens = `${figure(input)} in · ${figure(cached)} cached · ${figure(output)} out`;
+  const price = cost === null ? "" : ` · $${cost.toFixed(4)}`;
+  return `${counted(requests, "request")} · ${tokens} · ${figure(again)} of the input billed again${price}`;
 }
 
 function whole(one) {
@@ -144,19 +162,17 @@ function compare(other) {
 function failed(wrong) {
   if (!shown.conversation) {
     shown.drawn = "";
-    const title = element("h2", { id: "conversation-title", tabindex: "-1" }, "It cannot be shown");
-    part("main").replaceChildren(title, element("p", {}, wrong.message));
+    part("main").replaceChildren(heading("It cannot be shown"), element("p", {}, wrong.message));
   }
   tell(wrong.message);
 }
 
 /** Answers that are being given just now; their words grow in place. */
 function drawRunning() {
-  const { running } = shown;
-  const inPlace = part("running");
-  if (inPlace) inPlace.replaceChildren(...running.map(answering));
-  const name = shown.conversation?.found.name ?? "";
-  tell(running.length ? `${counted(running.length, "answer")} being given` : from.live ? `Up to date${name && `: ${name}`}` : "Read from a file");
+  const { running, conversation: one } = shown;
+  part("running").replaceChildren(...running.map(answering));
+  const still = from.live ? ["Up to date", one?.found.name].filter(Boolean).join(": ") : "Read from a file";
+  tell(running.length ? `${counted(running.length, "answer")} being given` : still);
 }
 
 function answering(one) {
@@ -185,21 +201,33 @@ function keepingFocus(draw) {
 function askForKey(wrong) {
   const refused = from.hasKey ? wrong.message : "";
   from.forget();
-  const field = element("input", { id: "key", type: "password", autocomplete: "off", spellcheck: "false", required: true, "aria-describedby": "key-note" });
+  const secret = { type: "password", autocomplete: "off", spellcheck: "false", required: true };
+  const field = element("input", { id: "key", "aria-describedby": "key-note", ...secret });
   const submit = (event) => {
     event.preventDefault();
     from.take(field.value.trim());
     look();
   };
-  Object.assign(shown, { list: "", conversation: null, drawn: "", running: [] });
+  Object.assign(shown, NOTHING);
   part("list").replaceChildren();
   part("main").replaceChildren(
     element(
       "form",
       { submit },
       element("h2", {}, "A key is needed"),
-      element("p", { id: "key-note" }, "The same one that clients of this server use. It is kept until this tab is closed."),
-      element("p", {}, element("label", { for: "key" }, "Key "), field, " ", element("button", { type: "submit" }, "Open")),
+      element(
+        "p",
+        { id: "key-note" },
+        "The same one that clients of this server use. It is kept until this tab is closed.",
+      ),
+      element(
+        "p",
+        {},
+        element("label", { for: "key" }, "Key "),
+        field,
+        " ",
+        element("button", { type: "submit" }, "Open"),
+      ),
     ),
   );
   part("forget").hidden = true;

@@ -29,7 +29,9 @@ export function passages(item) {
 
 /** All that is read in an item, as one text. */
 export function wordsOf(item) {
-  return passages(item).map(([, words]) => words).join("\n");
+  return passages(item)
+    .map(([, words]) => words)
+    .join("\n");
 }
 
 function* pieces(item) {
@@ -105,8 +107,13 @@ export function article(item, { at, note = "", level = "h5" }) {
 
 /** The item as it travelled; it is written out when somebody opens it. */
 function raw(item, label) {
-  const toggle = ({ target }) => target.open && !target.querySelector("pre") && target.append(code(json(item), `JSON of ${label}`));
-  return element("details", { toggle }, element("summary", {}, "JSON", element("span", { class: "hidden" }, ` of ${label}`)));
+  const toggle = ({ target }) =>
+    target.open && !target.querySelector("pre") && target.append(code(json(item), `JSON of ${label}`));
+  return element(
+    "details",
+    { toggle },
+    element("summary", {}, "JSON", element("span", { class: "hidden" }, ` of ${label}`)),
+  );
 }
 
 /**
@@ -116,7 +123,8 @@ function raw(item, label) {
  */
 export function listOf(name, entries, level = "h5") {
   if (!entries.length) return [element("p", { class: "aside" }, "no items")];
-  const draw = (at) => element("li", {}, entries[at].item ? article(entries[at].item, { ...entries[at], level }) : gone(entries[at]));
+  const draw = (at) =>
+    element("li", {}, entries[at].item ? article(entries[at].item, { ...entries[at], level }) : gone(entries[at]));
   return paged({ name, list: element("ol", { class: "items" }), count: entries.length, draw, page: 20 });
 }
 
@@ -126,6 +134,9 @@ function gone({ at }) {
 
 /** The first words of `text` on one line. */
 export function firstWords(text, width = 80) {
-  const line = legible(text.slice(0, 4 * width)).split(/\s+/).join(" ").trim();
+  const line = legible(text.slice(0, 4 * width))
+    .split(/\s+/)
+    .join(" ")
+    .trim();
   return line.length > width ? `${line.slice(0, width - 1)}…` : line;
 }

@@ -47,12 +47,21 @@ function sides(conversation, link) {
       { "aria-labelledby": "sent-title" },
       element("h4", { id: "sent-title" }, `As it was sent: ${counted(link.items_sent, "item")}`),
       code(fields, "the request without its items"),
-      ...(sent ? listOf("sent", sent.map((entry) => ({ ...entry, note: "" }))) : [gone]),
+      ...(sent
+        ? listOf(
+            "sent",
+            sent.map((entry) => ({ ...entry, note: "" })),
+          )
+        : [gone]),
     ),
     element(
       "section",
       { "aria-labelledby": "saw-title" },
-      element("h4", { id: "saw-title" }, `What the model saw: ${saw ? counted(saw.length, "item") : "not known any more"}`),
+      element(
+        "h4",
+        { id: "saw-title" },
+        `What the model saw: ${saw ? counted(saw.length, "item") : "not known any more"}`,
+      ),
       ...(saw ? listOf("saw", saw) : [gone.cloneNode(true)]),
     ),
   );

@@ -54,13 +54,13 @@ class Server {
 
   /** Sessions and what else can be opened; `limit` of each at most. */
   list(limit) {
-    return this.#ask(`/inspect/api/list?limit=${limit}`);
+    return this.#ask(`inspect/api/list?limit=${limit}`);
   }
 
   /** One conversation; only { version, running } where its version is `seen`. */
   conversation(handle, seen) {
     const asked = seen ? `?seen=${encodeURIComponent(seen)}` : "";
-    return this.#ask(`/inspect/api/conversations/${encodeURIComponent(handle)}${asked}`);
+    return this.#ask(`inspect/api/conversations/${encodeURIComponent(handle)}${asked}`);
   }
 
   async #ask(path) {

@@ -45,7 +45,11 @@ function framed(body) {
     element(
       "table",
       { keydown: walk },
-      element("caption", { class: "hidden" }, "Every request, what it sent, what its model saw, and the tokens it used"),
+      element(
+        "caption",
+        { class: "hidden" },
+        "Every request, what it sent, what its model saw, and the tokens it used",
+      ),
       element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
       body,
     ),
@@ -54,14 +58,13 @@ function framed(body) {
 
 function row(link, { most, ...shown }) {
   const spent = used(link);
-  const full = link.saw.through === undefined && link.sent.length === link.saw.length;
   const numbers = [link.items_saw, spent?.input, spent?.cached, spent?.output];
   return element(
     "tr",
     { class: link.status },
     element("th", { scope: "row" }, ...name(link, shown)),
     element("td", {}, link.strategy),
-    element("td", {}, `${full || link.full ? "full" : "delta"} ${figure(link.items_sent)}`),
+    element("td", {}, `${link.full ? "full" : "delta"} ${figure(link.items_sent)}`),
     ...numbers.map((number) => element("td", { class: "number" }, figure(number))),
     element("td", {}, bars(link, most)),
   );
@@ -73,24 +76,29 @@ function name(link, { selected, address, head, names }) {
   const mark = at === head ? "@" : link.status === "completed" ? "●" : "○";
   const told = [link.begins && "a fork", at === head && "the head", link.status !== "completed" && link.status];
   const words = [link.said, link.answered].filter(Boolean).join(" → ");
+  const current = at === selected && "true";
   return [
     element("span", { class: "lines", "aria-hidden": "true" }, `${step}${mark} `),
-    element("a", { href: address(at), id: `link-${at}`, title: at, "aria-current": at === selected && "true" }, names.get(at)),
+    element("a", { href: address(at), id: `link-${at}`, title: at, "aria-current": current }, names.get(at)),
     element("span", { class: "note" }, ` ${told.filter(Boolean).join(", ")}`),
     element("span", { class: "words" }, words),
   ];
 }
 
 function bars(link, most) {
+  const width = (of) => Math.round(((of(link) ?? 0) / most) * WIDE);
   const drawn = BARS.map(([kind, , of], at) =>
-    drawing("rect", { class: kind, y: at * HIGH, height: HIGH - 1, width: Math.round(((of(link) ?? 0) / most) * WIDE) }),
+    drawing("rect", { class: kind, y: at * HIGH, height: HIGH - 1, width: width(of) }),
   );
-  return drawing("svg", { class: "bars", viewBox: `0 0 ${WIDE} ${BARS.length * HIGH}`, "aria-hidden": "true" }, ...drawn);
+  const viewBox = `0 0 ${WIDE} ${BARS.length * HIGH}`;
+  return drawing("svg", { class: "bars", viewBox, "aria-hidden": "true" }, ...drawn);
 }
 
 function legend() {
-  const sample = (kind) => drawing("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, drawing("rect", { class: kind, width: 10, height: 10 }));
-  return element("ul", { class: "legend", "aria-label": "Tokens of each request" }, ...BARS.map(([kind, words]) => element("li", {}, sample(kind), ` ${words}`)));
+  const square = (kind) => drawing("rect", { class: kind, width: 10, height: 10 });
+  const sample = (kind) => drawing("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, square(kind));
+  const lines = BARS.map(([kind, words]) => element("li", {}, sample(kind), ` ${words}`));
+  return element("ul", { class: "legend", "aria-label": "Tokens of each request" }, ...lines);
 }
 
 /** Up and down go from link to link, Home and End to the first and the last that is drawn. */
