@@ -1,0 +1,37 @@
+"""The line below the prompt."""
+
+import pytest
+
+from convo.ui.bar import Bar, Standing, line
+from convo.ui.medium import width
+
+FULL = Standing("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 400_000, 0.0123, 1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (120, "session what-is-a-monad · openai/gpt-5-mini · 3.1% of 400,000 · $0.0123 · +1"),
+        (70, "session what-is-a-monad · gpt-5-mini · 3.1% · $0.0123 · +1"),
+        (56, "session what-is-a-m… · gpt-5-mini · 3.1% · $0.0123 · +1"),
+        (45, "session what-is-a-m… · 3.1% · $0.0123 · +1"),
+        (35, "session what-is-a-m… · 3.1% · +1"),
+        (10, "session w…"),
+    ],
+)
+def test_it_says_what_fits_and_begins_with_the_owner(columns: int, said: str) -> None:
+    assert line(FULL, columns) == said
+
+
+def test_it_is_never_wider_than_the_terminal() -> None:
+    wide = FULL._replace(owner="session 日本語のお話をしましょう")
+    over = [
+        columns for columns in range(1, 100) if max(width(line(FULL, columns)), width(line(wide, columns))) > columns
+    ]
+    assert over == []
+
+
+def test_what_is_not_known_is_left_out() -> None:
+    assert line(Standing("session", "scripted/echo"), 80) == "session · scripted/echo"
+    assert line(Standing("session x", "scripted/echo", tokens=7), 80) == "session x · scripted/echo · 7 tokens"
+    assert Bar().line(80) == ""

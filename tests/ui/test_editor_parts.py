@@ -1,0 +1,114 @@
+"""The parts of the line editor that need no terminal: the history file, and pastes told from typing."""
+
+import asyncio
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from prompt_toolkit.history import FileHistory, History
+from prompt_toolkit.input.vt100_parser import Vt100Parser
+from prompt_toolkit.key_binding import KeyPress
+
+from convo.errors import Usage
+from convo.ui.copying import MOST, last_block, osc52
+from convo.ui.editor_history import RECENT, Remembered, entries, entry, remembered
+from convo.ui.editor_input import as_paste
+
+
+def pressed(typed: str) -> list[KeyPress]:
+    """The keys of one read."""
+    found: list[KeyPress] = []
+    parser = Vt100Parser(found.append)
+    parser.feed(typed)
+    parser.flush()
+    return found
+
+
+async def loaded(history: History) -> list[str]:
+    return [entry async for entry in history.load()]
+
+
+# -- pastes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("typed", ["a", "hello\r", "\r", "\r\r", "\n", "a\n", "\x1b[A\r", "a\x1b[Db\r", "x\r\x04"])
+def test_what_is_typed_stays_typing(typed: str) -> None:
+    assert as_paste(pressed(typed)) == pressed(typed)
+
+
+@pytest.mark.parametrize("pasted", ["one\rtwo", "one\r\ntwo\r\n", "\tdef f():\r\t\tpass\r", "é\n日本"])
+def test_lines_that_come_at_once_are_a_paste(pasted: str) -> None:
+    (press,) = as_paste(pressed(pasted))
+    assert (press.key, press.data) == ("<bracketed-paste>", pasted)
+
+
+# -- the history -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["one", "two\nlines", "", "+plus\n\n# hash", "日本語"])
+def test_an_entry_comes_back_as_it_was(words: str) -> None:
+    assert entries(entry("before") + entry(words)) == [words, "before"]
+
+
+async def test_the_file_is_the_one_that_the_library_writes(tmp_path: Path) -> None:
+    place = tmp_path / "prompts"
+    FileHistory(str(place)).store_string("theirs\nof two lines")
+    remembered(place).append_string("ours")
+    assert await loaded(Remembered(place)) == ["ours", "theirs\nof two lines"]
+    assert list(FileHistory(str(place)).load_history_strings()) == ["ours", "theirs\nof two lines"]
+
+
+async def test_what_another_terminal_adds_is_there_at_the_next_prompt(tmp_path: Path) -> None:
+    mine, other = remembered(tmp_path / "prompts"), remembered(tmp_path / "prompts")
+    assert (await loaded(mine), await loaded(other)) == ([], [])
+    mine.append_string("one")
+    other.append_string("two")
+    mine.append_string("three")
+    assert await loaded(mine) == await loaded(other) == ["three", "two", "one"]
+
+
+def test_many_that_write_at_once_lose_no_entry_and_mix_none(tmp_path: Path) -> None:
+    said = [f"{number} " + "long words\n" * 3_000 for number in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda words: Remembered(tmp_path / "prompts").store_string(words), said))
+    assert sorted(entries((tmp_path / "prompts").read_text())) == sorted(said)
+
+
+async def test_of_a_long_file_the_last_part_is_read_in_whole_entries(tmp_path: Path) -> None:
+    place = tmp_path / "prompts"
+    place.write_text("".join(entry(f"{number} " + "x\n" * 500) for number in range(1_200)))
+    assert place.stat().st_size > RECENT
+    found = await loaded(Remembered(place))
+    assert found[0].startswith("1199 ")
+    assert all(words.split(" ")[0].isdigit() and words.count("\n") == 500 for words in found)
+
+
+def test_the_file_is_for_this_user_alone_also_when_it_was_not(tmp_path: Path) -> None:
+    place = tmp_path / "prompts"
+    place.touch(mode=0o644)
+    remembered(place)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+
+
+def test_a_place_that_cannot_be_had_costs_the_memory_alone(tmp_path: Path) -> None:
+    (tmp_path / "prompts").mkdir()
+    history = remembered(tmp_path / "prompts")
+    history.append_string("one")
+    assert asyncio.run(loaded(history)) == ["one"]
+
+
+# -- copying ---------------------------------------------------------------------------------------
+
+
+def test_the_last_block_of_code_is_copied_without_its_fence() -> None:
+    answer = "So:\n```python\nprint(1)\n```\nor\n~~~\n```\nx\n~~~\n"
+    assert last_block(answer) == "```\nx\n"
+    assert last_block(answer.partition("or")[0]) == "print(1)\n"
+    with pytest.raises(Usage, match="no block of code"):
+        last_block("no code")
+
+
+def test_a_terminal_is_asked_to_copy_no_more_than_it_takes() -> None:
+    assert osc52("hé") == "\x1b]52;c;aMOp\x07"
+    assert osc52("x" * (MOST + 1)) == ""
