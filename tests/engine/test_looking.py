@@ -132,3 +132,9 @@ async def test_what_nobody_knows_is_said_by_its_kind(handle: str, kind: str, ben
     with pytest.raises(NotFound) as unknown:
         await look(bench.store, handle)
     assert unknown.value.kind == kind
+
+
+async def test_without_files_a_replayed_conversation_is_what_its_record_says(bench: Bench) -> None:
+    await say(await bench.open(Strategy.REPLAY, name="mine"), "hi")
+    (bench.folder / "talk.json").write_text('[{"role": "user", "content": "edited"}]', encoding="utf-8")
+    assert [len((await look(bench.store, "mine", files=files)).path) for files in (True, False)] == [1, 2]
