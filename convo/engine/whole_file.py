@@ -1,7 +1,8 @@
 """Put a whole file in the place of another, so that a reader sees the old one or the new one.
 
 The text goes into a new file beside it, is on the disk before the name changes hands, and takes
-the place in one step; a kill at any instruction leaves one of the two, whole.
+the place in one step; a kill at any instruction leaves one of the two, whole. A pipe or a device is no
+file whose place could be taken: it is given the text as it stands.
 """
 
 import errno
@@ -20,6 +21,8 @@ PRIVATE = 0o600
 
 def lies_at(place: Path) -> Path:
     """Where the file itself lies, past all links. raises: Unreadable  they lead in a circle"""
+    if _is_stream(place):
+        return place  # what a pipe of this process is called has no way to it but the link
     target = Path(os.path.realpath(place))
     if os.path.islink(target):
         raise Unreadable(f"{place} is a link that leads in a circle")
@@ -33,7 +36,10 @@ def put(target: Path, text: str, *, mode: int | None = None) -> None:
     raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
     """
     try:
-        _replace(target, text, mode)
+        if _is_stream(target):
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text, mode)
     except OSError as wrong:
         raise _fault(target, wrong) from wrong
 
@@ -43,6 +49,11 @@ def why(wrong: Exception) -> str:
     if isinstance(wrong, UnicodeDecodeError):
         return "it is not UTF-8"
     return (getattr(wrong, "strerror", None) or str(wrong)).lower()
+
+
+def _is_stream(place: Path) -> bool:
+    """Whether a pipe, a device or a socket stands there."""
+    return os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place))
 
 
 def _replace(target: Path, text: str, mode: int | None) -> None:

@@ -1,13 +1,14 @@
 """`convo export`: a conversation in a file or on stdout, and a source that stays as it was."""
 
 import json
+import os
 import stat
 from pathlib import Path
 
 import pytest
 
 from tests.cli.chatting import ECHO, sessions
-from tests.running import Convo
+from tests.running import Convo, Launch
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +75,14 @@ def test_what_was_written_is_told_to_programs(convo: Convo) -> None:
 def test_a_handle_that_nobody_knows_writes_nothing(convo: Convo, tmp_path: Path) -> None:
     assert convo("export", "nope", "-o", "a.json").exit == 5
     assert not (tmp_path / "a.json").exists()
+
+
+def test_a_pipe_is_written_into_and_not_replaced(launch: Launch, convo: Convo, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert convo("export", "mine", "-o", "pipe", "--format", "jsonl").exit == 0
+    said = os.read(reader, 100_000).decode()
+    os.close(reader)
+    assert said == convo("export", "mine", "--format", "jsonl").out
+    assert (tmp_path / "pipe").is_fifo()
+    assert launch("export", "mine", "--format", "jsonl", "-o", "/dev/stdout").out == said
