@@ -246,8 +246,11 @@ def edit(tried: Trying) -> None:
 
 
 def keep_house(tried: Trying, home: Path) -> None:
-    for name in ("sessions", "sessions list", "models", "models list", "models known", "config", "config list", "doctor"):
-        tried(name)
+    for group in ("sessions", "models", "config"):
+        tried(group)
+        tried(f"{group} list")
+    tried("models known")
+    tried("doctor")
     tried("sessions show", "mine")
     tried("sessions search", "hello")
     tried("store migrate")
