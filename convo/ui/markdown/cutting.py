@@ -28,8 +28,6 @@ LONG = 2_000
 FULL = 2
 """Rows that a paragraph has before its upper ones are let go."""
 
-SOME = 1
-
 OPENS = re.compile(
     r"(?:\*+|~~+)(?=[^\s*~])|(?<!\w)_+(?=[^\s_])|`|<(?=[A-Za-z/!?])|\[(?![^\[\]]*\](?!\())|\\[(\[]"
     r"|\$\$|\$(?=[^\s$])(?=.{0,200}\Z)",
@@ -145,15 +143,34 @@ def _place(words: str) -> int | None:
     """Where a paragraph can be cut so that both halves mean what they mean together; None for nowhere."""
     last = words.rpartition("\n")[2]
     end = len(words) - len(last) if last.lstrip().startswith("|") and len(last) < LONG else len(words)
-    places = [found.start() for found in PLACE.finditer(words, 0, end)]
-    tried = [places[-1 - len(places) * eighths // 8] for eighths in (0, 2, 4, 6)] if places else []
-    return next((place for place in tried if place and is_settled(words[:place])), None)
+    places = [found.start() for found in PLACE.finditer(words, 0, end) if found.start()]
+    settled = (place for place in _some(places) if is_settled(words[:place]))
+    place = next(settled, None)
+    if place is None and len(words) > 2 * SPAN:
+        old = [place for place in places if place < len(words) - SPAN]
+        place = next((place for place in _some(old) if _means_the_same(words, place)), None)
+        place = old[-1] if place is None and old and len(words) > 2 * LONG else place
+    return place
+
+
+def _some(places: Sequence[int]) -> list[int]:
+    """A few of `places`, the last first."""
+    return [places[-1 - len(places) * eighths // 8] for eighths in (0, 2, 4, 6)] if places else []
 
 
 def is_settled(words: str) -> bool:
     """Whether no mark in `words` waits for another one."""
     said = "".join(
-        token.content if token.type == "text" else token.markup if token.markup in ("\\(", "\\[") else "x" * SOME
+        token.content if token.type == "text" else token.markup if token.markup in ("\\(", "\\[") else "x"
         for token in inline(words)
     )
     return not OPENS.search(said[-SPAN:])
+
+
+def _means_the_same(words: str, place: int) -> bool:
+    """Whether both sides of `place` say together what `words` say."""
+    return _said(words[:place]) + _said(words[place:]) == _said(words)
+
+
+def _said(words: str) -> str:
+    return "".join(token.content if token.type == "text" else f"\0{token.type}" for token in inline(words))

@@ -18,11 +18,14 @@ NARROWEST = 10
 
 
 class Page:
-    """Shows the words of an answer as Markdown while they come."""
+    """Shows the words of an answer as Markdown while they come.
+
+    reading:  what is still open of it, and what it cost
+    """
 
     def __init__(self, out: TextIO, paper: Paper, columns: Callable[[], int]) -> None:
         """Begin where the cursor is; `columns` says before each drawing how wide the terminal is."""
-        self._painter, self._reading, self._columns = Painter(out), Reading(paper), columns
+        self._painter, self.reading, self._columns = Painter(out), Reading(paper), columns
         self._finished: list[Row] = []
         self._often = Often(self._show)
         self._shown = 0
@@ -30,8 +33,8 @@ class Page:
     def say(self, words: str) -> None:
         """Show `words`, in which control characters are spelled out."""
         self._fit()
-        self._finished += self._reading.take(words)
-        size = self._reading.size
+        self._finished += self.reading.take(words)
+        size = self.reading.size
         if size < LARGE or size * 4 > self._shown * 5:
             self._often.soon()
 
@@ -39,25 +42,25 @@ class Page:
         """All words of a text were said; what is said next is another one."""
         self._often.stop()
         self._fit()
-        self._finished += self._reading.end()
+        self._finished += self.reading.end()
         self._painter.show(self._drawn(self._finished), [])
         self._finished, self._shown = [], 0
 
     def _show(self) -> None:
         self._fit()
-        self._shown = self._reading.size
-        self._painter.show(self._drawn(self._finished), self._drawn(self._reading.open()))
+        self._shown = self.reading.size
+        self._painter.show(self._drawn(self._finished), self._drawn(self.reading.open()))
         self._finished = []
 
     def _drawn(self, rows: Sequence[Row]) -> list[str]:
-        return [drawn(row, self._reading.paper) for row in rows]
+        return [drawn(row, self.reading.paper) for row in rows]
 
     def _fit(self) -> None:
         """Take the width that the terminal has now; where it changed, what was open is somewhere else."""
         width = max(NARROWEST, self._columns() - MARGIN)
-        if width != self._reading.paper.width:
+        if width != self.reading.paper.width:
             self._painter.forget()
-            self._reading.paper = self._reading.paper._replace(width=width)
+            self.reading.paper = self.reading.paper._replace(width=width)
 
 
 class Often:

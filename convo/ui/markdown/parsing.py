@@ -24,6 +24,9 @@ INLINE_MATH = re.compile(
 )
 """Dollars as Pandoc reads them: no space inside, no digit behind, so that prices are none."""
 
+DEEPEST = 100
+"""Blocks within blocks; what is deeper is not read."""
+
 CLOSES = {"$$": "$$", "\\[": "\\]"}
 
 
@@ -46,6 +49,7 @@ def inline(words: str) -> list[Token]:
 @cache
 def _reader() -> MarkdownIt:
     reader = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["reference", "lheading"])
+    reader.options["maxNesting"] = DEEPEST
     reader.inline.ruler.before("escape", "math", _math)
     reader.block.ruler.before("fence", "math_block", _math_block, {"alt": ["paragraph", "blockquote", "list"]})
     return reader

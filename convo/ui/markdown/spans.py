@@ -113,7 +113,7 @@ def broken(spans: Iterable[Span], room: int) -> list[Row]:
 
 
 class _Filling:
-    """Fills rows, one piece after the other."""
+    """Fills rows, one piece after the other; the columns that row, space and word take are kept beside them."""
 
     def __init__(self, room: int) -> None:
         self._room = room
@@ -121,6 +121,7 @@ class _Filling:
         self._row: list[Span] = []
         self._space: list[Span] = []
         self._word: list[Span] = []
+        self._filled = self._wide = 0
 
     def take(self, span: Span) -> None:
         if span.words == "\n":
@@ -129,12 +130,14 @@ class _Filling:
         elif span.words[0] == " ":
             self._end_word()
             self._space.append(span)
-        elif _is_wide(span.words[0]):
-            self._end_word()
-            self._word.append(span)
-            self._end_word()
         else:
+            alone = _is_wide(span.words[0])
+            if alone:
+                self._end_word()
             self._word.append(span)
+            self._wide += width(span.words)
+            if alone:
+                self._end_word()
 
     def rows(self) -> list[Row]:
         self._end_word()
@@ -142,17 +145,24 @@ class _Filling:
 
     def _end_row(self) -> None:
         self._rows.append(tuple(self._row))
-        self._row, self._space = [], []
+        self._row, self._space, self._filled = [], [], 0
 
     def _end_word(self) -> None:
         if not self._word:
             return
-        if self._row and columns(self._row) + columns(self._space) + columns(self._word) > self._room:
+        space = columns(self._space)
+        if self._row and self._filled + space + self._wide > self._room:
             self._end_row()
-        space = self._space if self._row else []
-        *full, last = broken((*self._row, *space, *self._word), self._room)
-        self._rows += full
-        self._row, self._space, self._word = list(last), [], []
+        if self._row:
+            self._row += self._space
+            self._filled += space
+        self._row += self._word
+        self._filled += self._wide
+        if self._filled > self._room:
+            *full, last = broken(self._row, self._room)
+            self._rows += full
+            self._row, self._filled = list(last), columns(last)
+        self._space, self._word, self._wide = [], [], 0
 
 
 def _by_width(word: str) -> Iterator[str]:

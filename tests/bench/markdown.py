@@ -1,0 +1,157 @@
+"""What it costs to lay out an answer while it comes, beside a renderer that draws all of it again.
+
+    python -m tests.bench.markdown [KILOBYTES ...]
+
+Answers of several kinds come in pieces of 16 characters, each of which is drawn. `looked` is how many
+characters the parser was given for each one of the answer, `written` how many bytes went to the
+terminal for each one. Both stay where they are from 10 KB to 1 MB, or the script ends with 1. The naive
+renderer parses and prints everything at each piece; it stands there at 5 and 10 KB.
+"""
+
+import io
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from convo.ui.markdown.page import Page
+from convo.ui.markdown.parsing import blocks
+from convo.ui.markdown.rendering import Carry, Rendering
+from convo.ui.markdown.spans import Paper, drawn
+
+KILOBYTES = (10, 100, 1_000)
+NAIVE = (5, 10)
+PIECE = 16
+GROWS = 1.25
+"""How much more a character may cost in a longer answer."""
+
+ANSWER = """## Where the state lives
+
+The *owner* keeps it, and **only one** has it: see [the guide](https://example.com/guide) for `--session` and the rest.
+
+1. The client resends the whole path.
+2. The server has it, and a turn sends what is new:
+   - a conversation is `conv_...`
+   - a chain is `resp_...`
+
+```python
+def turn(path: list[str]) -> str:
+    # what the owner lacks
+    return "\\n".join(path)
+```
+
+| owner | sends |
+|-------|-------|
+| chain | delta |
+
+> It costs what it costs: $a * b$ tokens.
+
+"""
+
+KINDS: dict[str, tuple[str, Callable[[int], str]]] = {
+    "answer": ("", lambda _: ANSWER),
+    "fence": ("```python\n", lambda at: f"def f{at}(x): return x + {at}  # a comment\n"),
+    "paragraph": ("", lambda _: "words and **bold** ones that go on, with `code` and [links](https://x.y) "),
+    "list": ("", lambda at: f"- item {at} with some words in it\n  - and one within\n"),
+    "numbers": ("", lambda at: f"{at + 1}. item with *words*\n\n   and a paragraph\n"),
+    "table": ("| a | b |\n|---|---|\n", lambda at: f"| {at} | some words |\n"),
+    "quote": ("", lambda at: f"> line {at} of a quote that does not end\n"),
+    "wide": ("", lambda _: "日本語の文章はスペースなしで書かれる。"),
+    "one line": ("```\n", lambda _: "x" * 100),
+    "open marks": ("", lambda _: "costs $5 and a *b or _c "),
+}
+"""How an answer of each kind begins, and how it goes on."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an answer cost; `most_open` is the most characters that were open at once."""
+
+    length: int
+    written: int
+    looked: int
+    seconds: float
+    most_open: int = 0
+
+    @property
+    def written_per(self) -> float:
+        return self.written / self.length
+
+    @property
+    def looked_per(self) -> float:
+        return self.looked / self.length
+
+
+class Bytes(io.StringIO):
+    """A terminal that counts."""
+
+    count = 0
+
+    def write(self, words: str) -> int:
+        self.count += len(words.encode())
+        return len(words)
+
+
+def of_length(kind: str, length: int) -> str:
+    """An answer of one kind with about so many characters."""
+    head, body = KINDS[kind]
+    parts, left, at = [head], length - len(head), 0
+    while left > 0:
+        parts.append(body(at))
+        left -= len(parts[-1])
+        at += 1
+    return "".join(parts)
+
+
+def streaming(text: str, piece: int) -> Cost:
+    """What convo does."""
+    out, most = Bytes(), 0
+    page = Page(out, Paper(colour=True), lambda: 80)
+    began = time.process_time()
+    for at in range(0, len(text), piece):
+        page.say(text[at : at + piece])
+        most = max(most, page.reading.size)
+    page.end()
+    return Cost(len(text), out.count, page.reading.looked, time.process_time() - began, most)
+
+
+def naive(text: str, piece: int) -> Cost:
+    """Parse and print everything at each piece, over what stood there."""
+    out, looked, paper = Bytes(), 0, Paper(79, colour=True)
+    began = time.process_time()
+    for at in range(0, len(text), piece):
+        lines = text[: at + piece].split("\n")
+        looked += at + piece
+        rows = Rendering(blocks(lines), lines, paper, Carry()).rows()
+        out.write("\x1b[H\x1b[J" + "\n".join(drawn(row, paper) for row in rows))
+    return Cost(len(text), out.count, looked, time.process_time() - began, len(text))
+
+
+HEAD = f"{'kind':<12} {'KB':>6} {'looked':>8} {'written':>8} {'ms a KB':>8}"
+
+
+def told(kind: str, cost: Cost) -> str:
+    figures = f"{cost.looked_per:>8.1f} {cost.written_per:>8.2f} {cost.seconds * 1e6 / cost.length:>8.1f}"
+    return f"{kind:<12} {cost.length / 1e3:>6.0f} {figures}"
+
+
+def linear(kind: str, lengths: Sequence[int]) -> bool:
+    """Print the lines of one kind; whether a character costs the same in all of them."""
+    costs = [streaming(of_length(kind, length * 1_000), PIECE) for length in lengths]
+    for cost in costs:
+        print(told(kind, cost), flush=True)
+    first, last = costs[0], costs[-1]
+    return last.looked_per < GROWS * first.looked_per and last.written_per < GROWS * first.written_per
+
+
+def main() -> int:
+    print(HEAD)
+    for length in NAIVE:
+        print(told("naive", naive(of_length("answer", length * 1_000), PIECE)), flush=True)
+    lengths = sorted(map(int, sys.argv[1:])) or KILOBYTES
+    good = [linear(kind, lengths) for kind in KINDS]
+    return 0 if all(good) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

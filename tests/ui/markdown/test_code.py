@@ -1,0 +1,75 @@
+"""Colours in code that is read line by line."""
+
+import pytest
+from pygments.token import Comment, String
+
+from convo.ui.markdown.code import STYLES, coloured, ink
+from convo.ui.markdown.spans import Span
+
+
+def styles(language: str, code: str) -> list[list[tuple[str, str]]]:
+    """The words of each line, with their styles."""
+    now, lines = ink(language), []
+    for line in code.split("\n"):
+        spans, now = coloured(line, now)
+        assert "".join(span.words for span in spans) == line
+        lines.append([(span.words, span.style) for span in spans])
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("language", "code"),
+    [
+        ("js", "let a /* one\ntwo\nthree */ = 1"),
+        ("c", "int a; /* one\ntwo\nthree */ int b;"),
+        ("html", "<p><!-- one\ntwo\nthree --></p>"),
+        ("css", "a { } /* one\ntwo\nthree */ b { }"),
+        ("rust", "let a; /* one\ntwo\nthree */ let b;"),
+        ("haskell", "a = 1 {- one\ntwo\nthree -} "),
+    ],
+)
+def test_a_comment_goes_on_over_lines(language: str, code: str) -> None:
+    first, second, third = styles(language, code)
+    assert first[-1][1] == second[0][1] == third[0][1] == STYLES[Comment]
+    assert second == [("two", STYLES[Comment])]
+    assert len(third) > 1
+
+
+def test_a_string_goes_on_over_lines() -> None:
+    lines = styles("python", 'a = """one\ntwo\n"""\nb = 1')
+    assert lines[1] == [("two", STYLES[String])]
+    assert ("1", "36") in lines[3]
+
+
+def test_what_only_looks_like_a_comment_is_none() -> None:
+    lines = styles("js", 'let a = "/*"\nlet b = 1')
+    assert ("let", "35") in lines[1]
+
+
+@pytest.mark.parametrize("language", ["", "nosuchlanguage", "text"])
+def test_an_unknown_language_has_no_colours(language: str) -> None:
+    assert coloured("if x: pass", ink(language))[0] == [Span("if x: pass")]
+
+
+LEXERS = ("bash", "c++", "console", "diff", "go", "html+jinja", "ini", "java", "json", "kotlin", "lua", "make", "md")
+MORE = (
+    "nginx",
+    "perl",
+    "php",
+    "powershell",
+    "ruby",
+    "scala",
+    "sql",
+    "swift",
+    "tex",
+    "toml",
+    "ts",
+    "xml",
+    "yaml",
+    "zig",
+)
+
+
+@pytest.mark.parametrize("language", [*LEXERS, *MORE])
+def test_no_language_loses_a_character(language: str) -> None:
+    styles(language, "a = 'b' # c\n  if (x) { /* y\n```\n<!-- z -->\n\n*/ \"unclosed\n$ ls -l | `x` \\\n- k: v é日")

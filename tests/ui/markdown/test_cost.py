@@ -1,0 +1,38 @@
+"""An answer costs in proportion to its length: bytes to the terminal, and characters that are looked at."""
+
+import pytest
+
+from tests.bench.markdown import KINDS, Cost, naive, of_length, streaming
+
+PIECE = 48
+
+MOST = 3_000
+"""Characters that may be open at once: a line of code that is broken at 2,000, or marks that wait for others."""
+
+
+def costs(kind: str, *lengths: int) -> list[Cost]:
+    return [streaming(of_length(kind, length), PIECE) for length in lengths]
+
+
+def check(small: Cost, large: Cost) -> None:
+    assert large.written_per < 1.25 * small.written_per + 0.05
+    assert large.most_open < MOST
+    assert large.looked_per < 1.25 * small.looked_per + 0.05
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_longer_answer_costs_no_more_a_character(kind: str) -> None:
+    check(*costs(kind, 4_000, 12_000))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_megabyte_costs_no_more_a_character_than_ten_kilobytes(kind: str) -> None:
+    check(*costs(kind, 10_000, 1_000_000))
+
+
+def test_drawing_everything_again_costs_the_square() -> None:
+    """What the bench stands beside: twice the answer, twice the cost of each character."""
+    small, large = (naive(of_length("answer", length), 250) for length in (3_000, 6_000))
+    assert large.written_per > 1.6 * small.written_per
+    assert large.looked_per > 1.6 * small.looked_per
