@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from convo.history import Strategy
 from convo.ui.medium import width
 from tests.cli.held import Teller, held
 from tests.greenwich import greenwich
+from tests.ui.spawning import spawn
 
 __all__ = ["greenwich"]
 
@@ -28,10 +28,9 @@ def screen(*argv: str, env: dict[str, str] | None = None) -> str:
     """What one command line shows in a terminal."""
     import pexpect
 
-    command = [sys.executable, "-m", "convo", *argv]
     environ = {**os.environ, "TERM": "xterm", **(env or {})}
     environ.pop("COLUMNS", None)
-    child = pexpect.spawn(command[0], command[1:], dimensions=(40, 80), encoding="utf-8", env=environ, timeout=60)
+    child = spawn(*argv, dimensions=(40, 80), encoding="utf-8", env=environ, timeout=60)
     child.expect(pexpect.EOF)
     child.close()
     return str(child.before).replace("\r\n", "\n")
@@ -68,8 +67,7 @@ def test_removing_asks_in_a_terminal(answer: str, left: bool, code: int, home: P
     import pexpect
 
     held(home, story)
-    command = ["-m", "convo", "sessions", "rm", "monads"]
-    child = pexpect.spawn(sys.executable, command, encoding="utf-8", env=dict(os.environ), timeout=60)
+    child = spawn("sessions", "rm", "monads", encoding="utf-8", env=dict(os.environ), timeout=60)
     child.expect_exact("remove monads? [y/N] ")
     child.sendline(answer)
     child.expect(pexpect.EOF)

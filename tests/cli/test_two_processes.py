@@ -21,7 +21,7 @@ from tests.warm import Begun
 
 pytestmark = pytest.mark.needs("posix")
 
-LONG = {"text": "one two three four five six seven eight nine ten " * 10}
+LONG = {"text": "one two three four five six seven eight nine ten " * 40}
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -48,7 +48,7 @@ def in_the_middle(process: "subprocess.Popen[str]") -> None:
 
 
 def slowly() -> tuple[str, str]:
-    return scripted({"text": "Hello."}, LONG, {"text": "Fine."}, chunk=4, delay_s=0.5)
+    return scripted({"text": "Hello."}, LONG, {"text": "Fine."}, chunk=4, delay_s=0.1)
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from tests.gateway.chatters import Account, Chatter, items_of, listed, spoken
 
 pytestmark = [pytest.mark.needs("postgresql"), pytest.mark.needs("linux")]
 
-SIZES = [pytest.param(6, 20, id="small"), pytest.param(16, 60, id="full", marks=pytest.mark.full)]
+SIZES = [pytest.param(4, 8, id="small"), pytest.param(16, 60, id="full", marks=pytest.mark.full)]
 SCRIPT = {"replies": [{"text": "A slow and steady answer to everything."}], "chunk": 4, "delay_s": 0.01}
 
 

@@ -15,7 +15,7 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
     from pexpect.pty_spawn import ptyprocess
 
     class Spawned(pexpect.spawn):  # type: ignore[misc]  # pexpect is untyped
-        def _spawnpty(self, args: list[str], *, dimensions: tuple[int, int], **others: Any) -> Any:
+        def _spawnpty(self, args: list[str], *, dimensions: tuple[int, int] = (24, 80), **others: Any) -> Any:
             ours, theirs = os.openpty()
             termios.tcsetwinsize(theirs, dimensions)
             pid = begin(["convo", *argv], env, os.getcwd(), [theirs] * 3, at_terminal=True)
