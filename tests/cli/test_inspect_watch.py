@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,8 @@ from tests.cli.chatting import ECHO
 from tests.cli.held import Teller, held, talks
 from tests.greenwich import greenwich
 from tests.running import Convo
+from tests.ui.spawning import spawn
+from tests.warm import Begun
 
 __all__ = ["greenwich"]
 
@@ -22,8 +23,8 @@ __all__ = ["greenwich"]
 @contextmanager
 def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
     """`convo inspect ARGV --watch` in a pipe, while the block runs."""
-    command = [sys.executable, "-m", "convo", "inspect", *argv, "--watch"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
+    pipe = subprocess.PIPE
+    with Begun(["inspect", *argv, "--watch"], stdout=pipe, stderr=pipe) as process:
         try:
             yield process
         finally:
@@ -33,12 +34,9 @@ def watching(*argv: str) -> Iterator["subprocess.Popen[str]"]:
 @contextmanager
 def terminal(*argv: str, rows: int, **environ: str) -> Iterator[Any]:
     """One command line in a terminal of eighty columns."""
-    import pexpect
-
     env = {**os.environ, "TERM": "xterm", **environ}
     env.pop("COLUMNS", None)
-    command = ["-m", "convo", *argv]
-    child = pexpect.spawn(sys.executable, command, dimensions=(rows, 80), encoding="utf-8", env=env, timeout=60)
+    child = spawn(*argv, env=env, dimensions=(rows, 80), encoding="utf-8", timeout=60)
     try:
         yield child
     finally:

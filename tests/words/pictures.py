@@ -21,6 +21,7 @@ from unittest.mock import patch
 from tests.conftest import LEAKS, TERMINAL
 from tests.loopback import Loopback, serving
 from tests.running import ROOT
+from tests.ui.spawning import spawn
 from tests.words.pages import OPENAI
 from tests.words.svg import Sign, svg
 from tests.words.transcript import Stage, alike
@@ -100,9 +101,8 @@ def shown(picture: Picture) -> str:
 
     environ = {name: value for name, value in os.environ.items() if name not in TERMINAL}
     environ |= {"TERM": "xterm-256color", "TZ": "UTC"}
-    command = ["-m", "convo", *picture.argv]
     size = (picture.rows, picture.columns)
-    child = pexpect.spawn(sys.executable, command, env=environ, dimensions=size, encoding="utf-8", timeout=60)
+    child = spawn(*picture.argv, env=environ, dimensions=size, encoding="utf-8", timeout=60)
     child.expect(pexpect.EOF)
     child.close()
     return str(child.before)

@@ -26,6 +26,7 @@ from unittest.mock import patch
 
 from convo.cli.app import run
 from tests.running import said, stream
+from tests.warm import Begun
 
 BLOCK = re.compile(r"^```(\w+)[ ]?(\S*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PORT = re.compile(r"127\.0\.0\.1:(\d+)")
@@ -173,7 +174,7 @@ class Stage:
         at = words.index("--port") + 1 if "--port" in words else None
         shown = words.pop(at) if at else "8788"
         words.insert(at, "0") if at else words.extend(["--port", "0"])
-        process = subprocess.Popen([sys.executable, "-m", "convo", *words], stderr=subprocess.PIPE, encoding="utf-8")
+        process = Begun(words, stderr=subprocess.PIPE)
         self.open.callback(_end, process)
         assert process.stderr
         line = process.stderr.readline()
