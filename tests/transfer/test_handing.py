@@ -52,6 +52,7 @@ async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_ha
     assert file.read() == in_file
     new = await hall.open(session.name)
     assert new.session.strategy is to
+    assert session.instructions == before.instructions == "Be brief."
     await say(new, user("And now?"))
     await say(old, user("And now?"))
     heard, expected = hall.model.heard[-2:]
