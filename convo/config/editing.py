@@ -49,7 +49,8 @@ def value_in(written: str, key: Key, place: str) -> object:
 def with_value(text: str, key: Key, value: object, place: str) -> str:
     """`text` with `value` at `key`. raises: BadSettings  a value of the file stands in the way
 
-    A table that is new goes to the end: further up it would part another one from the comment above it.
+    What is new stands where it parts nothing from the comment above it: a table at the end, a value
+    of no table behind the others of its kind.
     """
     import tomlkit
 
@@ -62,8 +63,24 @@ def with_value(text: str, key: Key, value: object, place: str) -> str:
             new = f"[{dotted(key[:-1])}]\n{tomlkit.dumps({key[-1]: value})}"
             return _at_the_end(text, new) or _inside(text, key, value)
         table = _table(table[name], key[:depth], place)
+    if len(key) == 1 and key[0] not in document:
+        return _above_tables(text, tomlkit.dumps({key[0]: value})) or _inside(text, key, value)
     table[key[-1]] = value
     return tomlkit.dumps(document)
+
+
+def _above_tables(text: str, new: str) -> str | None:
+    """Before the first table and its comment; None where there is none, or a line only looks like its beginning."""
+    lines = text.splitlines(keepends=True)
+    at = next((number for number, line in enumerate(lines) if line.startswith("[")), None)
+    if at is None:
+        return None
+    while at and lines[at - 1].startswith("#"):
+        at -= 1
+    while at and not lines[at - 1].strip():
+        at -= 1
+    longer = "".join([*lines[:at], new, *([] if at else ["\n"]), *lines[at:]])
+    return longer if _toml(longer) == (_toml(text) or {}) | (_toml(new) or {}) else None
 
 
 def _at_the_end(text: str, new: str) -> str | None:

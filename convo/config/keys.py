@@ -114,6 +114,6 @@ def _keyring() -> Iterator[ModuleType]:
     try:
         yield keyring
     except NoKeyringError as wrong:
-        raise BadSettings("this machine has no keyring that could be used", hint="keep the key in a file") from wrong
+        raise BadSettings("this machine has no keyring to use", hint="keep the key in a variable") from wrong
     except KeyringError as wrong:
         raise BadSettings(f"the keyring does not open: {type(wrong).__name__}", hint="unlock it") from wrong

@@ -117,6 +117,23 @@ def test_a_word_is_read_as_what_its_key_may_be(key: str, written: str, value: ob
 
 
 @pytest.mark.parametrize(
+    ("text", "longer"),
+    [
+        ("", "NEW"),
+        ('model = "x"', 'model = "x"\nNEW'),
+        ("# one\n\n# two\n[serve]\n", "# one\nNEW\n# two\n[serve]\n"),
+        ("# two\n[serve]\n", "NEW\n# two\n[serve]\n"),
+        ('model = "x" # one\n\n# two\n[serve]\n', 'model = "x" # one\nNEW\n# two\n[serve]\n'),
+        ('redact = [\n  "a",\n]\n[serve]\n', 'redact = [\n  "a",\n]\nNEW[serve]\n'),
+    ],
+)
+def test_a_new_value_parts_no_comment_from_its_table(text: str, longer: str, convo: Convo, own: Path) -> None:
+    own.write_text(text)
+    assert convo("config", "set", "tenant", "alice").exit == 0
+    assert own.read_text() == longer.replace("NEW", 'tenant = "alice"\n')
+
+
+@pytest.mark.parametrize(
     "text",
     [
         'aliases = { fast = "a/b" }\n',
@@ -265,7 +282,7 @@ def test_without_a_keyring_a_file_is_offered_and_nothing_is_kept(convo: Convo, h
     with without_any():
         got = convo("config", "key", "set", "openai", stdin=KEY)
     assert got.exit == 2
-    assert got.err.splitlines()[0] == "convo: this machine has no keyring that could be used"
+    assert got.err.splitlines()[0] == "convo: this machine has no keyring to use"
     assert "--file puts it into a file that only you can read" in got.err
     assert KEY not in got.err
     assert not home.exists()
