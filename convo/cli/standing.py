@@ -9,11 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from convo.config import Settings
+from convo.config import Price, Settings
 from convo.engine.chat import Chat
 from convo.errors import Unsupported, WindowExceeded
 from convo.history import Key, Link
-from convo.inspection.bill import bill
 from convo.items import Json, user
 from convo.stores.contract import Store
 from convo.tokens import Usage, estimate, window_of
@@ -47,14 +46,22 @@ class Sums:
         """What the bar says. raises: StoreFault"""
         last, window = chat.record.last, window_of(chat.asking.model, settings.windows)
         used = Usage.read(last.usage) if last and chat.held.path else None
-        spent = bill(await self.links(chat), settings.prices)
         return Standing(
             owner=owner(chat.session) if chat.session.name else str(chat.session.strategy),
             model=chat.asking.model,
             tokens=used.input + used.output if used else None,
             window=window.context if window else None,
-            cost_usd=spent.cost_usd if spent else None,
+            cost_usd=_cost(await self.links(chat), settings.prices),
         )
+
+
+def _cost(links: Sequence[Link], prices: Mapping[str, Price]) -> float | None:
+    if not links:
+        return None
+    from convo.inspection.bill import bill  # for a new conversation, nothing has been asked
+
+    spent = bill(links, prices)
+    return spent.cost_usd if spent else None
 
 
 def check_takes(model: str, parts: Sequence[Json], settings: Settings) -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from convo.items import Json
-from convo.ui import spending
 
 if TYPE_CHECKING:
     from convo.ui.conversing import Conversing
@@ -45,8 +44,12 @@ def first_line(words: str) -> str:
 
 
 async def usage(talk: "Conversing", _: str) -> None:
+    from convo.ui import spending
+
     talk.say(spending.usage(await talk.look.links(talk.chat), talk.look.prices))
 
 
 async def cost(talk: "Conversing", _: str) -> None:
+    from convo.ui import spending
+
     talk.say(spending.cost(await talk.look.links(talk.chat), talk.look.prices))

@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 from convo.ui.medium import cut, width
 from convo.ui.receipt import spent
-from convo.ui.window import share
 
 BETWEEN = " · "
+
+LEAST = 0.0005
+"""The least share of a window that is not written as none."""
 
 
 class Standing(NamedTuple):
@@ -77,3 +79,9 @@ def _filled(standing: Standing) -> str:
 def _window(standing: Standing) -> str:
     filled = _filled(standing)
     return f"{filled} of {standing.window:,}" if filled and standing.window else filled
+
+
+def share(tokens: int, whole: int) -> str:
+    """Per cent of the window, never as none when it is something."""
+    part = tokens / whole
+    return "<0.1%" if 0 < part < LEAST else f"{part:.1%}"

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Iterator
 
 from convo.inspection.window import ENDPOINT, ESTIMATE, Filling
+from convo.ui.bar import share
 from convo.ui.medium import Medium, wrapped
 from convo.ui.table import Column, fitted, lines
 
@@ -12,9 +13,6 @@ METER = 40
 
 BESIDE = 27
 """Columns of what stands beside the longest name and the bar."""
-
-LEAST = 0.0005
-"""The least share that is not written as none."""
 
 
 def table(filling: Filling, medium: Medium) -> Iterator[str]:
@@ -50,12 +48,6 @@ def meter(filling: Filling, medium: Medium) -> Iterator[str]:
     for name, tokens in free:
         yield f"  {name:<{wide}}  {' ' * long}  {tokens:>11,}  {share(tokens, whole)}"
     yield from wrapped(f"  {together(filling)}", medium.width or sys.maxsize)
-
-
-def share(tokens: int, whole: int) -> str:
-    """Per cent of the window, never as none when it is something."""
-    part = tokens / whole
-    return "<0.1%" if 0 < part < LEAST else f"{part:.1%}"
 
 
 def _counter(filling: Filling) -> str:

@@ -4,8 +4,9 @@ import pytest
 
 from convo.inspection.window import Part, filled
 from convo.tokens import Count, Window
+from convo.ui.bar import share
 from convo.ui.medium import Medium
-from convo.ui.window import METER, meter, share, table
+from convo.ui.window import METER, meter, table
 
 PARTS = (Part("tools", 2, Count(250, False)), Part("your messages", 3, Count(500, True)))
 
