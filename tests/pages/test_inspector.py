@@ -90,6 +90,7 @@ def test_a_session_shows_its_owner_and_its_requests_as_a_tree(page: Page) -> Non
 
 def test_a_request_stands_beside_what_its_model_saw_and_can_be_compared(page: Page) -> None:
     page.goto(page.url + "#/monads/resp_2")
+    expect(page.locator("nav [aria-current=page]")).to_have_text("monads")
     sent, saw = (page.get_by_role("region", name=name) for name in ("As it was sent", "What the model saw"))
     expect(sent.locator("article")).to_have_count(1)
     expect(sent.locator("pre").first).to_contain_text('"previous_response_id": "resp_1"')

@@ -25,7 +25,7 @@ export function address(handle, link) {
 }
 
 function entry(one, selected) {
-  const current = one.id === selected && "page";
+  const current = [one.id, one.name].includes(selected) && "page";
   return element(
     "li",
     {},

@@ -39,6 +39,8 @@ export function tree(conversation, { selected, address }) {
 
 function framed(body) {
   const heads = ["Response", "Owner", "Sent", "Saw", "In", "Cached", "Out", "Tokens"];
+  const numbers = heads.slice(3, 7);
+  const column = (head) => element("th", { scope: "col", class: numbers.includes(head) && "number" }, head);
   return element(
     "div",
     { class: "wide", tabindex: "0", role: "region", "aria-label": "Requests, as a table that scrolls" },
@@ -50,7 +52,7 @@ function framed(body) {
         { class: "hidden" },
         "Every request, what it sent, what its model saw, and the tokens it used",
       ),
-      element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))),
+      element("thead", {}, element("tr", {}, ...heads.map(column))),
       body,
     ),
   );
