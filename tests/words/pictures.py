@@ -77,7 +77,9 @@ def talked(folder: Path) -> Iterator[Loopback]:
     with serving(folder / "servers") as server:
         server.replies(*REPLIES)
         environ = {"CONVO_HOME": str(folder / "home"), **server.environ}
-        Stage(folder / "here", environ=environ).play(f"```console{BEFORE}```")
+        stage = Stage(folder / "here", environ=environ)
+        came = stage.play(f"```console{BEFORE}```")
+        assert stage.status == 0, came
         with patch.dict(os.environ, environ):
             yield server
 
