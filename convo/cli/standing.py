@@ -44,8 +44,9 @@ class Sums:
 
     async def standing(self, chat: Chat, settings: Settings) -> Standing:
         """What the bar says. raises: StoreFault"""
-        last, window = chat.record.last, window_of(chat.asking.model, settings.windows)
+        last = chat.record.last
         used = Usage.read(last.usage) if last and chat.held.path else None
+        window = window_of(chat.asking.model, settings.windows) if used else None
         return Standing(
             owner=owner(chat.session) if chat.session.name else str(chat.session.strategy),
             model=chat.asking.model,

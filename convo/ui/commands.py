@@ -8,7 +8,6 @@ that begins with a slash is written with two.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from convo.errors import Usage
@@ -16,6 +15,7 @@ from convo.ui import along, asking_with, elsewhere, going_back
 from convo.ui.completing import FILE
 from convo.ui.copying import copy
 from convo.ui.guide import guide
+from convo.ui.thinking import reasoning
 
 if TYPE_CHECKING:
     from convo.ui.conversing import Conversing
@@ -101,6 +101,7 @@ COMMANDS = {
     "context": Command("", "what fills the model's window, by part", context),
     "usage": Command("", "tokens of the last request and of the session", asking_with.usage),
     "cost": Command("", "what the session has cost", asking_with.cost),
+    "reasoning": Command("", "what the model thought before its last answer", reasoning),
     "inspect": Command("[HANDLE]", "the chain as a tree", inspect, HANDLE),
     "model": Command("[NAME]", "show or change the model", model, MODEL),
     "system": Command("[TEXT]", "show or change the instructions; - for none", asking_with.system),
@@ -163,6 +164,8 @@ def understood(line: str) -> tuple[str, str]:
     said, words = (*line[1:].split(maxsplit=1), "", "")[:2]
     name = ALIASES.get(said.lower(), said.lower())
     if name not in COMMANDS:
+        from difflib import get_close_matches  # for a slip of the finger
+
         near = get_close_matches(name, [*COMMANDS, *ALIASES], n=1)
         meant = f"/{near[0]}" if near else "/help"
         raise Usage(f"no command '/{said}'; nothing was sent", hint=f"{meant}, or //{said} for a message")

@@ -1,6 +1,5 @@
 """What /help shows: the commands, what they are called elsewhere, and the keys; in two columns where they fit."""
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 KEYS = (
@@ -23,6 +22,8 @@ INDENT = 6
 
 def guide(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], width: int | None) -> Iterator[str]:
     """The lines for so many columns; None for a file, where nothing is wrapped."""
+    import textwrap  # for those who ask
+
     everything = [*rows, *KEYS]
     wide = max(len(name) for name, _ in everything)
     for name, about in everything:
