@@ -36,9 +36,11 @@ from convo.stores.leasing import Hold
 from convo.stores.rules import name_taken
 from convo.strategies import Wanted, wanted
 from convo.tokens import price_of
-from convo.ui.answer import Sheet, safe
+from convo.ui.answer import Fold, Sheet, safe
+from convo.ui.medium import medium_of
 from convo.ui.receipt import receipt
 from convo.ui.sheet import PLAIN, sheet_at
+from convo.ui.thinking import folded, thought
 
 if TYPE_CHECKING:
     from convo.endpoints.contract import Endpoint
@@ -129,6 +131,13 @@ class Desk:
         assert self._settings
         plain = self._out.plain or PLAIN in (self._settings.answers, self._settings.editing)
         return None if plain else sheet_at(sys.stdout, os.environ)
+
+    def folded(self) -> Fold | None:
+        """How reasoning is announced to a person; None where there is nobody to read it."""
+        if self._out.quiet or not sys.stderr.isatty():
+            return None
+        medium = medium_of(sys.stderr, os.environ)
+        return lambda item: folded(thought(item), medium)
 
     async def prepare(self, chat: Chat) -> None:
         """Let the history be short enough for another message; that it is compacted is told first."""

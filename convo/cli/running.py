@@ -40,7 +40,7 @@ class Show:
         self.asked: list[Link] = []
         self.state_file: str | None = None
         self._cast, self._pauses, self._desk, self._out = cast, pauses, desk, out
-        self._teller = Teller(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet())
+        self._teller = Teller(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet(), folded=desk.folded())
         chat.noted = out.note
 
     @classmethod

@@ -102,6 +102,7 @@ async def converse(
         quiet=out.quiet,
         bar=bar,
         sheet=desk.sheet(),
+        folded=desk.folded(),
     )
     if show:
         from convo.ui.medium import drawn_on
@@ -117,7 +118,7 @@ async def converse(
 
 async def ask_once(chat: Chat, said: Item, desk: Desk, out: Out) -> int:
     """One turn; returns the exit code that its end stands for. raises: as the turn does"""
-    printer = Printer(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet())
+    printer = Printer(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet(), folded=desk.folded())
     chat.noted = out.note
     take = printed_line if out.as_jsonl else ignored if out.as_json else printer.take
     try:

@@ -1,15 +1,15 @@
 """Prints an answer on stdout while it comes.
 
 Only the words of the answer go there, a refusal among them: it is what the model said. Calls are
-announced on stderr and reasoning is not, so that `convo chat ... > file` holds the answer and
+announced on stderr and reasoning is folded or left out, so that `convo chat ... > file` holds the answer and
 nothing else, the same text whether it came in pieces or whole. Control characters in what a model
 wrote are spelled out: a terminal would obey them. In a terminal the words may go to a sheet instead,
 which lays them out.
 """
 
 import re
-from collections.abc import Container
-from typing import Protocol, TextIO
+from collections.abc import Callable, Container
+from typing import Protocol, TextIO, TypeAlias
 
 from convo.items import Event, Item, kind, text
 
@@ -20,6 +20,10 @@ SILENT = ("reasoning", "compaction")
 
 PIECES = ("response.output_text.delta", "response.refusal.delta")
 ENDS = ("response.completed", "response.incomplete")
+
+
+Fold: TypeAlias = Callable[[Item], str]
+"""Makes of a reasoning item the line that is announced; "" for none."""
 
 
 class Sheet(Protocol):
@@ -49,12 +53,14 @@ class Printer:
         live: bool,
         silent: Container[str] = SILENT,
         sheet: Sheet | None = None,
+        folded: Fold | None = None,
     ) -> None:
         """Print on `out`, and announce on `err` what is not made of words; `silent` kinds are not announced.
 
-        sheet:  takes the words in place of `out`
+        sheet:   takes the words in place of `out`
+        folded:  what is announced of reasoning; None for nothing
         """
-        self._sheet = sheet
+        self._sheet, self._folded = sheet, folded
         self._out, self._err, self._live, self._silent = out, err, live, silent
         self.open_line = False
         self._shown: set[int] = set()
@@ -94,10 +100,17 @@ class Printer:
             if at not in self._shown:
                 self._say(text(item))
             self.end()
+        elif kind(item) == "reasoning" and self._folded:
+            self._announce(self._folded(item))
         elif kind(item) not in self._silent:
-            self.end()
-            self._err.write(safe(announced(item)) + "\n")
+            self._announce(safe(announced(item)))
         self._shown.add(at)
+
+    def _announce(self, line: str) -> None:
+        if line:
+            self.end()
+            self._err.write(line + "\n")
+            self._err.flush()
 
     def _say(self, words: str) -> None:
         if words and self._sheet:

@@ -20,7 +20,7 @@ from convo.errors import ConvoError, Interrupted
 from convo.history import Link
 from convo.items import Event, Json, user
 from convo.ui.along import parts_of, said_of
-from convo.ui.answer import Printer, Sheet, safe
+from convo.ui.answer import Fold, Printer, Sheet, safe
 from convo.ui.answering import watched
 from convo.ui.bar import Bar, Standing
 from convo.ui.commands import obey
@@ -102,13 +102,15 @@ class Conversing:
         quiet: bool = False,
         bar: Bar | None = None,
         sheet: Sheet | None = None,
+        folded: Fold | None = None,
     ) -> None:
         """Prepare the loop; `bar` is kept up to date, where the reader draws one, and answers go to `sheet`."""
         self.chat, self.look, self.reader, self.leaving = chat, look, reader, False
         self.heads, self.along = Heads(), list(along)
         self.runs: Runs | None = None
         self._out, self._err = out, err
-        self._live, self._quiet, self._bar, self._sheet = live, quiet, bar, sheet
+        self._live, self._quiet, self._bar = live, quiet, bar
+        self._sheet, self._folded = sheet, folded
         self._reading: asyncio.Future[str] | None = None
         self._pressed = self._escaped = False
         chat.noted = self._note
@@ -203,7 +205,7 @@ class Conversing:
     async def answer(self, events: AsyncGenerator[Event, None]) -> None:
         """Show one answer and its receipt. raises: as the turn does; Interrupted"""
         before = self.chat.turn
-        printer = Printer(self._out, self._err, live=self._live, sheet=self._sheet)
+        printer = Printer(self._out, self._err, live=self._live, sheet=self._sheet, folded=self._folded)
         try:
             await watched(events, printer.take)
         except Interrupted:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TextIO
 
 from convo.items import Event, Json, kind, text
-from convo.ui.answer import SILENT, Printer, Sheet, safe
+from convo.ui.answer import SILENT, Fold, Printer, Sheet, safe
 
 TOLD_OTHERWISE = ("function_call", "mcp_approval_request")
 """Kinds of items that a sentence of the run's own stands for."""
@@ -23,8 +23,10 @@ LONGEST = 400
 class Teller(Printer):
     """Takes the events of a run."""
 
-    def __init__(self, out: TextIO, err: TextIO, *, live: bool, sheet: Sheet | None = None) -> None:
-        super().__init__(out, err, live=live, silent=(*SILENT, *TOLD_OTHERWISE), sheet=sheet)
+    def __init__(
+        self, out: TextIO, err: TextIO, *, live: bool, sheet: Sheet | None = None, folded: Fold | None = None
+    ) -> None:
+        super().__init__(out, err, live=live, silent=(*SILENT, *TOLD_OTHERWISE), sheet=sheet, folded=folded)
         self._last: str | None = None
 
     def take(self, event: Event) -> None:
