@@ -3,15 +3,17 @@
 Reading a conversation costs its whole length, so it is read again only when it moved. First the store is
 asked whether anybody wrote anything at all, which costs next to nothing; then the record of the session, the head of
 a conversation of our own endpoint, and which responses there are, with their states. None of them reads an
-item. Whoever writes may be any process on any machine that shares the store.
+item. Whoever writes may be any process on any machine that shares the store, or a person who edits a replay
+file.
 """
 
+import os
 from collections.abc import AsyncGenerator
 from typing import NamedTuple
 
 from convo.clock import Clock
 from convo.engine.looking import look, look_at_file
-from convo.history import Key, Session
+from convo.history import Key, Session, Strategy
 from convo.inspection import Known
 from convo.stores.contract import Store
 
@@ -27,11 +29,13 @@ class Pulse(NamedTuple):
     session:  its record, which moves with every word that is said and every answer
     head:     of the conversation at our own endpoint, which other clients move too
     states:   (id, status) of each response that is kin to it
+    file:     when its replay file was written, and how long it is
     """
 
     session: Session | None
     head: Key | None
     states: tuple[tuple[str, str], ...]
+    file: tuple[int, int] | None
 
 
 async def watch(store: Store, handle: str, clock: Clock, *, file: bool = False) -> AsyncGenerator[Known, None]:
@@ -51,7 +55,7 @@ async def watch(store: Store, handle: str, clock: Clock, *, file: bool = False) 
         while now == before:
             await clock.sleep(EVERY_S)
             revision, last = await store.revision(), revision
-            if revision is None or revision != last:
+            if revision is None or revision != last or written(known) != before.file:
                 now = await pulse(store, known)
         before = now
         known = await read(store, handle)
@@ -64,7 +68,20 @@ async def pulse(store: Store, known: Known) -> Pulse:
     conversation = await store.conversation(owner) if owner and owner.startswith("conv_") else None
     at = session.link if session else known.at
     kin = await store.family(at) if at else ()
-    return Pulse(session, conversation.head if conversation else None, tuple((link.id, link.status) for link in kin))
+    states = tuple((link.id, link.status) for link in kin)
+    return Pulse(session, conversation.head if conversation else None, states, written(known))
+
+
+def written(known: Known) -> tuple[int, int] | None:
+    """When the replay file was written, in nanoseconds, and its length; None where there is none."""
+    if known.strategy is not Strategy.REPLAY:
+        return None
+    place = known.session.handle if known.session and known.session.handle else known.handle
+    try:
+        found = os.stat(os.path.expanduser(place))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 def under_way(known: Known) -> bool:

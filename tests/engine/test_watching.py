@@ -47,6 +47,17 @@ async def elsewhere(file: Path) -> None:
     await other.aclose()
 
 
+async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_path: Path) -> None:
+    await asyncio.to_thread(held, home, talks("mine", Strategy.REPLAY, "one"))
+    file, store = tmp_path / "talk.json", SqliteStore(Database(home / DATABASE))
+    async with aclosing(watch(store, "mine", FixedClock())) as states:
+        first = await anext(states)
+        file.write_text('[{"role": "user", "content": "something else"}]', encoding="utf-8")
+        second = await anext(states)
+    await store.aclose()
+    assert (len(first.path), len(second.path)) == (2, 1)
+
+
 async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
     await asyncio.to_thread(held, home, talks("mine", Strategy.CHAIN, "one", "two"))
     store, clock = Counted(Database(home / DATABASE)), FixedClock()
