@@ -33,7 +33,7 @@ def mended(view: View) -> Mended:
     changes: list[Change] = []
     while found := lint(view):
         new, made = _round(view, found)
-        if not made:
+        if not made or new == view:  # a mend that changes nothing would be made for ever
             raise Unmendable([(one.code, one.fault.message) for one in found])
         view, changes = new, changes + made
     return Mended(view, tuple(changes))

@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from convo.errors import Unmendable
 from convo.history import Strategy
-from convo.inspection.linting import Mended, View, bare, for_a_file, for_a_session, lint, viewed
+from convo.inspection.linting import RULES, Change, Mended, View, bare, for_a_file, for_a_session, lint, mending, viewed
 from convo.inspection.linting.arguments import mended as mended_arguments
 from convo.inspection.linting.pairs import INTERRUPTED
 from convo.items import Item, kind
@@ -192,6 +192,14 @@ def test_arguments_are_closed_where_their_last_whole_value_ends(broken: Any, who
 )
 def test_arguments_cut_anywhere_are_closed_to_an_object(value: Any, cut: int) -> None:
     assert isinstance(json.loads(mended_arguments(json.dumps({"value": value})[:cut])), dict)
+
+
+def test_a_mend_that_changes_nothing_is_not_made_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a rule would that somebody adds and whose mend does not fit it."""
+    idle = [rule._replace(mend=lambda view, faults: (view, [Change("x", "dropped", "x", 0)])) for rule in RULES]
+    monkeypatch.setattr(mending, "RULES", idle)
+    with pytest.raises(Unmendable):
+        for_a_file(bare([user(), call()]))
 
 
 def test_what_is_nested_without_end_is_given_up_at_once() -> None:
