@@ -23,6 +23,9 @@ MOST = 100_000
 
 ONCE = 65_536
 
+STOPPED = (-signal.SIGINT, 128 + signal.SIGINT)
+"""How a command ends that the person stopped; what it said goes nowhere."""
+
 
 async def shell(talk: "Conversing", line: str) -> None:
     """Carry out `line`, which begins with one ! or two. raises: Usage  it was pasted, or there is no command in it"""
@@ -38,7 +41,7 @@ async def shell(talk: "Conversing", line: str) -> None:
         said, code = await (_kept(talk, command) if keeps else _run(command))
     if code:
         talk.say(ended(code))
-    if keeps:
+    if keeps and code not in STOPPED:
         talk.along.append((f"!{command}", part(command, said, code)))
         talk.say("it goes along with the next message; /detach takes it out")
 

@@ -55,6 +55,7 @@ STEPS = (
     Step("tokens", "/usage\r", "requests ·"),
     Step("cost", "/cost\r", "config.toml takes them"),
     Step("tools", "/tools\r", "no tools"),
+    Step("what was thought", "/reasoning\r", "nothing is known"),
     Step("instructions", "/system Be brief.\r", "from the next message on"),
     Step("instructions as they are", "/instructions\r", "Be brief."),
     Step("the request that comes next", "/next and now?\r", "and now?", kept=False),
@@ -102,13 +103,14 @@ def walk(glass: Glass) -> Iterator[tuple[str, str]]:
 
 
 def stopped(glass: Glass) -> Iterator[tuple[str, str]]:
-    """Esc while an answer comes, then twice at the prompt."""
+    """Esc while an answer comes, with the next line typed already, then twice at the prompt."""
     glass.clears()
     glass.types("count\r")
     glass.shows("one two")
+    glass.types("/cost\r")
     glass.types("\x1b")
-    glass.rests("/undo takes it back")
-    yield "esc stops an answer", glass.text()
+    glass.rests("/cost nothing was asked")
+    yield "esc stops an answer, and what was typed meanwhile is done next", glass.text()
     glass.clears()
     glass.types("\x1b\x1b")
     glass.shows("edit> count")
