@@ -68,9 +68,13 @@ class Often:
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act, self._last = act, 0.0
+        self._gone: OSError | None = None
         self._waiting: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
+        """See to it that it is done. raises: OSError  what the last time came to"""
+        if self._gone:
+            raise self._gone
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
@@ -88,4 +92,7 @@ class Often:
     def _do(self) -> None:
         self._waiting = None
         self._last = asyncio.get_running_loop().time()
-        self._act()
+        try:
+            self._act()
+        except OSError as gone:  # whoever says the next words has to hear of it
+            self._gone = gone

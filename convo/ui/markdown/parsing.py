@@ -24,8 +24,8 @@ INLINE_MATH = re.compile(
 )
 """Dollars as Pandoc reads them: no space inside, no digit behind, so that prices are none."""
 
-DEEPEST = 100
-"""Blocks within blocks; what is deeper is not read."""
+DEEPEST = 200
+"""Blocks within blocks; what is deeper is not read, so `reading` sees to it that nothing is."""
 
 CLOSES = {"$$": "$$", "\\[": "\\]"}
 

@@ -20,6 +20,10 @@ LARGE = 2_000
 NOT_YET = re.compile(r"[-=+*#>|`~_\s:.)\d]*")
 """A line of marks alone: what it is can only be seen when it goes on."""
 
+FRAMES = 40
+DEEP = re.compile(r"(?: {0,3}(?:>|(?:[-+*]|\d{1,9}[.)])(?= ))){20,}")
+"""Lists and quotes that may be open, and marks of them in one line: so many of either are no structure."""
+
 
 class Reading:
     """Takes an answer piece by piece.
@@ -54,7 +58,7 @@ class Reading:
 
     def open(self) -> list[Row]:
         """What is open, as it looks now; no row is wider than the paper."""
-        shown = [] if NOT_YET.fullmatch(self._open) else [self._open.expandtabs(4)]
+        shown = [] if NOT_YET.fullmatch(self._open) else [self._line()]
         lines = [*self._lines, *shown]
         self.looked += sum(map(len, lines))
         rows = Rendering(blocks(lines), lines, self.paper, self._carry, open_end=True).rows()
@@ -62,7 +66,7 @@ class Reading:
 
     def end(self) -> list[Row]:
         """The rows that were open; the next piece begins another text."""
-        lines = [*self._lines, *([self._open.expandtabs(4)] if self._open else [])]
+        lines = [*self._lines, *([self._line()] if self._open else [])]
         rows = Rendering(blocks(lines), lines, self.paper, self._carry).rows()
         self._lines, self._open, self._carry, self._begun = [], "", Carry(), False
         self._size = self._due = self._next = 0
@@ -73,18 +77,26 @@ class Reading:
         """Characters that are open."""
         return self._size + len(self._open)
 
+    def _line(self) -> str:
+        """The line that is open; one that would stand too deep is text."""
+        line = self._open.expandtabs(4)
+        words = line.lstrip()
+        deep = DEEP.match(line) or (len(self._carry.frames) >= FRAMES and len(line) - len(words) > FRAMES)
+        if not deep or not words.strip("-* ") or words.startswith(MARK):
+            return line
+        return f"{line[: -len(words)]}{MARK}{words}"
+
     def _end_line(self) -> list[Row]:
-        self._lines.append(self._open.expandtabs(4))
+        self._lines.append(self._line())
         self._size += len(self._open) + 1
         self._open, self._due = "", GRAIN
         return self._look() if self._size >= self._next else []
 
     def _within(self) -> list[Row]:
         """Look at a line that is not whole."""
-        before = self._open
         rows: list[Row] = []
         if self.size >= self._next:
-            self._lines.append(before.expandtabs(4))
+            self._lines.append(self._line())
             rows = self._look(partial=True)
             self._open = self._lines.pop()
             self._size -= len(self._open)

@@ -182,7 +182,7 @@ class Rendering:
         yield from rows
 
     def _verbatim(self, node: "Node", begun: Code | None) -> Iterator[Row]:
-        lines = node.content.split("\n")[:-1]
+        lines = node.content.replace(MARK, "").split("\n")[:-1]
         framed = node.type in ("fence", "code_block")
         language = node.info.split()[0] if node.info.strip() else ""
         if framed and not begun:

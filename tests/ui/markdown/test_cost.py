@@ -4,7 +4,7 @@ import pytest
 
 from tests.bench.markdown import KINDS, Cost, naive, of_length, streaming
 
-PIECE = 48
+PIECE = 64
 
 MOST = 3_000
 """Characters that may be open at once: a line of code that is broken at 2,000, or marks that wait for others."""
@@ -22,7 +22,7 @@ def check(small: Cost, large: Cost) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_longer_answer_costs_no_more_a_character(kind: str) -> None:
-    check(*costs(kind, 4_000, 12_000))
+    check(*costs(kind, 3_000, 9_000))
 
 
 @pytest.mark.full

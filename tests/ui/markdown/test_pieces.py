@@ -54,13 +54,13 @@ papers = some.builds(Paper, width=some.sampled_from((20, 39, 79, 119)), colour=s
 
 
 @pytest.mark.parametrize("name", CORPUS)
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(sizes=sizes, paper=papers)
 def test_a_text_of_the_corpus_is_laid_out_the_same_in_any_pieces(name: str, sizes: list[int], paper: Paper) -> None:
     assert streamed(cut_up(CORPUS[name], sizes), paper) == whole(CORPUS[name], paper)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(text=texts(), sizes=sizes, paper=papers)
 def test_blocks_that_nobody_would_write_are_laid_out_the_same_in_any_pieces(
     text: str, sizes: list[int], paper: Paper
@@ -84,7 +84,7 @@ def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(name: str, sizes: l
     assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(name=some.sampled_from(sorted(CORPUS)), sizes=sizes, columns=some.sampled_from(COLUMNS), colour=some.booleans())
 def test_the_screen_at_the_end_is_that_of_the_whole_text(
     name: str, sizes: list[int], columns: int, colour: bool

@@ -3,7 +3,7 @@
 import pytest
 
 from convo.ui.markdown.spans import Paper
-from tests.ui.markdown.laying_out import whole
+from tests.ui.markdown.laying_out import streamed, whole
 
 BARE = Paper(width=39)
 """No colours: what was stressed keeps its marks."""
@@ -43,13 +43,17 @@ SHAPES = {
         [*(f"{name}: 12345" for name in "abcdefghij"), ""],
     ),
     "wide characters are broken anywhere but before a closing one": ("日" * 19 + "。本", ["日" * 18, "日。本"]),
+    "what looks deep in code": (
+        f"```\n  {'> ' * 30}\n{'- ' * 30}x\n```",
+        ["──", f"  {'> ' * 30}".rstrip(), f"{'- ' * 30}x", "──"],
+    ),
     "an empty line stands where there is one": ("# a\nb\n\n\n- c\n\n- d", ["# a", "b", "", "• c", "", "• d"]),
 }
 
 
 @pytest.mark.parametrize(("source", "rows"), SHAPES.values(), ids=SHAPES)
 def test_without_colour_the_structure_is_there(source: str, rows: list[str]) -> None:
-    assert whole(source, BARE) == rows
+    assert whole(source, BARE) == streamed([source], BARE) == rows
 
 
 COLOURED = {
@@ -86,3 +90,17 @@ def test_without_the_characters_to_draw_with_plain_ones_are_used() -> None:
 def test_a_list_however_deep_leaves_room_for_words() -> None:
     text = "\n".join(f"{'  ' * depth}- item {depth}" for depth in range(18))
     assert all(f"item {depth}" in row for depth, row in enumerate(whole(text, Paper(20))))
+
+
+DEEP = {
+    "marks in a line": ">" * 300 + " deep\n\nnext",
+    "lists in a line": "- " * 300 + "deep\n\nnext",
+    "lists in lists": "\n".join(f"{'  ' * depth}- at {depth}" for depth in range(120)) + " deep\n\nnext",
+}
+
+
+@pytest.mark.parametrize("text", DEEP.values(), ids=DEEP)
+def test_what_stands_too_deep_for_a_structure_is_still_there(text: str) -> None:
+    rows = streamed([text], BARE)
+    assert any("deep" in row for row in rows)
+    assert rows[-1] == "next"
