@@ -34,7 +34,7 @@ def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> No
         assert "agent      desk" in shown
         assert "call       c1" in shown
         assert '"order": "A1",' in shown
-        after = answers(person, "approve", "session mine")
+        after = answers(person, "approve", " · session mine")
         assert "refund gave paid 500 cents back for A1" in after
         assert "Paid back." in after
         person.is_asked()
