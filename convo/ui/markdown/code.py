@@ -41,6 +41,10 @@ CLOSES = {"/*": "*/", "<!--": "-->", "{-": "-}", "(*": "*)"}
 """Comments over several lines that lexers read in one piece."""
 
 
+ENDLESS = ("mcschema",)
+"""Languages whose lexers never come to an end on lines that are not theirs; all others of Pygments 2.21 were tried."""
+
+
 class Ink(NamedTuple):
     """What the next line is read with.
 
@@ -112,6 +116,6 @@ def _style(kind: Any) -> str:
 @cache
 def _lexer(language: str) -> Lexer | None:
     try:
-        return get_lexer_by_name(language) if language else None
+        return get_lexer_by_name(language) if language and language not in ENDLESS else None
     except ClassNotFound:
         return None

@@ -78,8 +78,7 @@ def frames_of(
 
 def _item(line: str) -> Frame:
     match = ITEM.match(line)
-    assert match
-    marker, space, rest = match.groups()
+    marker, space, rest = match.groups() if match else ("-", " ", "")
     wide = len(marker) + (len(space) if rest and len(space) < INDENTED_CODE else 1)
     return Frame(f"{marker:<{wide}}", " " * wide)
 

@@ -46,7 +46,7 @@ def test_what_only_looks_like_a_comment_is_none() -> None:
     assert ("let", "35") in lines[1]
 
 
-@pytest.mark.parametrize("language", ["", "nosuchlanguage", "text"])
+@pytest.mark.parametrize("language", ["", "nosuchlanguage", "text", "mcschema"])
 def test_an_unknown_language_has_no_colours(language: str) -> None:
     assert coloured("if x: pass", ink(language))[0] == [Span("if x: pass")]
 
