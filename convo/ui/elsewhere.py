@@ -22,10 +22,8 @@ async def new(talk: "Conversing", name: str) -> None:
 
 
 async def clear(talk: "Conversing", name: str) -> None:
-    made = await talk.look.new(talk.chat, name)
     talk.to_terminal(CLEARED)
-    _leave(talk, made)
-    talk.say("a new conversation" + (f", {name}" if name else ""))
+    await new(talk, name)
 
 
 async def resume(talk: "Conversing", handle: str) -> None:
