@@ -2,15 +2,17 @@
 
 Enter sends, whatever the message's number of lines. Ctrl-J breaks the line, and so does Esc Enter.
 In vi mode Esc has its own meaning, so there Esc Enter is free, and the way to the last message is Esc
-at an empty line.
+at an empty line. Esc is also what stops an answer: one that comes too late must not take the slash from
+the command that is typed next. Ctrl-C leaves what is open, innermost first: a search, a message, the chat.
 """
 
 from collections.abc import Callable
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import DEFAULT_BUFFER
-from prompt_toolkit.filters import Condition, emacs_mode, has_focus, vi_navigation_mode
+from prompt_toolkit.filters import Condition, emacs_mode, has_focus, is_searching, vi_navigation_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding.bindings.search import abort_search
 from prompt_toolkit.keys import Keys
 
 from convo.errors import Interrupted
@@ -35,8 +37,10 @@ def keys(pasted: Callable[[str], None]) -> KeyBindings:
     bindings.add("escape", "escape", filter=AT_PROMPT & emacs_mode & nothing_typed)(last_message)
     bindings.add("escape", filter=AT_PROMPT & vi_navigation_mode & nothing_typed)(last_message)
     bindings.add("c-x", "c-e", filter=AT_PROMPT)(edit)
-    bindings.add("c-c")(stop)
-    bindings.add("<sigint>")(stop)
+    bindings.add("escape", "/", filter=AT_PROMPT & emacs_mode & nothing_typed)(slash)
+    for interrupt in ("c-c", "<sigint>"):
+        bindings.add(interrupt, filter=~is_searching)(stop)
+        bindings.add(interrupt)(abort_search)
 
     @bindings.add(Keys.BracketedPaste)
     def paste(event: KeyPressEvent) -> None:
@@ -58,6 +62,10 @@ def send(event: KeyPressEvent) -> None:
 
 def break_line(event: KeyPressEvent) -> None:
     event.current_buffer.newline(copy_margin=False)
+
+
+def slash(event: KeyPressEvent) -> None:
+    event.current_buffer.insert_text("/")
 
 
 def last_message(event: KeyPressEvent) -> None:

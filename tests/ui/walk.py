@@ -41,6 +41,7 @@ STEPS = (
     Step("wide and combining characters", "日本語 e\u0301te\u0301\r", " out · "),
     Step("ctrl-r searches", "\x12hell", "hello there", open=True),
     Step("tab completes a command", "/us\t", "/usage", open=True),
+    Step("an esc before it takes nothing from it", "\x1b/us\t", "/usage", open=True, kept=False),
     Step("tab completes a model", "/model scripted/e\t", "/model scripted/echo", open=True),
     Step("tab completes a file", "see @notes\t", "see @notes.md", open=True),
     Step("ctrl-x ctrl-e writes in the editor", "begun and \x18\x05", "begun and written in an editor", open=True),
@@ -97,7 +98,7 @@ def walk(glass: Glass) -> Iterator[tuple[str, str]]:
         if step.kept:
             yield step.sentence, glass.text()
         if step.open:
-            glass.types("\x07\x03" if "\x12" in step.keys else "\x03")
+            glass.types("\x03")
             glass.rests()
     yield from stopped(glass)
 
