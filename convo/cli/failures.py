@@ -93,9 +93,21 @@ def misused(error: UsageError) -> Failure:
     command = error.ctx.command_path if error.ctx else "convo"
     if isinstance(error, NoSuchOption):
         near = get_close_matches(error.option_name, error.possibilities or (), n=1)
-        hint = f"{command} {near[0]}" if near else f"{command} --help"
+        hint = ahead(error) or (f"{command} {near[0]}" if near else f"{command} --help")
         return Failure("usage", f"no option {error.option_name!r}", hint, 2)
     return Failure("usage", tidy(error.format_message()), f"{command} --help", error.exit_code)
+
+
+def ahead(error: NoSuchOption) -> str | None:
+    """The command with the option before it, where that is the place of this one: `convo --profile NAME chat`."""
+    if error.ctx is None:
+        return None
+    first, *rest = error.ctx.command_path.split()
+    own = (option for option in error.ctx.find_root().command.params if error.option_name in option.opts)
+    option = next(own, None)
+    if option is None or not rest:
+        return None
+    return " ".join((first, error.option_name, *filter(None, [option.metavar]), *rest))
 
 
 def tidy(message: str) -> str:

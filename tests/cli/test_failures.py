@@ -30,6 +30,8 @@ sys.exit(run(sys.argv[1:], SAMPLES))
         (["--confg"], 2, "convo: no option '--confg'\n  try: convo --config\n"),
         (["greet"], 2, "convo: missing argument 'NAME'\n  try: convo greet --help\n"),
         (["greet", "Ada", "--jason"], 2, "convo: no option '--jason'\n  try: convo greet --json\n"),
+        (["box", "take", "--config=x"], 2, "convo: no option '--config'\n  try: convo --config FILE box take\n"),
+        (["greet", "--version"], 2, "convo: no option '--version'\n  try: convo --version greet\n"),
         (["greet", "Ada", "Bob"], 2, "convo: got unexpected extra argument(s) (Bob)\n  try: convo greet --help\n"),
         (["box", "tak"], 2, "convo: no such command 'tak'. Did you mean 'take'?\n  try: convo box --help\n"),
         (["--completion", "csh"], 2, "convo: no completion for 'csh'\n  try: bash, zsh, fish or powershell\n"),
