@@ -33,7 +33,7 @@ article.user { background: var(--soft); padding: 1rem; border-radius: .5rem; }
 p, blockquote { margin: 0 0 .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
 blockquote { border-left: 3px solid var(--line); padding-left: .8rem; color: var(--dim); }
 pre { margin: 0; padding: .7rem; background: var(--soft); border-radius: .3rem; overflow-x: auto; }
-pre:focus-visible { outline: 2px solid Highlight; }
+pre:focus-visible { outline: 2px solid currentColor; }
 img { max-width: 100%; height: auto; }
 .aside { color: var(--dim); font-style: italic; }
 """

@@ -144,15 +144,15 @@ def test_everything_can_be_reached_with_the_keyboard(page: Page) -> None:
     expect(page.get_by_role("heading", name="What was said")).to_be_visible()
 
 
-SEEN: list[tuple[Literal["light", "dark"], int, str]] = [
-    ("light", 1280, "rgb(0, 0, 0)"),
-    ("dark", 640, "rgb(255, 255, 255)"),
+SEEN: list[tuple[Literal["light", "dark"], int, str, str]] = [
+    ("light", 1280, "rgb(0, 0, 0)", "rgb(11, 87, 164)"),
+    ("dark", 640, "rgb(255, 255, 255)", "rgb(138, 184, 240)"),
 ]
 
 
-@pytest.mark.parametrize(("scheme", "wide", "ink"), SEEN)
+@pytest.mark.parametrize(("scheme", "wide", "ink", "ring"), SEEN)
 def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
-    browser: Browser, served: Served, scheme: Literal["light", "dark"], wide: int, ink: str
+    browser: Browser, served: Served, scheme: Literal["light", "dark"], wide: int, ink: str, ring: str
 ) -> None:
     with looking(browser, scheme=scheme, wide=wide) as page:
         for address, drawn in (
@@ -165,6 +165,8 @@ def test_it_has_no_barrier_in_light_and_in_dark_wide_and_narrow(
             assert accessibility(page) == []
             assert sideways(page) == 0
         assert page.evaluate("getComputedStyle(document.body).color") == ink
+        page.keyboard.press("Tab")
+        assert page.evaluate("getComputedStyle(document.activeElement).outlineColor") == ring
 
 
 # -- live -----------------------------------------------------------------------------------------
