@@ -88,7 +88,6 @@ async def converse(
     from convo.ui.conversing import Conversing
     from convo.ui.prompt import At, terminal_reader
 
-    out.note(f"{chat.asking.model}, held by {OWNERS[chat.session.strategy].words}; /help lists what else can be typed")
     bar = None if out.quiet else Bar()
     reader = terminal_reader(At(desk.prompts, desk.suggest, desk.editing, bar.line if bar else None))
     talking = Conversing(
@@ -104,6 +103,8 @@ async def converse(
         sheet=desk.sheet(),
         folded=desk.folded(),
     )
+    owner = OWNERS[chat.session.strategy].words
+    talking.note(f"{chat.asking.model}, held by {owner}; /help lists what else can be typed")
     if show:
         from convo.ui.medium import drawn_on
         from convo.ui.runs import Runs

@@ -113,7 +113,7 @@ class Conversing:
         self._sheet, self._folded = sheet, folded
         self._reading: asyncio.Future[str] | None = None
         self._pressed = self._escaped = False
-        chat.noted = self._note
+        chat.noted = self.note
 
     @property
     def medium(self) -> Medium:
@@ -237,9 +237,10 @@ class Conversing:
             self._err.flush()
         return told
 
-    def _note(self, words: str) -> None:
+    def note(self, words: str) -> None:
+        """Tell the person, unless they want to be told nothing but answers."""
         if not self._quiet:
-            self.show(words + "\n")
+            self.say(words)
 
     async def _carry_out(self, line: str) -> None:
         self._escaped = False
@@ -265,7 +266,7 @@ class Conversing:
         before, along = self.chat.held.path.head, [*self.along, *parts_of(words, self.reader.pasted)]
         self.look.check_takes(self.chat, [part for _, part in along])
         for name, part in along:
-            self._note(said_of(name, part))
+            self.note(said_of(name, part))
         try:
             if not (self.runs and self.runs.running.unfinished):
                 await self.look.prepare(self.chat)
@@ -277,7 +278,7 @@ class Conversing:
 
     def _after(self) -> None:
         if self.chat.turn and self.chat.turn.link:
-            self._note(self.look.receipt(self.chat))
+            self.note(self.look.receipt(self.chat))
 
 
 def is_command(line: str) -> bool:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.needs("terminal")
 
 
 def test_each_turn_shows_the_answer_and_a_receipt(home: Path) -> None:
-    with at_terminal("chat", *ECHO) as person:
+    with at_terminal("chat", *ECHO, columns=120) as person:
         person.is_asked()
         for words in ("hello there", "and again"):
             answer, receipt = person.says(words).splitlines()[-2:]
@@ -170,7 +170,7 @@ def test_two_slashes_say_one(home: Path) -> None:
 
 
 def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
-    with at_terminal("chat", *ECHO, "--chain", "-n", "mine") as person:
+    with at_terminal("chat", *ECHO, "--chain", "-n", "mine", columns=120) as person:
         person.is_asked()
         first = receipts(person.says("one"))[0]["id"]
         assert first
