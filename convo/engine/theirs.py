@@ -43,7 +43,7 @@ async def outcome(function: Callable[..., Any], *args: Any, thread: bool = False
 
 async def _awaited(work: Awaitable[Any]) -> Outcome:
     """What came of `work`; cancelled itself is what came of it as well."""
-    task = asyncio.ensure_future(work)
+    task = asyncio.ensure_future(_staying(work))
     try:
         await asyncio.wait([task])
     except asyncio.CancelledError:
@@ -53,7 +53,15 @@ async def _awaited(work: Awaitable[Any]) -> Outcome:
     if task.cancelled():
         return Outcome(raised=asyncio.CancelledError())
     raised = task.exception()
-    return Outcome(raised=raised) if raised else Outcome(task.result())
+    return Outcome(raised=raised) if raised else task.result()
+
+
+async def _staying(work: Awaitable[Any]) -> Outcome:
+    """`work` to its end; one that leaves the program ends itself only, and not the loop that it is carried out in."""
+    try:
+        return Outcome(await work)
+    except SystemExit as left:
+        return Outcome(raised=left)
 
 
 async def told_by(what: str, code: str, function: Callable[..., Any], *args: Any, thread: bool = False) -> Any:
@@ -67,8 +75,11 @@ async def told_by(what: str, code: str, function: Callable[..., Any], *args: Any
 
 
 def spoken(raised: BaseException) -> str:
-    """An error in words: what kind, and what it says."""
-    words = str(raised)
+    """An error in words: what kind, and what it says, where it can say it."""
+    try:
+        words = str(raised)
+    except BaseException:  # noqa: BLE001 - whatever it is, the error that it hides is the one to tell of
+        words = ""
     return f"{type(raised).__name__}: {words}" if words else type(raised).__name__
 
 

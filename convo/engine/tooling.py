@@ -35,9 +35,11 @@ async def carried_out(call: Call, context: Context) -> Json:
             came = await outcome(tool.run, *first, thread=True, **given)
     except TimeoutError:
         return _late(tool)
+    if came.raised is None:
+        came = await outcome(output_text, came.value)  # an object of theirs may raise when it is put into words
     if came.raised is not None:
         return worded(tool, came.raised)
-    return _sayable(tool, output_text(came.value))
+    return _sayable(tool, came.value)
 
 
 def _late(tool: Tool) -> Json:

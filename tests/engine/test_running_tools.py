@@ -114,6 +114,38 @@ async def test_a_run_fails_with_a_tool_that_has_no_words_for_its_failure_and_the
     assert inputs(bench)[-1][3:] == [f"call_1: {unknown}", f"call_2: {not_run}", "user: again"]
 
 
+class Leaving:
+    def __str__(self) -> str:
+        raise SystemExit(0)
+
+
+class Mute(BaseException):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+async def leaves() -> str:
+    raise SystemExit(0)
+
+
+def says_nothing() -> object:
+    return Leaving()
+
+
+async def wordless() -> str:
+    raise Mute
+
+
+@pytest.mark.parametrize(
+    ("function", "kind"), [(leaves, "SystemExit: 0"), (says_nothing, "SystemExit: 0"), (wordless, "Mute")]
+)
+async def test_a_tool_that_leaves_the_program_fails_its_run_and_nothing_else(
+    function: Any, kind: str, bench: Bench
+) -> None:
+    with pytest.raises(RunFailed, match=f"raised {kind}$"):
+        await ran(bench, tool(function))
+
+
 async def test_a_timeout_may_fail_the_run(bench: Bench) -> None:
     @tool(timeout_s=0.01, on_timeout="fail")
     async def slow() -> str:
