@@ -3,8 +3,9 @@
 Only the words of the answer go there, a refusal among them: it is what the model said. Calls are
 announced on stderr and reasoning is folded or left out, so that `convo chat ... > file` holds the answer and
 nothing else, the same text whether it came in pieces or whole. Control characters in what a model
-wrote are spelled out: a terminal would obey them. In a terminal the words may go to a sheet instead,
-which lays them out.
+wrote are spelled out: a terminal would obey them. So are those that turn the order of the others
+round, in which a call that waits for a decision would read as another one. In a terminal the words
+may go to a sheet instead, which lays them out.
 """
 
 import re
@@ -13,7 +14,7 @@ from typing import Protocol, TextIO, TypeAlias
 
 from convo.items import Event, Item, kind, text
 
-OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 SILENT = ("reasoning", "compaction")
 """Kinds of items that are no words to anybody."""
@@ -129,4 +130,10 @@ def announced(item: Item) -> str:
 
 def safe(words: str) -> str:
     """`words` with control characters spelled out; line breaks and tabs stay."""
-    return OBEYED.sub(lambda found: f"\\x{ord(found[0]):02x}", words)
+    return OBEYED.sub(spelled, words)
+
+
+def spelled(found: re.Match[str]) -> str:
+    """One character as Python writes it."""
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -219,11 +219,14 @@ def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, 
 
 
 def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> None:
-    call = {"call": {"name": "refund", "arguments": {"order": "A\x1b[2J", "cents": 5}, "call_id": "c\x1b[31m"}}
+    call = {
+        "call": {"name": "refund", "arguments": {"order": "A\x1b[2J\u202e", "cents": 5}, "call_id": "c\x1b[31m\u2066"}
+    }
     got = convo("chat", *agents(), *scripted(call), "-n", "mine", "pay back")
     assert got.exit == 3
-    assert "\x1b" not in got.err + got.out
-    assert "\x1b" not in convo("approvals").out + convo("approvals", "show", "all").out
+    said = got.err + got.out + convo("approvals").out + convo("approvals", "show", "all").out
+    assert not set("\x1b\u202e\u2066") & set(said)
+    assert "c\\x1b[31m\\u2066" in said
 
 
 def test_a_long_output_is_cut_on_stderr_and_whole_for_the_model(convo: Convo, home: Path) -> None:

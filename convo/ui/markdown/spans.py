@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
+from convo.ui.answer import spelled
 from convo.ui.medium import width
 
 MARK = "\ufdd0"
@@ -19,7 +20,7 @@ CLOSING = (
 )
 """What does not stand first in a row."""
 
-OTHER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufdd0]")
+OTHER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufdd0]")
 """What a terminal would obey, and our own mark."""
 
 
@@ -51,7 +52,7 @@ Row: TypeAlias = tuple[Span, ...]
 
 def clean(words: str) -> str:
     """`words` without what a terminal would obey; it was spelled out before, so this comes from an entity."""
-    return OTHER.sub(lambda found: "" if found[0] == MARK else f"\\x{ord(found[0]):02x}", words)
+    return OTHER.sub(lambda found: "" if found[0] == MARK else spelled(found), words)
 
 
 def columns(row: Iterable[Span]) -> int:
