@@ -5,10 +5,10 @@ _convo() {
     word=${line##*[[:space:]]}
     read -ra words <<< "${line%"$word"}"
     COMPREPLY=()
-    # bash cuts words at @ and =, and wants only what follows the cut
+    # bash cuts words at @ and =, and wants only what follows the cut; what it would run or spread is quoted
     while IFS=$'\t' read -r candidate help; do
         rest=${candidate:${#word}-${#2}}
-        [[ $rest == *[[:space:]]* ]] && printf -v rest %q "$rest"
+        [[ $rest == *[!A-Za-z0-9_.,:/@%+=-]* ]] && printf -v rest %q "$rest"
         COMPREPLY+=("$rest")
     done < <(_CONVO_COMPLETE=1 "$1" "${words[@]:1}" "=$word" 2>/dev/null)
 }

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import pytest
@@ -184,6 +185,16 @@ def test_bash_completes_a_line(path: Path) -> None:
     load = f"source {ROOT / 'completions' / 'convo.bash'}"
     printed = typed_into("bash", ["--norc", "--noprofile", "-i"], load, [line for line, _ in LINES])
     assert list(printed)[1:] == [output for _, output in LINES]
+
+
+@pytest.mark.needs("bash", "terminal", "posix")
+def test_bash_runs_nothing_that_a_candidate_is_called(path: Path) -> None:
+    name = "a$(touch${IFS}ran)b;id`id`"
+    (path / "convo").write_text(f'#!/bin/sh\nif [ $_CONVO_COMPLETE ]; then echo {quote(name)}; else echo "$1"; fi\n')
+    load = f"source {ROOT / 'completions' / 'convo.bash'}"
+    *_, printed = typed_into("bash", ["--norc", "--noprofile", "-i"], load, ["convo a\t"])
+    assert printed == name
+    assert not Path("ran").exists()
 
 
 @pytest.mark.needs("zsh", "terminal")
