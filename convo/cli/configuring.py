@@ -5,10 +5,12 @@ stays as it was. Where they were unusable before, only the new value itself is j
 broken file can be mended from here.
 """
 
+import fcntl
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -77,13 +79,29 @@ def take_value(target: Target, name: str) -> None:
 def change(target: Target, edit: Callable[[str], str]) -> None:
     """Put what `edit` makes of the file in its place. raises: BadSettings, Unreadable, StoreFault"""
     place = target.place
-    before = _text(place)
-    parse(before.encode(), str(place))
-    after = edit(before)
-    _check(target, after)
     if not target.project:
         private(place.parent)
-    put(lies_at(place), after, mode=None if target.project else PRIVATE)
+    with _alone_in(place.parent):
+        before = _text(place)
+        parse(before.encode(), str(place))
+        after = edit(before)
+        _check(target, after)
+        put(lies_at(place), after, mode=None if target.project else PRIVATE)
+
+
+@contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Wait until no other process changes settings in `folder`, so that none writes over what another wrote."""
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as wrong:
+        raise Unreadable(f"{folder} cannot be read: {why(wrong)}") from wrong
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
 
 
 def _text(place: Path) -> str:
@@ -99,7 +117,9 @@ def _text(place: Path) -> str:
 def _check(target: Target, after: str) -> None:
     """raises: BadSettings  it would make usable settings unusable"""
     place = target.place
-    new = File(Origin(target.layer, place.name, place.parent), parse(after.encode(), str(place)))
+    new = File(
+        Origin(target.layer, place.name, place.parent), parse(after.encode("utf-8", "surrogateescape"), str(place))
+    )
     try:
         sources = read(target.config)
         resolve(sources)

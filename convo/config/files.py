@@ -25,6 +25,9 @@ from convo.errors import BadSettings
 POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)", re.DOTALL)
 NO_FLAGS = Flags()
 PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
+BYTES = 4 * 1024 * 1024
+"""The most that is read: a link in somebody's project may lead to a device that never ends."""
+
 ABSENT = (errno.ENOENT, errno.ENOTDIR)
 IN_WORDS = {
     errno.EISDIR: "is a folder, not a settings file",
@@ -131,10 +134,12 @@ def _file(origin: Origin) -> File | None:
     """The file at `origin`, or None where there is none."""
     try:
         with open(origin.place, "rb") as opened:
-            raw = opened.read()
+            raw = opened.read(BYTES + 1)
     except OSError as wrong:
         if wrong.errno in ABSENT:
             return None
         why = IN_WORDS.get(wrong.errno or 0, f"cannot be read ({wrong.strerror})")
         raise BadSettings(f"{origin.place}: {why}") from wrong
+    if len(raw) > BYTES:
+        raise BadSettings(f"{origin.place}: is larger than {BYTES // 1024**2} MB, which no settings file is")
     return File(origin, parse(raw, origin.place))

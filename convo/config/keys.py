@@ -21,6 +21,9 @@ SERVICE = "convo"
 
 KEYRING = "the keyring"
 
+LONGEST = 65_536
+"""Bytes of a key's file that are read; a pipe or a device is not waited for."""
+
 
 class Found(NamedTuple):
     """A key, and where it was: the name of a variable, the path of a file, or `KEYRING`."""
@@ -68,7 +71,10 @@ def account(provider: Provider) -> str:
 def _in_file(path: Path, provider: str) -> Secret:
     again = f"convo config key set {provider} --file"
     try:
-        text = path.read_text(encoding="utf-8").strip()
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            raise BadSettings(f"the key of {provider} cannot be read: {path} is no file", hint=again)
+        with path.open("rb") as file:
+            text = file.read(LONGEST).decode().strip()
     except OSError as wrong:
         why = (wrong.strerror or str(wrong)).lower()
         raise BadSettings(f"the key of {provider} cannot be read: {path}: {why}", hint=again) from wrong

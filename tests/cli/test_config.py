@@ -1,15 +1,18 @@
 """`convo config`: what holds and who said so, a value written into its file, and keys put away."""
 
 import io
+import os
 import stat
 import sys
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from convo.cli.configuring import Target, put_value
 from convo.config.editing import key_in
 from tests.cli.agenting import REFUND, agents
 from tests.cli.chatting import scripted
@@ -196,6 +199,7 @@ def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, mon
         (["set", "serve", "x"], 2, "'serve' is a table of several settings"),
         (["set", "model.x", "y"], 2, "config set: 'model' is one value and no table"),
         (["set", "a b", "x"], 2, "'a b' is no setting's name"),
+        (["set", "aliases.slow", "\udc80"], 2, "{own}, line 11: is not UTF-8"),
         (["set", 'model = "x"\ntenant', "x"], 2, "'model = "),
         (["set", 'prices."a/b"', "3"], 2, "config set: 'prices.\"a/b\"' is several values at once"),
         (["set", "providers.mine.base_url", "http://x"], 2, "{own}: 'mine' is not a known provider"),
@@ -225,6 +229,26 @@ def test_a_broken_file_can_be_mended_from_here(convo: Convo, own: Path) -> None:
     own.write_text("no toml")
     assert convo("config", "set", "tenant", "bob").exit == 2
     assert own.read_text() == "no toml"
+
+
+def test_of_many_who_write_at_once_none_writes_over_another(own: Path) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: put_value(Target(own), f"aliases.a{number}", "a/b"), range(8)))
+    assert {f"a{number}" for number in range(8)} < set(tomllib.loads(own.read_text())["aliases"])
+
+
+def test_what_never_ends_is_no_settings_file_and_no_key(convo: Convo, home: Path) -> None:
+    got = convo("--config", "/dev/zero", "config")
+    assert (got.exit, got.err.partition("\n")[0]) == (
+        2,
+        "convo: /dev/zero: is larger than 4 MB, which no settings file is",
+    )
+    os.mkfifo("key")
+    Path("mine.toml").write_text('[providers.openai]\nkey_file = "key"\n')
+    got = convo("--config", "mine.toml", "chat", "-m", "openai/gpt-5", "hi")
+    assert got.exit == 2
+    assert got.err.startswith("convo: the key of openai cannot be read: ")
+    assert "key is no file\n" in got.err
 
 
 # -- keys ------------------------------------------------------------------------------------------
