@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, TextIO
 from convo.config import Price
 from convo.engine.chat import Chat
 from convo.engine.heads import Heads
-from convo.errors import ConvoError, Interrupted
+from convo.errors import ConvoError, Interrupted, NotFound
 from convo.history import Link
 from convo.items import Event, Json, user
 from convo.ui.along import parts_of, said_of
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
 AFTER_PROMPT_S = 0.05
 """Seconds until the prompt stands; what takes long is loaded behind it."""
+
+AT_THE_PROMPT = {NotFound.hint: "/resume lists what was used last"}
+"""What takes the place of a step that a shell has."""
 
 
 class Look(Protocol):
@@ -260,7 +263,7 @@ class Conversing:
         except ConvoError as error:
             self.say(f"convo: {error.message}")
             if error.hint:
-                self.show(f"  try: {error.hint}\n")
+                self.show(f"  try: {AT_THE_PROMPT.get(error.hint, error.hint)}\n")
 
     async def _ask(self, words: str) -> None:
         before, along = self.chat.held.path.head, [*self.along, *parts_of(words, self.reader.pasted)]

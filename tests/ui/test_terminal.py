@@ -182,7 +182,7 @@ def test_status_and_next_and_inspect_show_the_state(home: Path) -> None:
         assert f'"previous_response_id": "{first}"' in shown
         assert shown.count('"text": "') == 1
         assert first[:10] in person.says("/inspect")
-        assert "no session 'nope'" in person.says("/inspect nope")
+        assert "no session 'nope'\n  try: /resume lists what was used last\n" in person.says("/inspect nope")
         assert person.leaves() == 0
     assert len(said(home, "mine")) == 2
 
