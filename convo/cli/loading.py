@@ -18,6 +18,7 @@ from types import ModuleType, TracebackType
 from typing import NamedTuple
 
 from convo.agents import Graph, from_object, from_tables
+from convo.engine.theirs import spoken
 from convo.errors import BadSettings, InputFault, NotFound, Unreadable, Usage
 
 EXAMPLE = "support.py:triage"
@@ -129,16 +130,17 @@ def theirs(file: Path) -> Iterator[None]:
     """Run what is somebody's own and may raise anything. raises: InputFault  it did; the sentence names the line"""
     try:
         yield
-    except (Exception, SystemExit) as wrong:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as wrong:
         raise InputFault(_told(wrong, file), hint="mend the file; CONVO_DEBUG=1 shows the traceback") from wrong
 
 
 def _told(wrong: BaseException, file: Path) -> str:
     """Where it went wrong, and what: "support.py:12: NameError: name 'desk' is not defined"."""
     at, line = _place(wrong, file)
-    said = wrong.msg if isinstance(wrong, SyntaxError) else str(wrong)
-    words = " ".join(said.split())
-    return f"{_shown(at)}:{line}: {type(wrong).__name__}" + (f": {words}" if words else "")
+    said = f"{type(wrong).__name__}: {wrong.msg}" if isinstance(wrong, SyntaxError) else spoken(wrong)
+    return f"{_shown(at)}:{line}: {' '.join(said.split())}"
 
 
 def _place(wrong: BaseException, file: Path) -> tuple[Path, int]:

@@ -101,6 +101,8 @@ def test_a_name_that_is_none_is_told_with_the_next_step(
         ("import helper\n", "helper.py:2: ZeroDivisionError: division by zero"),
         ("import sys\nsys.exit(3)\n", "bad.py:2: SystemExit: 3"),
         ("import json\n\njson.loads('{')\n", "bad.py:3: JSONDecodeError: "),
+        ("class Own(BaseException): pass\nraise Own('x')\n", "bad.py:2: Own: x"),
+        ("class Own(Exception):\n def __str__(self): raise ValueError\nraise Own\n", "bad.py:3: Own"),
     ],
 )
 def test_a_mistake_in_the_file_is_one_sentence_with_file_and_line(text: str, says: str, tmp_path: Path) -> None:
