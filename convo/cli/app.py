@@ -25,7 +25,7 @@ from convo import __version__
 from convo.cli.commands import COMMANDS, Table
 from convo.cli.exits import IN_LINES
 from convo.cli.failures import OUTPUT_LOST, explain, show_traceback, tell
-from convo.cli.shape import App, Call, Group, write_sections
+from convo.cli.shape import App, Call, Group, narrow, write_sections
 from convo.errors import Usage
 
 EXAMPLES = f"""
@@ -132,7 +132,7 @@ def perform(argv: Sequence[str], table: Table) -> int:
     """Run one command line; whatever goes wrong is raised."""
     group = shell(table)
     try:
-        with group.make_context("convo", list(argv)) as ctx:
+        with group.make_context("convo", list(argv), terminal_width=narrow()) as ctx:
             group.invoke(ctx)
     except typer.Exit as leave:
         return leave.exit_code

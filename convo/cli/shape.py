@@ -7,7 +7,9 @@ never asked: it would cost more time than the rest of the help.
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -16,6 +18,16 @@ from typer._click import Context, HelpFormatter, Parameter
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 Record = tuple[str, str]
+
+
+NARROW = 52
+"""Columns below which an option and what it does stand one below the other."""
+
+ABOUT = " " * 6
+"""What stands before the words about an example in a narrow terminal."""
+
+EXAMPLE = re.compile(r"( {1,6}\S.*?)? {2,}(\S.*)")
+"""A command and what is said about it, or only the latter in a line of its own."""
 
 
 class Call(NamedTuple):
@@ -107,15 +119,39 @@ def sections(ctx: Context, params: Iterable[Parameter]) -> dict[str, list[Record
     return {**found, "Options": plain}
 
 
+def narrow() -> int | None:
+    """The width of the help in a narrow terminal; None where Typer's own choice fits."""
+    columns = shutil.get_terminal_size().columns
+    return columns - 1 if 0 < columns < NARROW else None
+
+
 def write_sections(formatter: HelpFormatter, found: dict[str, list[Record]]) -> None:
     for heading, records in found.items():
         if records:
             with formatter.section(heading):
-                formatter.write_dl(records)
+                formatter.write_dl(records, col_max=2 if formatter.width < NARROW - 2 else 30)
 
 
 def write_as_is(formatter: HelpFormatter, text: str | None) -> None:
-    """Examples are not wrapped: they are there to be copied."""
-    if text:
-        formatter.write_paragraph()
-        formatter.write(inspect.cleandoc(text) + "\n")
+    """Examples are not wrapped: they are there to be copied. In a narrow terminal what is said about them is."""
+    if not text:
+        return
+    formatter.write_paragraph()
+    lines = inspect.cleandoc(text).splitlines()
+    if formatter.width < NARROW - 2:
+        lines = [part for line in lines for part in narrowed(line, formatter.width)]
+    formatter.write("\n".join(lines) + "\n")
+
+
+def narrowed(line: str, columns: int) -> Iterator[str]:
+    """A line of examples in a narrow terminal: a command as it is, and below it what is said about it."""
+    from convo.ui.medium import wrapped
+
+    example = EXAMPLE.fullmatch(line)
+    if not example:
+        yield from wrapped(line, columns)
+    elif example[1] or len(line) - len(example[2]) > len(ABOUT):
+        yield from filter(None, [example[1]])
+        yield from wrapped(ABOUT + example[2], columns)
+    else:
+        yield line

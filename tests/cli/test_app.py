@@ -127,6 +127,21 @@ def test_help_of_a_command_groups_its_options_and_leaves_examples_as_they_are(co
     assert convo("greet", "-h", table=SAMPLES).out == HELP
 
 
+def test_help_fits_a_narrow_terminal_but_for_commands_that_are_copied(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    out = convo("greet", "-h", table=SAMPLES).out
+    assert (
+        "  convo greet Ada --warmly\n      a line that is copied and\n        therefore not wrapped at eighty\n" in out
+    )
+    assert "  --warmly\n      Mean it.\n" in out
+    for name in COMMANDS:
+        lines = convo(name, "--help").out.splitlines()
+        words = [line for line in lines if line.startswith("      ") or not line.startswith(" ")]
+        assert [line for line in words if len(line) > 40 and not line.endswith(":")] == [], name
+
+
 def test_a_group_does_its_own_work_or_its_commands(convo: Convo) -> None:
     assert convo("box", table=SAMPLES).out == "empty\n"
     assert convo("box", "take", "pear", table=SAMPLES).out == "took pear\n"
