@@ -9,7 +9,6 @@ a foreign error may quote a key.
 import errno
 import json
 import os
-import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -25,8 +24,6 @@ import convo
 from convo.errors import ConvoError, Refused, StreamBroken, TryLater
 
 PACKAGE = Path(convo.__file__).parent
-UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters, which would let an endpoint's message move the cursor; tab and newline are not among them."""
 
 
 class Failure(NamedTuple):
@@ -143,8 +140,10 @@ def tell(failure: Failure, *, as_json: bool) -> int:
 
 
 def printable(text: str) -> str:
-    """`text` with control characters spelled out."""
-    return UNSAFE.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """`text` with what would let an endpoint's message move the cursor spelled out."""
+    from convo.ui.answer import safe  # most runs end without an error
+
+    return safe(text)
 
 
 def show_traceback(error: BaseException) -> None:

@@ -225,6 +225,7 @@ def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> 
     got = convo("chat", *agents(), *scripted(call), "-n", "mine", "pay back")
     assert got.exit == 3
     said = got.err + got.out + convo("approvals").out + convo("approvals", "show", "all").out
+    said += convo("approvals", "show", "nope").err
     assert not set("\x1b\u202e\u2066") & set(said)
     assert "c\\x1b[31m\\u2066" in said
 
