@@ -37,7 +37,7 @@ from convo.stores.rules import name_taken
 from convo.strategies import Wanted, wanted
 from convo.tokens import price_of
 from convo.ui.answer import Fold, Sheet, safe
-from convo.ui.medium import medium_of
+from convo.ui.medium import drawn_on, fitted, medium_of
 from convo.ui.receipt import receipt
 from convo.ui.sheet import PLAIN, sheet_at
 from convo.ui.thinking import folded, thought
@@ -86,6 +86,10 @@ class Out:
         if not self.quiet:
             sys.stderr.write(safe(words) + "\n")
             sys.stderr.flush()
+
+    def tell(self, words: str) -> None:
+        """The same in lines that fit the terminal: for what nobody copies as a whole."""
+        self.note(fitted(safe(words), drawn_on(sys.stderr).width))
 
 
 class Desk:

@@ -66,7 +66,7 @@ class Show:
             self._teller.end()
             self.state_file = await self._pauses.keep(self.chat, self.running)
             if self.links and not self._out.as_json:
-                self._out.note(self.receipt())
+                self._out.tell(self.receipt())
 
     async def _counted(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         async with aclosing(events) as run:

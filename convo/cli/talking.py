@@ -137,7 +137,7 @@ async def ask_once(chat: Chat, said: Item, desk: Desk, out: Out) -> int:
     finally:
         printer.end()
         if ended(chat) and not out.as_json:
-            out.note(desk.receipt(chat))
+            out.tell(desk.receipt(chat))
     link = ended(chat)
     assert link
     if out.as_json:

@@ -25,7 +25,7 @@ from convo.ui.answering import watched
 from convo.ui.bar import Bar, Standing
 from convo.ui.commands import obey
 from convo.ui.earlier import last_turns
-from convo.ui.medium import Medium, medium_of, width, wrapped
+from convo.ui.medium import Medium, fitted, medium_of
 from convo.ui.prompt import NOT_DRAWN_ON, PROMPT, Reader
 from convo.ui.shelling import shell
 from convo.ui.signals import on_signal
@@ -222,10 +222,7 @@ class Conversing:
 
     def say(self, words: str) -> None:
         """Tell the person something that is not the answer, in lines that fit."""
-        columns = self.medium.width
-        for line in safe(words).split("\n"):
-            fits = columns is None or width(line) <= columns
-            self.show("\n".join([line] if fits else wrapped(line, columns or 0)) + "\n")
+        self.show(fitted(safe(words), self.medium.width) + "\n")
 
     def show(self, words: str) -> None:
         """Show what is laid out already, or is to be copied as it stands."""

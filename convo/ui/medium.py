@@ -99,6 +99,14 @@ def wrapped(line: str, columns: int) -> Iterator[str]:
     yield now
 
 
+def fitted(words: str, columns: int | None) -> str:
+    """`words`, each of their lines `wrapped` where it is longer; None: as they are."""
+    lines = words.split("\n")
+    return "\n".join(
+        line if columns is None or width(line) <= columns else "\n".join(wrapped(line, columns)) for line in lines
+    )
+
+
 def padded(words: str, room: int, *, right: bool = False) -> str:
     """`words` in exactly `room` columns; they do not take more."""
     space = " " * (room - width(words))

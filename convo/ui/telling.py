@@ -11,6 +11,7 @@ from typing import TextIO
 
 from convo.items import Event, Json, kind, text
 from convo.ui.answer import SILENT, Fold, Printer, Sheet, safe
+from convo.ui.medium import drawn_on, fitted
 
 TOLD_OTHERWISE = ("function_call", "mcp_approval_request")
 """Kinds of items that a sentence of the run's own stands for."""
@@ -36,7 +37,7 @@ class Teller(Printer):
             return
         self.end()
         for line in sentences(event):
-            self._err.write(safe(line) + "\n")
+            self._err.write(fitted(safe(line), drawn_on(self._err).width) + "\n")
             self._err.flush()
         if event["type"] == "convo.finished":
             self._final(event["output"])

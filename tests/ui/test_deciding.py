@@ -28,7 +28,7 @@ def asked(person: Person, words: str = "pay it back") -> str:
 
 
 def test_the_prompt_shows_the_call_its_arguments_and_the_agent(home: Path) -> None:
-    with at_terminal("chat", *agents(), *scripted(REFUND, BACK), "-n", "mine") as person:
+    with at_terminal("chat", *agents(), *scripted(REFUND, BACK), "-n", "mine", columns=120) as person:
         shown = asked(person)
         assert "refund waits for a decision" in shown
         assert "agent      desk" in shown

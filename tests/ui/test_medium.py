@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.ui.medium import NOT_ONE, Medium, cut, medium_of, padded, width
+from convo.ui.medium import NOT_ONE, Medium, cut, fitted, medium_of, padded, width
 
 
 class Terminal(io.TextIOWrapper):
@@ -82,3 +82,16 @@ def test_a_cut_is_never_wider_than_its_room(words: str, room: int) -> None:
 def test_padding_is_counted_in_columns() -> None:
     assert padded("日本", 6) == "日本  "
     assert padded("12", 4, right=True) == "  12"
+
+
+@pytest.mark.parametrize(
+    ("columns", "lines"),
+    [
+        (None, ["one two · resp_0000", "three"]),
+        (19, ["one two · resp_0000", "three"]),
+        (18, ["one two ·", "  resp_0000", "three"]),
+        (4, ["one", "  two", "  ·", "  resp_0000", "three"]),
+    ],
+)
+def test_a_sentence_breaks_between_words_and_never_in_one(columns: int | None, lines: list[str]) -> None:
+    assert fitted("one two · resp_0000\nthree", columns).split("\n") == lines
