@@ -16,6 +16,9 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasatt
 
 SHELLS_ADD = 128
 
+UNHEARD = 2
+"""How often the loop may leave a signal waiting; a person who presses quickly gets so far."""
+
 
 @contextmanager
 def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
@@ -29,8 +32,21 @@ def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
     if before is signal.SIG_IGN:
         yield
         return
+    waiting: list[int] = []
+
+    def told(*_: object) -> None:
+        if len(waiting) == UNHEARD:
+            loop.set_exception_handler(lambda *_: None)  # what is cut off has nothing to tell
+            leave(number)
+        waiting.append(number)
+        loop.call_soon_threadsafe(heard)
+
+    def heard() -> None:
+        waiting.pop()
+        act()
+
     try:
-        signal.signal(number, lambda *_: loop.call_soon_threadsafe(act))
+        signal.signal(number, told)
     except ValueError:  # not the main thread
         yield
         return
@@ -38,6 +54,14 @@ def on_signal(number: int, act: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before or signal.SIG_DFL)
+
+
+def leave(number: int) -> None:
+    """What a signal does that nobody handles. raises: KeyboardInterrupt"""
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    signal.signal(number, signal.SIG_DFL)
+    signal.raise_signal(number)
 
 
 async def orderly(work: Coroutine[Any, Any, int]) -> int:

@@ -1,0 +1,23 @@
+"""What a signal does while somebody listens, and while nobody can."""
+
+import asyncio
+import signal
+
+import pytest
+
+from convo.ui.signals import on_signal
+
+
+@pytest.mark.needs("posix")
+async def test_the_third_time_ends_what_holds_the_loop_up() -> None:
+    heard: list[str] = []
+    with on_signal(signal.SIGINT, lambda: heard.append("one")):
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+        assert heard == ["one", "one"]
+        signal.raise_signal(signal.SIGINT)
+        await asyncio.sleep(0)
+    assert heard == ["one", "one", "one"]
