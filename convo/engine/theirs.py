@@ -76,11 +76,16 @@ async def told_by(what: str, code: str, function: Callable[..., Any], *args: Any
 
 def spoken(raised: BaseException) -> str:
     """An error in words: what kind, and what it says, where it can say it."""
-    try:
-        words = str(raised)
-    except BaseException:  # noqa: BLE001 - whatever it is, the error that it hides is the one to tell of
-        words = ""
+    words = came_of(str, raised).value
     return f"{type(raised).__name__}: {words}" if words else type(raised).__name__
+
+
+def came_of(function: Callable[..., Any], *args: Any, **named: Any) -> Outcome:
+    """Call a plain function here and now."""
+    try:
+        return Outcome(function(*args, **named))
+    except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
+        return Outcome(raised=raised)
 
 
 def on_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Awaitable[Outcome]:
@@ -90,10 +95,7 @@ def on_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Awaitab
     context = contextvars.copy_context()
 
     def work() -> Outcome:
-        try:
-            return Outcome(context.run(function, *args, **named))
-        except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
-            return Outcome(raised=raised)
+        return came_of(context.run, function, *args, **named)
 
     def told(came: Outcome) -> None:
         with suppress(RuntimeError):  # whoever waited has left, and the loop with them

@@ -8,7 +8,7 @@ still do something, and nobody hears of it.
 import asyncio
 from typing import Any
 
-from convo.engine.theirs import outcome, spoken
+from convo.engine.theirs import came_of, outcome, spoken
 from convo.errors import NotCanonical, RunFailed
 from convo.items import Json, hash_of
 from convo.run import Call
@@ -36,7 +36,7 @@ async def carried_out(call: Call, context: Context) -> Json:
     except TimeoutError:
         return _late(tool)
     if came.raised is None:
-        came = await outcome(output_text, came.value)  # an object of theirs may raise when it is put into words
+        came = came_of(output_text, came.value)  # an object of theirs may raise when it is put into words
     if came.raised is not None:
         return worded(tool, came.raised)
     return _sayable(tool, came.value)
