@@ -99,7 +99,9 @@ def _moved(provider: Provider, held: Whereabouts) -> Provider:
         return provider
     if held.url == "embedded":
         return provider._replace(owner="convo")
-    return provider._replace(owner="provider", base_url=held.url, organisation=held.organisation, project=held.project)
+    unasked = provider.unasked if provider.base_url == held.url else None
+    moved = provider._replace(owner="provider", base_url=held.url, unasked=unasked)
+    return moved._replace(organisation=held.organisation, project=held.project)
 
 
 def _contradiction(record: Record, held: Whereabouts, said: Whereabouts, choice: Choice, origin: Origin) -> WrongOwner:

@@ -133,6 +133,13 @@ def patterns(value: object) -> tuple[str, ...]:
     return tuple(value)
 
 
+def folders(value: object) -> tuple[str, ...]:
+    """Folders, each with its whole path."""
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one[:1] in ("/", "~") for one in value):
+        raise Unfit("must be an array of folders with their whole paths")
+    return tuple(value)
+
+
 def at_least(least: int, *, most: int | None = None) -> Check:
     """A whole number that is not below `least`, nor above `most`."""
     bounds = f"at least {least}" if most is None else f"from {least} to {most}"

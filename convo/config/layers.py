@@ -9,7 +9,7 @@ chosen goes before what stands in the files outside of it.
 `Settings` and touches nothing else, so the whole order can be read, and tested, as values.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, cast
@@ -26,6 +26,7 @@ from convo.config.secret import secret_in
 from convo.config.settings import Serve, Settings, defaults
 from convo.config.shape import check_at, checked, leaves
 from convo.config.storage import Storage, Written, from_word, path_of, storage
+from convo.config.trust import TRUSTED, how_to_trust, is_unasked, leaves_here
 from convo.errors import BadSettings
 
 MODEL: Key = ("model",)
@@ -34,6 +35,7 @@ TENANT: Key = ("tenant",)
 KEYS_FILE: Key = ("serve", "keys_file")
 PROFILE: Key = ("profile",)
 PROFILES = "profiles"
+TRUST: Key = (TRUSTED,)
 
 VARIABLES: dict[str, Key] = {
     "CONVO_MODEL": MODEL,
@@ -108,9 +110,10 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
     found: dict[Key, Setting] = {}
     for setting in _said(sources, record):
         found.setdefault(setting.key, setting)
-    kept = _storage(found.get(STORAGE), sources)
+    trusted = _trusted(found.get(TRUST), sources)
+    kept = _storage(found.get(STORAGE), sources, trusted)
     found |= {key: _path(found[key], sources) for key in found if key == KEYS_FILE or key[2:] == ("key_file",)}
-    providers = _providers(found)
+    providers = _providers(found, trusted)
     model = found.get(MODEL) or _first_model(providers["openai"], sources.environ)
     found |= {MODEL: model, STORAGE: kept}
     values = {key: setting.value for key, setting in found.items()}
@@ -190,18 +193,32 @@ def _one(key: Key, value: object, origin: Origin) -> Setting:
 # -- what the values mean together -----------------------------------------------------------------
 
 
-def _storage(said: Setting | None, sources: Sources) -> Setting:
+def _trusted(said: Setting | None, sources: Sources) -> tuple[Path, ...]:
+    """The folders whose settings files are obeyed. raises: BadSettings  such a file says it of itself"""
+    if said is None:
+        return ()
+    if is_unasked(said.origin, ()):
+        raise BadSettings(f"{said.origin.place}: {TRUSTED!r} is said in a file of your own", hint="convo config path")
+    return tuple(path_of(one, sources.folder, sources.home) for one in cast(tuple[str, ...], said.value))
+
+
+def _storage(said: Setting | None, sources: Sources, trusted: Sequence[Path]) -> Setting:
     if said is None:
         return Setting(STORAGE, Storage("sqlite", path=sources.places.database), BUILT_IN)
 
     def meant(written: object) -> Storage:
-        return storage(
-            cast(Written, written),
+        one = cast(Written, written)
+        found = storage(
+            one,
             sources.environ,
             base=said.origin.folder or sources.folder,
             home=sources.home,
             database=sources.places.database,
         )
+        if one.has_variables and found.url and leaves_here(found.url.reveal()) and is_unasked(said.origin, trusted):
+            hint = how_to_trust(said.origin.folder)
+            raise Unfit("would send variables to another machine, and this file is not trusted", hint=hint)
+        return found
 
     key = (*STORAGE, "connection_string")
     return Setting(STORAGE, checked(key, said.value, meant, said.origin.place), said.origin)
@@ -212,18 +229,20 @@ def _path(said: Setting, sources: Sources) -> Setting:
     return Setting(said.key, path_of(str(said.value), base, sources.home), said.origin)
 
 
-def _providers(found: Mapping[Key, Setting]) -> dict[str, Provider]:
+def _providers(found: Mapping[Key, Setting], trusted: Sequence[Path]) -> dict[str, Provider]:
     settings = [setting for key, setting in found.items() if key[0] == "providers"]
     names = dict.fromkeys(setting.key[1] for setting in settings)
-    return {name: _provider(name, [one for one in settings if one.key[1] == name]) for name in sorted(names)}
+    return {name: _provider(name, [one for one in settings if one.key[1] == name], trusted) for name in sorted(names)}
 
 
-def _provider(name: str, settings: Iterable[Setting]) -> Provider:
+def _provider(name: str, settings: Sequence[Setting], trusted: Sequence[Path]) -> Provider:
     fields: dict[str, Any] = {setting.key[2]: setting.value for setting in settings}
     if "api" not in fields:
         place = next(iter(settings)).origin.place
         raise BadSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-    return Provider(name, **fields)
+    at = next((setting for setting in settings if setting.key[2] == "base_url"), None)
+    unasked = at is not None and leaves_here(str(at.value)) and is_unasked(at.origin, trusted)
+    return Provider(name, **fields, unasked=Path(at.origin.place) if at and unasked else None)
 
 
 def _first_model(openai: Provider, environ: Mapping[str, str]) -> Setting:

@@ -35,6 +35,7 @@ class Provider(NamedTuple):
     api_version, deployment:  Azure's own
     key_file:      the file that holds the key where no variable does, absolute
     keyring:       whether the keyring holds it where neither does
+    unasked:       the settings file that names `base_url` and is not trusted with a key; None: it gets its key
     """
 
     name: str
@@ -49,6 +50,7 @@ class Provider(NamedTuple):
     deployment: str | None = None
     key_file: Path | None = None
     keyring: bool = False
+    unasked: Path | None = None
 
     @property
     def endpoint(self) -> EndpointKind:

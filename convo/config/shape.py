@@ -13,6 +13,7 @@ from convo.config.checks import (
     Unfit,
     amount,
     at_least,
+    folders,
     kind,
     nearest,
     one_of,
@@ -144,6 +145,7 @@ SETTINGS: dict[str, Shape] = {
 
 SHAPE: dict[str, Shape] = {
     **SETTINGS,
+    "trusted": folders,
     "profile": text,
     "profiles": Named(profile_name, SETTINGS),
 }

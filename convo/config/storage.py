@@ -75,6 +75,10 @@ class Written(NamedTuple):
     ttl: float | None = None
     ttls: Ttls = NO_TTLS
 
+    @property
+    def has_variables(self) -> bool:
+        return self.variables and self.connection is not None and "$" in self.connection.reveal().replace("$$", "")
+
 
 def from_table(table: Mapping[str, object]) -> Written:
     """What `[state_storage]` says."""

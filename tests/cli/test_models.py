@@ -171,11 +171,26 @@ def test_a_provider_lacks_what_a_chat_would_miss(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (tmp_path / ".convo.toml").write_text(SETTINGS)
+    assert convo("config", "set", "trusted", f'["{tmp_path}"]').exit == 0
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
     found = provider(convo, name)
     assert (found["key"], found["key_env"]) == key
     assert (found["set_up"], (found["error"] or {}).get("code")) == (code is None, code)
+
+
+def test_a_project_that_nobody_trusts_gets_no_key_for_its_server(
+    convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
+    got = convo("chat", "-m", "groq/llama", "hello")
+    assert got.exit != 0
+    assert got.err.splitlines()[-2:] == [
+        f"convo: {tmp_path}/.convo.toml is not trusted to name the server that gets the key of groq,"
+        " https://groq.example/v1",
+        f"""  try: convo config set trusted '["{tmp_path}"]'""",
+    ]
 
 
 @pytest.mark.parametrize("argv", [["models"], ["models", "--json"]])

@@ -136,6 +136,7 @@ def test_the_weaker_file_is_checked_as_strictly_as_the_stronger() -> None:
 def test_the_file_of_the_design_is_accepted_whole() -> None:
     got = settings(
         environ={"DB_PASSWORD": "pw"},
+        user='trusted = ["/home/me/work"]',
         project="""
             model = "openai/gpt-5-mini"
             [providers.groq]

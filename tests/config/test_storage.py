@@ -9,6 +9,8 @@ from convo.config import Flags, Secret, Storage
 from convo.errors import BadSettings
 from tests.config.given import HOME, PLACES, WORK, settings
 
+TRUST = f'trusted = ["{WORK}"]'
+
 
 def table(kind: str, connection: str | None = None) -> str:
     written = f"[state_storage]\ntype = '{kind}'\n"
@@ -51,7 +53,7 @@ def test_one_word_says_what_to_open(word: str, storage: Storage) -> None:
 )
 def test_a_table_says_what_to_open(text: str, storage: Storage) -> None:
     environ = {"FOLDER": "/srv", "PW": "p$w", "URL": "postgresql://db/x"}
-    assert settings(environ=environ, project=text).storage == storage
+    assert settings(environ=environ, user=TRUST, project=text).storage == storage
 
 
 @pytest.mark.parametrize(
@@ -66,7 +68,7 @@ def test_a_table_says_what_to_open(text: str, storage: Storage) -> None:
 )
 def test_a_connection_string_that_cannot_be_used_is_refused(text: str, message: str) -> None:
     with pytest.raises(BadSettings) as refused:
-        settings(project=text)
+        settings(user=TRUST, project=text)
     assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {message}"
 
 
@@ -121,12 +123,12 @@ EXPLAINED = (
 def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, host: str) -> None:
     text = table("postgres", f"postgresql://me:${{PW}}@{host}/convo?sslmode=require")
     with pytest.raises(BadSettings) as refused:
-        settings(environ={"PW": word}, project=text)
+        settings(environ={"PW": word}, user=TRUST, project=text)
 
     assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {EXPLAINED}"
     assert word not in refused.value.message
     quoted = f"postgresql://me:{quote(word, safe='')}@{host}/convo?sslmode=require"
-    assert settings(environ={"PW": quote(word, safe="")}, project=text).storage.url == Secret(quoted)
+    assert settings(environ={"PW": quote(word, safe="")}, user=TRUST, project=text).storage.url == Secret(quoted)
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:p:w@d:b:5/x", "postgresql://me@[::1/x", "postgresql://me@db:port/x"])
@@ -139,11 +141,11 @@ def test_a_url_with_an_odd_host_is_explained_too(url: str) -> None:
 def test_a_password_with_the_end_of_a_line_is_told_so(word: str) -> None:
     """As it comes out of a file by a shell; no driver says what is wrong then."""
     with pytest.raises(BadSettings, match=r"has a space or a line break in it, which no URL has; a space is %20$"):
-        settings(environ={"PW": word}, project=table("postgres", "postgresql://me:$PW@db/convo"))
+        settings(environ={"PW": word}, user=TRUST, project=table("postgres", "postgresql://me:$PW@db/convo"))
 
 
 def test_two_dollars_are_one() -> None:
-    got = settings(environ={"PW": "no"}, project=table("postgres", "postgresql://me:a$$PW@db/convo"))
+    got = settings(environ={"PW": "no"}, user=TRUST, project=table("postgres", "postgresql://me:a$$PW@db/convo"))
     assert got.storage.url == Secret("postgresql://me:a$PW@db/convo")
 
 
