@@ -6,7 +6,7 @@ from typing import Any
 from convo.agents import Agent, graph
 from convo.handoffs import offers
 from convo.items import Item
-from convo.run import Answered, Effect, Event, Limits, Run, begin, decide
+from convo.run import Answered, Begin, Effect, Event, Limits, Returned, Run, begin, decide
 from convo.tools import Tool, tool, toolbox
 
 
@@ -51,3 +51,17 @@ def told(run: Run, *events: Event) -> tuple[Run, tuple[Effect, ...]]:
 
 def outputs(items: Iterable[Item]) -> dict[str, Any]:
     return {item["call_id"]: item["output"] for item in items}
+
+
+DESK = Agent("desk", tools=(FREE, GUARDED, ASKED))
+
+
+def asked(*agents: Agent, **limits: int | None) -> Run:
+    return told(run_of(*(agents or (DESK,)), **limits), Begin())[0]
+
+
+def paused() -> Run:
+    """One call has run, one waits for a person, in this order of calls: free, guarded."""
+    run = asked()
+    run, _ = told(run, answer(run, call("c1"), call("c2", "guarded")), Returned("c1", "one"))
+    return run
