@@ -1,10 +1,9 @@
 """The README's pictures, taken of real runs in a terminal.
 
-    python -m tests.words.pictures [NAME ...]       writes .github/pictures/NAME.svg
+    python -m tests.words.pictures [NAME ...]       writes .github/pictures/NAME.svg, and page.png for "page"
 
 A server on loopback answers where OpenAI's would. What differs from run to run (ids, seconds, the day) is left
-as it came; `tests/test_pictures.py` compares the rest. The page's picture is a PNG that a browser takes:
-whoever takes it puts it into `FOLDER` under the name `PAGE`.
+as it came; `tests/test_pictures.py` compares the rest. The inspector page's is a PNG that Chromium takes.
 """
 
 import os
@@ -20,7 +19,7 @@ from unittest.mock import patch
 
 from tests.conftest import LEAKS, TERMINAL
 from tests.loopback import Loopback, serving
-from tests.running import ROOT
+from tests.running import ROOT, in_process
 from tests.ui.spawning import spawn
 from tests.words.pages import OPENAI
 from tests.words.svg import Sign, svg
@@ -30,7 +29,9 @@ if TYPE_CHECKING:
     import pyte
 
 FOLDER = ROOT / ".github" / "pictures"
-PAGE = "page.png"
+PAGE = "page"
+WIDE, HIGH = 1180, 1400
+"""The page's picture, in pixels."""
 
 REPLIES = (
     {
@@ -97,6 +98,21 @@ def taken(picture: Picture, server: Loopback) -> str:
     return svg(title, rows_of(screen))
 
 
+def photographed(folder: Path) -> bytes:
+    """The inspector page with one request beside what its model saw, as PNG."""
+    from tests.pages.browsing import chromium
+
+    place = folder / "page.html"
+    assert in_process("inspect", "oslo", "cheap", "--html", str(place)).exit == 0
+    with chromium() as browser:
+        page = browser.new_page(viewport={"width": WIDE, "height": HIGH})
+        page.goto(place.as_uri())
+        page.get_by_role("link", name="oslo").first.click()
+        page.locator("tbody tr").nth(2).get_by_role("link").first.click()
+        page.get_by_role("heading").last.wait_for()
+        return page.screenshot(full_page=True, clip={"x": 0, "y": 0, "width": WIDE, "height": HIGH})
+
+
 def shown(picture: Picture) -> str:
     """What the command writes into its terminal."""
     import pexpect
@@ -150,9 +166,12 @@ def main(names: list[str]) -> None:
         patch.dict(os.environ, clean, clear=True),
         talked(Path(folder)) as server,
     ):
-        for name in names or PICTURES:
-            (FOLDER / f"{name}.svg").write_text(taken(PICTURES[name], server), encoding="utf-8")
-            print(f".github/pictures/{name}.svg")
+        for name in names or (*PICTURES, PAGE):
+            if name == PAGE:
+                (FOLDER / f"{name}.png").write_bytes(photographed(Path(folder)))
+            else:
+                (FOLDER / f"{name}.svg").write_text(taken(PICTURES[name], server), encoding="utf-8")
+            print(f".github/pictures/{name}")
 
 
 if __name__ == "__main__":

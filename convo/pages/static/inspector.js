@@ -8,7 +8,7 @@ import { Conversation } from "./conversation.js";
 import { listOf } from "./items.js";
 import { linkSection } from "./link.js";
 import { address, conversations } from "./list.js";
-import { counted, element, facts, figure } from "./make.js";
+import { counted, dollars, element, facts, figure } from "./make.js";
 import { startOver } from "./paged.js";
 import { KeyWanted, source } from "./source.js";
 import { tree } from "./tree.js";
@@ -145,7 +145,7 @@ function about(found) {
 
 function spent({ requests, input, cached, output, again, cost_usd: cost }) {
   const tokens = `${figure(input)} in · ${figure(cached)} cached · ${figure(output)} out`;
-  const price = cost === null ? "" : ` · $${cost.toFixed(4)}`;
+  const price = cost === null ? "" : ` · ${dollars(cost)}`;
   return `${counted(requests, "request")} · ${tokens} · ${figure(again)} of the input billed again${price}`;
 }
 

@@ -3,7 +3,7 @@
 import { difference } from "./difference.js";
 import { used } from "./conversation.js";
 import { json, listOf } from "./items.js";
-import { code, counted, element, facts, figure, time } from "./make.js";
+import { code, counted, dollars, element, facts, figure, time } from "./make.js";
 
 const OTHERS = 200;
 
@@ -23,7 +23,7 @@ export function linkSection(conversation, link, { other, compare }) {
       ["Asked", time(link.created_at)],
       ["Took", link.seconds === null ? null : `${link.seconds.toFixed(1)} s`],
       ["Used", spent && `${figure(spent.input)} in · ${figure(spent.cached)} cached · ${figure(spent.output)} out`],
-      ["Cost", link.cost_usd === null ? null : `$${link.cost_usd.toFixed(4)}`],
+      ["Cost", link.cost_usd === null ? null : dollars(link.cost_usd)],
       ["Error", link.error && String(link.error.message ?? link.error.code)],
     ]),
     sides(conversation, link),

@@ -27,6 +27,11 @@ export function figure(number) {
   return number === null || number === undefined ? "-" : number.toLocaleString("en");
 }
 
+/** US dollars to a hundredth of a cent; less than that is never shown as nothing. */
+export function dollars(cost) {
+  return cost > 0 && cost < 0.0001 ? "<$0.0001" : `$${cost.toFixed(4)}`;
+}
+
 /** "1 item", "2 items". */
 export function counted(number, noun) {
   return `${figure(number)} ${noun}${number === 1 ? "" : "s"}`;
