@@ -29,10 +29,10 @@ ARGUMENTS = {
 }
 """The calls that can be decided on, and the field of each that says what it would do."""
 
-MEANING = (
+MEANING = {
     *("type", "name", "namespace", "server_label", "arguments", "input", "action", "actions"),
     *("pending_safety_checks", "operation", "operations", "environment", "caller"),
-)
+}
 """Fields that say what a call would do; a function's name stands in its scope already."""
 
 HANDOFF = "handoff"
@@ -134,9 +134,9 @@ class Call:
         if self.type not in ARGUMENTS or self.arguments is None or self.id is None or scope is None:
             return None
         meaning: dict[str, Json] = {"approval_scope": scope}
-        for field in MEANING:
-            value = self.raw.get(field)
-            if value is not None and not (self.is_function and field in ("name", "namespace")):
+        said_by_scope = ("name", "namespace") if self.is_function else ()
+        for field, value in self.raw.items():
+            if field in MEANING and value is not None and field not in said_by_scope:
                 meaning[field] = _parsed(value) if field == "arguments" else _dense(value)
         return Binding(scope, _digest(meaning))
 

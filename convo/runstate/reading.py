@@ -218,7 +218,8 @@ def _binds(entry: Json, call: Call, roles: tuple[str | None, ...], place: Steps)
     deferred = [("deferred_top_level", call.tool)] if call.is_function else []
     try:
         for lookup in (call.lookup, *deferred):
-            bindings = [replace(call, lookup=lookup).binding(role) for role in roles]
+            meant = call if lookup == call.lookup else replace(call, lookup=lookup)
+            bindings = [meant.binding(role) for role in roles]
             if any(one is None or (one.scope, one.fingerprint) == said for one in bindings):
                 return True
     except ValueError as wrong:
