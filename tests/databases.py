@@ -257,16 +257,17 @@ def named(url: str, database: str) -> str:
     return urlunsplit(urlsplit(url)._replace(path=f"/{database}"))
 
 
-def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int = 0) -> str:
-    """The URL of a new database, with convo's tables or without any."""
+def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int = 0, at: str = "") -> str:
+    """The URL of a new database, with convo's tables or without any; `at`: the URL of a server of one's own."""
     import psycopg
 
     from convo.stores.postgres.schema import schema_sql
 
     name = f"convo_{RUN}_{WORKER}_{next(_numbers)}"
-    with psycopg.connect(root_url(version), autocommit=True) as db:
+    server_url = at or root_url(version)
+    with psycopg.connect(server_url, autocommit=True) as db:
         db.execute(f"CREATE DATABASE {name}")
-    url = named(root_url(version), name)
+    url = named(server_url, name)
     if schema:
         with psycopg.connect(url, autocommit=True) as db:
             db.execute(schema_sql(partitions))

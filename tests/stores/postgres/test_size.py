@@ -1,19 +1,16 @@
 """Storage and reading grow with what is new."""
 
 import json
-from dataclasses import replace
-from random import Random
 
 import psycopg
 import pytest
 
 from convo.history import Path, Strategy, root
-from convo.items import Json, user
+from convo.items import user
 from convo.stores.contract import Change, Growth
 from convo.stores.postgres import PostgresStore, tree
 from convo.stores.postgres.tenant import Ask, Tenant, together
-from tests.stores.chats import NOW, json_bytes, long_chat, prose, session
-from tests.stores.test_agent_runs import RUN
+from tests.stores.chats import json_bytes, long_chat, session
 
 pytestmark = pytest.mark.needs("postgresql")
 
@@ -72,45 +69,6 @@ async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStor
 
     with psycopg.connect(url) as db:
         assert db.execute(count).fetchall() == before == [(61, 60)]
-
-
-async def rewritten(postgres: PostgresStore, revisions: range, characters: int) -> None:
-    """Write so many revisions of a run, each with another document of about that many characters."""
-    pieces = [prose(Random(number), 500) for number in range(200)]
-    for revision in revisions:
-        document: dict[str, Json] = {"history": Random(revision).sample(pieces, characters // 500)}
-        run = replace(RUN, revision=revision, document=document, changed_at=NOW + revision)
-        await postgres.commit(Change(session=session() if revision == 1 else None, agent_run=run))
-
-
-@pytest.mark.parametrize("characters", [5_000, 50_000])
-async def test_a_run_that_is_written_anew_each_turn_takes_the_room_of_its_last_turns(
-    postgres: PostgresStore, url: str, characters: int
-) -> None:
-    """What four times fifty revisions leave is taken by the vacuum that comes each minute, and used again.
-
-    Whatever else looks at the database holds some of it back for a while; without reuse it were a hundred and fifty
-    documents, of which compression leaves a little less than half.
-    """
-    sizes = []
-    for at in range(1, 201, 50):
-        await rewritten(postgres, range(at, at + 50), characters)
-        sizes.append(stored(url))
-
-    assert sizes[-1] - sizes[0] < 30 * characters
-
-
-async def test_a_document_that_fits_its_page_is_written_anew_without_waiting_for_a_vacuum(
-    postgres: PostgresStore, url: str
-) -> None:
-    with psycopg.connect(url, autocommit=True) as db:
-        db.execute("ALTER TABLE convo.agent_runs SET (autovacuum_enabled = off)")
-    await rewritten(postgres, range(1, 201), 5000)
-
-    with psycopg.connect(url) as db:
-        found = db.execute("SELECT pg_total_relation_size('convo.agent_runs')").fetchone()
-    assert found is not None
-    assert found[0] < 35 * 5000
 
 
 async def test_a_long_path_is_walked_by_its_index_before_the_tables_were_ever_analysed(

@@ -1,0 +1,80 @@
+"""A run that is written anew each turn uses the room of its earlier revisions again.
+
+The server is these tests' own: a transaction that is open in any database of a server can keep what was
+replaced meanwhile from being used again in all of them, and other tests have such transactions.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from random import Random
+
+import psycopg
+import pytest
+
+from convo.items import Json
+from convo.stores.contract import Change
+from convo.stores.postgres import PostgresStore
+from convo.stores.postgres.database import Database
+from tests import databases
+from tests.databases import Server
+from tests.stores.chats import NOW, prose, session
+from tests.stores.postgres.test_size import stored
+from tests.stores.test_agent_runs import RUN
+
+pytestmark = pytest.mark.needs("postgresql")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with databases.started() as made:
+        yield made
+
+
+@pytest.fixture
+def url(server: Server) -> Iterator[str]:
+    made = databases.new_database(at=server.url())
+    yield made
+    databases.drop(made)
+
+
+@pytest.fixture
+async def postgres(url: str) -> AsyncIterator[PostgresStore]:
+    opened = PostgresStore(Database(url))
+    yield opened
+    await opened.aclose()
+
+
+async def rewritten(postgres: PostgresStore, revisions: range, characters: int) -> None:
+    """Write so many revisions of a run, each with another document of about that many characters."""
+    pieces = [prose(Random(number), 500) for number in range(200)]
+    for revision in revisions:
+        document: dict[str, Json] = {"history": Random(revision).sample(pieces, characters // 500)}
+        run = replace(RUN, revision=revision, document=document, changed_at=NOW + revision)
+        await postgres.commit(Change(session=session() if revision == 1 else None, agent_run=run))
+
+
+@pytest.mark.parametrize("characters", [5_000, 50_000])
+async def test_a_run_that_is_written_anew_each_turn_takes_the_room_of_its_last_turns(
+    postgres: PostgresStore, url: str, characters: int
+) -> None:
+    """What four times fifty revisions leave is taken by the vacuum that comes each minute, and used again."""
+    sizes = []
+    for at in range(1, 201, 50):
+        await rewritten(postgres, range(at, at + 50), characters)
+        sizes.append(stored(url))
+
+    assert sizes[-1] - sizes[0] < 2 * characters
+    assert sizes[-1] < sizes[0] + 10 * characters
+
+
+async def test_a_document_that_fits_its_page_is_written_anew_without_waiting_for_a_vacuum(
+    postgres: PostgresStore, url: str
+) -> None:
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("ALTER TABLE convo.agent_runs SET (autovacuum_enabled = off)")
+    await rewritten(postgres, range(1, 201), 5000)
+
+    with psycopg.connect(url) as db:
+        found = db.execute("SELECT pg_total_relation_size('convo.agent_runs')").fetchone()
+    assert found is not None
+    assert found[0] < 15 * 5000
