@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from convo.compaction.summary import is_summary
-from convo.items import Item, call_id, is_call, is_output, is_user, kind
+from convo.items import Item, call_id, is_user, kind
+from convo.items.kinds import ANSWERED_BY, OUTPUTS
 
 APPROVAL = "mcp_approval_request"
 APPROVED = "mcp_approval_response"
@@ -50,12 +51,13 @@ def _crossed(items: Sequence[Item]) -> list[int]:
     steps = [0] * (len(items) + 2)
     asked: dict[str, int] = {}
     for at, item in enumerate(items):
-        if kind(item) == "reasoning" and at + 1 < len(items):
+        what = kind(item)
+        if what == "reasoning" and at + 1 < len(items):
             _span(steps, at, at + 1)
-        named = _pair(item)
+        named = _pair(item, what)
         if named is None:
             continue
-        if is_call(item) or kind(item) == APPROVAL:
+        if what in ANSWERED_BY or what == APPROVAL:
             asked[named] = at
         elif named in asked:
             _span(steps, asked[named], at)
@@ -67,14 +69,14 @@ def _span(steps: list[int], first: int, last: int) -> None:
     steps[last + 1] -= 1
 
 
-def _pair(item: Item) -> str | None:
+def _pair(item: Item, what: str) -> str | None:
     """What ties an item to its other half, if its kind has one; a local shell's output has its call's id as its own."""
-    if kind(item) == APPROVAL:
+    if what == APPROVAL:
         return _string(item.get("id"))
-    if kind(item) == APPROVED:
+    if what == APPROVED:
         return _string(item.get("approval_request_id"))
-    if is_call(item) or is_output(item):
-        return call_id(item) or (_string(item.get("id")) if kind(item) == "local_shell_call_output" else None)
+    if what in ANSWERED_BY or what in OUTPUTS:
+        return call_id(item) or (_string(item.get("id")) if what == "local_shell_call_output" else None)
     return None
 
 

@@ -21,21 +21,24 @@ def searchable(item: Item) -> str:
 
 def first_words(item: Item, width: int = 60) -> str:
     """One line of at most `width` characters that says what `item` is about."""
-    words = " ".join(text(item).split())
+    words = " ".join(text(item).split(maxsplit=width)[:width])  # so many words fill it, and more are not looked at
     if not words:
         words = f"[{kind(item)}]" + (f" {item['name']}" if isinstance(item.get("name"), str) else "")
     return words if len(words) <= width else words[: width - 1] + "…"
 
 
-def _texts(item: Item) -> Iterator[str]:
+def _texts(item: Item) -> list[str]:
+    found: list[str] = []
     for field in ("summary", "content", "output"):
-        yield from _words(item.get(field))
+        value = item.get(field)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _words(value)
+    return found
 
 
-def _words(value: Json) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for part in value:
-            if isinstance(part, dict):
-                yield from (part[field] for field in TEXT_FIELDS if isinstance(part.get(field), str))
+def _words(parts: list[Json]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, dict):
+            yield from (part[field] for field in TEXT_FIELDS if isinstance(part.get(field), str))

@@ -6,6 +6,7 @@ of people and models are never trusted: what a terminal would obey is spelled ou
 
 import json
 from collections.abc import Iterator
+from functools import lru_cache
 from shlex import quote
 
 from convo.history import OWNERS, Strategy
@@ -120,4 +121,9 @@ def _listed(known: Known, medium: Medium) -> Iterator[str]:
 
 def label(item: Item) -> str:
     """Kind and role: "message user", "function_call"."""
-    return safe(" ".join(filter(None, (kind(item), str(item.get("role") or "")))))
+    return _label(kind(item), str(item.get("role") or ""))
+
+
+@lru_cache(maxsize=256)
+def _label(what: str, role: str) -> str:
+    return safe(f"{what} {role}" if role else what)
