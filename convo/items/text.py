@@ -21,7 +21,7 @@ def searchable(item: Item) -> str:
 
 def first_words(item: Item, width: int = 60) -> str:
     """One line of at most `width` characters that says what `item` is about."""
-    words = " ".join(text(item).split(maxsplit=width)[:width])  # so many words fill it, and more are not looked at
+    words = " ".join(text(item).split(maxsplit=width + 1)[: width + 1])  # more words do not fit
     if not words:
         words = f"[{kind(item)}]" + (f" {item['name']}" if isinstance(item.get("name"), str) else "")
     return words if len(words) <= width else words[: width - 1] + "…"
