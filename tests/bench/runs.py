@@ -6,17 +6,19 @@ Every turn calls one tool, which returns at once, and the model answers at once:
 overhead. convo keeps each turn in a SQLite file that is written to the disk before it goes on (or in memory, to
 tell the disk apart); the SDK keeps what its own strategies keep. `request` is what it takes to write
 each request as JSON, which a run that resends its history cannot do without; it stands apart and is
-not part of `ms a turn`. `last` is the last tenth of the turns: a flat run has the same figure there. A figure of
+not part of `ms a turn`. `last` is the last tenth of the turns: a flat run has the same figure there. The first line is
+what the disk takes of a turn with SQLite: its two commits, each with one bare row of a kilobyte. A figure of
 convo's over its target ends the script with 1. The second table is the summary of a history at a handoff.
 """
 
 import asyncio
 import json
 import logging
+import sqlite3
 import sys
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -226,6 +228,18 @@ async def runs(turns: int) -> bool:
     return good
 
 
+def bare_commits() -> None:
+    """Print what two durable commits take, of a row each and nothing else."""
+    with TemporaryDirectory() as folder, closing(sqlite3.connect(f"{folder}/bare.db", isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("CREATE TABLE rows (body TEXT)")
+        began = time.perf_counter()
+        for _ in range(2 * SDK_MOST):
+            db.execute("INSERT INTO rows VALUES (?)", ("x" * 1024,))
+        print(f"two bare durable commits: {1e3 * (time.perf_counter() - began) / SDK_MOST:.2f} ms", flush=True)
+
+
 HEAD = f"{'turns':>6} {'':<14} {'owner':<13} {'ms a turn':>9} {'last':>7} {'request':>8} {'whole ms':>9}"
 
 
@@ -263,6 +277,7 @@ def best(work: Callable[[], object], rounds: int = 3) -> float:
 def main() -> int:
     logging.disable(logging.CRITICAL)
     agents.set_tracing_disabled(True)
+    bare_commits()
     print(HEAD)
     good = [asyncio.run(runs(turns)) for turns in map(int, sys.argv[1:] or TURNS)]
     return 0 if all(good) & summaries() else 1
