@@ -6,9 +6,11 @@ they are; the engine calls them and waits where there is something to wait for.
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Literal, TypeAlias
 
 from convo.agents.output import Output
+from convo.errors import InputFault
 from convo.items import Json
 from convo.tools import Context, Hosted, Tool
 
@@ -84,6 +86,22 @@ class Agent:
     after_tools: AfterTools = "ask again"
     reset_tool_choice: bool = True
 
+    def __post_init__(self) -> None:
+        """raises: InputFault  a part of it is of a kind that it cannot be"""
+        if not isinstance(self.name, str):
+            raise InputFault(f"an agent's name is of type {_kind(self.name)}", hint='Agent("desk", ...)')
+        for field_, (kinds, hint) in ONE.items():
+            self._check(field_, getattr(self, field_), kinds, hint)
+        for field_, (each, kinds, hint) in SEVERAL.items():
+            parts = getattr(self, field_)
+            self._check(field_, parts, (tuple, list), f"{field_}=(...,)")
+            for part in parts:
+                self._check(each, part.to if isinstance(part, Handoff) else part, kinds, hint)
+
+    def _check(self, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
+        if not isinstance(part, kinds):
+            raise InputFault(f"agent {self.name!r} has {what} of type {_kind(part)}", hint=hint)
+
     @property
     def functions(self) -> tuple[Tool, ...]:
         """Its tools that run here."""
@@ -93,3 +111,25 @@ class Agent:
     def ways(self) -> tuple[Handoff, ...]:
         """Its handoffs, the short forms spelled out."""
         return tuple(one if isinstance(one, Handoff) else Handoff(one) for one in self.handoffs)
+
+
+ONE: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "instructions": ((str, Callable, NoneType), "words, or a function that makes them"),  # type: ignore[dict-item]
+    "model": ((str, NoneType), 'model="provider/model"'),
+    "settings": ((Mapping,), 'settings={"temperature": 0.2}'),
+    "output": ((Output, NoneType), "output(TYPE) makes one of a type"),
+    "after_tools": ((str, frozenset), 'after_tools="first output", or frozenset({"a_tool"})'),
+}
+"""What a field of an agent may hold, and what to write there."""
+
+SEVERAL: Mapping[str, tuple[str, tuple[type, ...], str]] = {
+    "tools": ("a tool", (Tool, Mapping), "@tool makes one of a function"),
+    "handoffs": ("a handoff", (str, Agent), "hand over to an Agent, or to its name"),
+    "input_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
+    "output_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
+}
+"""What each part of a field with several may be."""
+
+
+def _kind(value: object) -> str:
+    return type(value).__name__

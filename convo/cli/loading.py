@@ -19,9 +19,11 @@ from typing import NamedTuple
 
 from convo.agents import Graph, from_object, from_tables
 from convo.engine.theirs import spoken
-from convo.errors import BadSettings, InputFault, NotFound, Unreadable, Usage
+from convo.errors import BadSettings, ConvoError, InputFault, NotFound, Unreadable, Usage
 
 EXAMPLE = "support.py:triage"
+
+MEND = "mend the file; CONVO_DEBUG=1 shows the traceback"
 
 AGENT_LIKE = ("name", "instructions", "tools", "handoffs")
 """What an agent of any package has, for a hint that names those in a file."""
@@ -133,13 +135,17 @@ def theirs(file: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         raise
     except BaseException as wrong:
-        raise InputFault(_told(wrong, file), hint="mend the file; CONVO_DEBUG=1 shows the traceback") from wrong
+        mend = wrong.hint if isinstance(wrong, ConvoError) and wrong.hint else MEND
+        raise InputFault(_told(wrong, file), hint=mend) from wrong
 
 
 def _told(wrong: BaseException, file: Path) -> str:
     """Where it went wrong, and what: "support.py:12: NameError: name 'desk' is not defined"."""
     at, line = _place(wrong, file)
-    said = f"{type(wrong).__name__}: {wrong.msg}" if isinstance(wrong, SyntaxError) else spoken(wrong)
+    if isinstance(wrong, ConvoError):
+        said = wrong.message
+    else:
+        said = f"{type(wrong).__name__}: {wrong.msg}" if isinstance(wrong, SyntaxError) else spoken(wrong)
     return f"{_shown(at)}:{line}: {' '.join(said.split())}"
 
 

@@ -115,6 +115,15 @@ def test_a_mistake_in_the_file_is_one_sentence_with_file_and_line(text: str, say
     assert "\n" not in told.value.message
 
 
+def test_a_tool_that_is_a_plain_function_is_told_with_the_way_to_make_one(tmp_path: Path) -> None:
+    text = "from convo.agents import Agent\ndef pay() -> str: ...\n\ndesk = Agent('desk', tools=[pay])\n"
+    (tmp_path / "bad.py").write_text(text)
+    with pytest.raises(InputFault) as told:
+        graph_of("bad.py:desk")
+    assert told.value.message == "bad.py:4: agent 'desk' has a tool of type function"
+    assert told.value.hint == "@tool makes one of a function"
+
+
 def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: Path, home: Path) -> None:
     (tmp_path / "bad.py").write_text("raise RuntimeError('no')\n")
     got = convo("chat", "--agent", "bad.py:triage", "hello")
