@@ -232,7 +232,7 @@ async def _others(store: Store, session: Session) -> list[Link]:
 
 async def _through(store: Store, conversation_id: str, path: Path) -> list[Link]:
     """The links that went through a conversation of our own endpoint, as far as its list still leads there."""
-    found = [link for key in path.keys for link in await store.answers(key)]
+    found = await store.answers(*path.keys)
     return _each(link for link in found if link.conversation_id == conversation_id)
 
 

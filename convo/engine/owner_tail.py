@@ -65,7 +65,7 @@ async def _conversation_here(held: Held, store: Store) -> Tail:
     path = await store.path(found.head)
     if not path.passes(held.mark):
         raise _drifted(held)
-    links = [link for node in path.after(held.mark) for link in await store.answers(node.key)]
+    links = await store.answers(*(node.key for node in path.after(held.mark)))
     return Tail(_items_after(path, held), tuple(link for link in links if link.session is None))
 
 

@@ -231,8 +231,8 @@ class Store(Protocol):
         """Every link that this session made, oldest first."""
         ...
 
-    async def answers(self, saw: Key) -> Sequence[Link]:
-        """The links whose input ended at `saw`, oldest first."""
+    async def answers(self, *saw: Key) -> Sequence[Link]:
+        """The links whose input ended at one of `saw`, oldest first: many places cost one question."""
         ...
 
     async def family(self, link_id: str) -> Sequence[Link]:

@@ -153,15 +153,11 @@ async def _items(conversation_id: str, store: Store, endpoint: Endpoint) -> Sequ
 # -- who made what --------------------------------------------------------------------------------
 
 
-async def _through(store: Store, path: Path) -> list[Link]:
-    """The links whose answer begins on this path."""
-    before, found = path.root, list[Link]()
-    asked = True
-    for node in path.nodes:
-        if asked and is_answer(node.item):
-            found += await store.answers(before)
-        asked, before = not is_answer(node.item), node.key
-    return found
+async def _through(store: Store, path: Path) -> Sequence[Link]:
+    """The links whose answer begins on this path: behind what the model was told."""
+    keys, answer = (path.root, *path.keys), [False, *(is_answer(node.item) for node in path.nodes)]
+    ends = [key for key, before, then in zip(keys, answer, answer[1:], strict=False) if then and not before]
+    return await store.answers(*ends)
 
 
 def _said(held: Held, links: Sequence[Link], scope: Scope | None) -> tuple[Said, ...]:
@@ -175,10 +171,11 @@ def _said(held: Held, links: Sequence[Link], scope: Scope | None) -> tuple[Said,
 
 def _makers(path: Path, links: Sequence[Link]) -> dict[Key, Maker]:
     """Who answered what of this path, by place."""
-    depth = {key: at for at, key in enumerate(path.keys, 1)} | {path.root: 0}
+    keys = path.keys
+    depth = {key: at for at, key in enumerate(keys, 1)} | {path.root: 0}
     found: dict[Key, Maker] = {}
     for link in links:
         if link.head in depth and link.saw in depth:
-            answered = path.keys[depth[link.saw] : depth[link.head]]
+            answered = keys[depth[link.saw] : depth[link.head]]
             found |= dict.fromkeys(answered, Maker(link.scope, link.model))
     return found

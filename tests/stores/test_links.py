@@ -104,7 +104,14 @@ async def test_answers_to_one_input_come_oldest_first(store: Store) -> None:
     await add(store, late, early, link("resp_3", ANSWERED))
 
     assert ids(await store.answers(ASKED)) == ["resp_1", "resp_2"]
-    assert await store.answers(Key("00")) == []
+    assert await store.answers(Key("00")) == await store.answers() == []
+
+
+async def test_answers_to_many_inputs_come_oldest_first_and_once(store: Store) -> None:
+    late, early = link("resp_2", ASKED, created_at=NOW + 2), link("resp_1", ANSWERED, created_at=NOW + 1)
+    await add(store, late, early, link("resp_3", TOP))
+
+    assert ids(await store.answers(ASKED, Key("00"), ANSWERED, ASKED)) == ["resp_1", "resp_2"]
 
 
 async def test_links_of_a_session_come_oldest_first(store: Store) -> None:

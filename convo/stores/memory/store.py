@@ -97,8 +97,9 @@ class MemoryStore:
     async def links(self, session_id: str) -> Sequence[Link]:
         return self._mine.oldest_first(lambda link: link.session == session_id)
 
-    async def answers(self, saw: Key) -> Sequence[Link]:
-        return self._mine.oldest_first(lambda link: link.saw == saw)
+    async def answers(self, *saw: Key) -> Sequence[Link]:
+        places = set(saw)
+        return self._mine.oldest_first(lambda link: link.saw in places)
 
     async def family(self, link_id: str) -> Sequence[Link]:
         near: dict[str, set[str]] = defaultdict(set)

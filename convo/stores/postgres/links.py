@@ -5,7 +5,7 @@ conversation) with the form that usage has there, so that a link keeps only its 
 names, it names by its own words: a parent may be a response that was made elsewhere.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from convo.history import Key, Link
@@ -79,11 +79,12 @@ async def of_conversation(t: Tenant, conversation_id: str) -> Sequence[Link]:
     return await _oldest_first(t, OF_CONVERSATION, names.written(conversation_id))
 
 
-async def answers(t: Tenant, saw: Key) -> Sequence[Link]:
-    if not names.is_key(saw):
+async def answers(t: Tenant, saw: Collection[Key]) -> Sequence[Link]:
+    asked = {key: names.half(key) for key in saw if names.is_key(key)}
+    if not asked:
         return []
-    found = await _oldest_first(t, "WHERE tenant = $1 AND saw = $2", names.half(saw))
-    return [link for link in found if link.saw == saw]
+    found = await _oldest_first(t, "WHERE tenant = $1 AND saw = ANY ($2::uuid[])", [*asked.values()])
+    return [link for link in found if link.saw in asked]
 
 
 async def family(t: Tenant, link_id: str) -> Sequence[Link]:

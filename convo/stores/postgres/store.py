@@ -63,7 +63,7 @@ class PostgresStore:
     async def links(self, session_id: str) -> Sequence[Link]:
         return await self._run(links.of_session, session_id)
 
-    async def answers(self, saw: Key) -> Sequence[Link]:
+    async def answers(self, *saw: Key) -> Sequence[Link]:
         return await self._run(links.answers, saw)
 
     async def family(self, link_id: str) -> Sequence[Link]:

@@ -68,9 +68,9 @@ def of_session(t: Tenant, session_id: str) -> Sequence[Link]:
     return _oldest_first(t, "WHERE links.tenant = ? AND sessions.id = ?", t.n, asked(session_id))
 
 
-def answers(t: Tenant, saw: Key) -> Sequence[Link]:
-    found = seek(t, saw)
-    return _oldest_first(t, "WHERE links.saw = ?", found[0]) if found else []
+def answers(t: Tenant, saw: Sequence[Key]) -> Sequence[Link]:
+    found = [place[0] for place in (seek(t, key) for key in saw) if place]
+    return _oldest_first(t, "WHERE links.saw IN (SELECT value FROM json_each(?))", dumps(found)) if found else []
 
 
 def family(t: Tenant, link_id: str) -> Sequence[Link]:

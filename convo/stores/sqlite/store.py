@@ -50,7 +50,7 @@ class SqliteStore:
     async def links(self, session_id: str) -> Sequence[Link]:
         return await self._read(links.of_session, session_id)
 
-    async def answers(self, saw: Key) -> Sequence[Link]:
+    async def answers(self, *saw: Key) -> Sequence[Link]:
         return await self._read(links.answers, saw)
 
     async def family(self, link_id: str) -> Sequence[Link]:

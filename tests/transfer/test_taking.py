@@ -1,0 +1,67 @@
+"""What a conversation is, is found out at a cost that grows with its length and no faster."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from convo.engine.looking import look
+from convo.history import Session, Strategy
+from convo.stores.contract import Change, Growth
+from convo.stores.open import open_store
+from convo.transfer.taking import taken
+from tests.inspection.built import Talk
+from tests.steps import Steps
+
+SHORT, LONG = 50, 200
+"""Turns, of two items each."""
+
+
+class Counted:
+    """A store that counts what it is asked."""
+
+    def __init__(self, url: str) -> None:
+        self.store, self.asked = open_store(url), Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked[name] += 1
+        return getattr(self.store, name)
+
+
+async def held(store: Any, turns: int) -> str:
+    """The id of a session in which so much was said."""
+    talk, name = Talk(Strategy.SESSION), f"ses_{turns}"
+    for n in range(turns):
+        before = f"{name}_{n - 1}" if n else None
+        talk.turn(f"{name}_{n}", f"{name} asks {n}", f"{n}", after=before, session=name)
+    path = talk.paths[f"{name}_{turns - 1}"]
+    record = Session(name, name, Strategy.SESSION, "local/demo", path.head, path.head, 1.0, 1.0)
+    grown = Growth(path.root, path.items)
+    await store.commit(Change((grown,), links=tuple(talk.links), session=record, expect=None))
+    return name
+
+
+async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_short_one(tmp_path: Path) -> None:
+    for url in ("memory", f"sqlite:{tmp_path / 'convo.db'}"):
+        counted = Counted(url)
+        asked = []
+        for turns in (SHORT, LONG):
+            name = await held(counted.store, turns)
+            counted.asked.clear()
+            source = await taken(await look(counted, name), counted)
+            assert {one.maker.model for one in source.said[1::2]} == {"local/demo"}
+            asked.append(dict(counted.asked))
+        await counted.aclose()
+        assert asked[0] == asked[1]
+
+
+async def test_four_times_the_turns_take_about_four_times_the_work() -> None:
+    store = open_store("memory")
+    works = []
+    for turns in (SHORT, LONG):
+        known = await look(store, await held(store, turns))
+        with Steps() as steps:
+            source = await taken(known, store)
+            source.document()
+        works.append(steps.taken)
+    await store.aclose()
+    assert works[1] < 5 * works[0]
