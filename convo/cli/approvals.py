@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from convo.cli.options import AsJson
 from convo.cli.shape import App, call_of
 
 app = App()
@@ -26,7 +27,6 @@ CALL is a call's id, the name of a tool, or all. Nothing runs by a decision.
 Calls = Annotated[list[str], typer.Argument(metavar="CALL...", help="A call's id, a tool's name, or all.")]
 Of = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run alone, or of this session's.")]
 Always = Annotated[bool, typer.Option("--always", help="Decide so on every later call of the tool.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from convo.cli.options import AsObject, Handle
 from convo.cli.shape import App, call_of
 from convo.compaction import Mode
 
@@ -28,7 +29,7 @@ A chat compacts by itself at the setting compact_at: a part of the model's windo
 @app.command(epilog=EXAMPLES)
 def compact(
     ctx: typer.Context,
-    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")],
+    handle: Handle,
     mode: Annotated[
         Mode, typer.Option("--mode", metavar="MODE", help="auto, previous_response_id (the endpoint's chain) or input.")
     ] = Mode.AUTO,
@@ -43,7 +44,7 @@ def compact(
         str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who compacts: provider/model.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="A conversation may go on under a new handle.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsObject = False,
 ) -> None:
     """Let a shorter history stand in place of a conversation's."""
     import asyncio

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from convo.cli.options import AsJson
 from convo.cli.shape import App, call_of
 
 app = App()
@@ -43,7 +44,6 @@ def names(incomplete: str) -> list[str]:
     return settings_named(incomplete)
 
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Project = Annotated[bool, typer.Option("--project", help="The project's .convo.toml, not your own file.")]
 Name = Annotated[
     str, typer.Argument(metavar="KEY", help="Its name, with dots: providers.groq.api.", autocompletion=names)

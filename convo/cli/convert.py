@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, Provider, call_of
+from convo.cli.options import AsObject, Handle, Provider
+from convo.cli.shape import App, call_of
 from convo.history import Strategy
 
 app = App()
@@ -27,7 +28,7 @@ The source is never changed: the result is a new session beside it. No model is 
 @app.command(epilog=EXAMPLES)
 def convert(
     ctx: typer.Context,
-    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")],
+    handle: Handle,
     to: Annotated[Strategy, typer.Option("--to", metavar="OWNER", help="replay, session, conversation or chain.")],
     name: Annotated[
         str | None, typer.Option("--as", metavar="NAME", help="The new session's name; for replay also its file.")
@@ -44,7 +45,7 @@ def convert(
         typer.Option("--redact-pattern", metavar="REGEX", help="Without this, too; may be repeated."),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsObject = False,
 ) -> None:
     """Hand a conversation to another owner."""
     import asyncio

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from convo.cli.options import AsJson, Database
 from convo.cli.shape import App, call_of
 from convo.config import Flags
 
@@ -36,13 +37,11 @@ def doctor(
         list[str] | None,
         typer.Argument(metavar="[NAME]...", help="These checks alone.", autocompletion=names, show_default=False),
     ] = None,
-    store: Annotated[
-        str | None, typer.Option("--store", metavar="STORE", help="sqlite:PATH or postgresql://..., not the settings'.")
-    ] = None,
+    store: Database = None,
     network: Annotated[
         bool, typer.Option("--network", help="Try to reach the servers of providers too; no key is sent.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find out what is wrong, and how to mend it."""
     from convo.cli.checkup import examine

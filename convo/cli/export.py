@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, Provider, call_of
+from convo.cli.options import Handle, Provider
+from convo.cli.shape import App, call_of
 
 app = App()
 
@@ -44,7 +45,7 @@ HIDDEN = "What is hidden"
 @app.command(epilog=EXAMPLES)
 def export(
     ctx: typer.Context,
-    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")],
+    handle: Handle,
     form: Annotated[
         Form | None,
         typer.Option(

@@ -4,12 +4,14 @@ The arguments alone; `convo.cli.known` finds out and `convo.cli.forms` prints. A
 paused run is shown by `convo.cli.states`, without whatever knows conversations.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, Provider, Remote, call_of
+from convo.cli.options import Provider, Remote, flag, value
+from convo.cli.shape import App, call_of
 from convo.errors import Usage
 
 app = App()
@@ -28,54 +30,59 @@ Examples:
                                              a chain that only its endpoint knows
 """
 
-SHOW = "What is shown (one of these)"
-LIVE = "How it is shown"
+Handles = Annotated[
+    list[str], typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
+]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown; the tree where nothing else is asked for."""
+
+    items: bool = flag("--items", "What was said, in full.")
+    raw: bool = flag("--raw", "The items as JSON, as they are stored.")
+    as_json: bool = flag("--json", "Links and items as one JSON object a line.")
+    html: Path | None = value("--html", "FILE", "A page in one file, to look at offline.")
+    chart: bool = flag("--chart", "Bars of tokens: sent, seen, cached.")
+
+    def form(self) -> str:
+        """The one form that was asked for; "" for the tree. raises: Usage  more than one was"""
+        forms = {"--items": self.items, "--raw": self.raw, "--json": self.as_json, "--chart": self.chart}
+        chosen = [flag for flag, on in {**forms, "--html": bool(self.html)}.items() if on]
+        if len(chosen) > 1:
+            raise Usage(f"{' and '.join(chosen)} are two answers to one question", hint="use one of them")
+        return chosen[0] if chosen else ""
+
+
+@dataclass(frozen=True)
+class Live:
+    """How it is shown."""
+
+    watch: bool = flag("--watch", "Go on showing it while it goes on.")
+    until_idle: bool = flag("--until-idle", "With --watch: end once no answer is to come.")
+    no_pager: bool = flag("--no-pager", "Print it, however tall it is.")
 
 
 @app.command(epilog=EXAMPLES)
 def inspect(
     ctx: typer.Context,
-    handles: Annotated[
-        list[str], typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
-    ],
-    items: Annotated[bool, typer.Option("--items", help="What was said, in full.", rich_help_panel=SHOW)] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="The items as JSON, as they are stored.", rich_help_panel=SHOW)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Links and items as one JSON object a line.", rich_help_panel=SHOW)
-    ] = False,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="A page in one file, to look at offline.", rich_help_panel=SHOW),
-    ] = None,
-    chart: Annotated[
-        bool, typer.Option("--chart", help="Bars of tokens: sent, seen, cached.", rich_help_panel=SHOW)
-    ] = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Go on showing it while it goes on.", rich_help_panel=LIVE)
-    ] = False,
-    until_idle: Annotated[
-        bool,
-        typer.Option("--until-idle", help="With --watch: end once no answer is to come.", rich_help_panel=LIVE),
-    ] = False,
-    no_pager: Annotated[
-        bool, typer.Option("--no-pager", help="Print it, however tall it is.", rich_help_panel=LIVE)
-    ] = False,
+    handles: Handles,
+    *,
+    shown: Annotated[Shown, "What is shown (one of these)"],
+    live: Annotated[Live, "How it is shown"],
     remote: Remote = False,
     provider: Provider = None,
 ) -> None:
     """Show who owns a conversation and what each request sent."""
-    form = the_one({"--items": items, "--raw": raw, "--json": as_json, "--chart": chart, "--html": bool(html)})
-    config = call_of(ctx).config
-    if watch or until_idle:
-        follow(handles, config, {form: bool(form), "--remote": remote, "--provider": bool(provider)}, watch, until_idle)
+    form, config = shown.form(), call_of(ctx).config
+    if live.watch or live.until_idle:
+        follow(handles, config, live, {form: bool(form), "--remote": remote, "--provider": bool(provider)})
         return
     from convo.cli.states import print_states, state_at
 
     states = {handle: state_at(handle, config) for handle in dict.fromkeys(handles)}
-    if all(states.values()) and not html:
-        print_states(handles, states, form, paged=not no_pager)
+    if all(states.values()) and not shown.html:
+        print_states(handles, states, form, paged=not live.no_pager)
         return
     import asyncio
 
@@ -84,19 +91,19 @@ def inspect(
 
     others = [handle for handle in handles if not states[handle]]
     found = iter(asyncio.run(known_of(others, Where(config, provider, remote))))
-    shown = [states[handle] or next(found) for handle in handles]
-    if html:
+    subjects = [states[handle] or next(found) for handle in handles]
+    if shown.html:
         from convo.cli.inspecting_page import written
 
-        written(shown, handles, html)
+        written(subjects, handles, shown.html)
     else:
-        printed(shown, handles, form, paged=not no_pager)
+        printed(subjects, handles, form, paged=not live.no_pager)
 
 
-def follow(handles: list[str], config: Path | None, beside: dict[str, bool], watch: bool, until_idle: bool) -> None:
+def follow(handles: list[str], config: Path | None, live: Live, beside: dict[str, bool]) -> None:
     """Watch one handle. raises: Usage  there are several, or something stands beside it"""
     other = next((flag for flag, on in beside.items() if on), None)
-    if not watch:
+    if not live.watch:
         raise Usage("--until-idle says when --watch ends", hint="add --watch")
     if len(handles) > 1 or handles == ["-"]:
         raise Usage("--watch follows one conversation", hint=f"convo inspect {handles[0]} --watch")
@@ -108,12 +115,4 @@ def follow(handles: list[str], config: Path | None, beside: dict[str, bool], wat
 
     from convo.cli.watching import watched
 
-    asyncio.run(watched(handles[0], config, until_idle=until_idle))
-
-
-def the_one(asked: dict[str, bool]) -> str:
-    """The one form that was asked for; "" for the tree. raises: Usage  more than one was"""
-    chosen = [flag for flag, on in asked.items() if on]
-    if len(chosen) > 1:
-        raise Usage(f"{' and '.join(chosen)} are two answers to one question", hint="use one of them")
-    return chosen[0] if chosen else ""
+    asyncio.run(watched(handles[0], config, until_idle=live.until_idle))

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, Provider, Remote, call_of
+from convo.cli.options import Provider, Remote
+from convo.cli.shape import App, call_of
 from convo.errors import Usage
 
 app = App()

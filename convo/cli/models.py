@@ -16,6 +16,7 @@ from typing import Annotated, TextIO
 
 import typer
 
+from convo.cli.options import AsJson
 from convo.cli.shape import App, call_of
 from convo.config import BUILT_IN_MODEL, Provider, Settings, choose, find_key, load, token_of
 from convo.config.names import named
@@ -44,7 +45,6 @@ PATIENCE_S = 2.0
 """Seconds that a server has to say which models it has."""
 
 Ask = Annotated[bool, typer.Option("--ask", help="Ask the servers that are set up which models they have.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)

@@ -4,11 +4,13 @@ The arguments alone; `convo.cli.upcoming` finds out. Nothing is sent but, where 
 request to count.
 """
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, Provider, call_of
+from convo.cli.options import Handle, Provider, Text, Texts, flag, value
+from convo.cli.shape import App, call_of
 from convo.errors import Usage
 
 app = App()
@@ -22,8 +24,6 @@ Examples:
   convo next monads --count endpoint         let the endpoint count, over the network
 """
 
-SHOW = "What is shown (one of these)"
-ASK = "How to ask"
 COUNTS = ("auto", "endpoint", "offline")
 
 CountedBy = Annotated[
@@ -34,37 +34,48 @@ CountedBy = Annotated[
         help="Who counts tokens: endpoint (asks it), offline (nobody), or auto: an endpoint on this machine.",
     ),
 ]
+Prompt = Annotated[list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What would be said.")]
+Url = Annotated[Text, typer.Option("--url", metavar="URL", help="Where --curl sends it: the base URL of an API.")]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown; a screen for a person where nothing else is asked for."""
+
+    curl: bool = flag("--curl", "A command that sends it, for a POSIX shell.")
+    as_json: bool = flag("--json", "One JSON object.")
+
+    def form(self) -> str:
+        """The one form that was asked for; "" for the screen. raises: Usage  both were"""
+        if self.curl and self.as_json:
+            raise Usage("--curl and --json are two answers to one question", hint="use one of them")
+        return "--curl" if self.curl else "--json" if self.as_json else ""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the next request would say."""
+
+    model: Text = value("-m --model", "MODEL", "Who would answer.")
+    system: Text = value("-s --system", "TEXT", "Other instructions.")
+    attach: Texts = value("-a --attach", "FILE", "A file that would go along.")
+    store: bool = flag("--store", "As chat has it.")
 
 
 @app.command("next", epilog=EXAMPLES)
 def next_(
     ctx: typer.Context,
-    handle: Annotated[str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")],
-    prompt: Annotated[list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What would be said.")] = None,
-    curl: Annotated[
-        bool, typer.Option("--curl", help="A command that sends it, for a POSIX shell.", rich_help_panel=SHOW)
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.", rich_help_panel=SHOW)] = False,
-    model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who would answer.", rich_help_panel=ASK)
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Other instructions.", rich_help_panel=ASK)
-    ] = None,
-    attach: Annotated[
-        list[str] | None,
-        typer.Option("-a", "--attach", metavar="FILE", help="A file that would go along.", rich_help_panel=ASK),
-    ] = None,
-    store: Annotated[bool, typer.Option("--store", help="As chat has it.", rich_help_panel=ASK)] = False,
+    handle: Handle,
+    prompt: Prompt = None,
+    *,
+    shown: Annotated[Shown, "What is shown (one of these)"],
+    request: Annotated[Request, "How to ask"],
     provider: Provider = None,
     count: CountedBy = "auto",
-    url: Annotated[
-        str | None, typer.Option("--url", metavar="URL", help="Where --curl sends it: the base URL of an API.")
-    ] = None,
+    url: Url = None,
 ) -> None:
     """Show the exact next request, and what its owner will put before it."""
-    if curl and as_json:
-        raise Usage("--curl and --json are two answers to one question", hint="use one of them")
+    form = shown.form()
     if count not in COUNTS:
         raise Usage(f"--count takes {', '.join(COUNTS)}, not {count!r}", hint="convo next --help")
     import asyncio
@@ -74,12 +85,12 @@ def next_(
     wished = Wished(
         handle=handle,
         prompt=" ".join(prompt or ()),
-        model=model,
-        system=system,
-        attach=tuple(attach or ()),
-        store=store,
+        model=request.model,
+        system=request.system,
+        attach=tuple(request.attach or ()),
+        store=request.store,
         provider=provider,
-        count="offline" if curl else count,
+        count="offline" if shown.curl else count,
         config=call_of(ctx).config,
     )
-    printed(*asyncio.run(upcoming(wished)), form="--curl" if curl else "--json" if as_json else "", base_url=url)
+    printed(*asyncio.run(upcoming(wished)), form=form, base_url=url)

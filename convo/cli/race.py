@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from convo.cli.options import AsObject
 from convo.cli.shape import App, call_of
 
 app = App()
@@ -39,7 +40,7 @@ def race(
         str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions, sent with every turn.")
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the four sessions.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsObject = False,
 ) -> None:
     """Ask the same under all four owners, and compare what each took."""
     import asyncio

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App, Provider, Remote, call_of
+from convo.cli.options import AsObject, Provider, Remote
+from convo.cli.shape import App, call_of
 
 app = App()
 
@@ -31,7 +32,7 @@ def repair(
         str, typer.Option("--as", metavar="NAME", help="The new session's name, or a new file: other.json.")
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; make nothing.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsObject = False,
     remote: Remote = False,
     provider: Provider = None,
 ) -> None:

@@ -139,7 +139,16 @@ def resume(
     from convo.cli.verdicts import Said
     from convo.ui.signals import orderly
 
-    flags = RunFlags(agent, input_filter, history_mapper, history_markers, nest_history, max_turns, None, context, out)
+    flags = RunFlags(
+        agent=agent,
+        context=context,
+        max_turns=max_turns,
+        input_filter=input_filter,
+        nest_history=nest_history,
+        history_mapper=history_mapper,
+        history_markers=history_markers,
+        state=out,
+    )
     said = Said(
         approve=tuple(approve or ()),
         reject=tuple(reject or ()),

@@ -6,7 +6,13 @@ They stand apart from what they load: `convo chat` without agents imports nothin
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from convo.cli.options import Text, flag, value
 from convo.errors import Usage
+
+INPUT_FILTER = "--input-filter", "FILE:NAME", "Makes the input of every model call."
+NEST_HISTORY = "--nest-history/--no-nest-history", "Hand over a summary of what was said."
+HISTORY_MAPPER = "--history-mapper", "FILE:NAME", "Makes that summary."
+HISTORY_MARKERS = "--history-markers", "START END", "Stand around it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +23,15 @@ class RunFlags:
     state:    the file that a paused run is written to
     """
 
-    agent: str | None = None
-    input_filter: str | None = None
-    history_mapper: str | None = None
-    history_markers: tuple[str, str] | None = None
-    nest_history: bool | None = None
-    max_turns: int | None = None
-    session_limit: int | None = None
-    context: str | None = None
-    state: str | None = None
+    agent: Text = value("--agent", "FILE:NAME", "Who answers: support.py:triage, or a .toml.")
+    context: Text = value("--context", "FILE", "Values for its tools: a JSON object, or FILE.py:NAME.")
+    max_turns: int | None = value("--max-turns", "N", "At most N model calls a run.", min=1)
+    session_limit: int | None = value("--session-limit", "N", "Send the newest N kept items alone.", min=0)
+    input_filter: Text = value(*INPUT_FILTER)
+    nest_history: bool | None = flag(*NEST_HISTORY, default=None)
+    history_mapper: Text = value(*HISTORY_MAPPER)
+    history_markers: tuple[str, str] | None = value(*HISTORY_MARKERS)
+    state: Text = value("--state", "FILE", "Where a paused run is written.")
 
     @property
     def beside(self) -> Sequence[str]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from convo.cli.options import AsJson
 from convo.cli.shape import App, call_of
 
 app = App()
@@ -25,7 +26,6 @@ Handle = Annotated[
     str, typer.Argument(metavar="HANDLE", help="A session's name or id, the beginning of one, or @last.")
 ]
 Many = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=0, help="At most N of them; 0 for all.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback(invoke_without_command=True, epilog=EXAMPLES)

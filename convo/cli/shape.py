@@ -11,14 +11,16 @@ import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import typer
 from typer._click import Context, HelpFormatter, Parameter
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
-Record = tuple[str, str]
+from convo.cli.options import spread
 
+Record = tuple[str, str]
+"""An option and what it does."""
 
 NARROW = 52
 """Columns below which an option and what it does stand one below the other."""
@@ -39,18 +41,6 @@ class Call(NamedTuple):
 def call_of(ctx: typer.Context) -> Call:
     """What was said before the name of the command that `ctx` belongs to."""
     return ctx.find_object(Call) or Call()
-
-
-WHERE = "Where it is looked for"
-
-Remote = Annotated[
-    bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=WHERE)
-]
-Provider = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE),
-]
-"""What commands that read any handle say about where it is looked for."""
 
 
 class Command(TyperCommand):
@@ -93,7 +83,8 @@ class App(typer.Typer):
     def command(  # type: ignore[override]  # the other settings are Typer's own, by name
         self, name: str | None = None, *, cls: type[TyperCommand] = Command, **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        return super().command(name, cls=cls, **settings)
+        register = super().command(name, cls=cls, **settings)
+        return lambda command: register(spread(command))
 
 
 def bare(piece: str) -> str:

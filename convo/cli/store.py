@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from convo.cli.options import AsJson, Database
 from convo.cli.shape import App, call_of
 from convo.config import Flags
 
@@ -21,11 +22,6 @@ Examples:
   convo store migrate --print-sql > schema.sql     for somebody else to run
 """
 
-Where = Annotated[
-    str | None, typer.Option("--store", metavar="STORE", help="sqlite:PATH or postgresql://..., not the settings'.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
 
 @app.callback(epilog=EXAMPLES)
 def store() -> None:
@@ -35,7 +31,7 @@ def store() -> None:
 @app.command()
 def migrate(
     ctx: typer.Context,
-    store: Where = None,
+    store: Database = None,
     print_sql: Annotated[
         bool, typer.Option("--print-sql", help="Print all statements of the schema; change nothing.")
     ] = False,
@@ -64,7 +60,7 @@ def migrate(
 
 
 @app.command()
-def stats(ctx: typer.Context, store: Where = None, as_json: AsJson = False) -> None:
+def stats(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -> None:
     """Show rows, bytes and age by tenant."""
     from convo.cli import storing
 
@@ -79,7 +75,7 @@ def prune(
     ],
     tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="This tenant's alone.")] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it; without this it is only counted.")] = False,
-    store: Where = None,
+    store: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Count what was not used for a time, or remove it."""

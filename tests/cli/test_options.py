@@ -1,0 +1,73 @@
+"""Options in groups: what Typer shows and takes of them, and what the command is given."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from convo.cli.options import Handle, Text, flag, spread, value
+from convo.cli.shape import App
+
+
+@dataclass(frozen=True)
+class Manner:
+    warmly: bool = flag("-w --warmly", "Mean it.")
+    bowing: bool | None = flag("--bow/--no-bow", "Bow, too.", default=None)
+    tongue: Text = value("--tongue", "NAME", "In which language.", default="english")
+    times: int | None = value("--times", "N", "More than once.", min=1)
+
+
+app = App()
+
+
+@app.command()
+def greet(handle: Handle, *, manner: Annotated[Manner, "Manner"], loud: bool = False) -> None:
+    """Say good day to somebody."""
+    print(handle, manner, loud)
+
+
+@pytest.mark.parametrize(
+    ("argv", "manner", "loud"),
+    [
+        ([], Manner(), False),
+        (["-w", "--loud"], Manner(warmly=True), True),
+        (["--no-bow", "--tongue", "german"], Manner(bowing=False, tongue="german"), False),
+        (["--bow", "--times", "2"], Manner(bowing=True, times=2), False),
+    ],
+)
+def test_a_group_holds_what_was_said_and_else_its_defaults(argv: list[str], manner: Manner, loud: bool) -> None:
+    got = CliRunner().invoke(app, ["Ada", *argv])
+    assert (got.exit_code, got.stdout) == (0, f"Ada {manner} {loud}\n")
+
+
+def test_a_figure_below_the_least_that_an_option_takes_is_refused() -> None:
+    assert CliRunner().invoke(app, ["Ada", "--times", "0"]).exit_code == 2
+
+
+def test_options_of_a_group_stand_in_its_order_under_its_heading() -> None:
+    panels = [(one.name, getattr(one, "rich_help_panel", None)) for one in typer.main.get_command(app).params]
+    grouped = [(name, "Manner") for name in ("warmly", "bowing", "tongue", "times")]
+    assert panels == [("handle", None), *grouped, ("loud", None)]
+
+
+def test_one_group_serves_two_commands_under_two_headings() -> None:
+    def praise(*, how: Annotated[Manner, "How to praise"]) -> None: ...
+    def scold(*, how: Annotated[Manner, "How to scold"]) -> None: ...
+
+    made = App()
+    made.command()(praise)
+    made.command()(scold)
+
+    commands = typer.main.get_group(made).commands
+    panels = {
+        name: {getattr(one, "rich_help_panel", None) for one in command.params} for name, command in commands.items()
+    }
+    assert panels == {"praise": {"How to praise"}, "scold": {"How to scold"}}
+
+
+def test_a_command_without_groups_stays_as_it_is() -> None:
+    def plain(ctx: typer.Context, loud: bool = False) -> None: ...
+
+    assert spread(plain) is plain
