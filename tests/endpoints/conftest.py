@@ -13,6 +13,7 @@ from convo.endpoints.remote import Account, Remote
 from convo.ids import random_id
 from convo.stores.contract import Store
 from convo.stores.open import open_store
+from tests.endpoints.reader import Reader
 from tests.endpoints.sides import Sides
 from tests.loopback import KEY, Loopback, Scripts
 
@@ -30,6 +31,12 @@ async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
     yield opened
     await opened.aclose()
+
+
+@pytest.fixture
+def reader() -> Reader:
+    """A model that sums up what it is shown."""
+    return Reader()
 
 
 def embedded_over(store: Store, scripts: Scripts) -> Embedded:

@@ -1,16 +1,27 @@
-"""A model that can be asked for summaries, has a window, and remembers what it was shown."""
+"""A model that can be asked for summaries, has a window, and remembers what it was shown.
+
+Besides it words that are long enough to be folded, and what else stories of compaction say.
+"""
 
 from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
-from convo.compaction.summary import ASKED_FOR
+from convo.compaction.summary import ASKED_FOR, HEAD
+from convo.endpoints.embedded import Embedded
 from convo.errors import Refused, Unsupported, WindowExceeded
 from convo.ids import random_id
 from convo.items import Event, Item, kind, text
 from convo.models.contract import Ask, Model
 from convo.models.stream import Answer, usage
+from tests.endpoints.sides import ask
 
 SUMMARY = "They greeted."
 TOLD = usage(10, 3)
+LONG = " ".join(["word"] * 60)
+ANSWER = {"role": "assistant", "content": LONG}
+CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+TRIGGER = {"type": "compaction_trigger"}
+SUMMED = f"{HEAD}\n\n{SUMMARY}"
 
 
 class Reader:
@@ -69,3 +80,15 @@ class Reader:
     def shown(self) -> list[str]:
         """What the last answer was made of, in words."""
         return [text(item) for item in self.asks[-1].input]
+
+
+def kinds(items: Any) -> list[str]:
+    return [kind(item) for item in items]
+
+
+async def chained(endpoint: Embedded, *said: str) -> str:
+    """The id of the last response of a chain in which this was said."""
+    last = None
+    for words in said:
+        last = (await ask(endpoint, words, previous_response_id=last))["id"]
+    return str(last)

@@ -1,16 +1,23 @@
-"""A model that a test holds at a gate, so that something can happen in the middle of an answer."""
+"""A model that a test holds at a gate, so that something can happen in the middle of an answer.
+
+Besides it a store that tells what was asked of it, and may fail.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
 
 from convo.clock import FixedClock
 from convo.endpoints.embedded import Embedded, Manner
 from convo.errors import ConvoError
+from convo.history import Path
 from convo.ids import NewId, counting_ids
 from convo.items import Event, Item
 from convo.models.contract import Ask, Model
 from convo.models.stream import Answer, usage
-from convo.stores.contract import Store
+from convo.stores.contract import Change, Growth, Store
+from convo.stores.memory import MemoryStore
+from tests.endpoints.sides import MODEL
 
 
 class Slow:
@@ -69,3 +76,33 @@ def ready() -> Slow:
 def over(store: Store, models: Slow, *, new_id: NewId | None = None, manner: Manner | None = None) -> Embedded:
     """An endpoint whose time stands still and whose ids count."""
     return Embedded(store, models, FixedClock(), new_id or counting_ids(), manner=manner)
+
+
+@asynccontextmanager
+async def begun(endpoint: Embedded, body: dict[str, object]) -> AsyncIterator[AsyncGenerator[Event, None]]:
+    """An answer whose first piece has come."""
+    async with aclosing(endpoint.create({"model": MODEL, "input": "a", **body})) as answer:
+        async for event in answer:
+            if event["type"] == "response.output_text.delta":
+                break
+        yield answer
+
+
+class Watched(MemoryStore):
+    """The real memory store; remembers what was asked of it, and may fail to commit."""
+
+    def __init__(self, *, fails: ConvoError | None = None) -> None:
+        super().__init__()
+        self.commits: list[Change] = []
+        self._fails = fails
+
+    async def commit(self, change: Change) -> None:
+        if self._fails:
+            raise self._fails
+        self.commits.append(change)
+        await super().commit(change)
+
+
+def grown(path: Path) -> Change:
+    """The change that puts `path` into a store."""
+    return Change(grow=(Growth(path.root, path.items),))

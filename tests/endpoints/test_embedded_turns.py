@@ -1,38 +1,23 @@
-"""What only our own endpoint can show: the moment of durability, the writer's right, what is left behind."""
+"""What only our own endpoint can show of a turn: the moment of durability, and what a failure leaves behind."""
 
-import asyncio
-import socket
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 
 import pytest
 
 from convo.clock import FixedClock
 from convo.endpoints.embedded import Embedded
-from convo.errors import Conflict, ConvoError, Refused, StoreFull, StreamBroken, TryLater, Unsupported
+from convo.errors import Refused, StoreFull, StreamBroken, Unsupported
 from convo.history import HERE, Link, Path, Strategy, root
 from convo.ids import counting_ids
 from convo.items import Event
 from convo.items import user as said_by_user
 from convo.models.contract import Ask
-from convo.stores.contract import Change, Growth, Store
-from convo.stores.memory import MemoryStore
+from convo.stores.contract import Store
 from tests.endpoints.sides import MODEL, TOOL, ask, events, refusal, texts, told, user
-from tests.endpoints.slow import Slow, over, ready
+from tests.endpoints.slow import Slow, Watched, grown, over, ready
 from tests.loopback import Scripts
-
-
-@asynccontextmanager
-async def begun(endpoint: Embedded, body: dict[str, object]) -> AsyncIterator[AsyncGenerator[Event, None]]:
-    """An answer whose first piece has come."""
-    async with aclosing(endpoint.create({"model": MODEL, "input": "a", **body})) as answer:
-        async for event in answer:
-            if event["type"] == "response.output_text.delta":
-                break
-        yield answer
-
 
 # -- durability -----------------------------------------------------------------------------------
 
@@ -139,89 +124,6 @@ async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, s
     assert "hunter2" not in str(response)
 
 
-# -- stopping -------------------------------------------------------------------------------------
-
-
-async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
-    conversation = str((await endpoint.create_conversation())["id"])
-
-    async with begun(endpoint, {"conversation": conversation}):
-        pass
-
-    assert model.closed.is_set()
-    kept = await endpoint.retrieve("resp_1")
-    assert (kept["status"], kept["error"]) == ("cancelled", None)
-    assert [item["status"] for item in kept["output"]] == ["incomplete"]
-    assert texts(kept["output"]) == ["one "]
-    assert (await endpoint.conversation_items(conversation)).items == []
-    wrong = await refusal(endpoint, "b", previous_response_id="resp_1")
-    assert wrong.message == "Previous response with id 'resp_1' is cancelled and cannot be continued"
-
-
-async def test_a_cancelled_task_does_the_same(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
-    waiting = asyncio.Event()
-
-    async def read() -> None:
-        async with begun(endpoint, {}) as answer:
-            waiting.set()
-            await anext(answer)
-
-    task = asyncio.create_task(read())
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert model.closed.is_set()
-    assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
-
-
-async def test_whoever_is_cancelled_twice_keeps_the_answer_all_the_same() -> None:
-    """The second time comes while the store still writes what the first one left."""
-    store, model = Unhurried(), Slow()
-    endpoint = over(store, model)
-    waiting = asyncio.Event()
-
-    async def read() -> None:
-        async with begun(endpoint, {}) as answer:
-            waiting.set()
-            await anext(answer)
-
-    task = asyncio.create_task(read())
-    await waiting.wait()
-    task.cancel()
-    await store.writing.wait()
-    for _ in range(2):
-        task.cancel()
-        await asyncio.sleep(0)
-    store.go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
-
-
-async def test_an_answer_stopped_before_it_began_leaves_nothing() -> None:
-    model, store = Slow(silent=True), Watched()
-    task = asyncio.create_task(events(over(store, model), "a"))
-    await model.asked.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert store.commits == []
-
-
-async def test_closing_with_store_false_leaves_nothing() -> None:
-    store = Watched()
-    async with begun(over(store, Slow()), {"store": False}):
-        pass
-    assert store.commits == []
-
-
 # -- failing --------------------------------------------------------------------------------------
 
 
@@ -266,113 +168,6 @@ async def test_a_full_disk_at_the_end_is_told_instead_of_a_last_event() -> None:
     assert got[-1] == "response.output_item.done"
 
 
-# -- one writer -----------------------------------------------------------------------------------
-
-
-async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
-    conversation = str((await endpoint.create_conversation([user("x")]))["id"])
-    item_id = (await endpoint.conversation_items(conversation)).items[0]["id"]
-
-    async with begun(endpoint, {"conversation": conversation}) as answer:
-        wrong = await refusal(endpoint, "b", conversation=conversation)
-        for refused in (
-            endpoint.add_items(conversation, [user("c")]),
-            endpoint.delete_item(conversation, item_id),
-            endpoint.delete_conversation(conversation),
-            endpoint.update_conversation(conversation, {}),
-        ):
-            with pytest.raises(TryLater):
-                await refused
-        assert texts(await endpoint.conversation_items(conversation)) == ["x"]
-        model.go_on.set()
-        assert [event["type"] async for event in answer][-1] == "response.completed"
-
-    assert isinstance(wrong, TryLater)
-    assert told(wrong) == ("conversation_locked", 400, "conversation")
-    assert wrong.message == (
-        "Another process is currently operating on this conversation. Please retry in a few seconds"
-    )
-    assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
-
-
-async def test_a_stopped_answer_frees_its_conversation(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
-    conversation = str((await endpoint.create_conversation())["id"])
-    async with begun(endpoint, {"conversation": conversation}):
-        pass
-    model.go_on.set()
-    assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
-
-
-async def test_a_failed_answer_frees_its_conversation(embedded: Embedded, scripts: Scripts) -> None:
-    conversation = (await embedded.create_conversation())["id"]
-    scripts.replies({"error": {"message": "no", "status": 500}})
-    await refusal(embedded, "a", conversation=conversation)
-    scripts.replies({"text": "yes"})
-    assert (await ask(embedded, "b", conversation=conversation))["status"] == "completed"
-
-
-async def test_a_writer_on_another_machine_is_waited_for_no_longer_than_its_lease() -> None:
-    clock = FixedClock()
-    store = MemoryStore(now=clock.now)
-    endpoint = over(store, ready())
-    conversation = str((await endpoint.create_conversation())["id"])
-    await store.lease(f"writing {conversation}", "elsewhere:1:1:hold_1", 6)
-
-    assert isinstance(await refusal(endpoint, "a", conversation=conversation), TryLater)
-    clock.move(6.1)
-    assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
-
-
-async def test_a_killed_writer_of_this_machine_is_not_waited_for(store: Store) -> None:
-    gone = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
-    await gone.wait()
-    endpoint = over(store, ready())
-    conversation = str((await endpoint.create_conversation())["id"])
-    await store.lease(f"writing {conversation}", f"{socket.gethostname()}:{gone.pid}:1:hold_1", 3600)
-
-    assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
-
-
-async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store) -> None:
-    model = Slow()
-    endpoint = over(store, model)
-    conversation = str((await endpoint.create_conversation())["id"])
-    async with begun(endpoint, {"conversation": conversation}) as answer:
-        there = await store.conversation(conversation)
-        assert there
-        path = Path(root(store.tenant)).grow([said_by_user("meanwhile")])
-        moved = replace(there, head=path.head, ids=("msg_x",))
-        await store.commit(
-            replace(grown(path), conversation=moved, conversation_expect=there.head),
-        )
-        model.go_on.set()
-        last = [event async for event in answer][-1]
-
-    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
-    assert texts(await endpoint.conversation_items(conversation)) == ["meanwhile"]
-    link = await store.link("resp_1")
-    assert link
-    assert link.error
-    assert (link.status, link.error["code"]) == ("failed", Conflict.code)
-
-
-async def test_a_previous_response_deleted_in_mid_answer_loses_nothing(store: Store) -> None:
-    model = ready()
-    endpoint = over(store, model)
-    first = await ask(endpoint, "a")
-    model.go_on.clear()
-    async with begun(endpoint, {"previous_response_id": first["id"], "input": "b"}) as answer:
-        await endpoint.delete(first["id"])
-        model.go_on.set()
-        last = [event async for event in answer][-1]
-    assert last["type"] == "response.completed"
-    assert texts(await endpoint.input_items(last["response"]["id"], order="asc")) == ["a", "one two", "b"]
-
-
 # -- what is not ours -----------------------------------------------------------------------------
 
 
@@ -391,35 +186,3 @@ async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Sto
         wrong = await refusal(embedded, "b", previous_response_id=link.id)
         assert isinstance(wrong, Refused)
         assert wrong.code == "previous_response_not_found"
-
-
-def grown(path: Path) -> Change:
-    return Change(grow=(Growth(path.root, path.items),))
-
-
-class Watched(MemoryStore):
-    """The real memory store; remembers what was asked of it, and may fail to commit."""
-
-    def __init__(self, *, fails: ConvoError | None = None) -> None:
-        super().__init__()
-        self.commits: list[Change] = []
-        self._fails = fails
-
-    async def commit(self, change: Change) -> None:
-        if self._fails:
-            raise self._fails
-        self.commits.append(change)
-        await super().commit(change)
-
-
-class Unhurried(MemoryStore):
-    """The real memory store; a change takes until it is told to end."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.go_on, self.writing = asyncio.Event(), asyncio.Event()
-
-    async def commit(self, change: Change) -> None:
-        self.writing.set()
-        await self.go_on.wait()
-        await super().commit(change)

@@ -36,11 +36,6 @@ HISTORY: list[Item] = [
 
 
 @pytest.fixture
-def reader() -> Reader:
-    return Reader()
-
-
-@pytest.fixture
 async def endpoint(store: Store, reader: Reader) -> AsyncIterator[Embedded]:
     made = Embedded(store, reader, SystemClock(), random_id, windows=WINDOWS.get)
     yield made

@@ -1,0 +1,102 @@
+"""An answer of our own endpoint that somebody stops: closed, cancelled, cancelled twice, before it began."""
+
+import asyncio
+
+import pytest
+
+from convo.endpoints.embedded import Embedded
+from convo.stores.contract import Change, Store
+from convo.stores.memory import MemoryStore
+from tests.endpoints.sides import events, refusal, texts
+from tests.endpoints.slow import Slow, Watched, begun, over
+
+
+async def in_the_middle(endpoint: Embedded) -> asyncio.Task[None]:
+    """A task that waits for the rest of an answer."""
+    waiting = asyncio.Event()
+
+    async def read() -> None:
+        async with begun(endpoint, {}) as answer:
+            waiting.set()
+            await anext(answer)
+
+    task = asyncio.create_task(read())
+    await waiting.wait()
+    return task
+
+
+async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    conversation = str((await endpoint.create_conversation())["id"])
+
+    async with begun(endpoint, {"conversation": conversation}):
+        pass
+
+    assert model.closed.is_set()
+    kept = await endpoint.retrieve("resp_1")
+    assert (kept["status"], kept["error"]) == ("cancelled", None)
+    assert [item["status"] for item in kept["output"]] == ["incomplete"]
+    assert texts(kept["output"]) == ["one "]
+    assert (await endpoint.conversation_items(conversation)).items == []
+    wrong = await refusal(endpoint, "b", previous_response_id="resp_1")
+    assert wrong.message == "Previous response with id 'resp_1' is cancelled and cannot be continued"
+
+
+async def test_a_cancelled_task_does_the_same(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    task = await in_the_middle(endpoint)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert model.closed.is_set()
+    assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
+
+
+async def test_whoever_is_cancelled_twice_keeps_the_answer_all_the_same() -> None:
+    """The second time comes while the store still writes what the first one left."""
+    store, model = Unhurried(), Slow()
+    endpoint = over(store, model)
+    task = await in_the_middle(endpoint)
+    task.cancel()
+    await store.writing.wait()
+    for _ in range(2):
+        task.cancel()
+        await asyncio.sleep(0)
+    store.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert (await endpoint.retrieve("resp_1"))["status"] == "cancelled"
+
+
+async def test_an_answer_stopped_before_it_began_leaves_nothing() -> None:
+    model, store = Slow(silent=True), Watched()
+    task = asyncio.create_task(events(over(store, model), "a"))
+    await model.asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert store.commits == []
+
+
+async def test_closing_with_store_false_leaves_nothing() -> None:
+    store = Watched()
+    async with begun(over(store, Slow()), {"store": False}):
+        pass
+    assert store.commits == []
+
+
+class Unhurried(MemoryStore):
+    """The real memory store; a change takes until it is told to end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on, self.writing = asyncio.Event(), asyncio.Event()
+
+    async def commit(self, change: Change) -> None:
+        self.writing.set()
+        await self.go_on.wait()
+        await super().commit(change)

@@ -1,0 +1,123 @@
+"""A conversation of our own endpoint has one writer: the second is told, and nobody waits for one that is gone."""
+
+import asyncio
+import socket
+import sys
+from dataclasses import replace
+
+import pytest
+
+from convo.clock import FixedClock
+from convo.endpoints.embedded import Embedded
+from convo.errors import Conflict, TryLater
+from convo.history import Path, root
+from convo.items import user as said_by_user
+from convo.stores.contract import Store
+from convo.stores.memory import MemoryStore
+from tests.endpoints.sides import ask, refusal, texts, told, user
+from tests.endpoints.slow import Slow, begun, grown, over, ready
+from tests.loopback import Scripts
+
+
+async def test_a_second_writer_is_told_in_the_real_words_and_may_come_back(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    conversation = str((await endpoint.create_conversation([user("x")]))["id"])
+    item_id = (await endpoint.conversation_items(conversation)).items[0]["id"]
+
+    async with begun(endpoint, {"conversation": conversation}) as answer:
+        wrong = await refusal(endpoint, "b", conversation=conversation)
+        for refused in (
+            endpoint.add_items(conversation, [user("c")]),
+            endpoint.delete_item(conversation, item_id),
+            endpoint.delete_conversation(conversation),
+            endpoint.update_conversation(conversation, {}),
+        ):
+            with pytest.raises(TryLater):
+                await refused
+        assert texts(await endpoint.conversation_items(conversation)) == ["x"]
+        model.go_on.set()
+        assert [event["type"] async for event in answer][-1] == "response.completed"
+
+    assert isinstance(wrong, TryLater)
+    assert told(wrong) == ("conversation_locked", 400, "conversation")
+    assert wrong.message == (
+        "Another process is currently operating on this conversation. Please retry in a few seconds"
+    )
+    assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
+
+
+async def test_a_stopped_answer_frees_its_conversation(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    conversation = str((await endpoint.create_conversation())["id"])
+    async with begun(endpoint, {"conversation": conversation}):
+        pass
+    model.go_on.set()
+    assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
+
+
+async def test_a_failed_answer_frees_its_conversation(embedded: Embedded, scripts: Scripts) -> None:
+    conversation = (await embedded.create_conversation())["id"]
+    scripts.replies({"error": {"message": "no", "status": 500}})
+    await refusal(embedded, "a", conversation=conversation)
+    scripts.replies({"text": "yes"})
+    assert (await ask(embedded, "b", conversation=conversation))["status"] == "completed"
+
+
+async def test_a_writer_on_another_machine_is_waited_for_no_longer_than_its_lease() -> None:
+    clock = FixedClock()
+    store = MemoryStore(now=clock.now)
+    endpoint = over(store, ready())
+    conversation = str((await endpoint.create_conversation())["id"])
+    await store.lease(f"writing {conversation}", "elsewhere:1:1:hold_1", 6)
+
+    assert isinstance(await refusal(endpoint, "a", conversation=conversation), TryLater)
+    clock.move(6.1)
+    assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
+
+
+async def test_a_killed_writer_of_this_machine_is_not_waited_for(store: Store) -> None:
+    gone = await asyncio.create_subprocess_exec(sys.executable, "-c", "")
+    await gone.wait()
+    endpoint = over(store, ready())
+    conversation = str((await endpoint.create_conversation())["id"])
+    await store.lease(f"writing {conversation}", f"{socket.gethostname()}:{gone.pid}:1:hold_1", 3600)
+
+    assert (await ask(endpoint, "a", conversation=conversation))["status"] == "completed"
+
+
+async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store) -> None:
+    model = Slow()
+    endpoint = over(store, model)
+    conversation = str((await endpoint.create_conversation())["id"])
+    async with begun(endpoint, {"conversation": conversation}) as answer:
+        there = await store.conversation(conversation)
+        assert there
+        path = Path(root(store.tenant)).grow([said_by_user("meanwhile")])
+        moved = replace(there, head=path.head, ids=("msg_x",))
+        await store.commit(
+            replace(grown(path), conversation=moved, conversation_expect=there.head),
+        )
+        model.go_on.set()
+        last = [event async for event in answer][-1]
+
+    assert (last["type"], last["response"]["error"]["code"]) == ("response.failed", "server_error")
+    assert texts(await endpoint.conversation_items(conversation)) == ["meanwhile"]
+    link = await store.link("resp_1")
+    assert link
+    assert link.error
+    assert (link.status, link.error["code"]) == ("failed", Conflict.code)
+
+
+async def test_a_previous_response_deleted_in_mid_answer_loses_nothing(store: Store) -> None:
+    model = ready()
+    endpoint = over(store, model)
+    first = await ask(endpoint, "a")
+    model.go_on.clear()
+    async with begun(endpoint, {"previous_response_id": first["id"], "input": "b"}) as answer:
+        await endpoint.delete(first["id"])
+        model.go_on.set()
+        last = [event async for event in answer][-1]
+    assert last["type"] == "response.completed"
+    assert texts(await endpoint.input_items(last["response"]["id"], order="asc")) == ["a", "one two", "b"]
