@@ -16,8 +16,8 @@ from convo.stores.postgres import schema
 from convo.stores.sqlite.schema import SCHEMA
 from convo.ui.findings import Level
 from tests import databases
+from tests.cli.checked import found, settings
 from tests.cli.disks import nearly_full
-from tests.cli.test_doctor import found, settings
 from tests.running import Convo
 
 SETTINGS = Origin(Layer.PROJECT, ".convo.toml")

@@ -1,30 +1,23 @@
-"""Claude's Messages API, over a real connection."""
+"""Claude's Messages API, over a real connection: answers, calls, thoughts, and what stands beside them."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from convo.config.secret import Secret
-from convo.errors import KeyRefused, Refused, StreamBroken, TryLater, Unreachable, Unsupported
 from convo.ids import counting_ids
-from convo.items import Event, user
+from convo.items import user
 from convo.models.anthropic import AnthropicModel
 from convo.models.stream import usage
-from tests.models.chat_server import ChatServer, serving
-from tests.models.messages_events import error, redacted, start, stop, text, thinking, tool, whole
-from tests.models.reading import all_of, asking, deltas, ended, into, said
+from tests.models.chat_server import ChatServer
+from tests.models.messages_events import redacted, start, stop, text, thinking, tool, whole
+from tests.models.reading import all_of, asking, deltas, ended, said
 
 KEY = "sk-ant-abcdefghijklmnop"
 OPUS = "claude-opus-5"
 HI = asking(user("hi"), model=OPUS)
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": True}
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture
@@ -249,146 +242,6 @@ async def test_a_cut_off_answer_goes_back_as_its_words(server: ChatServer, model
         turn("assistant", words("Hel")),
         turn("user", words("go on")),
     ]
-
-
-# -- what goes wrong ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("status", "kind", "ours"),
-    [
-        (401, "authentication_error", KeyRefused),
-        (403, "permission_error", KeyRefused),
-        (429, "rate_limit_error", TryLater),
-        (500, "api_error", TryLater),
-        (529, "overloaded_error", TryLater),
-        (400, "invalid_request_error", Refused),
-        (402, "billing_error", Refused),
-        (413, "request_too_large", Refused),
-    ],
-)
-async def test_a_refusal_of_the_request_is_ours(
-    server: ChatServer, model: AnthropicModel, status: int, kind: str, ours: type[Exception]
-) -> None:
-    server.refuses(status, {"type": "error", "error": {"type": kind, "message": "No."}}, {"retry-after": "3"})
-
-    with pytest.raises(ours) as refused:
-        await all_of(model, HI)
-
-    assert len(server.requests) == 1
-    assert getattr(refused.value, "status", None) == status
-    assert getattr(refused.value, "code", None) == kind
-
-
-async def test_an_input_that_is_too_long_has_its_own_code(server: ChatServer, model: AnthropicModel) -> None:
-    message = "prompt is too long: 210000 tokens > 200000 maximum"
-    server.refuses(400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
-
-    with pytest.raises(Refused, match="210000 tokens > 200000") as refused:
-        await all_of(model, HI)
-
-    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
-
-
-async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: AnthropicModel) -> None:
-    server.refuses(404, {"type": "error", "error": {"type": "not_found_error", "message": f"model: {OPUS}"}})
-
-    with pytest.raises(Refused, match=f"^anthropic has no model '{OPUS}'$"):
-        await all_of(model, HI)
-
-
-async def test_a_key_is_never_quoted(server: ChatServer, model: AnthropicModel) -> None:
-    server.refuses(401, {"type": "error", "error": {"type": "authentication_error", "message": f"bad key {KEY}"}})
-
-    with pytest.raises(KeyRefused) as refused:
-        await all_of(model, HI)
-
-    assert KEY not in refused.value.message
-
-
-async def test_an_error_instead_of_an_answer_may_be_tried_again(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(error("overloaded_error", "Overloaded."), end=b"")
-
-    with pytest.raises(TryLater, match=r"^Overloaded$") as later:
-        await all_of(model, HI)
-
-    assert later.value.status == 529
-
-
-async def test_an_error_in_the_answer_breaks_it_after_what_came(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(start(), *text(0, "Hel"), error("overloaded_error", "Overloaded."), end=b"")
-    came: list[Event] = []
-
-    with pytest.raises(StreamBroken, match=r"^Overloaded$"):
-        await into(came, model, HI)
-
-    assert deltas(came) == ["Hel"]
-
-
-async def test_a_stream_that_stops_before_its_end_is_broken(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(start(), *text(0, "Hel"), end=b"")
-
-    with pytest.raises(StreamBroken, match="before its end"):
-        await all_of(model, HI)
-
-
-async def test_a_connection_that_is_cut_breaks_the_answer(server: ChatServer, model: AnthropicModel) -> None:
-    server.streams(start(), *text(0, "Hel"), cut=True)
-
-    with pytest.raises(StreamBroken, match="connection to anthropic broke"):
-        await all_of(model, HI)
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        b"event: content_block_start\ndata: {not json\n\n",
-        b'event: message_start\ndata: {"type": "message_start", "message": []}\n\n',
-        b'event: content_block_delta\ndata: {"type": "content_block_delta", "delta": {"type": "text_delta"}}\n\n',
-        b"event: message_start\ndata: [1]\n\n",
-    ],
-)
-async def test_what_is_no_stream_of_messages_breaks_the_answer(
-    server: ChatServer, model: AnthropicModel, odd: bytes
-) -> None:
-    server.streams(odd, end=b"")
-
-    with pytest.raises(StreamBroken):
-        await all_of(model, HI)
-
-
-async def test_a_server_that_cannot_be_reached_is_named() -> None:
-    model = AnthropicModel("anthropic", "http://127.0.0.1:1", counting_ids(), key=Secret(KEY))
-
-    with pytest.raises(Unreachable, match="cannot reach anthropic"):
-        await all_of(model, HI)
-    await model.aclose()
-
-
-async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
-    server: ChatServer, model: AnthropicModel
-) -> None:
-    with pytest.raises(Unsupported, match=f"anthropic/{OPUS} does not take web_search tools"):
-        await all_of(model, asking(user("hi"), model=OPUS, tools=[{"type": "web_search"}]))
-
-    assert server.requests == []
-
-
-async def test_another_server_never_sees_what_the_environment_says_of_anthropics_account(
-    server: ChatServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ANTHROPIC_API_KEY", "key_other")
-    monkeypatch.setenv("ANTHROPIC_AUTH_TOKEN", "token_other")
-    monkeypatch.setenv("ANTHROPIC_BASE_URL", "http://127.0.0.1:1/other")
-    monkeypatch.setenv("ANTHROPIC_CUSTOM_HEADERS", "X-Team: team_other\nX-Api-Key: header_other")
-    server.streams(*whole(text(0, "Hi")), end=b"")
-    model = AnthropicModel("proxy", server.url, counting_ids(), key=Secret(KEY))
-
-    await all_of(model, HI)
-    await model.aclose()
-
-    assert server.requests[0].headers["x-api-key"] == KEY
-    assert not any("other" in value for value in server.requests[0].headers.values())
 
 
 # -- beside the answer ----------------------------------------------------------------------------

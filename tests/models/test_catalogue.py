@@ -1,6 +1,6 @@
 """What servers say of their models, whichever language they speak."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,15 +11,9 @@ from convo.errors import KeyRefused, Refused, StreamBroken, Unreachable
 from convo.ids import counting_ids
 from convo.models.catalogue import Catalogue, ask, names
 from convo.models.chat import ChatModel
-from tests.models.chat_server import ChatServer, serving
+from tests.models.chat_server import ChatServer
 
 TWO = {"object": "list", "data": [{"id": "llama3.2:3b", "object": "model"}, {"id": "org/qwen"}]}
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture(params=["chat", "remote"])

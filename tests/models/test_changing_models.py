@@ -1,6 +1,6 @@
 """One conversation goes from model to model: calls and outputs stay, and each is shown its own thoughts alone."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -13,18 +13,12 @@ from convo.models.account import Account
 from convo.models.anthropic import AnthropicModel
 from convo.models.chat import ChatModel
 from convo.models.responses import ResponsesModel
-from tests.models.chat_server import ChatServer, delta, finish, serving
+from tests.models.chat_server import ChatServer, delta, finish
 from tests.models.chat_server import tool as chat_tool
 from tests.models.messages_events import thinking, tool, whole
 from tests.models.reading import asking, ended
 
 KEY = Secret("sk-abcdefghijklmnop")
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with serving() as server:
-        yield server
 
 
 class Three:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
@@ -14,17 +14,11 @@ from convo.ids import counting_ids
 from convo.items import Event, Json, user
 from convo.models.chat import ChatModel
 from convo.models.stream import usage
-from tests.models.chat_server import ChatServer, delta, finish, serving, tool, used
+from tests.models.chat_server import ChatServer, delta, finish, tool, used
 from tests.models.reading import all_of, asking, deltas, ended, into, said
 
 KEY = "sk-abcdefghijklmnop"
 HI = asking(user("hi"), model="v3")
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Responses with `store: false`, over a real connection."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -13,17 +13,11 @@ from convo.models.account import Account
 from convo.models.responses import ResponsesModel
 from convo.models.stream import usage
 from tests.loopback import Loopback
-from tests.models.chat_server import ChatServer, serving
+from tests.models.chat_server import ChatServer
 from tests.models.reading import all_of, asking, deltas, ended, into, said
 
 KEY = "sk-abcdefghijklmnop"
 HI = asking(user("hi"), model="gpt-5")
-
-
-@pytest.fixture
-def server() -> Iterator[ChatServer]:
-    with serving() as server:
-        yield server
 
 
 def account(server: ChatServer, **more: Any) -> Account:

@@ -1,0 +1,23 @@
+"""One check of `convo doctor` as a test asks for it."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.running import Convo
+
+
+def found(convo: Convo, name: str, *argv: str) -> dict[str, Any]:
+    """What one check came to."""
+    got = convo("doctor", name, "--json", *argv)
+    (one,) = got.json()["checks"]
+    assert (got.exit, got.err) == (int(one["level"] == "fault"), "")
+    assert one["next"] or one["level"] == "ok"
+    return dict(one)
+
+
+def levels(convo: Convo, *argv: str) -> dict[str, str]:
+    return {one["name"]: one["level"] for one in convo("doctor", "--json", *argv).json()["checks"]}
+
+
+def settings(text: str) -> None:
+    Path(".convo.toml").write_text(text)
