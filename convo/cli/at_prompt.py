@@ -6,8 +6,9 @@ it, and goes to another one. What is left is given free, so that another termina
 
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from convo.cli.changing import check_no_run
 from convo.cli.desk import Desk, there
@@ -16,25 +17,33 @@ from convo.config import Price
 from convo.engine.chat import Chat
 from convo.engine.heads import standing_at
 from convo.engine.opening import fork, open_chat, recorded
-from convo.errors import Usage
+from convo.engine.turn import Asking
+from convo.errors import StateFault, Usage
 from convo.history import Link, Strategy
-from convo.items import Json, user
+from convo.items import Item, Json, user
 from convo.strategies import wanted
 from convo.ui.bar import Standing
 from convo.ui.completing import Offer
 from convo.ui.medium import drawn_on
 from convo.ui.status import status
 
+if TYPE_CHECKING:
+    from convo.cli.running import Show
+    from convo.endpoints.contract import Endpoint
+    from convo.engine.coming import Counting
+    from convo.strategies import Sent
+
 SHOWN_BEFORE = 5
 """Items that the owner puts before a request, of which /next shows the last."""
 
 
 class AtPrompt(Desk):
-    """A desk with a person at it; see `convo.ui.conversing.Look`."""
+    """A desk with a person at it; see `convo.ui.conversing.Look`. `show`: of the runs, where agents answer"""
 
     def __init__(self, *opened: Any) -> None:
         super().__init__(*opened)
         self._sums = Sums()
+        self.show: Show | None = None
 
     async def switch(self, chat: Chat, model: str) -> None:
         """Let another model answer from the next turn on. raises: WrongOwner, BadSettings"""
@@ -146,26 +155,42 @@ class AtPrompt(Desk):
         return status(chat.session, chat.reread(), chat.asking.model)
 
     async def next(self, chat: Chat, words: str) -> str:
-        from convo.engine.coming import coming, counted_here, tried
+        from convo.engine.coming import coming
         from convo.ui.coming import screen
 
-        said, endpoint = [user(words)] if words else [], chat.edges.endpoint
-        count = tried(endpoint) if self._counts_here else counted_here
+        said = [user(words)] if words else []
+        asking, endpoint, sent = await self._request(chat, said)
         assert self._settings
-        held, own = chat.reread(), self._settings.windows
-        found = await coming(chat.session.name, held, said, chat.asking, endpoint, count, own=own)
+        held, own, count = chat.reread(), self._settings.windows, self._counting(chat, endpoint)
+        found = await coming(chat.session.name, held, said, asking, endpoint, count, own=own, sent=sent)
         return screen(found, drawn_on(sys.stderr), most=SHOWN_BEFORE)
 
     async def context(self, chat: Chat) -> str:
-        """What fills the model's window now, by part."""
-        from convo.engine.coming import counted_here, tried, window_now
+        """What fills the model's window now, by part; at a pause without what the agents would say."""
+        from convo.engine.coming import window_now
         from convo.ui.window import meter
 
+        asking, endpoint, sent = chat.asking, chat.edges.endpoint, None
+        with suppress(StateFault):
+            asking, endpoint, sent = await self._request(chat, ())
         assert self._settings
-        count = tried(chat.edges.endpoint) if self._counts_here else counted_here
-        filling = await window_now(chat.reread(), chat.asking, count, self._settings.windows)
+        count = self._counting(chat, endpoint)
+        filling = await window_now(chat.reread(), asking, count, self._settings.windows, sent=sent)
         medium = drawn_on(sys.stderr)
-        return medium.drawn("\n".join([f"  {chat.asking.model}", *meter(filling, medium)]))
+        return medium.drawn("\n".join([f"  {asking.model}", *meter(filling, medium)]))
+
+    async def _request(self, chat: Chat, said: Sequence[Item]) -> tuple[Asking, "Endpoint", "Sent | None"]:
+        """How and where the next request is made; what travels, where agents decide on it. raises: as `foreseen`"""
+        if self.show is None:
+            return chat.asking, chat.edges.endpoint, None
+        await self.show.opened(chat)
+        found = await self.show.running.foreseen(said)
+        return found.asking, found.endpoint, found.sent
+
+    def _counting(self, chat: Chat, endpoint: "Endpoint") -> "Counting":
+        from convo.engine.coming import counted_here, tried
+
+        return tried(endpoint) if self._counts_here and endpoint is chat.edges.endpoint else counted_here
 
     async def _move(self, chat: Chat, made: Chat) -> None:
         """Let `made` be written by this process, and leave `chat` to others. raises: Busy"""

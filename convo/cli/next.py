@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from convo.cli.options import Handle, Provider, Text, Texts, flag, value
+from convo.cli.run_flags import CONTEXT, INPUT_FILTER, SESSION_LIMIT, RunFlags
 from convo.cli.shape import App, call_of
 from convo.errors import Usage
 
@@ -22,6 +23,8 @@ Examples:
   convo next resp_4f1c "and?" --curl | sh    send it without convo
   convo next monads --json                   body, parts and tokens for a program
   convo next monads --count endpoint         let the endpoint count, over the network
+  convo next desk "hi" --agent support.py:triage
+                                             with the instructions and tools of the agent that would answer
 """
 
 COUNTS = ("auto", "endpoint", "offline")
@@ -62,6 +65,27 @@ class Request:
     store: bool = flag("--store", "As chat has it.")
 
 
+@dataclass(frozen=True)
+class Agents:
+    """Runs of agents: who would answer, and what makes their input."""
+
+    agent: Text = value("--agent", "FILE:NAME", "Who would answer: support.py:triage, or a .toml.")
+    context: Text = value(*CONTEXT)
+    session_limit: int | None = value(*SESSION_LIMIT, min=0)
+    input_filter: Text = value(*INPUT_FILTER)
+
+    def flags(self, system: str | None) -> RunFlags:
+        """What they say of a run. raises: Usage  they do not fit together"""
+        said = RunFlags(
+            agent=self.agent,
+            context=self.context,
+            session_limit=self.session_limit,
+            input_filter=self.input_filter,
+        )
+        said.check(system=system)
+        return said
+
+
 @app.command("next", epilog=EXAMPLES)
 def next_(
     ctx: typer.Context,
@@ -70,6 +94,7 @@ def next_(
     *,
     shown: Annotated[Shown, "What is shown (one of these)"],
     request: Annotated[Request, "How to ask"],
+    agents: Annotated[Agents, "Runs of agents"],
     provider: Provider = None,
     count: CountedBy = "auto",
     url: Url = None,
@@ -92,5 +117,6 @@ def next_(
         provider=provider,
         count="offline" if shown.curl else count,
         config=call_of(ctx).config,
+        run=agents.flags(request.system),
     )
     printed(*asyncio.run(upcoming(wished)), form=form, base_url=url)

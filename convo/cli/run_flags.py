@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from convo.cli.options import Text, flag, value
 from convo.errors import Usage
 
+CONTEXT = "--context", "FILE", "Values for its tools: a JSON object, or FILE.py:NAME."
+SESSION_LIMIT = "--session-limit", "N", "Send the newest N kept items alone."
 INPUT_FILTER = "--input-filter", "FILE:NAME", "Makes the input of every model call."
 NEST_HISTORY = "--nest-history/--no-nest-history", "Hand over a summary of what was said."
 HISTORY_MAPPER = "--history-mapper", "FILE:NAME", "Makes that summary."
@@ -24,9 +26,9 @@ class RunFlags:
     """
 
     agent: Text = value("--agent", "FILE:NAME", "Who answers: support.py:triage, or a .toml.")
-    context: Text = value("--context", "FILE", "Values for its tools: a JSON object, or FILE.py:NAME.")
+    context: Text = value(*CONTEXT)
     max_turns: int | None = value("--max-turns", "N", "At most N model calls a run.", min=1)
-    session_limit: int | None = value("--session-limit", "N", "Send the newest N kept items alone.", min=0)
+    session_limit: int | None = value(*SESSION_LIMIT, min=0)
     input_filter: Text = value(*INPUT_FILTER)
     nest_history: bool | None = flag(*NEST_HISTORY, default=None)
     history_mapper: Text = value(*HISTORY_MAPPER)

@@ -109,7 +109,7 @@ async def converse(
         from convo.ui.medium import drawn_on
         from convo.ui.runs import Runs
 
-        talking.runs = Runs(talking, show, drawn_on(sys.stderr))
+        talking.runs, desk.show = Runs(talking, show, drawn_on(sys.stderr)), show
     code = await talking.run()
     back = await desk.way_back(talking.chat)
     if back:

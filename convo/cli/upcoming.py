@@ -8,10 +8,14 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from convo.cli.changing import check_no_run
 from convo.cli.known import Search, Where
+from convo.cli.run_flags import RunFlags
 from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for, store_of
 from convo.config import Choice, Flags, Record, Settings, Sources, choose, read, resolve, token_of
 from convo.endpoints.contract import Endpoint
@@ -29,6 +33,9 @@ from convo.strategies import kind_of
 from convo.ui.answer import safe
 from convo.ui.coming import curl, screen
 from convo.ui.medium import medium_of
+
+if TYPE_CHECKING:
+    from convo.cli.conduct import Cast
 
 SERVED = "this goes to convo's own endpoint: convo serve answers there"
 OWN_KEY = "CONVO_KEY"
@@ -48,32 +55,47 @@ class Wished:
     provider: str | None = None
     count: str = "auto"
     config: Path | None = None
+    run: RunFlags = field(default_factory=RunFlags)
 
 
 async def upcoming(wished: Wished) -> tuple[Coming, Settings]:
     """The next request; nothing is stored.
 
     raises:  NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted, BadSettings
-             what the endpoint answers, when it is asked
+             StateFault  a run of agents is open, whose calls have no output yet
+             what an agent's own code raises, and what the endpoint answers, when it is asked
     """
     along = [attached(place) for place in wished.attach]
     said = [user(wished.prompt, *along)] if wished.prompt or along else []
-    sources = read(wished.config, Flags(model=wished.model))
-    async with store_of(resolve(sources)) as store:
+    cast = cast_in(wished.run)
+    model = cast.model if cast and wished.model is None else wished.model
+    sources = read(wished.config, Flags(model=model))
+    async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
         known = await gone_on_with(store, wished, resolve(sources))
-        settings, choice = answers(sources, known, wished.model)
-        async with endpoint_for(choice, settings, store) as endpoint:
-            found = await coming(
-                known.handle,
-                stands(known),
-                said,
-                asking(choice, known, wished),
-                endpoint,
-                COUNTS[wished.count](endpoint, choice),
-                key_env=key_env(choice),
-                own=settings.windows,
-            )
+        if known.session:
+            await check_no_run(store, known.session)
+        settings, choice = answers(sources, known, model)
+        endpoint = await open_things.enter_async_context(endpoint_for(choice, settings, store))
+        asked, sent, count = asking(choice, known, wished), None, COUNTS[wished.count](endpoint, choice)
+        if cast:
+            from convo.cli.upcoming_run import ByAgents
+
+            by = ByAgents(cast, settings, store, open_things)
+            seen = await by.foreseen(known, said, asked, endpoint, alike=bool(wished.model))
+            count = count if seen.endpoint is endpoint else counted_here
+            asked, endpoint, sent = seen.asking, seen.endpoint, seen.sent
+        own, key = settings.windows, key_env(choice)
+        found = await coming(known.handle, stands(known), said, asked, endpoint, count, key_env=key, own=own, sent=sent)
     return found, settings
+
+
+def cast_in(flags: RunFlags) -> "Cast | None":
+    """The agents that would answer, where some are named. raises: as `cast_of`"""
+    if flags.agent is None:
+        return None
+    from convo.cli.conduct import cast_of
+
+    return cast_of(flags)
 
 
 async def gone_on_with(store: Store, wished: Wished, settings: Settings) -> Known:

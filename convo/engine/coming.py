@@ -19,7 +19,7 @@ from convo.inspection import Known
 from convo.inspection.coming import Coming
 from convo.inspection.window import Filling, by_kind, filled, requested
 from convo.items import Item, Json
-from convo.strategies import Held
+from convo.strategies import Held, Sent
 from convo.tokens import window_of
 from convo.tokens.windows import NONE
 
@@ -101,13 +101,15 @@ async def coming(
     *,
     key_env: str | None = None,
     own: Mapping[str, Room] = NONE,
+    sent: Sent | None = None,
 ) -> Coming:
     """The request that says `items` next.
 
     own:     windows that a person gave
+    sent:    what travels, where agents decided on it; None: what the owner lacks
     raises:  Conflict  the path no longer passes through its mark;  what `count` raises
     """
-    body = asking.body(asking.sent(replace(held, path=held.path.grow(items))))
+    body = asking.body(sent or asking.sent(replace(held, path=held.path.grow(items))))
     wire = endpoint.wire(body) or Wire("", body, {})
     before = held.path.upto(held.mark).nodes if held.remembers else ()
     window = window_of(asking.model, own)
@@ -126,9 +128,14 @@ async def coming(
     )
 
 
-async def window_now(held: Held, asking: Asking, count: Counting, own: Mapping[str, Room] = NONE) -> Filling:
-    """What fills the model's window when the conversation goes on as it stands. raises: what `count` raises"""
-    body = asking.body(asking.sent(held))
+async def window_now(
+    held: Held, asking: Asking, count: Counting, own: Mapping[str, Room] = NONE, *, sent: Sent | None = None
+) -> Filling:
+    """What fills the model's window when the conversation goes on as it stands. raises: what `count` raises
+
+    own, sent:  as `coming` has them
+    """
+    body = asking.body(sent or asking.sent(held))
     window = window_of(asking.model, own)
     before = held.path.upto(held.mark).items if held.remembers else ()
     parts = by_kind([*before, *body["input"]], body, window)

@@ -19,7 +19,7 @@ from convo.engine.conduct import Conduct, Route
 from convo.engine.preparing import prepared
 from convo.engine.record import Beside, whole
 from convo.engine.run_keeping import Keeper
-from convo.engine.standing import Standing
+from convo.engine.standing import Standing, unanswered
 from convo.engine.theirs import told_by
 from convo.engine.tooling import carried_out
 from convo.engine.turn import Turn
@@ -102,7 +102,7 @@ class Performing:
         run, effects = recover(self.run, self._known(ledger))
         asking = self.run.phase is run.phase is Phase.ASKING
         if asking:
-            self._chat.record.held = self._unanswered(held)
+            self._chat.record.held = unanswered(held, self._keeper.standing)
         if run != self.run:
             await whole(self._keeper.commit(self.run, run, Resume(), effects))
         self.take(run, effects, doubt=asking)
@@ -116,12 +116,6 @@ class Performing:
     def _remember(self, event: Told) -> None:
         if isinstance(event, Returned):
             self._results[self._keeper.run_id, self.run.turn, event.call_id] = event.output
-
-    def _unanswered(self, held: Held) -> Held:
-        """The conversation without what a stopped answer left of itself."""
-        turn = self._keeper.standing.turn
-        own = held.path.passes(turn) and held.path.upto(turn).passes(held.mark)
-        return replace(held, path=held.path.upto(turn)) if own else held
 
     async def perform(self) -> AsyncGenerator[Event, None]:
         """Perform effects until nothing is left to do; whatever leaves here early leaves a run that goes on.

@@ -10,20 +10,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from convo.agents import Graph
+from convo.endpoints.contract import Endpoint
 from convo.engine.agent_asking import Asked, asked
 from convo.engine.conduct import Conduct, ModelInput, Route
 from convo.engine.run_keeping import Keeper
 from convo.engine.standing import View, view_of
 from convo.engine.theirs import told_by
-from convo.engine.turn import Seen
+from convo.engine.turn import Asking, Seen
 from convo.errors import InputFault, WrongOwner
-from convo.history import Path
+from convo.history import Link, Path
 from convo.items import Item, call_id, is_output, kind
 from convo.run import Ask, Run
 from convo.strategies import Held, Sent
 from convo.strategies.newest import latest_outputs, newest
 
 CODE = "input_filter"
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A request of a run before anybody sends it; `sent`: what travels of the conversation."""
+
+    asking: Asking
+    endpoint: Endpoint
+    sent: Sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,46 +74,66 @@ async def prepared(ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Con
     raises:  RunFailed, InputFault, WrongOwner  what a person wrote raised, or may not be sent
     """
     how, held = await asked(run.graph, ask, base, conduct), keeper.chat.held
-    _leave_sealed(how, keeper)
-    view = keeper.view
-    seen = Seen(view.path, how.asking.sent(replace(held, path=view.path, mark=view.path.root))) if view else None
+    view = _to_be_opened(how, held, keeper.view, keeper.chat.record.last)
+    if view is not keeper.view:
+        keeper.standing = replace(keeper.standing, view=view)
+    seen = _seen(how, held, view)
     if conduct.input_filter is None:
         return how, seen
     if keeper.standing.filtered and keeper.standing.filtered[0] == held.path.head:
         return _instructed(how, keeper.standing.filtered[1]), seen
-    return await _filtered(how, seen, run, keeper, conduct.input_filter)
-
-
-def _leave_sealed(how: Asked, keeper: Keeper) -> None:
-    """Leave out of the view what only the model that answered before could open: another one would refuse it."""
-    held, last = keeper.chat.held, keeper.chat.record.last
-    if held.remembers or last is None or last.model == how.asking.model:
-        return
-    items = keeper.view.path.items if keeper.view else held.path.items
-    left = [item for item in items if kind(item) != "reasoning"]
-    if len(left) < len(items):
-        keeper.standing = replace(keeper.standing, view=view_of(left, held.path))
-
-
-async def _filtered(
-    how: Asked, seen: Seen | None, run: Run, keeper: Keeper, function: Any
-) -> tuple[Asked, Seen | None]:
-    held = keeper.chat.held
     sent = seen.sent if seen else how.asking.sent(held)
+    how, made = await _filtered(how, sent, held, conduct.input_filter)
+    if made is sent:
+        return how, seen
+    if not held.remembers:
+        return how, Seen(Path(held.path.root).grow(made.items), made)
+    path = held.path.upto(held.mark).grow(made.items)
+    stands = replace(keeper.standing, turn=path.head, filtered=(path.head, how.asking.instructions))
+    await keeper.keep(run, standing=stands, held=replace(held, path=path))
+    return how, seen
+
+
+async def foreseen(
+    graph: Graph, ask: Ask, held: Held, view: View | None, last: Link | None, base: Route, conduct: Conduct
+) -> Foreseen:
+    """How `ask` would be asked and what would travel; nothing is kept. raises: as `prepared`
+
+    last:  the link that the owner confirmed last
+    """
+    how = await asked(graph, ask, base, conduct)
+    seen = _seen(how, held, _to_be_opened(how, held, view, last))
+    sent = seen.sent if seen else how.asking.sent(held)
+    if conduct.input_filter is not None:
+        how, sent = await _filtered(how, sent, held, conduct.input_filter)
+    return Foreseen(how.asking, how.endpoint, sent)
+
+
+def _to_be_opened(how: Asked, held: Held, view: View | None, last: Link | None) -> View | None:
+    """The view without what only the model that answered before could open: another one would refuse it."""
+    if held.remembers or last is None or last.model == how.asking.model:
+        return view
+    items = view.path.items if view else held.path.items
+    left = [item for item in items if kind(item) != "reasoning"]
+    return view_of(left, held.path) if len(left) < len(items) else view
+
+
+def _seen(how: Asked, held: Held, view: View | None) -> Seen | None:
+    if view is None:
+        return None
+    return Seen(view.path, how.asking.sent(replace(held, path=view.path, mark=view.path.root)))
+
+
+async def _filtered(how: Asked, sent: Sent, held: Held, function: Any) -> tuple[Asked, Sent]:
+    """What a filter makes of a request; `sent` itself where it leaves the items as they are."""
     given = ModelInput(copy.deepcopy(list(sent.items)), how.asking.instructions)
     made = await told_by("the input filter", CODE, function, given)
     if not isinstance(made, ModelInput) or not _are_items(made.items):
         raise InputFault("the input filter did not return a ModelInput", hint="return ModelInput(items, instructions)")
     how, items = _instructed(how, made.instructions), tuple(latest_outputs(made.items))
-    if not held.remembers:
-        changed = Seen(Path(held.path.root).grow(items), Sent(items, len(items), sent.state))
-        return how, seen if items == sent.items else changed
-    _check_outputs(sent.items, items)
-    if items != sent.items:
-        path = held.path.upto(held.mark).grow(items)
-        stands = replace(keeper.standing, turn=path.head, filtered=(path.head, made.instructions))
-        await keeper.keep(run, standing=stands, held=replace(held, path=path))
-    return how, seen
+    if held.remembers:
+        _check_outputs(sent.items, items)
+    return how, sent if items == sent.items else Sent(items, len(items), sent.state)
 
 
 def _check_outputs(wanted: Sequence[Item], items: Sequence[Item]) -> None:

@@ -31,16 +31,17 @@ from convo.engine.conduct import OWN_IT, Conduct, ModelInput, Route, check, insi
 from convo.engine.edges import Edges
 from convo.engine.opening import open_chat
 from convo.engine.performing import Performing
-from convo.engine.preparing import begun_with
+from convo.engine.preparing import Foreseen, begun_with, foreseen
 from convo.engine.record import whole
 from convo.engine.run_keeping import Keeper, kept_run, newest_of, opened
-from convo.engine.standing import Standing
+from convo.engine.standing import Standing, unanswered
 from convo.engine.theirs import outcome
 from convo.engine.tooling import worded
 from convo.errors import RunFailed, StateFault
 from convo.history import Path, Strategy
 from convo.items import Event, Item, Json, user
 from convo.run import (
+    Ask,
     Begin,
     Call,
     Decided,
@@ -56,6 +57,7 @@ from convo.run import (
     decide,
 )
 from convo.run.keeping import taken
+from convo.run.moves import asking
 from convo.run.state import ENDED
 from convo.stores.contract import AgentRun
 from convo.strategies import Wanted
@@ -136,6 +138,37 @@ class Running:
         """The final value, once the run is done."""
         return self.run.output
 
+    def _check_between(self) -> None:
+        """raises: StateFault  a run is open whose calls have no output yet"""
+        if self.unfinished and self.run.phase not in BETWEEN:
+            raise StateFault(
+                f"{self._keeper.run_id} is {self.run.phase}, and its calls have no output yet",
+                hint="decide on them and go on (convo approvals), or stop the run",
+            )
+
+    async def foreseen(self, items: Sequence[Item] = ()) -> Foreseen:
+        """How the next request would be made, were `items` said now; nothing is kept, and no tool is run.
+
+        Without `items` it is the one with which an open run goes on. Functions of the agent are asked, as
+        they would be then: for instructions, for what is on, for the input.
+
+        raises:  StateFault  a run is open whose calls have no output yet
+                 RunFailed, InputFault, WrongOwner  what a person wrote raised, or may not be sent
+        """
+        self._check_between()
+        held, conduct, last = self.chat.reread(), self._conduct, self.chat.record.last
+        base = Route(self.chat.asking, self.chat.edges.endpoint)
+        if self.unfinished and not items:
+            standing = self._keeper.standing
+            held = unanswered(held, standing)
+            done = standing.filtered if standing.filtered and standing.filtered[0] == held.path.head else None
+            conduct = replace(conduct, input_filter=None) if done else conduct
+            found = await foreseen(self._graph, asking(self.run), held, self._keeper.view, last, base, conduct)
+            return replace(found, asking=replace(found.asking, instructions=done[1])) if done else found
+        new = await begun_with(held, items, conduct)
+        grown = replace(held, path=held.path.grow(new.said))
+        return await foreseen(self._graph, Ask(self._graph.start, 1), grown, new.view(grown.path), last, base, conduct)
+
     # -- what a person may do -------------------------------------------------------------------
 
     async def say(self, items: Sequence[Item]) -> AsyncGenerator[Event, None]:
@@ -145,11 +178,7 @@ class Running:
                  RunFailed   a guardrail, too many turns, or an agent's own code ended the run
                  what endpoint and store answered; the run stays open, and `go_on` asks again
         """
-        if self.unfinished and self.run.phase not in BETWEEN:
-            raise StateFault(
-                f"{self._keeper.run_id} is {self.run.phase}, and its calls have no output yet",
-                hint="decide on them and go on (convo approvals), or stop the run",
-            )
+        self._check_between()
         if self.unfinished:
             await self.stop()
         held = self.chat.reread()

@@ -13,6 +13,7 @@ from typing import Any
 from convo.history import Key, Path
 from convo.items import Item, Json
 from convo.stores.contract import Store
+from convo.strategies import Held
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,13 @@ class Standing:
     turn: Key
     view: View | None = None
     filtered: tuple[Key, str | None] | None = None
+
+
+def unanswered(held: Held, standing: Standing) -> Held:
+    """The conversation without what a stopped answer left of itself."""
+    turn = standing.turn
+    own = held.path.passes(turn) and held.path.upto(turn).passes(held.mark)
+    return replace(held, path=held.path.upto(turn)) if own else held
 
 
 def written(standing: Standing) -> dict[str, Json]:

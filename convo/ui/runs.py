@@ -24,9 +24,10 @@ MOVE = ("undo", "redo", "rewind", "fork", "owner", "model", "new", "clear", "res
 NOT_HERE = {
     "edit": "take the last turn back with /undo and say it anew",
     "system": "each agent has instructions of its own",
-    "next": "what a run sends follows from its agents; convo inspect shows what was sent",
 }
 """Commands that know no agents, and what to do instead."""
+
+ON = "/retry goes on with the run, /stop ends it"
 
 
 class Shown(Protocol):
@@ -101,10 +102,9 @@ class Runs:
         if command in NOT_HERE:
             raise Usage(f"/{command} knows nothing of agents", hint=NOT_HERE[command])
         if command in MOVE and self.running.unfinished:
-            raise StateFault(
-                f"/{command} would move the conversation under an open run",
-                hint="/retry goes on with the run, /stop ends it",
-            )
+            raise StateFault(f"/{command} would move the conversation under an open run", hint=ON)
+        if command == "next" and self.running.pending:
+            raise StateFault("what the run sends next follows from what is decided on its calls", hint=ON)
 
     async def _shown(self, events: AsyncGenerator[Event, None]) -> None:
         await self._show.all_of(events)

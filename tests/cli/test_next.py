@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from convo.errors import Refused
-from convo.history import Strategy
+from convo.history import OWNERS, Strategy
+from convo.stores.contract import Store
+from tests.cli.agenting import REFUND, agents, from_store
 from tests.cli.chatting import ECHO, scripted
 from tests.cli.held import Teller, held, talks
 from tests.cli.served import serving, settings_file
@@ -54,6 +56,88 @@ def test_the_body_that_is_shown_is_the_body_that_the_chat_sends(
     assert json.dumps(server.bodies[-1]) == json.dumps(shown["body"])
     assert shown["url"] == f"{server.url}/responses"
     assert (shown["strategy"], shown["model"]) == (str(strategy), "openai/gpt-5-mini")
+
+
+MARKED = """
+from convo.agents import Agent
+from convo.tools import Context, tool
+
+@tool
+def mark(word: str) -> str:
+    "Mark a word."
+    return word
+
+def spoken(context: Context) -> str:
+    return f"You serve {context.values['who']}."
+
+def last_marked(data):
+    data.items[-1] = {**data.items[-1], "content": "MARKED"}
+    return data
+
+other = Agent("other")
+desk = Agent("desk", spoken, settings={"temperature": 0.5}, tools=(mark,), handoffs=(other,))
+"""
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
+    strategy: Strategy, server: Loopback, convo: Convo
+) -> None:
+    Path("who.json").write_text('{"who": "Ada"}')
+    desk = [*agents("desk", MARKED), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
+    limit = [] if OWNERS[strategy].remembers else ["--session-limit", "1"]
+    flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
+    assert convo("chat", *flags, *desk, "hello").exit == 0
+    before = len(server.requests)
+    shown = asked(convo, "mine", "and then?", *desk, *limit)
+    assert len(server.requests) == before
+
+    assert convo("chat", "--from", "mine", *desk, *limit, "and then?").exit == 0
+
+    assert json.dumps(server.bodies[-1]) == json.dumps(shown["body"])
+    assert [tool["name"] for tool in shown["body"]["tools"]] == ["mark", "transfer_to_other"]
+    assert (shown["body"]["instructions"], shown["body"]["temperature"]) == ("You serve Ada.", 0.5)
+    assert [item["content"] for item in shown["body"]["input"]][-1] == "MARKED"
+
+
+def test_a_run_that_is_open_between_two_turns_shows_the_request_with_which_it_goes_on(
+    server: Loopback, convo: Convo
+) -> None:
+    over = {"call": {"name": "transfer_to_other", "call_id": "h0"}}
+    server.replies(over, {"error": {"code": "invalid_prompt", "message": "No.", "status": 400}}, {"text": "Here."})
+    desk = [*agents("desk", MARKED.replace('Agent("other")', 'Agent("other", "Be other.")')), "--context", "who.json"]
+    Path("who.json").write_text('{"who": "Ada"}')
+    assert convo("chat", "-n", "mine", *desk, "hello").exit == 1
+    shown = asked(convo, "mine", *desk)
+    assert json.dumps(server.bodies[-1]) == json.dumps(shown["body"])
+    assert (shown["body"]["instructions"], len(shown["body"]["input"])) == ("Be other.", 3)
+    assert asked(convo, "mine", "else?", *desk)["body"]["instructions"] == "You serve Ada."
+
+
+@pytest.mark.parametrize("more", [[], ["hello"], ["--agent", "bot.py:desk"]])
+def test_what_a_paused_run_sends_next_is_for_somebody_to_decide(more: list[str], convo: Convo, home: Path) -> None:
+    assert convo("chat", "-n", "mine", *agents(), *scripted(REFUND), "pay").exit == 3
+    got = convo("next", "mine", *more)
+    assert (got.exit, got.out) == (1, "")
+    assert "a run of agents is open in 'mine', and its calls have no output yet" in got.err
+    assert "convo approvals" in got.err
+
+
+def test_looking_at_what_agents_would_send_keeps_nothing(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CHAIN, "one"))
+
+    async def kept(store: Store) -> tuple[object, ...]:
+        session = await store.session("mine")
+        return session, *await store.sessions(), *await store.agent_runs()
+
+    before = from_store(home, kept)
+    asked(convo, "mine", "two", *agents(), *ECHO)
+    assert from_store(home, kept) == before
+
+
+def test_a_flag_about_agents_needs_some(convo: Convo) -> None:
+    got = convo("next", "mine", "--session-limit", "3")
+    assert (got.exit, "--session-limit is about runs of agents, and none is named" in got.err) == (2, True)
 
 
 @pytest.mark.parametrize(

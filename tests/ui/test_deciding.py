@@ -132,7 +132,11 @@ def test_commands_that_would_move_the_conversation_are_refused_and_the_run_can_b
         person.types("leave\r")
         person.is_asked()
         assert "would move the conversation under an open run" in person.says("/undo")
+        assert "follows from what is decided" in person.says("/next")
         assert "the run is ended" in person.says("/stop")
+        request = person.says("/next and now?")
+        assert all(word in request for word in ('"instructions": "Help."', '"name": "look_up"', "and now?"))
+        assert "tools" in person.says("/context")
         assert "knows nothing of agents" in person.says("/edit hm")
         assert "took back" in person.says("/undo")
         assert person.leaves() == 0
