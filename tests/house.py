@@ -83,6 +83,6 @@ def name_of(path: Path) -> str:
 
 
 @cache
-def modules() -> tuple[Module, ...]:
-    """The whole package, file by file."""
-    return tuple(Module(name_of(path), path.read_text("utf-8")) for path in sorted((ROOT / "convo").rglob("*.py")))
+def modules(top: str = "convo") -> tuple[Module, ...]:
+    """The whole package, or the whole of its tests, file by file."""
+    return tuple(Module(name_of(path), path.read_text("utf-8")) for path in sorted((ROOT / top).rglob("*.py")))

@@ -2,8 +2,9 @@
 
 Read `agent` for what an agent is, `output` for answers that have to fit a schema, `graph` for the
 agents that a run can reach and how two of one name are told apart, `tables` for agents written in
-TOML, `foreign` for those made with an installed Agents SDK, which is never imported here, and
-`agent_tool` for an agent that another one may ask as it asks a tool.
+TOML, `foreign` for those made with an installed Agents SDK, which is never imported here (with
+`foreign_settings` and `foreign_behind`), and `agent_tool` for an agent that another one may ask as
+it asks a tool.
 """
 
 from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff, Instructions

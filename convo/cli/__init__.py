@@ -1,9 +1,36 @@
 """The command line: read arguments, call, print, exit.
 
 In reading order: `commands` lists what there is, `app` finds and runs one, `shape` gives every
-command the same look, `failures` turns what went wrong into text and an exit code, which `exits`
-explains, `completions` and `suggesting` answer shells, `manual` is the man page. Every other module
-here is one command of its own, or what a command does once its arguments are read.
+command the same look and `options` what they take alike, `wiring` opens what they need, `failures`
+turns what went wrong into text and an exit code, which `exits` explains. `completions` and
+`suggesting` answer shells, `manual` is the man page.
+
+A command is a module of its name: its arguments, and nothing else, so that its help imports little.
+What it does stands in others, which it imports when it is called:
+
+    chat        `talking`; `desk` opens the conversation, from where `forking` says; at the prompt
+                `at_prompt`, `changing`, `standing`, `offering` and `shortening`
+    of agents   `run_flags`, `loading` (from FILE.py:NAME to agents), `conduct`, `running`, `pauses`
+    inspect     `known` (from a handle to what is known), `forms`, `inspecting_page`, `watching`; `states`
+                for paused runs
+    next        `upcoming`, and `upcoming_run` where agents answer
+    diff        `comparing`
+    convert     `converting`
+    compact     `compacting`
+    race        `racing`
+    export      `exporting`, `exporting_runs`; `redacting` hides secrets there and in convert
+    import_     `importing`
+    lint        `subject` (from a handle to a history), `linting`
+    repair      `repairing`
+    resume      `resuming` decides for others to go on, `going_on` goes on by `verdicts`; `choosing`, `keys`
+    approvals   `inbox`
+    sessions    `records`
+    store       `storing`
+    serve       `serving`
+    config      `configuring`, `keeping_keys`
+    doctor      `checkup`: `looking` and `looking_models` see, `judging` and `judging_store` judge
+
+`models` and `schema` are short enough to do their work themselves.
 
 What a command prints with `--json` has a schema in `convo/schemas` and a row in `convo.cli.schema`;
 a test tries every one of them, and fails at a key that no schema has.
@@ -14,7 +41,7 @@ puts its function, or several for a group, on it:
     app = App()
 
     @app.command(epilog=EXAMPLES)
-    def stat(ctx: typer.Context, handle: ...) -> None:
+    def stat(ctx: typer.Context, handle: Handle) -> None:
         '''Count what a conversation holds.'''
         settings = load(call_of(ctx).config)
 

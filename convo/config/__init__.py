@@ -4,14 +4,15 @@ In reading order: `origin` (seven layers, and how a value remembers its own), `c
 (what may stand in a file), `durations`, `secret`, `expand`, `postgres`, `storage`, `providers`,
 `keys` and `prices` (what single values mean), `settings` (the result), `layers` (how it comes
 about), `names` (which model is meant), `binding` (where a session's record wins), `choice` (both
-together), `places` and `files` (the disk), `editing` (a file with one value changed).
+together), `places`, `files` and `trust` (the disk, and whose file may say what), `editing` (a file
+with one value changed).
 
     sources = read(config, Flags(model="fast"))       the edge: variables, files
     settings = resolve(sources, record)               a plain function
     choice = choose(settings, record=record)          provider/model, and who chose it
 
-Every command passes through here, so values are NamedTuples: a frozen dataclass takes eight times as
-long to define. Change a copy with `_replace`.
+Every command passes through here, so values are NamedTuples: a frozen dataclass takes eight times
+as long to define. Change a copy with `_replace`.
 """
 
 from convo.config.binding import Record, bind

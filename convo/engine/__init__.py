@@ -1,11 +1,22 @@
 """Performs what the decisions ask for.
 
-Read `chat` first: one conversation while it is open, and the order in which things become
-durable. `opening` finds or begins it, `calling` sends a request and sends it again where that is
-safe, `owner_tail` reads what the owner has, `replay_file` and `lease` touch the disk and the other
-processes.
+Read `chat` first: one conversation while it is open, and the order in which things become durable.
 
-Runs of agents stand on the same turns: read `running` for what may be done with one, `performing` for
-its loop, `run_keeping` for what each step makes durable, `standing` for what its model sees in place of
-the conversation, `conduct` for what an owner does not allow.
+    a turn       `turn` is one request and its answer, `calling` sends it, and again where that is safe;
+                 `owner_tail` reads what the owner has, `adopting` takes up what nobody heard of it. `edges`
+                 is everything outside that this touches
+    its record   `record` is how it moves, `opening` finds or begins one, `heads` and `turning` know where it
+                 has been, `lease` who may write, `naming` and `keeping` the rest of its life
+    files        `replay_file` owns a conversation; `item_file`, `state_file`, `attaching` and `schema` are
+                 read, `whole_file` writes
+    looking      `finding` (what a handle names), `looking` and `directory` in the store, `walking` at an
+                 endpoint, `watching` what goes on; `glance` is one line, `coming` the next request,
+                 `repairing` keeps a mended history, `paging` reads to the end
+
+Runs of agents stand on the same turns. Read `running` for what may be done with one and
+`performing` for its loop; `run_keeping` makes each step durable, `run_state` shows it as a
+RunState, `standing` says where it is in the conversation, `conduct` what an owner does not allow.
+`agent_asking`, `preparing` and `handing` make what a model is asked, `tooling` and `guarding` call
+what it asks for, `at_once` beside the loop, `theirs` and `hands` whatever a person wrote; `telling`
+is what readers hear of it.
 """

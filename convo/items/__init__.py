@@ -1,8 +1,8 @@
 """What was said: items of the Responses API, exactly as they travelled.
 
-Read `canonical` for how an item is named, `kinds` for which items belong together, `text` for
-what a person reads in them, `wire` for what they look like when they are sent again. `partial`
-gathers what has come of an answer so far, from events that are `wellformed`.
+Read `shapes` for what travels, `canonical` for how an item is named, `kinds` for which items belong
+together, `text` for what a person reads in them, `wire` for what they look like when they are sent
+again. `partial` gathers what has come of an answer so far, from events that are `wellformed`.
 """
 
 from convo.items.canonical import Digest, Hash, digest, hash_of, normal

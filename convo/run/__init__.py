@@ -2,8 +2,10 @@
 
 Read `state` for what a run is, `events` for what it can be told and `effects` for what it asks for;
 `table` is the machine itself, `moves` what each event does, `answers` what a model's answer asks
-for, `keeping` how a run becomes JSON and `recovering` how it goes on in another process. Everything
-is a plain function over frozen values: the engine performs the effects and reports what came of them.
+for, `closing` how calls are answered that nothing came of; `keeping` is how a run becomes JSON,
+`inbox` what is read of that without its agents, and `recovering` how it goes on in another process.
+Everything is a plain function over frozen values: the engine performs the effects and reports what
+came of them.
 """
 
 from convo.run.effects import (

@@ -3,10 +3,17 @@
 Read `reading` first: what is taken for a state and what is refused. `state` is the view on what was
 read, `versions` says what each label means, `deciding` and `editing` change a document as its own
 readers want it, `relabel` moves it to another label and says what is lost, `writing` is the one
-writer and `signing` proves that nothing changed on the way. `taking` makes a run of convo's own out
-of a state and `making` a state out of a run; both know agents and tools and are named by whoever
-needs them, so that to look at a state stays as light as reading JSON. Nothing here reads a file or
-runs a tool.
+writer and `signing` proves that nothing changed on the way. Each stands on small ones:
+
+    a document   `text` (no further than JSON), `shape` (its keys), `paths` (its places), `nested` (states in it)
+    a label      `version`
+    a decision   `identity` (which call it is about), `records`, `lasting` (for good), `whose` (which agent)
+    for people   `summary`
+
+`taking` makes a run of convo's own out of a state, with `batch` and `values`, and `making` a state
+out of a run, with `account`, `run_items`, `processed` and `totals`; both know agents and tools and
+are named by whoever needs them, so that to look at a state stays as light as reading JSON. Nothing
+here reads a file or runs a tool.
 """
 
 from convo.runstate.deciding import decided, named

@@ -1,9 +1,11 @@
 """Four owners: what each turn sends, and what a confirmed response changes.
 
-Read `sending` for the table of the design as code, then `reconciling` (what an owner may have
-taken although nobody told us), `retrying` (when the same request may go out again), `branching`
-(/retry and /undo move heads), `carrying` (what another owner can be given) and `handles` (which
-owner a handle belongs to). All of it is plain functions over frozen values.
+Read `held` for what is decided over, `sending` for the table of the design as code, then
+`reconciling` (what an owner may have taken although nobody told us), `retrying` (when the same
+request may go out again), `branching` and `rewinding` (going back moves heads), `replacing`
+(another history in place of this one), `newest` (less than all of it), `carrying` (what another
+owner can be given) and `handles` (which owner a handle belongs to). All of it is plain functions
+over frozen values.
 """
 
 from convo.strategies.branching import retry, undo

@@ -4,7 +4,7 @@ Read `rules` first: the table of everything that can be wrong. `view` is what a 
 `finding` what it answers. A family of rules is a file, each with its checks and the mends that
 belong to them: `pairs`, `thoughts`, `arguments`, `ids`, `seals`, `compactions`, `shapes` and
 `owners`. `mending` carries mends out until no rule has anything left; `report` and `sarif` are what
-programs read. Each rule has a page in `pages`, for people.
+programs read, `lines` where in a file a finding is. Each rule has a page in `pages`, for people.
 """
 
 from convo.inspection.linting.finding import Change, Fault, Finding, Severity

@@ -1,8 +1,9 @@
 """Every label that a release ever wrote, the oldest first.
 
-Read one file to know what came with a label. A released label's file is only ever added to: states
-with that label lie on people's disks. 1.3, 1.7, 1.8, 1.14, 1.19 and 1.20 were steps between two
-releases; no release ever wrote them, so a state that carries one was not written by a release.
+Read one file to know what came with a label: `v1_6` for 1.6. A released label's file is only ever
+added to: states with that label lie on people's disks. 1.3, 1.7, 1.8, 1.14, 1.19 and 1.20 were
+steps between two releases; no release ever wrote them, so a state that carries one was not written
+by a release.
 """
 
 from convo.items import Json

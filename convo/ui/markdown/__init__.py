@@ -7,8 +7,8 @@ which it came.
 
 In reading order: `spans` (words in a style, and how they fill rows), `parsing` (markdown-it, with
 math left alone), `inlines` (words within a line), `code` (colours in code), `tables`, `rendering` (blocks as
-rows), `frames` (lists and quotes that go on), `cutting` (what of the text is finished), `painting`
-(the terminal), `page` (all of it behind the words of one answer).
+rows), `frames` (lists and quotes that go on), `cutting` (what of the text is finished), `reading` (when
+that is looked at), `painting` (the terminal), `page` (all of it behind the words of one answer).
 
 Shapes, chosen so that each of them holds without colour and can be read aloud:
 
