@@ -63,8 +63,9 @@ class AtPrompt(Desk):
 
     async def fork(self, chat: Chat, number: int | None) -> Chat:
         """A second session from here, or from the end of a turn. raises: Usage; as `standing_at` and `fork`"""
-        if not chat.record.saved:
+        if not chat.reread().path:
             raise Usage("nothing was said yet, so there is nothing to fork", hint="type a message")
+        await chat.adopt()  # a fork in which nothing was said yet is none of the store's
         source = chat.session if number is None else await standing_at(self._store, chat.session, number)
         made = await fork(source, chat.asking, chat.edges)
         made.noted = chat.noted

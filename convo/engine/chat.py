@@ -115,6 +115,8 @@ class Chat:
         if not self.record.saved:
             held = self.reread()
             await self.keep(held, held.path.items)
+            if self._file and not self._file.exists():
+                await self.write()  # or the next fork would take its place
 
     async def exchange(self, decide: Callable[[Held], Held], made: Callable[[Held], Link]) -> None:
         """Let another history stand in place of the one that is held, in one change.

@@ -46,14 +46,14 @@ class Bar:
 
 def line(standing: Standing, columns: int) -> str:
     """At most `columns` wide."""
-    for parts in _shorter(standing):
+    for parts in _shorter(standing, columns):
         words = BETWEEN.join(part for part in parts if part)
         if width(words) <= columns:
             return words
     return cut(words, columns)
 
 
-def _shorter(standing: Standing) -> Iterator[tuple[str, ...]]:
+def _shorter(standing: Standing, columns: int) -> Iterator[tuple[str, ...]]:
     """What the line could say, from the most to the least."""
     owner, model = standing.owner, standing.model
     name, along = model.rpartition("/")[2], f"+{standing.along}" if standing.along else ""
@@ -61,13 +61,16 @@ def _shorter(standing: Standing) -> Iterator[tuple[str, ...]]:
     short = owner if len(owner) <= SHORT else cut(owner, SHORT)
     yield owner, model, _window(standing), cost, along
     yield owner, name, filled, cost, along
-    yield short, name, filled, cost, along
-    yield short, filled, cost, along
-    yield short, filled, along
+    for rest in ((name, filled, cost, along), (filled, cost, along), (filled, along)):
+        yield short, *rest
+        yield cut(owner, max(LEAST_OWNER, columns - sum(width(BETWEEN + part) for part in rest if part))), *rest
 
 
 SHORT = 20
 """Columns for the owner where there are few."""
+
+LEAST_OWNER = 14
+"""Those that it has before something else is left out."""
 
 
 def _filled(standing: Standing) -> str:

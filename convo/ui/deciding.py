@@ -15,7 +15,7 @@ from convo.errors import ConvoError, Interrupted
 from convo.run import Decided, Given
 from convo.run.inbox import Waiting, asked
 from convo.ui.asking import one_call
-from convo.ui.medium import Medium
+from convo.ui.medium import Medium, fitted
 from convo.ui.rewriting import in_an_editor
 from convo.ui.signals import on_signal
 
@@ -57,15 +57,15 @@ async def settle(running: Running, ask: Ask, say: Say, medium: Medium) -> bool:
     while running.pending:
         call = asked(running.pending[0], running.run.agent)
         say(one_call(call, medium))
-        if not await _decided(running, call, ask, say):
+        if not await _decided(running, call, ask, say, medium):
             return False
     return running.unfinished
 
 
-async def _decided(running: Running, call: Waiting, ask: Ask, say: Say) -> bool:
+async def _decided(running: Running, call: Waiting, ask: Ask, say: Say, medium: Medium) -> bool:
     """Ask until there is a decision that fits; False when the person leaves."""
     choices = UNKNOWN if call.unknown else HOSTED if call.hosted else CHOICES
-    question = ", ".join(USAGE.get(name, name) for name in choices) + "? "
+    question = fitted(", ".join(USAGE.get(name, name) for name in choices) + "? ", medium.width)
     while True:
         try:
             name, why = understood(await ask(question))

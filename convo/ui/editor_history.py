@@ -1,7 +1,7 @@
 """What was typed before, in one file for all prompts of this user.
 
 Prompts in several terminals add to it at the same time: an entry is written in one piece, under a
-lock, and what the others wrote is there at the next prompt. The form is the library's own, so an
+lock, and what the others wrote is there at the next prompt, and for a search at this one. The form is the library's own, so an
 older file stays. To remember is a convenience: a disk that is full costs the memory and nothing else.
 """
 
@@ -12,6 +12,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.history import History, InMemoryHistory
 
 from convo.config import private
@@ -37,6 +38,10 @@ class Remembered(History):
             self._loaded_strings, self._size = list(self.load_history_strings()), size
         for entry in self._loaded_strings:
             yield entry
+
+    def behind(self) -> bool:
+        """Whether somebody else has added to it since it was read."""
+        return self._now() != self._size
 
     def load_history_strings(self) -> Iterable[str]:
         try:
@@ -64,6 +69,13 @@ class Remembered(History):
             return self._place.stat().st_size
         except OSError:
             return 0
+
+
+def catch_up(buffer: Buffer) -> None:
+    """Let a prompt that stands, and in which nothing is typed, know what other terminals have typed meanwhile."""
+    if isinstance(buffer.history, Remembered) and buffer.history.behind():
+        buffer.reset()
+        buffer.load_history_if_not_yet_loaded()
 
 
 def entry(words: str) -> str:

@@ -14,8 +14,10 @@ from prompt_toolkit.filters import Condition, emacs_mode, has_focus, is_searchin
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.bindings.search import abort_search
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.search import SearchDirection, start_search
 
 from convo.errors import Interrupted
+from convo.ui.editor_history import catch_up
 
 AT_PROMPT = has_focus(DEFAULT_BUFFER)
 
@@ -36,6 +38,7 @@ def keys(pasted: Callable[[str], None]) -> KeyBindings:
     bindings.add("escape", "enter", filter=AT_PROMPT & emacs_mode)(break_line)
     bindings.add("escape", "escape", filter=AT_PROMPT & emacs_mode & nothing_typed)(last_message)
     bindings.add("escape", filter=AT_PROMPT & vi_navigation_mode & nothing_typed)(last_message)
+    bindings.add("c-r", filter=AT_PROMPT & nothing_typed)(search)
     bindings.add("c-x", "c-e", filter=AT_PROMPT)(edit)
     bindings.add("escape", "/", filter=AT_PROMPT & emacs_mode & nothing_typed)(slash)
     for interrupt in ("c-c", "<sigint>"):
@@ -70,6 +73,12 @@ def slash(event: KeyPressEvent) -> None:
 
 def last_message(event: KeyPressEvent) -> None:
     event.app.exit(result=AGAIN)
+
+
+def search(event: KeyPressEvent) -> None:
+    """Among what was typed before, here and elsewhere."""
+    catch_up(event.current_buffer)
+    start_search(direction=SearchDirection.BACKWARD)
 
 
 def edit(event: KeyPressEvent) -> None:

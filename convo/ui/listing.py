@@ -38,9 +38,9 @@ def listed(glances: Sequence[Glance], medium: Medium) -> str:
     sessions = [one.session for one in glances]
     columns = [
         Column("session", [one.name for one in sessions], style="id"),
-        Column("owner", [str(one.strategy) for one in sessions]),
+        Column("owner", [str(one.strategy) for one in sessions], goes=3),
         Column("model", [one.model for one in sessions], goes=0),
-        Column("items", [f"{one.items:,}" for one in glances], right=True),
+        Column("items", [f"{one.items:,}" for one in glances], right=True, goes=2),
         Column("turns", [f"{one.turns:,}" for one in glances], right=True, goes=1),
         Column("used", [when(one.used_at) for one in sessions]),
         Column("first words", [one.words for one in glances]),

@@ -77,8 +77,10 @@ def _line(cells: Sequence[str], table: Table, rooms: Sequence[int], medium: Medi
     shown: list[str] = []
     left = 10**9 if medium.width is None else medium.width
     for at, (cell, column) in enumerate(zip(cells, table.columns, strict=True)):
-        words = padded(cell, rooms[at], right=column.right) if at < len(rooms) else cell
-        words = cut(words, max(0, left))
+        room = max(0, left)
+        words = cut(cell, room)
+        if at < len(rooms):
+            words = padded(words, min(rooms[at], room), right=column.right)
         left -= width(words) + GAP
         shown.append(medium.paint(words, column.style) if column.style else words)
     return (" " * GAP).join(shown).rstrip()

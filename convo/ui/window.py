@@ -11,8 +11,8 @@ from convo.ui.table import Column, fitted, lines
 METER = 40
 """Columns of a whole window, where there are so many."""
 
-BESIDE = 27
-"""Columns of what stands beside the longest name and the bar."""
+BESIDE = 15
+"""Columns of what stands beside the longest name, the bar and the longest figure, and the last one of the terminal."""
 
 
 def table(filling: Filling, medium: Medium) -> Iterator[str]:
@@ -24,7 +24,7 @@ def table(filling: Filling, medium: Medium) -> Iterator[str]:
         Column("tokens", [_figure(part.tokens.tokens, part.tokens.estimated) for part in parts]),
     ]
     yield from lines(fitted(columns, medium), medium)
-    yield together(filling)
+    yield from wrapped(together(filling), medium.width or sys.maxsize)
 
 
 def together(filling: Filling) -> str:
@@ -37,16 +37,17 @@ def together(filling: Filling) -> str:
 
 
 def meter(filling: Filling, medium: Medium) -> Iterator[str]:
-    """A bar for each part, and one for what is left of the window; as parts of the sum where it is not known."""
-    whole = filling.window.context if filling.window else max(filling.total.tokens, 1)
+    """A bar for each part, and one for what is left of the window; as parts of their sum where it is not known."""
     rows = [(part.name, part.tokens.tokens) for part in filling.parts]
+    whole = filling.window.context if filling.window else max(sum(tokens for _, tokens in rows), 1)
     free = [] if filling.left is None else [("free", filling.left)]
     wide = max(len(name) for name, _ in [*rows, ("free", 0)])
-    long = METER if medium.width is None else max(0, min(METER, medium.width - wide - BESIDE))
+    figures = max(len(f"{tokens:,}") for _, tokens in [*rows, *free, ("", 0)])
+    long = METER if medium.width is None else max(0, min(METER, medium.width - wide - figures - BESIDE))
     for name, tokens in rows:
-        yield f"  {name:<{wide}}  {_bar(tokens, whole, long, medium)}  {tokens:>11,}  {share(tokens, whole)}"
+        yield f"  {name:<{wide}}  {_bar(tokens, whole, long, medium)}  {tokens:>{figures},}  {share(tokens, whole)}"
     for name, tokens in free:
-        yield f"  {name:<{wide}}  {' ' * long}  {tokens:>11,}  {share(tokens, whole)}"
+        yield f"  {name:<{wide}}  {' ' * long}  {tokens:>{figures},}  {share(tokens, whole)}"
     yield from wrapped(f"  {together(filling)}", medium.width or sys.maxsize)
 
 

@@ -24,7 +24,10 @@ ROWS = 30
 EVEN = (
     (re.compile(r"(?<=resp_)[0-9a-f]+"), lambda found: "0" * len(found[0])),
     (re.compile(r"\d+\.\d(?= s )"), lambda found: "0.0".rjust(len(found[0]))),
-    (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d"), lambda found: "2026-01-01 00:00"),
+    (re.compile(r"(?<=ses_)[0-9a-f]+"), lambda found: "0" * len(found[0])),
+    (re.compile(r"\d{4}-\d\d-\d\d"), lambda found: "2026-01-01"),
+    (re.compile(r"(?<=\d\d:\d\d) +\d+\.\d(?= )"), lambda found: "0.0".rjust(len(found[0]))),
+    (re.compile(r"\d\d:\d\d"), lambda found: "00:00"),
 )
 """What differs from run to run, and what stands there instead, as wide."""
 
@@ -68,6 +71,15 @@ class Glass:
         """Begin a new screen with the prompt that stands."""
         self.types("\x0c")
         self.until(lambda: self._prompts() and self.screen.cursor.y == 0)
+
+    def ends(self) -> int:
+        """Wait for the command to end, and take what it wrote; its exit code."""
+        import pexpect
+
+        self.child.expect(pexpect.EOF)
+        self._stream.feed(self.child.before)
+        self.child.close()
+        return int(self.child.exitstatus)
 
     def text(self) -> str:
         """The lines that are shown, without blanks at their ends."""

@@ -23,4 +23,6 @@ def spawn(*argv: str, env: dict[str, str], **more: Any) -> Any:
             return ptyprocess.PtyProcess(pid, ours)
 
     kind = Spawned if warm_in(env) else pexpect.spawn
-    return kind(sys.executable, ["-m", "convo", *argv], env=env, **more)
+    child = kind(sys.executable, ["-m", "convo", *argv], env=env, **more)
+    child.delaybeforesend = None  # whoever types waits for what is shown
+    return child

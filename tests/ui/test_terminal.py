@@ -1,11 +1,12 @@
 """`convo chat` as a person meets it: the real command in a real terminal."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import ECHO, kept, receipts, said, scripted
+from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
 from tests.ui.terminal import at_terminal, slowly
 
 pytestmark = pytest.mark.needs("terminal")
@@ -264,6 +265,20 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
         assert person.shown.rpartition("come back: ")[2].strip() == "convo chat --from mine-2"
     assert said(home, "mine-2") == ["user: one", "assistant: one", "user: other", "assistant: other"]
     assert len(said(home, "mine")) == 4
+
+
+def test_a_fork_of_a_fork_has_a_file_of_its_own(home: Path) -> None:
+    with at_terminal("chat", *ECHO, "--replay", "-n", "mine") as person:
+        person.is_asked()
+        for words in ("one", "two"):
+            person.says(words)
+        person.says("/fork")
+        assert "mine-3 goes on from 2 items; mine-2 stays where it stands" in person.says("/fork 1")
+        assert "conversation-3.json" in person.says("three").replace("\n  ", "")
+        assert person.leaves() == 0
+    assert said(home, "mine-3") == ["user: one", "assistant: one", "user: three", "assistant: three"]
+    assert [len(json.loads(place.read_text())) for place in sorted(Path().glob("*.json"))] == [4, 4, 4]
+    assert len({session.handle for session in sessions(home)}) == 3
 
 
 def test_the_last_message_is_changed_where_it_stands_and_asked_again(home: Path) -> None:

@@ -37,7 +37,7 @@ def test_vi_keys_come_by_a_setting(home: Path) -> None:
 def test_who_listens_to_the_screen_gets_lines_and_nothing_that_is_drawn(home: Path) -> None:
     held(home, talks("mine", Strategy.SESSION, "one"))
     with at_terminal("chat", "--from", "mine", env={"CONVO_EDITING": "plain", "NO_COLOR": "1"}, term="xterm") as person:
-        person.sees("> ")
+        person.sees("  one\r\n> ")
         person.types("two\r")
         person.sees("two\r\ntwo\r\n")
         person.types("!!echo kept\r")

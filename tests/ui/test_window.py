@@ -2,10 +2,10 @@
 
 import pytest
 
-from convo.inspection.window import Part, filled
+from convo.inspection.window import ENDPOINT, Part, filled
 from convo.tokens import Count, Window
 from convo.ui.bar import share
-from convo.ui.medium import Medium
+from convo.ui.medium import Medium, width
 from convo.ui.window import METER, meter, table
 
 PARTS = (Part("tools", 2, Count(250, False)), Part("your messages", 3, Count(500, True)))
@@ -31,6 +31,21 @@ def test_without_a_window_the_parts_are_shares_of_the_sum() -> None:
     lines = list(meter(filled(PARTS, None), Medium()))
     assert [line.split()[-1] for line in lines[:2]] == ["33.3%", "66.7%"]
     assert not any("free" in line for line in lines)
+
+
+def test_a_sum_that_somebody_else_counted_makes_no_part_more_than_the_whole() -> None:
+    counted = filled(PARTS, None)._replace(total=Count(100, False), by=ENDPOINT)
+    assert [line.split()[-1] for line in list(meter(counted, Medium()))[:2]] == ["33.3%", "66.7%"]
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_a_meter_fits_and_shows_its_bars(columns: int) -> None:
+    wide = (Part("calls and outputs", 2, Count(120_000, False)), Part("yours", 3, Count(500, True)))
+    lines = list(meter(filled(wide, Window(400_000)), Medium(columns)))
+    assert max(map(width, lines)) <= columns
+    assert [line.count("█") > 0 for line in lines[:2]] == [True, True]
+    small = list(meter(filled(PARTS, Window(1_000)), Medium(columns)))
+    assert all("█" in line for line in small[:2])
 
 
 def test_more_than_the_window_is_a_full_bar_and_nothing_is_free() -> None:
