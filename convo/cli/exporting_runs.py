@@ -12,10 +12,9 @@ from convo.cli.pauses import MARK, base_of, values_in
 from convo.cli.run_flags import RunFlags
 from convo.cli.wiring import store_of
 from convo.config import Settings
-from convo.engine.run_keeping import kept_run
+from convo.engine.run_keeping import kept_run, read_run
 from convo.engine.run_state import state_of
 from convo.errors import NotFound
-from convo.run import taken
 from convo.runstate import NEWEST, State, relabelled, text
 from convo.ui.answer import safe
 from convo.ui.pausing import lost
@@ -41,7 +40,7 @@ async def _state(handle: str, flags: RunFlags, settings: Settings, folder: Path)
         session = await store.session(row.session)
         if session is None:
             raise NotFound("session", row.session)
-        run = taken(row.document, cast.graph)
+        run = await read_run(store, row, cast.graph)
         values = cast.conduct.values if flags.context else values_in(row, folder)
         state = await state_of(store, session, row, run, values, base=base_of(row, folder))
     return State({**state.document, MARK: {"run": row.id}}, state.version)

@@ -26,8 +26,8 @@ from convo.engine.running import Running, kept_run
 from convo.errors import Busy, StateFault
 from convo.history import Strategy
 from convo.items import hash_of
-from convo.run import Decided, Given, inbox
-from convo.run.state import ENDED, Run
+from convo.run import Decided, Given, decide, inbox
+from convo.run.state import ENDED, Run, Stage
 from convo.runstate import State
 from convo.runstate.taking import Taken, taken
 from convo.runstate.values import described
@@ -175,15 +175,20 @@ def _check_same(row: AgentRun, state: State, agents: str) -> None:
 
 async def _take_over(running: Running, state: State) -> None:
     """Decide as the document does on what still waits here: somebody decided on it elsewhere."""
-    waits = {call.id: call for call in running.pending}
+    if run_in(state) is None:
+        return
     shown = {one.id: str(one.call.arguments) for one in state.pending}
+    run, events = running.run, list[Decided]()
     for said in state.decisions:
-        call = waits.pop(said.call_id or "", None)
-        if call is None or run_in(state) is None:
+        call = run.find(said.call_id or "")
+        if call is None or call.stage not in (Stage.WAITING, Stage.UNKNOWN):  # one for good may speak for several
             continue
         edited = shown.get(call.id) if said.approve and shown.get(call.id) != call.arguments else None
         message = None if said.approve else said.message
-        await running.decide(Decided(call.id, said.approve, message, said.always and edited is None, edited))
+        events.append(Decided(call.id, said.approve, message, said.always and edited is None, edited))
+        run, _ = decide(run, events[-1])
+    if events:
+        await running.decide(*events)
 
 
 # -- going on ---------------------------------------------------------------------------------------

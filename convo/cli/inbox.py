@@ -8,7 +8,7 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -103,7 +103,7 @@ async def _keep(store: Store, run: AgentRun, chosen: Sequence[Chosen], verdict: 
         raise Busy(busy.name, busy.holder, hint="decide there, or leave that chat first") from busy
     try:
         now = await store.agent_run(run.id) or run
-        events = [await _event(one, verdict) for one in chosen if not _covered(one, chosen, verdict)]
+        events = [await _event(one, verdict) for one in _to_be_told(chosen, verdict)]
         document = decided(now.document, events)
         changed = replace(now, revision=now.revision + 1, document=document, changed_at=SystemClock().now())
         await store.commit(Change(agent_run=changed))
@@ -111,10 +111,13 @@ async def _keep(store: Store, run: AgentRun, chosen: Sequence[Chosen], verdict: 
         await hold.release()
 
 
-def _covered(one: Chosen, chosen: Sequence[Chosen], verdict: Verdict) -> bool:
-    """Whether a decision for good on an earlier call of the tool holds for this one."""
-    tools = [other.call.tool for other in chosen[: chosen.index(one)]]
-    return verdict.always and one.call.tool in tools and not one.call.unknown
+def _to_be_told(chosen: Sequence[Chosen], verdict: Verdict) -> Iterator[Chosen]:
+    """The calls but for those that a decision for good on an earlier call of the tool holds for."""
+    tools: set[str] = set()
+    for one in chosen:
+        if not verdict.always or one.call.unknown or one.call.tool not in tools:
+            yield one
+        tools.add(one.call.tool)
 
 
 async def _event(one: Chosen, verdict: Verdict) -> Decided:

@@ -17,7 +17,6 @@ from convo.engine.state_file import load, save
 from convo.runstate import (
     LABELS,
     Loss,
-    Pending,
     State,
     Verdict,
     decided,
@@ -118,22 +117,19 @@ def _decided(state: State, asked: Asked) -> State:
     choices = _choices(state, asked)
     if not state.pending:
         sys.stderr.write("nothing waits in this state\n")
+    waiting = {one.id: one for one in state.pending}
     for one in state.pending:
         choice = choices.get(one.id)
         if choice is None:
             continue
         if choice.edits:
             state = edited(state, one, in_an_editor(str(one.call.arguments)))
-        state = decided(state, (_again(state, one),), choice.verdict)
+            waiting = {now.id: now for now in state.pending}
+        state = decided(state, (waiting[one.id],), choice.verdict)
         word = "approved" if choice.verdict.approve else "rejected"
         edits = ", with other arguments" if choice.edits else ""
         sys.stderr.write(safe(f"{word} {one.call.tool} ({one.id}){edits}") + "\n")
     return state
-
-
-def _again(state: State, one: Pending) -> Pending:
-    """A pending call as it is now, after it was edited."""
-    return next(now for now in state.pending if now.id == one.id)
 
 
 def _choices(state: State, asked: Asked) -> dict[str, Choice]:

@@ -2,13 +2,15 @@
 
 A run's row, the ledger of its calls, the items that it adds and the head of its session move in one
 change, so a kill leaves a run that fits its conversation. Where nothing but a result has come, only
-the ledger is written.
+the ledger is written; where the next calls start for it, the row moves on and its document, which
+holds every call, stays: whoever reads it catches up by the ledger.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
+from convo.agents import Graph
 from convo.engine.chat import Chat
 from convo.engine.finding import find
 from convo.engine.record import Beside
@@ -33,8 +35,10 @@ from convo.run import (
 from convo.run import Event as Told
 from convo.run.closing import closing
 from convo.run.keeping import kept as as_document
-from convo.run.state import ENDED
-from convo.stores.contract import AgentCall, AgentRun, Store
+from convo.run.keeping import taken
+from convo.run.recovering import caught_up
+from convo.run.state import ENDED, Stage
+from convo.stores.contract import KEPT, AgentCall, AgentRun, Store
 from convo.strategies import Held
 
 Status = Literal["running", "paused", "done", "failed", "stopped"]
@@ -48,6 +52,9 @@ STATUS: Mapping[Phase, Status] = {
 """How a row calls a phase; every other one is "running"."""
 
 OPEN = ("running", "paused")
+
+AGAIN = "again"
+"""The member of a row's document that names the calls that had started when it was written, and may run again."""
 
 REPEATED = (CheckInput, CheckOutput, Judge)
 """Effects that do nothing twice, so nothing has to be durable before them."""
@@ -110,7 +117,7 @@ class Keeper:
         if run.phase in ENDED:
             held = replace(held, path=held.path.grow(closing(run, self._since(held.path))))
         standing = self._stands(held.path, effects, self.standing)
-        row = self._row(run, standing)
+        row = self._moved() if self._only_starts(event, run, effects) else self._row(run, standing)
         await self.chat.record.move(held, beside=Beside(row, (*ended, *self._starts(run, effects))))
         self.kept, self.standing = row, standing
 
@@ -146,20 +153,31 @@ class Keeper:
 
     async def ledger(self, run: Run) -> dict[str, AgentCall]:
         """The calls of the run's last answer that started, in this process or another, by their ids."""
-        calls = {call.call_id: call for call in await self.chat.edges.store.calls(self.run_id)}
-        self._started = {entry: call.started_at for entry, call in calls.items()}
-        entries = {call.id: _entry(run, call.id) for call in run.batch}
-        return {call_id: calls[entry] for call_id, entry in entries.items() if entry in calls}
+        calls = await self.chat.edges.store.calls(self.run_id)
+        self._started = {call.call_id: call.started_at for call in calls}
+        return _of_batch(run, calls)
 
     # -- pieces -----------------------------------------------------------------------------------
 
     def _row(self, run: Run, standing: Standing, state: str | None = None) -> AgentRun:
         edges, before = self.chat.edges, self.kept
         now, status = edges.clock.now(), STATUS.get(run.phase, "running")
-        document = {**as_document(run), "standing": written(standing)}
+        again = [call.id for call in run.at(Stage.READY) if _entry(run, call.id) in self._started]
+        document = {**as_document(run), "standing": written(standing), AGAIN: again}
         if before is None:
             before = AgentRun(edges.new_id("run"), self.chat.session.id, 0, status, document, now, now, state)
         return replace(before, revision=before.revision + 1, status=status, document=document, changed_at=now)
+
+    def _moved(self) -> AgentRun:
+        """The row as it is kept, one revision on."""
+        assert self.kept
+        now = self.chat.edges.clock.now()
+        return replace(self.kept, revision=self.kept.revision + 1, document=KEPT, changed_at=now)
+
+    def _only_starts(self, event: Told, run: Run, effects: Sequence[Effect]) -> bool:
+        """Whether the ledger tells all that follows: calls start that never did before."""
+        new = (isinstance(one, Start) and _entry(run, one.call.id) not in self._started for one in effects)
+        return isinstance(event, Returned) and all(new)
 
     def _starts(self, run: Run, effects: Sequence[Effect]) -> tuple[AgentCall, ...]:
         return tuple(self.call(run, effect.call.id) for effect in effects if isinstance(effect, Start))
@@ -204,6 +222,23 @@ class Keeper:
 def _entry(run: Run, call_id: str) -> str:
     """A call's name in the ledger: a model may use an id again, in another answer of the same run."""
     return f"{run.turn}/{call_id}"
+
+
+def _of_batch(run: Run, calls: Sequence[AgentCall]) -> dict[str, AgentCall]:
+    """The entries of the calls of the run's last answer, by their ids."""
+    entries = {_entry(run, call.id): call.id for call in run.batch}
+    return {entries[call.call_id]: call for call in calls if call.call_id in entries}
+
+
+async def read_run(store: Store, row: AgentRun, graph: Graph) -> Run:
+    """The run that a row is of, among the agents of `graph`. raises: as `convo.run.keeping.taken`"""
+    run = taken(row.document, graph)
+    if run.phase is not Phase.WORKING:
+        return run
+    known = _of_batch(run, await store.calls(row.id))
+    again = row.document.get(AGAIN, ())
+    started = {call_id for call_id in known if call_id not in again}
+    return caught_up(run, started, {call_id: call.output for call_id, call in known.items() if call.ended})
 
 
 def appended(effects: Sequence[Effect]) -> tuple[Item, ...]:

@@ -33,7 +33,7 @@ from convo.engine.opening import open_chat
 from convo.engine.performing import Performing
 from convo.engine.preparing import Foreseen, begun_with, foreseen
 from convo.engine.record import whole
-from convo.engine.run_keeping import Keeper, kept_run, newest_of, opened
+from convo.engine.run_keeping import Keeper, kept_run, newest_of, opened, read_run
 from convo.engine.standing import Standing, unanswered
 from convo.engine.theirs import outcome
 from convo.engine.tooling import worded
@@ -56,7 +56,6 @@ from convo.run import (
     begin,
     decide,
 )
-from convo.run.keeping import taken
 from convo.run.moves import asking
 from convo.run.state import ENDED
 from convo.stores.contract import AgentRun
@@ -89,7 +88,7 @@ class Running:
         conduct = conduct or Conduct()
         check(graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint, _own_it(chat))
         kept = kept or await newest_of(chat)
-        run = taken(kept.document, graph) if kept else begin(graph, conduct.limits)
+        run = await read_run(chat.edges.store, kept, graph) if kept else begin(graph, conduct.limits)
         return cls(chat, graph, conduct, await opened(chat, kept), run)
 
     @classmethod

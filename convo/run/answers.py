@@ -20,17 +20,17 @@ BEHAVIOR = "model_behavior"
 
 def calls_of(run: Run, answer: Answered) -> tuple[Call, ...] | Failure:
     """The calls of an answer, in its order, or why the run cannot go on with them."""
-    calls: list[Call] = []
+    calls: dict[str, Call] = {}
     for item in answer.output:
         if not is_call(item) and kind(item) != HOSTED_REQUEST:
             continue
         found = _call(run, answer, item)
         if isinstance(found, Failure):
             return found
-        if any(found.id == other.id for other in calls):
+        if found.id in calls:
             return Failure(BEHAVIOR, f"Two calls have the id {found.id}")
-        calls.append(found)
-    return tuple(calls)
+        calls[found.id] = found
+    return tuple(calls.values())
 
 
 def words_of(answer: Answered) -> str | None:

@@ -23,6 +23,7 @@ from convo.tools import NOT_APPROVED
 Document = Mapping[str, Any]
 
 OPEN = (Stage.WAITING.name, Stage.UNKNOWN.name)
+INSIDE = Stage.INSIDE.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def _open_ones(document: Document) -> Iterator[Waiting]:
     for call in document["batch"]:
         if call["stage"] in OPEN:
             yield _waiting(call, document["agent"])
-        elif call["stage"] == Stage.INSIDE.name:
+        elif call["stage"] == INSIDE:
             yield from waiting(call["inner"]["run"])
 
 
@@ -71,6 +72,7 @@ def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, 
     raises:  IllegalMove  the run is not paused, or a call does not wait
              InputFault   arguments that are none, or where none can be changed
     """
+    waiting(document)  # says so where it is no such document
     changed = dict(document)
     for event in events:
         changed = _told(changed, event)
@@ -80,7 +82,7 @@ def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, 
 def _told(document: dict[str, Json], event: Decided | Given) -> dict[str, Json]:
     """`document` after one decision, which may be about a call of a run inside one of its own."""
     for call in document["batch"]:
-        if call["stage"] == Stage.INSIDE.name and _inside(document, call, event.call_id):
+        if call["stage"] == INSIDE and _inside(document, call, event.call_id):
             inner = {**call["inner"], "run": _told(call["inner"]["run"], event)}
             return _with(document, {**call, "inner": inner})
     return _given(document, event) if isinstance(event, Given) else _decided(document, event)
@@ -167,9 +169,8 @@ def _lasting(document: Document, call: Document, *, approve: bool) -> dict[str, 
 
 
 def _open(document: Document, call_id: str, event: object, stages: Sequence[str]) -> Document:
-    waits = {one.call_id for one in waiting(document)}
     found = next((call for call in document["batch"] if call["id"] == call_id), None)
-    if found is None or call_id not in waits or found["stage"] not in stages:
+    if found is None or document["phase"] != Phase.PAUSED.name or found["stage"] not in stages:
         why = f"there is no call {call_id}" if found is None else f"call {call_id}: {Stage[found['stage']]}"
         raise IllegalMove(Phase[document["phase"]], type(event).__name__, why)
     return found  # type: ignore[no-any-return]

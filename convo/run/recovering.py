@@ -6,13 +6,28 @@ that started and left none comes back as a decision, because only a person can k
 run again.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 
 from convo.items import Json
 from convo.run.effects import CheckInput, CheckOutput, Effect, HandOver, Judge, Pause
 from convo.run.moves import Move, asking, ended, work
-from convo.run.state import Phase, Run, Stage
+from convo.run.state import Call, Phase, Run, Stage
+
+
+def caught_up(run: Run, started: Container[str], results: Mapping[str, Json]) -> Run:
+    """`run`, of which an older stand was kept than of its ledger, with every call that started or ended since.
+
+    started:  the calls that began; those of `results` ended, by call id
+    """
+
+    def now(call: Call) -> Call:
+        if call.stage in (Stage.READY, Stage.STARTED) and call.id in results:
+            return ended(call, results[call.id])
+        begun = call.stage is Stage.READY and call.id in started
+        return replace(call, stage=Stage.STARTED) if begun else call
+
+    return replace(run, batch=tuple(map(now, run.batch))) if run.phase is Phase.WORKING else run
 
 
 def recover(run: Run, results: Mapping[str, Json]) -> Move:

@@ -141,7 +141,7 @@ class Run:
         return tuple(found)
 
     def at(self, stage: Stage) -> tuple[Call, ...]:
-        return tuple(call for call in self.batch if call.stage is stage)
+        return tuple([call for call in self.batch if call.stage is stage])
 
     def call(self, call_id: str) -> Call | None:
         return next((call for call in self.batch if call.id == call_id), None)
@@ -153,7 +153,8 @@ class Run:
 
     def put(self, call: Call) -> "Run":
         """This run with `call` in the place of the one with its id."""
-        return replace(self, batch=tuple(call if one.id == call.id else one for one in self.batch))
+        at = [one.id for one in self.batch].index(call.id)
+        return replace(self, batch=(*self.batch[:at], call, *self.batch[at + 1 :]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ writes a history. So a kill at any instruction leaves the state before a change 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, Protocol
 
 from convo.history import Key, Link, Path, Session
@@ -37,6 +38,10 @@ class Conversation:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
+KEPT: Final[Mapping[str, Json]] = MappingProxyType({})
+"""Stands for the document of a run as it is kept."""
+
+
 @dataclass(frozen=True, slots=True)
 class AgentRun:
     """A run of agents, as it stands between two effects.
@@ -45,7 +50,7 @@ class AgentRun:
     session:     the id of the session whose conversation it works on; it goes with that session
     revision:    1 when it is written first, and one more each time
     status:      "running" also when nobody performs it any more; "paused" waits for a person
-    document:    the run itself; only the run machine reads it
+    document:    the run itself; only the run machine reads it. A change that has `KEPT` in its place leaves it as it is
     state:       the content hash of the RunState that it went on from; None where it began here
     created_at, changed_at:  seconds since 1970
     """

@@ -24,6 +24,7 @@ from tests.cli.chatting import kept, scripted, sessions
 from tests.cli.held import DATABASE
 from tests.loopback import Loopback
 from tests.running import Convo, Got, Launch
+from tests.steps import Steps
 
 ELSEWHERE = {"CONVO_HOME": "elsewhere"}
 
@@ -146,6 +147,28 @@ def test_what_was_decided_in_the_file_by_others_is_performed(paused: tuple[str, 
     got = convo("resume", "decided.json", *agents(), *paused)
     assert (got.exit, got.out) == (0, "Paid back.\n")
     assert ran() == ["refund A1 100"]
+
+
+def test_what_was_decided_for_good_in_the_file_holds_for_all_calls_of_the_tool(
+    paused: tuple[str, str], convo: Convo
+) -> None:
+    words = ("--decide-only", "-o", "decided.json", "--approve", "all", "--always")
+    assert convo("resume", "state.json", *words).exit == 0
+    got = convo("resume", "decided.json", *agents(), *paused)
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
+    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+
+
+def test_deciding_on_many_calls_takes_work_in_proportion(convo: Convo, home: Path) -> None:
+    works = []
+    for count in (1, 20, 40, 80):
+        many = [{**REFUND["call"], "type": "function_call", "call_id": f"c{n}"} for n in range(count)]
+        many = [{**one, "arguments": json.dumps(one["arguments"])} for one in many]
+        assert convo("chat", *agents(), *scripted({"output": many}), "--state", "many.json", "pay back").exit == 3
+        with Steps() as steps:
+            assert convo("resume", "many.json", "--decide-only", "-o", "x.json", "--approve", "all").exit == 0
+        works.append(steps.taken)
+    assert works[3] - works[2] < 3 * (works[2] - works[1]), works
 
 
 def test_aborting_ends_the_run_and_its_conversation_goes_on(paused: tuple[str, str], convo: Convo, home: Path) -> None:

@@ -10,6 +10,7 @@ from convo.errors import BadState, ConvoError, IllegalMove, InputFault, UnknownS
 from convo.items import Json
 from convo.run import Begin, Decided, Given, Run, inbox, kept, recover, taken
 from tests.run.driving import FREE, GUARDED, answer, call, run_of, says, told
+from tests.steps import Steps
 
 MCP = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "name": "drop", "arguments": "{}"}
 NEXT = '{"text": "other"}'
@@ -83,6 +84,17 @@ def test_several_decisions_are_all_in_the_document() -> None:
     changed = inbox.decided(document(run), events)
     assert changed == document(told(run, *events)[0])
     assert inbox.waiting(changed) == ()
+
+
+def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
+    works = []
+    for count in (50, 200):
+        before = document(paused(*(call(f"g{n}", "guarded") for n in range(count))))
+        with Steps() as steps:
+            changed = inbox.decided(before, [Decided(f"g{n}", approve=True) for n in range(count)])
+        works.append(steps.taken)
+        assert inbox.waiting(changed) == ()
+    assert works[1] < 5 * works[0]
 
 
 def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:

@@ -33,6 +33,7 @@ from convo.run import (
     Tripped,
     recover,
 )
+from convo.run.recovering import caught_up
 from convo.tools import Namespace
 from tests.run.driving import DESK, FREE, GUARDED, answer, asked, call, made, outputs, paused, run_of, says, told
 
@@ -262,6 +263,17 @@ def test_a_call_that_started_and_left_no_result_comes_back_as_a_decision() -> No
     run, effects = told(run, Returned("c3", "three"))
     assert isinstance(effects[0], Append)
     assert list(outputs(effects[0].items).items()) == [("c1", "one"), ("c2", "two"), ("c3", "three")]
+
+
+def test_a_run_catches_up_with_the_starts_and_ends_that_came_after_it_was_kept() -> None:
+    run = asked(parallel=1)
+    run, _ = told(run, answer(run, *(call(f"c{n}") for n in range(4))))
+    stages = {"c0": Stage.DONE, "c1": Stage.DONE, "c2": Stage.STARTED, "c3": Stage.READY}
+    later = caught_up(run, {"c0", "c1", "c2"}, {"c0": "zero", "c1": "one"})
+    assert {one.id: one.stage for one in later.batch} == stages
+    assert later == told(run, Returned("c0", "zero"), Returned("c1", "one"))[0]
+    done, _ = told(run, *(Returned(f"c{n}", "") for n in range(4)))
+    assert caught_up(done, {"c3"}, {}) == done
 
 
 def test_a_call_of_unknown_outcome_that_is_not_run_again_says_so() -> None:

@@ -9,7 +9,7 @@ import pytest
 from convo.errors import Conflict, ConvoError, NotCanonical, NotFound
 from convo.history import root
 from convo.items import Json, user
-from convo.stores.contract import AgentCall, AgentRun, Change, Found, Growth, Store
+from convo.stores.contract import KEPT, AgentCall, AgentRun, Change, Found, Growth, Store
 from convo.stores.upkeep import Pruned
 from tests.stores.chats import NOW, link, prose, session
 
@@ -43,6 +43,21 @@ async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
     await store.commit(Change(agent_run=paused))
 
     assert await store.agent_run("run_1") == paused
+
+
+async def test_a_run_goes_on_with_the_document_that_is_kept(store: Store) -> None:
+    await begin(store)
+    await store.commit(Change(agent_run=later(document=KEPT, changed_at=NOW + 9), calls=(CALL,)))
+
+    assert await store.agent_run("run_1") == later(changed_at=NOW + 9)
+    with pytest.raises(Conflict):
+        await store.commit(Change(agent_run=later(document=KEPT)))
+
+
+async def test_a_new_run_that_has_no_document_to_keep_has_an_empty_one(store: Store) -> None:
+    await begin(store, replace(RUN, document=KEPT))
+
+    assert await store.agent_run("run_1") == replace(RUN, document={})
 
 
 @pytest.mark.parametrize("name", ["run_2", "", "ses_1", "\ud800"])

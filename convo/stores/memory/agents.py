@@ -9,7 +9,7 @@ from dataclasses import replace
 from convo.errors import NotFound
 from convo.items import Json
 from convo.stores import rules
-from convo.stores.contract import AgentCall, AgentRun, Change
+from convo.stores.contract import KEPT, AgentCall, AgentRun, Change
 from convo.stores.verbatim import dumps, loads
 
 
@@ -41,8 +41,10 @@ class AgentRuns:
             dumps(call.output if call.ended else None)
 
     def make(self, change: Change) -> None:
-        if change.agent_run:
-            self.runs[change.agent_run.id] = _own(change.agent_run)
+        new = change.agent_run
+        if new:
+            there = self.runs.get(new.id)
+            self.runs[new.id] = replace(new, document=there.document) if there and new.document is KEPT else _own(new)
         for call in change.calls:
             ledger = self._calls.setdefault(call.run, {})
             if call.call_id not in ledger or not ledger[call.call_id].ended:

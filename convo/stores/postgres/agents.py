@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from convo.errors import NotFound
 from convo.stores import rules
-from convo.stores.contract import AgentCall, AgentRun, Change
+from convo.stores.contract import KEPT, AgentCall, AgentRun, Change
 from convo.stores.postgres import names
 from convo.stores.postgres.bodies import item_of, packed
 from convo.stores.postgres.tenant import Ask, Row, Tenant, columns
@@ -31,7 +31,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 
 REPLACE = """
 UPDATE convo.agent_runs
-SET (session, revision, status, state, created_at, changed_at, document) = ROW ($3, $4, $5, $6, $7, $8, $9)
+SET (session, revision, status, state, created_at, changed_at, document)
+    = ROW ($3, $4, $5, $6, $7, $8, coalesce($9, document))
 WHERE tenant = $1 AND id = $2
 """
 
@@ -120,10 +121,11 @@ def check_there(change: Change, told: Mapping[str, list[Row]]) -> None:
 
 def put(t: Tenant, new: AgentRun) -> Ask:
     """Write a run that was checked. raises: NotCanonical"""
+    is_new = new.revision == 1
     return t.ask(
-        ADD if new.revision == 1 else REPLACE,
+        ADD if is_new else REPLACE,
         *(names.written(new.id), names.written(new.session), new.revision, new.status, names.maybe(new.state)),
-        *(new.created_at, new.changed_at, packed(dict(new.document))),
+        *(new.created_at, new.changed_at, packed(dict(new.document)) if is_new or new.document is not KEPT else None),
     )
 
 

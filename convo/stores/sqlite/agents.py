@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from convo.errors import NotFound
 from convo.stores import rules
-from convo.stores.contract import AgentCall, AgentRun
+from convo.stores.contract import KEPT, AgentCall, AgentRun
 from convo.stores.sqlite.tenant import Row, Tenant, asked
 from convo.stores.verbatim import dumps, loads
 
@@ -79,7 +79,8 @@ def put(t: Tenant, new: AgentRun) -> None:
         raise NotFound("session", new.session)
     row = (session, new.revision, new.status, new.state, new.created_at, new.changed_at)
     t.run(ADD if new.revision == 1 else REPLACE, *row, t.n, new.id)
-    t.run(DOCUMENT, t.n, _number(t, new.id), dumps(dict(new.document)))
+    if new.document is not KEPT or new.revision == 1:
+        t.run(DOCUMENT, t.n, _number(t, new.id), dumps(dict(new.document)))
 
 
 def put_call(t: Tenant, new: AgentCall) -> None:
