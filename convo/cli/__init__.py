@@ -1,9 +1,9 @@
 """The command line: read arguments, call, print, exit.
 
 In reading order: `commands` lists what there is, `app` finds and runs one, `shape` gives every
-command the same look and `options` what they take alike, `wiring` opens what they need, `failures`
-turns what went wrong into text and an exit code, which `exits` explains. `completions` and
-`suggesting` answer shells, `manual` is the man page.
+command the same look and `options` what they take alike, `wiring` opens what they need, `saying` is
+their two streams, `failures` turns what went wrong into text and an exit code, which `exits`
+explains. `completions` and `suggesting` answer shells, `manual` is the man page.
 
 A command is a module of its name: its arguments, and nothing else, so that its help imports little.
 What it does stands in others, which it imports when it is called:

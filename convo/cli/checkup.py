@@ -5,7 +5,6 @@ judgement is a plain function over it. An error of ours that comes out of lookin
 already: it has a sentence and a next step.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -17,9 +16,9 @@ from typing import NamedTuple, TypeVar
 
 from convo.cli import judging, judging_store, looking, looking_models
 from convo.cli.looking import LIMIT_S, Case
+from convo.cli.saying import note, say, say_json
 from convo.config import Flags
 from convo.errors import ConvoError, Usage
-from convo.ui.answer import safe
 from convo.ui.findings import Finding, Level, Report, fault, screen, summary
 from convo.ui.medium import medium_of
 
@@ -65,11 +64,11 @@ def examine(config: Path | None, flags: Flags, names: Sequence[str], *, network:
     reports = examined(chosen(names, network=network), looking.case(config, flags))
     well = all(report.finding.level is not Level.FAULT for report in reports)
     if as_json:
-        sys.stdout.write(json.dumps({"ok": well, "checks": [_as_object(report) for report in reports]}) + "\n")
+        say_json({"ok": well, "checks": [_as_object(report) for report in reports]})
     else:
-        sys.stdout.write(screen(reports, medium_of(sys.stdout, os.environ)) + "\n")
+        say(screen(reports, medium_of(sys.stdout, os.environ)))
         sys.stdout.flush()
-        sys.stderr.write(safe(summary(reports)) + "\n")
+        note(summary(reports))
     return well
 
 

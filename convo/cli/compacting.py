@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from convo.cli.saying import note, say
 from convo.cli.wiring import asking_of, chosen, endpoint_for, store_of
 from convo.clock import SystemClock
 from convo.compaction import Wish
@@ -29,7 +30,6 @@ from convo.stores.contract import Store
 from convo.stores.leasing import Hold
 from convo.strategies import wanted
 from convo.transfer.compacting import Compacted, Made, made, put
-from convo.ui.answer import safe
 from convo.ui.compacted import preview, result
 from convo.ui.medium import Medium, medium_of
 
@@ -144,12 +144,3 @@ def _there(file: str) -> None:
 
 def _medium() -> Medium:
     return medium_of(sys.stdout, os.environ)
-
-
-def say(words: str) -> None:
-    sys.stdout.write(words + "\n")
-
-
-def note(words: str) -> None:
-    """Tell the person something that is not the answer."""
-    sys.stderr.write(safe(words) + "\n")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from convo.cli.known import Search, Where, is_path, owner_handle
+from convo.cli.saying import say, say_json
 from convo.cli.wiring import store_of
 from convo.config import load
 from convo.engine.finding import with_turn
@@ -128,16 +129,16 @@ def _histories(a: Side, b: Side, as_json: bool) -> bool:
     found = compared(a.items, b.items)
     if as_json:
         sides = {name: {"handle": side.name, "items": len(side.items)} for name, side in (("a", a), ("b", b))}
-        sys.stdout.write(json.dumps({**sides, **compared_as_json(found)}) + "\n")
+        say_json({**sides, **compared_as_json(found)})
     else:
-        sys.stdout.write(histories(a, b, found, medium_of(sys.stdout, os.environ)) + "\n")
+        say(histories(a, b, found, medium_of(sys.stdout, os.environ)))
     return not found.alike
 
 
 def _wire(a: Request, b: Request, as_json: bool) -> bool:
     found = parted(a, b)
     if as_json:
-        sys.stdout.write(json.dumps({"requests": [a.name, b.name], **parted_as_json(found)}) + "\n")
+        say_json({"requests": [a.name, b.name], **parted_as_json(found)})
     else:
-        sys.stdout.write(requests(a, b, found, medium_of(sys.stdout, os.environ)) + "\n")
+        say(requests(a, b, found, medium_of(sys.stdout, os.environ)))
     return found.byte is not None

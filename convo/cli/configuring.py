@@ -6,7 +6,6 @@ broken file can be mended from here.
 """
 
 import fcntl
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from convo.cli.saying import note, say, say_json
 from convo.config import Layer, Origin, Settings, load, private, read, resolve
 from convo.config.editing import key_in, value_in, with_value, without
 from convo.config.files import PROFILE, parse, settings_file
@@ -21,7 +21,6 @@ from convo.config.layers import File
 from convo.config.origin import Key, dotted
 from convo.engine.whole_file import PRIVATE, lies_at, put, why
 from convo.errors import BadSettings, NotFound, Unreadable
-from convo.ui.answer import safe
 from convo.ui.medium import medium_of
 from convo.ui.settings import as_rows, shown, table
 
@@ -48,9 +47,9 @@ def show(config: Path | None, part: str | None, *, as_json: bool) -> None:
     if not there:
         raise NotFound("value for", dotted(key), hint="convo config")
     if as_json:
-        sys.stdout.write(json.dumps(as_rows(there)) + "\n")
+        say_json(as_rows(there))
     else:
-        sys.stdout.write(table(there, medium_of(sys.stdout, os.environ)) + "\n")
+        say(table(there, medium_of(sys.stdout, os.environ)))
 
 
 def put_value(target: Target, name: str, written: str) -> None:
@@ -145,7 +144,3 @@ def _tell_stronger(target: Target, key: Key) -> None:
     origin = settings.origin(*own)
     if origin.layer is not Layer.DEFAULT and origin.place != str(target.place):
         note(f"{origin.place} says otherwise, and goes before it")
-
-
-def note(words: str) -> None:
-    sys.stderr.write(safe(words) + "\n")

@@ -4,7 +4,6 @@ Where the new owner is follows from the model: the one that is named, else the s
 conversation needs its endpoint at once; every other owner is made without asking anybody.
 """
 
-import json
 import os
 import sys
 from collections.abc import AsyncIterator
@@ -14,6 +13,7 @@ from pathlib import Path
 
 from convo.cli.known import Search, Where
 from convo.cli.redacting import as_fields, lines, redacted
+from convo.cli.saying import say, say_json
 from convo.cli.wiring import endpoint_for, record_of, store_of
 from convo.clock import SystemClock
 from convo.config import Choice, Flags, Settings, Sources, choose, read, resolve
@@ -71,7 +71,7 @@ async def convert_one(asked: Asked) -> None:
             say(report(carried.losses, notes, medium_of(sys.stdout, os.environ)))
         made = None if asked.dry_run else await _made(source, carried, target, wish, choice, settings, store)
     if asked.as_json:
-        say(json.dumps(as_object(source, carried, target, made) | as_fields(hidden)))
+        say_json(as_object(source, carried, target, made) | as_fields(hidden))
     elif made:
         waiting = len(carried.items) if made.strategy is Strategy.CHAIN else len(carried.items) - carried.confirmed
         rows = facts(made.name, made.strategy, made.handle, len(carried.items), waiting)
@@ -162,7 +162,3 @@ def owned(chat: Chat, carried: Carried) -> str:
     medium, session, held = drawn_on(sys.stderr), chat.session, chat.held
     rows = facts(session.name, session.strategy, session.handle, len(held.path), len(held.unacknowledged))
     return f"{report(carried.losses, (), medium)}\n{result(rows, medium)}"
-
-
-def say(words: str) -> None:
-    sys.stdout.write(words + "\n")

@@ -4,7 +4,6 @@ What is only mirrored here is written as the mirror has it, and nobody is asked;
 is read from its endpoint, as `convo inspect` does.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ from types import MappingProxyType
 from convo.cli.converting import owner_of
 from convo.cli.known import Search, Where
 from convo.cli.redacting import as_fields, lines, redacted
+from convo.cli.saying import note, say_json
 from convo.cli.wiring import store_of
 from convo.config import Settings, load
 from convo.engine.finding import absolute
@@ -28,7 +28,6 @@ from convo.items import Json
 from convo.stores.contract import Store
 from convo.transfer.taking import Source, taken
 from convo.transfer.writing import jsonl, markdown, replay
-from convo.ui.answer import safe
 
 SUFFIXES: Mapping[str, str] = MappingProxyType(
     {".json": "replay", ".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
@@ -75,8 +74,8 @@ async def export_one(asked: Asked) -> None:
     write(text, asked.file)
     if asked.file:
         tell(asked, form, document, hidden)
-    for note in (*source.notes, *(lines(hidden) if hidden and not asked.as_json else ())):
-        sys.stderr.write(safe(note) + "\n")
+    for words in (*source.notes, *(lines(hidden) if hidden and not asked.as_json else ())):
+        note(words)
 
 
 def form_of(asked: Asked) -> str:
@@ -114,7 +113,7 @@ async def _export_run(asked: Asked, settings: Settings) -> None:
     text = await state_text(asked.handle, flags, asked.schema, settings, settings.places.data / "paused")
     write(text, asked.file)
     if asked.as_json:
-        sys.stdout.write(json.dumps({"file": str(asked.file), "format": RUNSTATE}) + "\n")
+        say_json({"file": str(asked.file), "format": RUNSTATE})
 
 
 def write(text: str, file: Path | None) -> None:
@@ -168,6 +167,6 @@ def tell(asked: Asked, form: str, document: Document, hidden: Redacted | None) -
     if asked.as_json:
         told: dict[str, Json] = {"file": str(asked.file), "format": form, "items": len(document.items)}
         told |= as_fields(hidden)
-        sys.stdout.write(json.dumps(told) + "\n")
+        say_json(told)
     else:
-        sys.stderr.write(safe(f"{len(document.items):,} items are in {asked.file}") + "\n")
+        note(f"{len(document.items):,} items are in {asked.file}")

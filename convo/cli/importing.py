@@ -4,13 +4,12 @@ All of them are read before the first is stored, so that a file that is wrong so
 behind. Who answers from now on is the model that the file names, else the one that the settings choose.
 """
 
-import json
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from convo.cli.converting import scope_of
+from convo.cli.saying import say, say_json
 from convo.cli.wiring import store_of
 from convo.clock import SystemClock
 from convo.config import Settings, choose, load
@@ -96,6 +95,6 @@ def tell(document: Document, made: Session | None, *, as_json: bool) -> None:
             "links": len(document.links),
             "model": made.model if made else document.model,
         }
-        sys.stdout.write(json.dumps(told) + "\n")
+        say_json(told)
     else:
-        sys.stdout.write(safe(f"{name}  {counted(len(document.items))}") + "\n")
+        say(safe(f"{name}  {counted(len(document.items))}"))

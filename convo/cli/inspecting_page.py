@@ -1,9 +1,9 @@
 """`convo inspect --html`: conversations as one page that is a file, and needs no server and no network."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from convo.cli.saying import note
 from convo.engine.finding import absolute
 from convo.engine.whole_file import lies_at, put
 from convo.errors import Usage
@@ -11,7 +11,6 @@ from convo.inspection import Known
 from convo.pages.inspected import together
 from convo.pages.inspector import whole
 from convo.runstate import State
-from convo.ui.answer import safe
 from convo.ui.labelled import counted
 
 
@@ -31,4 +30,4 @@ def written(found: Sequence[Known | State], handles: Sequence[str], file: Path) 
         if own and lies_at(Path(absolute(own))) == target:
             raise Usage(f"{file} is the conversation's own file", hint="name another one with --html")
     put(target, whole(together(known)))
-    sys.stderr.write(safe(f"{counted(len(known), 'conversation')} can be looked at in {file}\n"))
+    note(f"{counted(len(known), 'conversation')} can be looked at in {file}")

@@ -8,7 +8,8 @@ import sys
 import warnings
 from pathlib import Path
 
-from convo.cli.configuring import Target, change, note
+from convo.cli.configuring import Target, change
+from convo.cli.saying import note
 from convo.config import Provider, Secret, Settings, load, private
 from convo.config.checks import nearest
 from convo.config.editing import with_value, without

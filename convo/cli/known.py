@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from convo.cli.saying import note
 from convo.cli.wiring import endpoint_for, record_of, store_of
 from convo.config import Choice, Layer, ModelName, Origin, Settings, choose, load
 from convo.engine.looking import look, look_at_file
@@ -19,7 +20,6 @@ from convo.errors import NotFound, Unreachable, Usage, WrongOwner
 from convo.history import Scope, Strategy, root
 from convo.inspection import Known, drift
 from convo.stores.contract import Store
-from convo.ui.answer import safe
 from convo.ui.inspecting import screen
 from convo.ui.medium import drawn_on
 
@@ -95,11 +95,10 @@ class Search:
         try:
             asked = await self.owners(mirror)
         except Unreachable as failure:
-            sys.stderr.write(safe(f"{failure.message}; this is the local mirror\n"))
+            note(f"{failure.message}; this is the local mirror")
             return mirror
         differs = drift(mirror.path.upto(mirror.mark).items, asked.path.items, "the endpoint")
-        note = differs or "the local mirror says the same"
-        return replace(asked, notes=(*asked.notes, note))
+        return replace(asked, notes=(*asked.notes, differs or "the local mirror says the same"))
 
     async def owners(self, mirror: Known) -> Known:
         """What the remote owner says of what the store mirrors.

@@ -5,7 +5,6 @@ beginning is known without a network. The servers themselves are asked only on r
 """
 
 import asyncio
-import json
 import os
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import Annotated, TextIO
 import typer
 
 from convo.cli.options import AsJson
+from convo.cli.saying import note, say, say_json
 from convo.cli.shape import App, call_of
 from convo.config import BUILT_IN_MODEL, Provider, Settings, choose, find_key, load, token_of
 from convo.config.names import named
@@ -67,9 +67,9 @@ def known(ctx: typer.Context, as_json: AsJson = False) -> None:
 
     settings = load(call_of(ctx).config)
     if as_json:
-        sys.stdout.write(json.dumps(as_rows(settings)) + "\n")
+        say_json(as_rows(settings))
     else:
-        sys.stdout.write(table(settings, medium_of(sys.stdout, os.environ)) + "\n")
+        say(table(settings, medium_of(sys.stdout, os.environ)))
 
 
 @app.command()
@@ -83,7 +83,7 @@ def pull(ctx: typer.Context, as_json: AsJson = False) -> None:
         progress.end()
     if as_json:
         there = {"model": BUILT_IN_MODEL, "path": str(path), "size": wanted.size, "fetched": progress.begun}
-        sys.stdout.write(json.dumps(there) + "\n")
+        say_json(there)
     else:
         how = "is here now" if progress.begun else "was here already"
         sys.stdout.write(safe(f"{BUILT_IN_MODEL} {how}: {path} ({megabytes(wanted.size)})\n"))
@@ -121,13 +121,13 @@ def show(settings: Settings, asking: bool, as_json: bool) -> None:
     entries = asyncio.run(asked(opened)) if asking else [entry for entry, _ in opened]
     there = local(settings.places.models)
     if as_json:
-        sys.stdout.write(json.dumps(as_object(settings, there, entries)) + "\n")
+        say_json(as_object(settings, there, entries))
         return
-    sys.stdout.write(screen(settings, there, entries, medium_of(sys.stdout, os.environ)) + "\n")
+    say(screen(settings, there, entries, medium_of(sys.stdout, os.environ)))
     sys.stdout.flush()
     for entry in entries if asking else ():
         if words := said(entry):
-            sys.stderr.write(safe(words) + "\n")
+            note(words)
 
 
 def open_entry(settings: Settings, provider: Provider) -> tuple[Entry, Catalogue | None]:

@@ -1,6 +1,5 @@
 """What `convo race` does: read the turns, let the owners run them, and print the table."""
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -8,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from convo.cli.saying import say, say_json
 from convo.cli.wiring import asking_of, chosen, endpoint_for, store_of
 from convo.clock import SystemClock
 from convo.config import Flags, Price, read, resolve
@@ -57,9 +57,9 @@ async def race_all(asked: Asked) -> int:
             lanes = await waited(_run(course))
     price = price_of(asking.model, settings.prices)
     if asked.as_json:
-        sys.stdout.write(json.dumps(as_object(asking.model, turns, lanes, price)) + "\n")
+        say_json(as_object(asking.model, turns, lanes, price))
     else:
-        sys.stdout.write(screen(lanes, price, medium_of(sys.stdout, os.environ)) + "\n")
+        say(screen(lanes, price, medium_of(sys.stdout, os.environ)))
     return 1 if any(lane.error for lane in lanes) else 0
 
 

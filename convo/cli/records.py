@@ -3,7 +3,6 @@
 The list is what people wait for most often: nothing is imported here that it does not need.
 """
 
-import json
 import os
 import sys
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from typer import Exit
 
+from convo.cli.saying import note, say, say_json
 from convo.cli.wiring import from_store, store_of
 from convo.config import load
 from convo.engine.glance import Glance, as_record, glance, unacknowledged
@@ -42,7 +42,7 @@ def list_sessions(config: Config, limit: int, *, as_json: bool) -> None:
 
     there, more = from_store(load(config), newest)
     if as_json:
-        say(json.dumps([as_record(one) for one in there]))
+        say_json([as_record(one) for one in there])
     elif there:
         say(listing.listed(there, medium_of(sys.stdout, os.environ)))
     else:
@@ -68,7 +68,7 @@ def show_session(config: Config, handle: str, *, as_json: bool) -> None:
 
     seen, said = from_store(load(config), one)
     if as_json:
-        say(json.dumps(as_record(seen)))
+        say_json(as_record(seen))
     else:
         say(listing.record(seen, said, medium_of(sys.stdout, os.environ)))
 
@@ -82,7 +82,7 @@ def search_sessions(config: Config, words: str, limit: int, *, as_json: bool) ->
 
     found = from_store(load(config), places)
     if as_json:
-        say(json.dumps([as_found(hit, place) for hit, place in found]))
+        say_json([as_found(hit, place) for hit, place in found])
     elif found:
         say(listing.found([place for _, place in found], medium_of(sys.stdout, os.environ)))
     else:
@@ -164,12 +164,3 @@ def as_found(hit: Hit, place: listing.Place) -> dict[str, Json]:
         "by": place.who,
         "snippet": place.snippet,
     }
-
-
-def say(words: str) -> None:
-    sys.stdout.write(words + "\n")
-
-
-def note(words: str) -> None:
-    """Tell the person something that is not the answer."""
-    sys.stderr.write(safe(words) + "\n")

@@ -1,12 +1,12 @@
 """What `convo repair` does with its arguments: lints, mends, keeps what came of it, tells."""
 
 import asyncio
-import json
 import os
 import sys
 from shlex import quote
 from typing import NamedTuple
 
+from convo.cli.saying import say, say_json
 from convo.cli.subject import Subject, Where, subject
 from convo.cli.wiring import endpoint_for, store_of
 from convo.clock import SystemClock
@@ -64,7 +64,7 @@ def tell(asked: Repair, broken: Subject, mended: Mended | None, *, as_json: bool
     places = broken.paths
     if not as_json:
         medium = medium_of(sys.stdout, os.environ)
-        sys.stdout.write(screen(asked.name, mended, places, medium, kept=not asked.dry_run) + "\n")
+        say(screen(asked.name, mended, places, medium, kept=not asked.dry_run))
         return
     shape: dict[str, Json] = {
         "handle": asked.handle,
@@ -73,7 +73,7 @@ def tell(asked: Repair, broken: Subject, mended: Mended | None, *, as_json: bool
         "items": len(mended.view.items) if mended else len(broken.view.items),
         "changes": [_change(one, broken, places[one.at] if one.at is not None else "$") for one in changes],
     }
-    sys.stdout.write(json.dumps(shape) + "\n")
+    say_json(shape)
 
 
 def _change(one: Change, broken: Subject, path: str) -> dict[str, Json]:

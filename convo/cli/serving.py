@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convo.cli.failures import explain, show_traceback
+from convo.cli.saying import note, say
 from convo.clock import SystemClock
 from convo.config import Flags, Settings, load
 from convo.errors import StoreFault, Usage
@@ -35,10 +36,10 @@ def add_key(config: Path | None, flags: Flags, name: str) -> None:
 
     settings = load(config, flags)
     path = settings.serve.keys_file or settings.places.config / "keys"
-    sys.stdout.write(new_key(path, name) + "\n")
-    sys.stderr.write(safe(f"its hash stands in {path}; serve with --keys {path}\n"))
+    say(new_key(path, name))
+    note(f"its hash stands in {path}; serve with --keys {path}")
     if sum(name == each for each, _ in entries(path, strict=False)) > 1:
-        sys.stderr.write(safe(f"the keys that {name} had go on working; to take one back, remove its line\n"))
+        note(f"the keys that {name} had go on working; to take one back, remove its line")
 
 
 def serve(config: Path | None, flags: Flags, *, verbose: bool, strict: bool = False) -> None:
@@ -69,7 +70,7 @@ async def _serve(settings: Settings, verbose: bool, strict: bool) -> None:
                 service, wanted, Inspected(store, settings.prices),
                 clock=clock, new_id=random_id, keys=keys, log=log, trouble=Trouble(),
             )  # fmt: skip
-            sys.stderr.write(safe(f"convo serves {serving.address(listening)}, store {settings.storage}\n"))
+            note(f"convo serves {serving.address(listening)}, store {settings.storage}")
             await serving.run(gateway, service, wanted, listening, ending, reported, partial(delayed, wanted.grace_s))
     finally:
         await store.aclose()
@@ -102,13 +103,13 @@ class Trouble:
     def __call__(self, fault: StoreFault) -> None:
         if fault.message != self._said:
             self._said = fault.message
-            sys.stderr.write(safe(f"convo serve: {fault.message}\n"))
+            note(f"convo serve: {fault.message}")
 
 
 def reported(error: BaseException) -> None:
     """Say that something went wrong that nobody foresaw, by its kind and place."""
     show_traceback(error)
-    sys.stderr.write(safe(f"convo serve: {explain(error).message}\n"))
+    note(f"convo serve: {explain(error).message}")
 
 
 def delayed(grace_s: float) -> None:

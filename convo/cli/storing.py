@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from convo.cli.saying import note, say, say_json
 from convo.cli.wiring import from_store, url_of
 from convo.clock import SystemClock
 from convo.config import Flags, Settings, load
@@ -62,9 +63,9 @@ def migrate(config: Config, flags: Flags, *, as_json: bool) -> None:
     ran = list(from_store(settings, missing))
     where = str(settings.storage)
     if as_json:
-        _say(json.dumps({"store": where, "ran": ran}))
+        say_json({"store": where, "ran": ran})
     else:
-        _say(safe(f"{where}: " + (f"ran {', '.join(map(str, ran))}" if ran else "up to date")))
+        say(safe(f"{where}: " + (f"ran {', '.join(map(str, ran))}" if ran else "up to date")))
 
 
 def stats(config: Config, flags: Flags, *, as_json: bool) -> None:
@@ -75,11 +76,11 @@ def stats(config: Config, flags: Flags, *, as_json: bool) -> None:
 
     kept = from_store(_kept(config, flags), everybody)
     if as_json:
-        _say(json.dumps([_as_record(one) for one in kept]))
+        say_json([_as_record(one) for one in kept])
     elif kept:
-        _say(holdings.listed(kept, medium_of(sys.stdout, os.environ)))
+        say(holdings.listed(kept, medium_of(sys.stdout, os.environ)))
     else:
-        _note("nothing is kept yet")
+        note("nothing is kept yet")
 
 
 def prune(config: Config, flags: Flags, asked: Pruning, *, as_json: bool) -> None:
@@ -96,10 +97,10 @@ def prune(config: Config, flags: Flags, asked: Pruning, *, as_json: bool) -> Non
     found = [(name, pruned) for name, pruned in from_store(_kept(config, flags), taken) if any(pruned)]
     if as_json:
         tenants = [{"tenant": name, **pruned._asdict()} for name, pruned in found]
-        _say(json.dumps({"before": before, "removed": asked.yes, "tenants": tenants}))
+        say_json({"before": before, "removed": asked.yes, "tenants": tenants})
     elif found:
-        _say(holdings.pruned(found, medium_of(sys.stdout, os.environ)))
-    _note(_outcome(asked, anything=bool(found)))
+        say(holdings.pruned(found, medium_of(sys.stdout, os.environ)))
+    note(_outcome(asked, anything=bool(found)))
 
 
 def _outcome(asked: Pruning, *, anything: bool) -> str:
@@ -135,12 +136,3 @@ def _as_record(one: Holdings) -> dict[str, Json]:
         "oldest": one.oldest,
         "newest": one.newest,
     }
-
-
-def _say(words: str) -> None:
-    sys.stdout.write(words + "\n")
-
-
-def _note(words: str) -> None:
-    """Tell the person something that is not the answer."""
-    sys.stderr.write(safe(words) + "\n")

@@ -4,7 +4,6 @@ Everything is found as `convo inspect` finds it and asked as `convo chat --from`
 counts on this machine is asked to; a server is asked only on request.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING
 from convo.cli.changing import check_no_run
 from convo.cli.known import Search, Where
 from convo.cli.run_flags import RunFlags
+from convo.cli.saying import note, say, say_json
 from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for, store_of
 from convo.config import Choice, Flags, Record, Settings, Sources, choose, read, resolve, token_of
 from convo.endpoints.contract import Endpoint
@@ -30,7 +30,6 @@ from convo.inspection.coming import Coming, next_as_json
 from convo.items import user
 from convo.stores.contract import Store
 from convo.strategies import kind_of
-from convo.ui.answer import safe
 from convo.ui.coming import curl, screen
 from convo.ui.medium import medium_of
 
@@ -155,18 +154,18 @@ COUNTS: Mapping[str, Callable[[Endpoint, Choice], Counting]] = {
 def printed(found: Coming, settings: Settings, *, form: str, base_url: str | None = None) -> None:
     """Print it in one form: "", "--json" or "--curl"."""
     if form == "--json":
-        sys.stdout.write(json.dumps(next_as_json(found)) + "\n")
+        say_json(next_as_json(found))
     elif form == "--curl":
-        sys.stdout.write(_command(found, settings, base_url) + "\n")
+        say(_command(found, settings, base_url))
     else:
-        sys.stdout.write(screen(found, medium_of(sys.stdout, os.environ)) + "\n")
+        say(screen(found, medium_of(sys.stdout, os.environ)))
 
 
 def _command(found: Coming, settings: Settings, base_url: str | None) -> str:
     """The command, and on stderr who answers where the request would not leave this process."""
     if found.url:
         return curl(found, base_url)
-    sys.stderr.write(safe(SERVED) + "\n")
+    note(SERVED)
     serve = settings.serve
     host = f"[{serve.host}]" if ":" in serve.host else serve.host
     return curl(served(found, needs_key=serve.keys_file is not None), base_url or f"http://{host}:{serve.port}/v1")
