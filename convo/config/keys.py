@@ -113,6 +113,16 @@ def in_keyring(name: str) -> Secret | None:
     return Secret(text) if text else None
 
 
+def has_keyring() -> bool:
+    """Whether there is a keyring to ask; it may be locked."""
+    try:
+        from keyring import get_keyring
+        from keyring.backends.fail import Keyring as NoKeyring
+    except ImportError:
+        return False
+    return not isinstance(get_keyring(), NoKeyring)
+
+
 def into_keyring(name: str, key: Secret) -> None:
     """raises: BadSettings  there is no keyring, or it is locked"""
     with _keyring() as keyring:
@@ -139,5 +149,5 @@ def _keyring() -> Iterator[ModuleType]:
         yield keyring
     except NoKeyringError as wrong:
         raise BadSettings("this machine has no keyring to use", hint="keep the key in a variable") from wrong
-    except KeyringError as wrong:
+    except (KeyringError, OSError) as wrong:  # some of them are files
         raise BadSettings(f"the keyring does not open: {type(wrong).__name__}", hint="unlock it") from wrong

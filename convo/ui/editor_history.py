@@ -1,8 +1,9 @@
 """What was typed before, in one file for all prompts of this user.
 
 Prompts in several terminals add to it at the same time: an entry is written in one piece, under a
-lock, and what the others wrote is there at the next prompt, and for a search at this one. The form is the library's own, so an
-older file stays. To remember is a convenience: a disk that is full costs the memory and nothing else.
+lock, and what the others wrote is there at the next prompt, and for a search at this one. The form is
+the library's own, so an older file stays. To remember is a convenience: a disk that is full costs the
+memory and nothing else.
 """
 
 import fcntl

@@ -1,0 +1,57 @@
+"""Keys in a real keyring: the package of that name, a backend that it finds by its own settings, other processes."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.loopback import Loopback
+from tests.running import Launch
+from tests.runstate.snapshots import snapshot
+
+STATE = "0.24.0__schema1.21__parallel_mixed_decided.json"
+KEY, SIGNS = "sk-1234-of-the-ring", "a key that is long enough"
+
+
+@pytest.fixture
+def ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a keyring that is chosen as whoever has none of a desktop chooses it."""
+    settings = tmp_path / "config" / "python_keyring" / "keyringrc.cfg"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("[backend]\ndefault-keyring=keyrings.alt.file.PlaintextKeyring\n")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    return tmp_path / "data" / "python_keyring" / "keyring_pass.cfg"
+
+
+def test_a_key_that_one_process_puts_into_the_keyring_is_sent_by_another_and_taken_out_by_a_third(
+    ring: Path, launch: Launch, loopback: Loopback
+) -> None:
+    loopback.replies({"text": "hello"})
+    server = {"OPENAI_BASE_URL": loopback.environ["OPENAI_BASE_URL"]}
+    assert launch("config", "key", "set", "openai", stdin=f"{KEY}\n").err == "the key of openai is in the keyring\n"
+    got = launch("chat", "-q", "hi", env=server)
+    assert (got.exit, got.out, got.err) == (0, "hello\n", "")
+    assert loopback.requests[-1].headers["authorization"] == f"Bearer {KEY}"
+    assert launch("config", "key", "unset", "openai").err == "the key of openai is no longer kept\n"
+    assert "openai_api_key" not in ring.read_text().lower()
+
+
+def test_a_state_is_signed_and_proved_with_a_key_of_the_keyring(ring: Path, launch: Launch) -> None:
+    command = [sys.executable, "-m", "keyring", "set", "convo", "CONVO_SIGNING_KEY"]
+    subprocess.run(command, input=SIGNS, text=True, env=dict(os.environ), check=True)
+    Path("state.json").write_bytes(snapshot(STATE))
+    sign = launch("resume", "state.json", "--decide-only", "-o", "signed.json", "--reject", "all", "--sign")
+    assert (sign.exit, SIGNS in sign.err + Path("signed.json").read_text()) == (0, False)
+    proof = ("resume", "signed.json", "--decide-only", "-o", "again.json", "--verify")
+    assert launch(*proof).exit == 0
+    assert launch(*proof, env={"CONVO_SIGNING_KEY": SIGNS + "!"}).exit == 1
+
+
+def test_a_keyring_whose_file_cannot_be_written_is_told_like_a_locked_one(ring: Path, launch: Launch) -> None:
+    ring.mkdir(parents=True)
+    got = launch("config", "key", "set", "openai", stdin=KEY)
+    assert (got.exit, KEY in got.err) == (2, False)
+    assert got.err.startswith("convo: the keyring does not open: IsADirectoryError\n  try: unlock it, or --file")
