@@ -165,7 +165,7 @@ def _named(word: str, found: Sequence[tuple[AgentRun, Paused]], *, approve: bool
     fits = by_id or (there if name == ALL else [pair for pair in there if pair[1].tool == name])
     if not fits:
         waits = ", ".join(call.call_id for _, call in there)
-        raise NotFound("pending call", name, hint=f"one of {waits}" if waits else "nothing waits")
+        raise NotFound("pending call", name, hint=f"one of {waits}" if waits else "convo approvals")
     return [Chosen(run, call, why or None) for run, call in fits]
 
 

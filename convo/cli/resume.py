@@ -119,7 +119,7 @@ def resume(
     as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print what happens, one event a line.")] = False,
 ) -> None:
     """Decide on the calls that a paused run waits for, and go on with it."""
-    from convo.cli.resuming import Asked, Signing, Written, decide, proved
+    from convo.cli.resuming import Asked, Signing, Written, check_there, decide, proved
 
     if decide_only:
         asked = Asked(tuple(approve or ()), tuple(reject or ()), tuple(edit or ()), always)
@@ -127,6 +127,7 @@ def resume(
         assert out is not None
         raise typer.Exit(decide(state, asked, Written(out, schema, sign, verify, key_env, as_json)))
     if agent is None:
+        check_there(state, call_of(ctx).config)
         raise Usage(
             "to go on with a run takes its agents, and none are named",
             hint=f"convo resume {state} --agent FILE.py:NAME; or --decide-only -o decided.json, and the SDK goes on",

@@ -87,6 +87,16 @@ def proved(place: str, config: Path | None, signing: Signing) -> State | None:
     return unsigned(state)
 
 
+def check_there(place: str, config: Path | None) -> None:
+    """raises: NotFound, AmbiguousHandle, Unreadable, BadState  nothing at `place` could be gone on with"""
+    if proved(place, config, Signing("", verify=False)) is None:
+        from convo.cli.wiring import from_store
+        from convo.config import load as settings_of
+        from convo.engine.run_keeping import kept_run
+
+        from_store(settings_of(config), lambda store: kept_run(store, place))
+
+
 def decide(place: str, asked: Asked, written: Written) -> int:
     """Decide on the state at `place` and write it; returns the exit code.
 

@@ -136,7 +136,8 @@ def patterns(value: object) -> tuple[str, ...]:
 def folders(value: object) -> tuple[str, ...]:
     """Folders, each with its whole path."""
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one[:1] in ("/", "~") for one in value):
-        raise Unfit("must be an array of folders with their whole paths")
+        hint = """convo config set trusted '["/home/you/work"]'"""
+        raise Unfit("must be an array of folders with their whole paths", hint=hint)
     return tuple(value)
 
 

@@ -188,14 +188,14 @@ def check_at(key: Key) -> Check:
 
 
 def shape_at(key: Key, place: str) -> Shape:
-    """What may stand at `key`. raises: BadSettings  there is no such setting"""
+    """What may stand at `key`, which somebody named. raises: BadSettings  there is no such setting"""
     shape: Shape = SHAPE
     for depth in range(1, len(key) + 1):
         while isinstance(shape, Whole):
             shape = shape.shape
         if callable(shape):
             raise BadSettings(f"{place}: '{dotted(key[: depth - 1])}' is one value and no table")
-        shape = _below(key[:depth], shape, place)
+        shape = _below(key[:depth], shape, place, hint=_another(key[:depth], shape))
     return shape
 
 
@@ -213,17 +213,30 @@ def _walk(key: Key, value: object, shape: Shape, place: str) -> Iterator[tuple[K
         yield from _walk((*key, name), below, _below((*key, name), shape, place), place)
 
 
-def _below(key: Key, shape: Mapping[str, Shape] | Named, place: str) -> Shape:
-    """The shape of what stands at `key`, whose table has `shape`."""
+def _below(key: Key, shape: Mapping[str, Shape] | Named, place: str, *, hint: str | None = None) -> Shape:
+    """The shape of what stands at `key`, whose table has `shape`; `hint` is what to do where it has no such name."""
     if isinstance(shape, Named):
         checked(key, key[-1], cast(Check, shape.check), place)
         return shape.shape
     if key[-1] not in shape:
-        raise BadSettings(f"{place}: no setting '{dotted(key)}'; {_advice(key[-1], shape)}")
+        raise BadSettings(f"{place}: no setting '{dotted(key)}'; {_advice(key[-1], shape)}", hint=hint)
     return shape[key[-1]]
 
 
 def _advice(name: str, known: Mapping[str, Shape]) -> str:
-    meant = MEANT.get(name)
-    near = meant if meant in known else nearest(name, known)
+    near = _meant(name, known)
     return f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
+
+
+def _another(key: Key, shape: Mapping[str, Shape] | Named) -> str | None:
+    """How the setting is set that is meant by `key`, or the first one that there is; None where a name is free."""
+    if isinstance(shape, Named):
+        return None
+    near = _meant(key[-1], shape)
+    words = f"convo config set {dotted((*key[:-1], near or next(iter(shape))))} VALUE"
+    return words if near else f"{words}, or another one of these"
+
+
+def _meant(name: str, known: Mapping[str, Shape]) -> str | None:
+    meant = MEANT.get(name)
+    return meant if meant in known else nearest(name, known)

@@ -114,6 +114,12 @@ def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -
     assert taken(after.document, paused().graph).pending != ()
 
 
+def test_where_nothing_waits_the_next_step_shows_so(convo: Convo, home: Path) -> None:
+    got = convo("approvals", "approve", "g1")
+    assert (got.exit, got.err) == (5, "convo: no pending call 'g1'\n  try: convo approvals\n")
+    assert convo("approvals").exit == 0
+
+
 def test_the_last_decision_says_how_to_go_on(convo: Convo, home: Path) -> None:
     held(home, waits("shop", paused()))
     got = convo("approvals", "reject", "all", "--run", "shop")

@@ -2,6 +2,7 @@
 
 import io
 import os
+import shlex
 import stat
 import sys
 import tomllib
@@ -192,8 +193,17 @@ def test_whoever_goes_before_the_new_value_is_named(convo: Convo, own: Path, mon
 @pytest.mark.parametrize(
     ("argv", "exit_code", "message"),
     [
-        (["set", "modle", "x"], 2, "config set: no setting 'modle'; did you mean 'model'?"),
-        (["set", "serve.prot", "1"], 2, "config set: no setting 'serve.prot'; did you mean 'port'?"),
+        (
+            ["set", "modle", "x"],
+            2,
+            "config set: no setting 'modle'; did you mean 'model'?\n  try: convo config set model VALUE\n",
+        ),
+        (
+            ["set", "serve.prot", "1"],
+            2,
+            "config set: no setting 'serve.prot'; did you mean 'port'?\n  try: convo config set serve.port VALUE\n",
+        ),
+        (["set", "nosuch", "1"], 2, "config set: no setting 'nosuch'; there are model, tenant, compact_at, editing"),
         (["set", "serve.port", "many"], 2, "config set: 'serve.port' must be a whole number, not a string"),
         (["set", "serve.port", "99999"], 2, "config set: 'serve.port' must be a port from 0"),
         (["set", "serve", "x"], 2, "'serve' is a table of several settings"),
@@ -218,6 +228,20 @@ def test_what_cannot_be_is_refused_and_the_file_stays(
     assert got.err.startswith(f"convo: {message.format(own=own)}"), got.err
     assert KEY not in got.err
     assert own.read_text() == COMMENTED
+
+
+def test_the_example_for_folders_is_one_that_works(convo: Convo, own: Path) -> None:
+    refused = convo("config", "set", "trusted", "work")
+    assert refused.err.startswith("convo: config set: 'trusted' must be an array of folders with their whole paths")
+    argv = shlex.split(refused.err.partition("  try: convo ")[2])
+    assert convo(*argv).exit == 0
+    assert 'trusted = ["/home/you/work"]' in own.read_text()
+
+
+def test_a_setting_that_is_like_none_is_answered_with_the_names_of_all(convo: Convo, own: Path) -> None:
+    assert convo("config", "set", "nosuch", "1").err.endswith(
+        "trusted, profile, profiles\n  try: convo config set model VALUE, or another one of these\n"
+    )
 
 
 def test_a_broken_file_can_be_mended_from_here(convo: Convo, own: Path) -> None:

@@ -312,7 +312,10 @@ def test_a_foreign_state_that_does_not_fit_makes_no_session(
     ("argv", "says"),
     [
         (["state.json", "--approve", "all"], "to go on with a run takes its agents, and none are named"),
+        (["mine"], "to go on with a run takes its agents, and none are named"),
+        (["nowhere.json"], "no file 'nowhere.json'"),
         (["nowhere.json", *("--agent", "bot.py:desk")], "no file 'nowhere.json'"),
+        (["nobody", "--approve", "all"], "no session 'nobody'"),
         (["nobody", *("--agent", "bot.py:desk")], "no session 'nobody'"),
         (["state.json", "--agent", "bot.py:desk", "-o", "-"], "writes its state into a file"),
         (["state.json", "--agent", "bot.py:desk", "--decide-only", "-o", "x.json"], "it takes no agents"),
