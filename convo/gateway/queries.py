@@ -9,19 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl
 
+from convo.endpoints.contract import INCLUDABLE
 from convo.gateway import refusals
-
-INCLUDABLE = (
-    "file_search_call.results",
-    "web_search_call.results",
-    "web_search_call.action.sources",
-    "message.input_image.image_url",
-    "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs",
-    "reasoning.encrypted_content",
-    "message.output_text.logprobs",
-)
-"""What a reader may ask to see as well. Items are shown with everything that is kept, so each is honoured."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ tools are told by what this server reads of them; all else in them is the model'
 from collections.abc import Mapping
 from typing import Any
 
-from convo.gateway.queries import INCLUDABLE
+from convo.endpoints.contract import INCLUDABLE
 
 Schema = Mapping[str, Any]
 

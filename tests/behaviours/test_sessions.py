@@ -11,12 +11,12 @@ from convo.errors import Refused, StoreUnavailable
 from convo.history import Strategy
 from convo.items import Item, assistant, user
 from convo.run import Decided
-from convo.stores.contract import Change
 from convo.tools import tool
 from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
 from tests.engine.recorded import Fault
+from tests.stores.refusing import Refusing
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -115,26 +115,11 @@ async def test_when_the_first_model_call_fails_the_input_is_kept_already(bench: 
     assert words(await history(bench)) == ["user: hello"]
 
 
-class Failing:
-    """A store whose changes fail while `down` is set; readers are served."""
-
-    def __init__(self, store: Any) -> None:
-        self.store, self.down = store, False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    async def commit(self, change: Change) -> None:
-        if self.down:
-            raise StoreUnavailable("the disk is gone")
-        await self.store.commit(change)
-
-
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_an_output_cannot_be_kept_the_call_is_not_run_again_by_itself(
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
-    store = Failing(bench.store)
+    store: Any = Refusing(bench.store, StoreUnavailable("the disk is gone"), down=False)
     bench = Bench(store, bench.endpoint, bench.folder)
 
     def pay() -> str:

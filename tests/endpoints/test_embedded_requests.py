@@ -9,6 +9,7 @@ from openai.resources.responses.input_tokens import InputTokens
 from openai.types.responses import ResponseIncludable
 from openai.types.responses.response import Response as TypedResponse
 
+from convo.endpoints.contract import INCLUDABLE
 from convo.endpoints.embedded import requests
 from convo.endpoints.embedded.requests import FIELDS, FOR_THE_MODEL, read, read_count, read_items
 from convo.errors import Refused
@@ -80,7 +81,7 @@ def test_every_field_of_the_package_that_counts_tokens_is_known() -> None:
 
 
 def test_what_can_be_included_is_what_the_package_knows() -> None:
-    assert set(get_args(ResponseIncludable)) <= set(requests.INCLUDABLE)
+    assert set(get_args(ResponseIncludable)) <= set(INCLUDABLE)
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))

@@ -12,12 +12,12 @@ from convo.errors import Refused, StoreFull, TryLater
 from convo.history import Strategy
 from convo.items import user
 from convo.run import Decided, Given
-from convo.stores.contract import Change, Store
 from convo.tools import tool
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
 from tests.engine.recorded import Fault
+from tests.stores.refusing import Refusing
 
 BUSY = TryLater("busy", status=429)
 
@@ -158,26 +158,11 @@ async def test_a_call_of_unknown_outcome_may_be_run_again(bench: Bench) -> None:
     assert (len(runs), one.output) == (2, "Done.")
 
 
-class Full:
-    """A store that takes nothing for a while, once a tool has run."""
-
-    def __init__(self, store: Store, ledger: Ledger) -> None:
-        self.store, self.ledger, self.full = store, ledger, True
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    async def commit(self, change: Change) -> None:
-        if self.full and self.ledger.ran:
-            raise StoreFull("no room is left")
-        await self.store.commit(change)
-
-
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_does_not_run_the_tool_again(
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
-    full: Any = Full(bench.store, ledger)
+    full: Any = Refusing(bench.store, StoreFull("no room is left"), down=True, which=lambda change: ledger.ran)
     bench.edges = Edges(full, bench.endpoint, bench.clock, bench.edges.new_id)
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     agent = Agent("desk", tools=(ledger.tool("look"),))
@@ -185,7 +170,7 @@ async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_
     with pytest.raises(StoreFull):
         await say(one, "hello")
 
-    full.full = False
+    full.down = False
     assert own(await read((await running(bench, agent)).go_on())) == ["started", "paused"]
     again = await running(bench, agent)
     assert [call.id for call in again.pending] == ["call_1"]
@@ -193,13 +178,13 @@ async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_
 
 
 async def test_when_a_result_could_not_be_stored_the_same_process_still_knows_it(bench: Bench, ledger: Ledger) -> None:
-    full: Any = Full(bench.store, ledger)
+    full: Any = Refusing(bench.store, StoreFull("no room is left"), down=True, which=lambda change: ledger.ran)
     bench.edges = Edges(full, bench.endpoint, bench.clock, bench.edges.new_id)
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)))
     with pytest.raises(StoreFull):
         await say(one, "hello")
-    full.full = False
+    full.down = False
     await read(one.go_on())
     assert (one.output, ledger.ran) == ("Done.", ["look"])
     assert inputs(bench)[-1][-1] == "call_1: look done"

@@ -20,9 +20,10 @@ from convo.errors import (
 )
 from convo.history import Strategy
 from convo.items import user
-from convo.stores.contract import Change, Store
+from convo.stores.contract import Store
 from tests.engine.conftest import Bench, say
 from tests.engine.recorded import Fault
+from tests.stores.refusing import Refusing
 from tests.wire import spoken
 
 UNASKED: list[ConvoError] = [
@@ -127,36 +128,21 @@ async def test_what_somebody_may_have_taken_before_the_network_went_is_kept(benc
 # -- a store that is full --------------------------------------------------------------------------
 
 
-class Full:
-    """Delegates to `store`; changes with a link are refused as long as it is `full`."""
-
-    def __init__(self, store: Store) -> None:
-        self.store, self.full = store, False
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.store, name)
-
-    async def commit(self, change: Change) -> None:
-        if self.full and change.session and change.links:
-            raise StoreFull("no room")
-        await self.store.commit(change)
-
-
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_an_end_that_could_not_be_stored_leaves_the_turn_unanswered_and_the_chat_whole(
     store: Store, bench: Bench, strategy: Strategy
 ) -> None:
-    full = Full(store)
+    full: Any = Refusing(store, StoreFull("no room"), down=False, which=lambda change: change.session and change.links)
     bench.edges = type(bench.edges)(full, bench.endpoint, bench.clock, bench.edges.new_id)
     chat = await bench.open(strategy, name="mine")
     await say(chat, "one")
-    full.full = True
+    full.down = True
     with pytest.raises(StoreFull):
         await say(chat, "two")
     assert chat.turn
     assert chat.turn.link
     assert (chat.turn.link.status, chat.turn.link.error) == ("failed", {"code": "store_full", "message": "no room"})
-    full.full = False
+    full.down = False
 
     await say(chat, "three")
     again = await bench.open(None, "mine")

@@ -2,6 +2,7 @@
 
 import pytest
 
+from convo.endpoints.contract import INCLUDABLE
 from convo.endpoints.embedded import requests
 from convo.errors import Refused
 from convo.gateway import queries
@@ -22,7 +23,16 @@ def test_a_fixed_path_is_tried_before_the_variable_one_that_would_take_it() -> N
 
 
 def test_what_may_be_included_is_the_same_in_a_body_and_behind_a_path() -> None:
-    assert queries.INCLUDABLE == requests.INCLUDABLE
+    for one in INCLUDABLE:
+        requests.FIELDS["include"]("include", [one])
+        assert queries.read(f"include={one}".encode(), [INCLUDE]) == {"include": [one]}
+    for refuses in (
+        lambda: requests.FIELDS["include"]("include", ["everything"]),
+        lambda: queries.read(b"include=everything", [INCLUDE]),
+    ):
+        with pytest.raises(Refused) as told:
+            refuses()
+        assert all(one in told.value.message for one in INCLUDABLE)
 
 
 READ = [

@@ -82,17 +82,6 @@ def one_of(*known: str) -> Check:
     return check
 
 
-def several_of(*known: str) -> Check:
-    each = one_of(*known)
-
-    def check(name: str, value: Json) -> None:
-        array(name, value)
-        for at, one in enumerate(value):
-            each(f"{name}[{at}]", one)
-
-    return check
-
-
 def array(name: str, value: Json) -> None:
     if not isinstance(value, list):
         raise refusals.wrong_type(name, "an array", in_words(value))

@@ -12,6 +12,7 @@ wrong answer that nobody notices.
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from convo.endpoints.contract import INCLUDABLE
 from convo.endpoints.embedded import refusals
 from convo.endpoints.embedded.checks import (
     Check,
@@ -26,22 +27,10 @@ from convo.endpoints.embedded.checks import (
     object_,
     one_of,
     only,
-    several_of,
     string,
 )
 from convo.endpoints.embedded.inputs import is_trigger, items_of, triggered
 from convo.items import Item, Json
-
-INCLUDABLE = (
-    "file_search_call.results",
-    "web_search_call.results",
-    "web_search_call.action.sources",
-    "message.input_image.image_url",
-    "computer_call_output.output.image_url",
-    "code_interpreter_call.outputs",
-    "reasoning.encrypted_content",
-    "message.output_text.logprobs",
-)
 
 
 def _string_or_object(name: str, value: Json) -> None:
@@ -101,7 +90,7 @@ FOR_THE_MODEL: Mapping[str, Check] = {
     "access_programs": object_,
     "frequency_penalty": decimal(-2, 2),
     "image": object_,
-    "include": several_of(*INCLUDABLE),
+    "include": each(one_of(*INCLUDABLE)),
     "max_output_tokens": integer(1),
     "max_tool_calls": integer(1),
     "moderation": object_,

@@ -4,7 +4,7 @@ The server is these tests' own: a transaction that is open in any database of a 
 replaced meanwhile from being used again in all of them, and other tests have such transactions.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from random import Random
 
@@ -14,7 +14,6 @@ import pytest
 from convo.items import Json
 from convo.stores.contract import Change
 from convo.stores.postgres import PostgresStore
-from convo.stores.postgres.database import Database
 from tests import databases
 from tests.databases import Server
 from tests.stores.chats import NOW, prose, session
@@ -35,13 +34,6 @@ def url(server: Server) -> Iterator[str]:
     made = databases.new_database(at=server.url())
     yield made
     databases.drop(made)
-
-
-@pytest.fixture
-async def postgres(url: str) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(Database(url))
-    yield opened
-    await opened.aclose()
 
 
 async def rewritten(postgres: PostgresStore, revisions: range, characters: int) -> None:
