@@ -18,7 +18,6 @@ BOOLEAN: Schema = {"type": "boolean"}
 INTEGER: Schema = {"type": "integer"}
 COUNT: Schema = {"type": "integer", "minimum": 0}
 OBJECT: Schema = {"type": "object"}
-ANYTHING: Schema = {}
 
 
 def ref(name: str) -> Schema:

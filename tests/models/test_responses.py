@@ -61,10 +61,6 @@ CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "f",
 OUTPUT = {"type": "function_call_output", "call_id": "call_1", "output": "4"}
 
 
-def gist(response: dict[str, Any]) -> dict[str, Any]:
-    return {name: response[name] for name in ("status", "model", "usage")}
-
-
 # -- the answer -----------------------------------------------------------------------------------
 
 
