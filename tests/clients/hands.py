@@ -52,7 +52,7 @@ STRATEGIES = {
     "previous": Strategy.CHAIN,
 }
 
-VERDICTS = {"call_2": True, "call_4": False, "call_5": True, "call_6": True}
+VERDICTS = {"call_2": True, "call_4": False, "call_5": True, "call_6": True, "call_7": False}
 
 
 @function_tool(needs_approval=True)
@@ -104,11 +104,15 @@ STORIES = {
     "two pauses": Story(TRIAGE, [*BESIDE, [("call_5", "refund", {"order": "d"})]]),
     "an agent as a tool": Story(
         TRIAGE,
-        [BESIDE[0], [*ASIDE, ("call_4", "ask_clerk", {"input": "now"})], [("call_6", "refund", {"order": "e"})]],
+        [
+            BESIDE[0],
+            [*ASIDE, ("call_4", "ask_clerk", {"input": "now"})],
+            [("call_6", "refund", {"order": "e"}), ("call_7", "refund", {"order": "f"})],
+        ],
     ),
     "agents of one name": Story(FORK, BESIDE),
 }
-"""They pause at calls 2 and 4, then at call 5; at call 2 and, within call 4, at call 6; at calls 2 and 4."""
+"""They pause at calls 2 and 4, then at call 5; at call 2 and, within call 4, at calls 6 and 7; at calls 2 and 4."""
 
 SUMMARY = Story(
     FRONT,
