@@ -110,7 +110,8 @@ async def test_when_a_request_is_tried_again_the_input_that_is_kept_stays_and_st
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     await faulty(bench, ledger, strategy, Fault(DOWN), Fault(DOWN))
-    assert words(await history(bench))[:2] == ["user: hello", "call look"]
+    said = "assistant: It is all done, and here is what came of it."
+    assert words(await history(bench)) == ["user: hello", "call look", OUTPUT, said]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
