@@ -1,12 +1,15 @@
 """`convo inspect --watch`: the screen of a conversation that is going on, painted again when it moves.
 
-In a terminal the same rows are painted over, as many as there are; anywhere else each response is a line
-of its own when it has ended, and no line comes twice. What another process says is read from the store.
+In a terminal the same rows are painted over, as many as there are, until somebody presses q; anywhere else
+each response is a line of its own when it has ended, and no line comes twice. What another process says is
+read from the store.
 """
 
+import asyncio
 import os
 import shutil
 import sys
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
 
@@ -26,7 +29,11 @@ HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
 """A line that is too long is cut by the terminal: it would push the others down."""
 
-FOOT = "watching; Ctrl-C ends it"
+FOOT = "watching; q or Ctrl-C ends it"
+IDLE = "nothing is under way; q or Ctrl-C ends it"
+
+END = b"qQ\x04"
+"""Keys that end it; the last one is Ctrl-D."""
 
 
 async def watched(handle: str, config: Path | None, *, until_idle: bool) -> None:
@@ -35,15 +42,36 @@ async def watched(handle: str, config: Path | None, *, until_idle: bool) -> None
     until_idle:  end as soon as no answer is to come
     raises:      as `look`
     """
-    settings = load(config)
-    async with store_of(settings) as store:
+    async with store_of(load(config)) as store:
         file = is_path(handle) or await _is_file(store, handle)
-        show = Painter() if paints() else Lines()
         async with aclosing(watch(store, handle, SystemClock(), file=file)) as states:
-            async for known in states:
-                show.take(known)
-                if until_idle and not under_way(known):
-                    return
+            if paints():
+                await _painted(states, until_idle=until_idle)
+            else:
+                await _shown(states, Lines(), until_idle=until_idle)
+
+
+async def _painted(states: AsyncGenerator[Known, None], *, until_idle: bool) -> None:
+    """Paint them until a key ends it."""
+    from convo.ui.unechoed import on_key
+
+    show, loop = Painter(), asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as pressed:
+            with on_key(END, lambda: pressed.reschedule(loop.time())):
+                await _shown(states, show, until_idle=until_idle)
+    except TimeoutError:
+        if not pressed.expired():
+            raise
+    finally:
+        show.leave()
+
+
+async def _shown(states: AsyncGenerator[Known, None], show: "Painter | Lines", *, until_idle: bool) -> None:
+    async for known in states:
+        show.take(known)
+        if until_idle and not under_way(known):
+            return
 
 
 async def _is_file(store: Store, handle: str) -> bool:
@@ -69,12 +97,19 @@ class Painter:
 
     def take(self, known: Known) -> None:
         medium, rows = medium_of(sys.stdout, os.environ), shutil.get_terminal_size().lines
-        lines = [*rows_of(known, medium, rows - 1), medium.paint(FOOT, "dim")]
+        foot = FOOT if under_way(known) else IDLE
+        lines = [*rows_of(known, medium, rows - 1), medium.paint(foot, "dim")]
         begin = HOME if self._painted else CLEAR_BELOW.join((HOME, ""))
         sys.stdout.write(begin + NO_WRAP + "".join(line + CLEAR_LINE + "\n" for line in lines[:-1]))
         sys.stdout.write(lines[-1] + CLEAR_BELOW + "\r" + WRAP)
         sys.stdout.flush()
         self._painted = True
+
+    def leave(self) -> None:
+        """Take the last line away: what comes next stands there."""
+        if self._painted:
+            sys.stdout.write(CLEAR_BELOW)
+            sys.stdout.flush()
 
 
 def rows_of(known: Known, medium: Medium, room: int) -> list[str]:

@@ -8,7 +8,6 @@ bracketing what is pasted meanwhile. The module takes long to load and is loaded
 import asyncio
 import os
 import sys
-import termios
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
@@ -29,6 +28,7 @@ from convo.ui.editor_input import Keyboard
 from convo.ui.editor_keys import keys
 from convo.ui.editor_words import Completing
 from convo.ui.prompt import PROMPT, At
+from convo.ui.unechoed import unechoed
 
 ALONE_S = 0.1
 """Seconds after which an Esc is the key itself and not the beginning of another key's sequence."""
@@ -37,9 +37,6 @@ MENU = 8
 """Rows that a menu takes at most, with the line that it belongs to."""
 
 STYLE = Style.from_dict({"bar": "dim"})
-
-UNECHOED = termios.ECHO | termios.ICANON
-AS_TYPED = termios.ICRNL | termios.INLCR | termios.IGNCR
 
 
 class Editor:
@@ -160,26 +157,6 @@ def screen() -> Screen:
     assert isinstance(made, Screen)
     made.enable_cpr = False  # a terminal that does not say where its cursor is would be warned about
     return made
-
-
-@contextmanager
-def unechoed(terminal: int) -> Iterator[None]:
-    """Show nothing of what is typed, and hand it on as it is typed; Ctrl-C and Ctrl-Z stay what they are."""
-    try:
-        before = termios.tcgetattr(terminal)
-    except termios.error:
-        yield
-        return
-    now = termios.tcgetattr(terminal)
-    now[0] &= ~AS_TYPED
-    now[3] &= ~UNECHOED
-    now[6][termios.VMIN] = 1
-    termios.tcsetattr(terminal, termios.TCSANOW, now)
-    try:
-        yield
-    finally:
-        with suppress(termios.error):  # the terminal may be gone
-            termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def as_characters(line: str) -> str:

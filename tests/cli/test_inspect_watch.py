@@ -1,6 +1,7 @@
 """`convo inspect --watch`, its pager, and what a terminal shows of both."""
 
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +10,15 @@ from typing import Any
 
 import pytest
 
+from convo.cli.watching import Painter
 from convo.history import Strategy
+from convo.items import user
 from tests.cli.chatting import ECHO
 from tests.cli.held import Teller, held, talks
 from tests.greenwich import greenwich
+from tests.inspection.built import chain
 from tests.running import Convo
+from tests.ui.glass import watched_glass
 from tests.ui.spawning import spawn
 from tests.warm import Begun
 
@@ -99,17 +104,45 @@ def test_in_a_terminal_the_screen_is_painted_over_and_ctrl_c_ends_it(convo: Conv
     convo("chat", "one", "--name", "mine", *ECHO)
     with terminal("inspect", "mine", "--watch", rows=30) as child:
         child.expect_exact("one → one")
-        child.expect_exact("watching; Ctrl-C ends it")
+        child.expect_exact("nothing is under way; q or Ctrl-C ends it")
         convo("chat", "-c", "two", *ECHO)
         child.expect_exact("two → two")
         painted = child.before
-        child.expect_exact("watching; Ctrl-C ends it")
+        child.expect_exact("nothing is under way; q or Ctrl-C ends it")
         child.sendcontrol("c")
         child.expect(pexpect.EOF)
         child.wait()
         assert child.exitstatus == 130
+        assert child.before.endswith("\r\x1b[?7h\x1b[J")
     assert "\x1b[H" in painted
     assert "\x1b[2J" not in painted
+
+
+@pytest.mark.needs("terminal")
+def test_q_ends_it_and_leaves_the_terminal_as_it_was(convo: Convo) -> None:
+    import termios
+
+    convo("chat", "one", "--name", "mine", *ECHO)
+    with watched_glass("inspect", "mine", "--watch") as glass:
+        terminal, shows = os.dup(glass.child.child_fd), termios.ECHO | termios.ICANON
+        glass.until(lambda: "q or Ctrl-C ends it" in glass.text())
+        assert not termios.tcgetattr(terminal)[3] & shows
+        glass.types("not this key")
+        glass.types("q")
+        assert glass.ends() == 0
+        assert glass.text().endswith("one → one")
+        assert termios.tcgetattr(terminal)[3] & shows == shows
+        os.close(terminal)
+
+
+def test_the_last_line_says_whether_an_answer_is_to_come(capsys: pytest.CaptureFixture[str]) -> None:
+    talk = chain(1)
+    path = talk.paths["resp_1"]
+    waiting = talk.known("resp_1", path=path.grow([user("and now?")]), mark=path.head)
+    for known in (waiting, talk.known("resp_1")):
+        Painter().take(known)
+    first, second = re.findall(r"[a-z ;]+; q or Ctrl-C ends it", capsys.readouterr().out)
+    assert (first, second) == ("watching; q or Ctrl-C ends it", "nothing is under way; q or Ctrl-C ends it")
 
 
 # -- the pager ------------------------------------------------------------------------------------
