@@ -5,16 +5,15 @@ a file of the person's own changes nothing.
 """
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import cast
 
 from convo.agents import AgentTool, Graph
 from convo.cli.loading import function_of, graph_of, made_by, reads_python
 from convo.cli.run_flags import RunFlags
 from convo.engine.conduct import Conduct, Route
+from convo.engine.named_file import text_of
 from convo.errors import InputFault, Unreadable, Usage
 from convo.handoffs import MARKERS, Habits, Mapper, Markers
 from convo.items import Json
@@ -121,9 +120,7 @@ def _values(said: str, held: Json) -> Mapping[str, Json]:
             raise InputFault(f"--context {said} returned {type(made).__name__}, and no dict", hint="return a dict")
         return made
     try:
-        found = json.loads(Path(os.path.expanduser(said)).read_text(encoding="utf-8"))
-    except OSError as wrong:
-        raise Unreadable(f"{said} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+        found = json.loads(text_of(said))
     except (ValueError, RecursionError) as wrong:
         raise Unreadable(f"{said} is not JSON: {wrong}") from wrong
     if not isinstance(found, dict):

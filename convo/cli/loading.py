@@ -18,6 +18,7 @@ from types import ModuleType, TracebackType
 from typing import NamedTuple
 
 from convo.agents import Graph, from_object, from_tables
+from convo.engine.named_file import text_of
 from convo.engine.theirs import spoken
 from convo.errors import BadSettings, ConvoError, InputFault, NotFound, Unreadable, Usage
 
@@ -179,11 +180,9 @@ def _from_toml(found: Reference) -> Graph:
 
 
 def _tables(file: Path) -> dict[str, object]:
+    if not file.exists():
+        raise Unreadable(f"{_shown(file)} is not there", hint="--agent agents.toml")
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError as wrong:
-        raise Unreadable(f"{_shown(file)} is not there", hint="--agent agents.toml") from wrong
-    except OSError as wrong:
-        raise Unreadable(f"{_shown(file)} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+        return tomllib.loads(text_of(_shown(file)))
     except ValueError as wrong:
         raise BadSettings(f"{_shown(file)} is not TOML: {wrong}", hint="mend the file") from wrong

@@ -1,5 +1,6 @@
 """`--agent`, `--input-filter` and the like: from a file of the person's own to a value, or to one sentence."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -139,6 +140,22 @@ def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[agents")
     with pytest.raises(BadSettings, match=r"a\.toml is not TOML"):
         graph_of("a.toml")
+
+
+@pytest.mark.parametrize("agent", ["zero.toml", "pipe.toml", "pipe.py:desk", "zero.py:desk"])
+def test_agents_do_not_come_from_what_never_ends_or_never_begins(agent: str, tmp_path: Path) -> None:
+    for suffix in (".toml", ".py"):
+        (tmp_path / f"zero{suffix}").symlink_to("/dev/zero")
+        os.mkfifo(tmp_path / f"pipe{suffix}")
+    with pytest.raises(Unreadable, match=agent.partition(":")[0]):
+        graph_of(agent)
+
+
+@pytest.mark.parametrize("values", ["/dev/zero", "pipe"])
+def test_values_do_not_either(values: str, folder: Path) -> None:
+    os.mkfifo("pipe")
+    with pytest.raises(Unreadable, match=values):
+        cast_of(RunFlags(agent="bot/support.py:triage", context=values))
 
 
 # -- how a run behaves -------------------------------------------------------------------------------

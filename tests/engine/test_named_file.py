@@ -1,0 +1,48 @@
+"""A file that somebody named is read whole, and what never ends or never begins is told of."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from convo.engine.named_file import BYTES, text_of
+from convo.errors import Unreadable
+
+
+def refused(name: str) -> str:
+    with pytest.raises(Unreadable) as error:
+        text_of(name)
+    return error.value.message
+
+
+def test_a_file_is_read_to_its_end_and_a_mark_at_its_beginning_is_no_text(tmp_path: Path) -> None:
+    place = tmp_path / "a.json"
+    place.write_text("\ufeffä" * 2, encoding="utf-8")
+    assert text_of(str(place)) == "ä\ufeffä"
+    place.write_bytes(b"a" * BYTES)
+    assert len(text_of(str(place))) == BYTES
+    place.write_bytes(b"")
+    assert text_of(str(place)) == text_of(os.devnull) == ""
+
+
+def test_what_a_command_says_comes_through_a_pipe(tmp_path: Path) -> None:
+    reads, writes = os.pipe()
+    child = os.fork()
+    if not child:
+        os.write(writes, b'{"customer": ')
+        os.write(writes, b'"A1"}')
+        os._exit(0)
+    os.close(writes)
+    assert text_of(f"/dev/fd/{reads}") == '{"customer": "A1"}'
+    os.close(reads)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_what_never_ends_or_never_begins_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "image").write_bytes(b"\xff\xfe")
+    assert refused("/dev/zero") == "/dev/zero is larger than 16 MB, and is not read"
+    assert refused(f"{tmp_path}/pipe") == f"{tmp_path}/pipe is a pipe that nobody writes into"
+    assert refused(str(tmp_path)) == f"{tmp_path} cannot be read: is a directory"
+    assert refused(f"{tmp_path}/none") == f"{tmp_path}/none cannot be read: no such file or directory"
+    assert refused(f"{tmp_path}/image") == f"{tmp_path}/image cannot be read: it is not UTF-8"
