@@ -18,8 +18,9 @@ from types import ModuleType, TracebackType
 from typing import NamedTuple
 
 from convo.agents import Graph, from_object, from_tables
+from convo.cli.apart import divide
 from convo.engine.named_file import text_of
-from convo.engine.theirs import spoken
+from convo.engine.theirs import as_theirs, spoken
 from convo.errors import BadSettings, ConvoError, InputFault, NotFound, Unreadable, Usage
 
 EXAMPLE = "support.py:triage"
@@ -84,6 +85,7 @@ def reference(words: str, option: str) -> Reference:
 
 
 def _named(found: Reference, option: str) -> object:
+    divide()
     module = run_file(found.file)
     if not found.name:
         raise Usage(
@@ -132,7 +134,8 @@ def run_file(file: Path) -> ModuleType:
 def theirs(file: Path) -> Iterator[None]:
     """Run what is somebody's own and may raise anything. raises: InputFault  it did; the sentence names the line"""
     try:
-        yield
+        with as_theirs():
+            yield
     except KeyboardInterrupt:
         raise
     except BaseException as wrong:

@@ -2,19 +2,33 @@
 
 It may be sync or async, and may raise anything at all; none of that is an error of convo's. So
 whatever comes of it is a value here, and whoever called says what it means. What is sync runs on a
-thread where it could take long (`hands`), and the loop goes on beside it.
+thread where it could take long (`hands`), and the loop goes on beside it. While it runs `THEIRS` says
+so, for whoever keeps what it prints apart from convo's own answer.
 """
 
 import asyncio
-import contextvars
 import inspect
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from convo.engine import hands
 from convo.errors import ConvoError, RunFailed
+
+THEIRS: Final[ContextVar[bool]] = ContextVar("convo_theirs", default=False)
+"""Whether what a person wrote is what runs now."""
+
+
+@contextmanager
+def as_theirs() -> Iterator[None]:
+    """Whatever runs within is a person's own."""
+    before = THEIRS.set(True)
+    try:
+        yield
+    finally:
+        THEIRS.reset(before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,8 @@ async def _awaited(work: Awaitable[Any]) -> Outcome:
 async def _staying(work: Awaitable[Any]) -> Outcome:
     """`work` to its end; one that leaves the program ends itself only, and not the loop that it is carried out in."""
     try:
-        return Outcome(await work)
+        with as_theirs():
+            return Outcome(await work)
     except SystemExit as left:
         return Outcome(raised=left)
 
@@ -83,7 +98,8 @@ def spoken(raised: BaseException) -> str:
 def came_of(function: Callable[..., Any], *args: Any, **named: Any) -> Outcome:
     """Call a plain function here and now."""
     try:
-        return Outcome(function(*args, **named))
+        with as_theirs():
+            return Outcome(function(*args, **named))
     except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
         return Outcome(raised=raised)
 
@@ -92,10 +108,10 @@ def on_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Awaitab
     """Call a plain function on a thread that nobody has to wait for."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Outcome] = loop.create_future()
-    context = contextvars.copy_context()
+    context = copy_context()
 
     def work() -> Outcome:
-        return came_of(context.run, function, *args, **named)
+        return context.run(came_of, function, *args, **named)
 
     def told(came: Outcome) -> None:
         with suppress(RuntimeError):  # whoever waited has left, and the loop with them

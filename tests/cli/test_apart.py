@@ -1,0 +1,98 @@
+"""What a file of agents prints goes to stderr, and stdout is the answer or the JSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
+from tests.cli.chatting import scripted
+from tests.running import Convo, Launch
+
+TALKATIVE = """
+import asyncio, sys
+from convo.agents import Agent, Guardrail
+from convo.tools import tool
+
+print("imported")
+
+@tool
+async def look_up(order: str) -> str:
+    "Find an order."
+    print("looked up")
+    await asyncio.sleep(0)
+    sys.stdout.buffer.write(b"looked twice\\n")
+    return "500 cents"
+
+def costly(context, arguments):
+    print("asked for approval")
+    return False
+
+@tool(needs_approval=costly)
+def refund(order: str, cents: int) -> str:
+    "Pay an order back."
+    print("paid", flush=True)
+    return "paid"
+
+class Words:
+    def __str__(self):
+        print("put into words")
+        return "words"
+
+@tool
+def odd() -> object:
+    "Give something odd."
+    return Words()
+
+def instructions(context):
+    print("instructed")
+    return "Help."
+
+def polite(context, said):
+    print("guarded")
+
+def values(held):
+    print("valued")
+    return {}
+
+def shorter(data):
+    print("filtered")
+    return data
+
+tools, guards = (look_up, refund, odd), (Guardrail("polite", polite),)
+desk = Agent("desk", instructions=instructions, tools=tools, input_guardrails=guards)
+"""
+
+PRINTED = {
+    *("imported", "looked up", "looked twice", "asked for approval", "paid", "instructed", "guarded", "valued"),
+    *("filtered", "put into words"),
+}
+
+ODD = {"call": {"name": "odd", "call_id": "c9", "arguments": {}}}
+
+
+def flags() -> tuple[str, ...]:
+    more = ("--input-filter", "bot.py:shorter", "--context", "bot.py:values")
+    return (*agents(text=TALKATIVE), *more, *scripted(LOOK_UP, REFUND, ODD, BACK))
+
+
+@pytest.mark.parametrize("form", ["--json", "--jsonl", "--no-stream"])
+def test_what_a_persons_own_code_prints_is_no_part_of_the_answer(form: str, convo: Convo, home: Path) -> None:
+    got = convo("chat", *flags(), form, "pay back")
+    assert got.exit == 0, got.err
+    assert set(got.err.splitlines()) >= PRINTED
+    said: list[Any] = got.out.splitlines() if form == "--no-stream" else [*map(json.loads, got.out.splitlines())]
+    assert said[-1:] == ["Paid back."] if form == "--no-stream" else said[-1]
+    assert (len(said) == 1) is (form != "--jsonl")
+
+
+def test_in_a_process_of_its_own_too(launch: Launch, home: Path) -> None:
+    got = launch("chat", *flags(), "--json", "pay back")
+    assert (got.exit, got.json()["output_text"]) == (0, "Paid back.")
+    assert set(got.err.splitlines()) >= PRINTED
+
+
+def test_an_error_is_no_less_apart(convo: Convo, home: Path) -> None:
+    wrong = convo("resume", "nobody", *agents(text=TALKATIVE), "--json")
+    assert (wrong.exit, wrong.json()["error"]["code"], wrong.err) == (5, "not_found", "imported\n")
