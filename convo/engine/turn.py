@@ -19,7 +19,7 @@ from convo.engine.edges import Edges
 from convo.engine.owner_tail import Tail, owner_tail
 from convo.engine.record import NOTHING, Beside, Record, whole
 from convo.errors import ConvoError, EndpointFault, StreamBroken
-from convo.history import Link, Path, Strategy
+from convo.history import Link, Path, Strategy, storable
 from convo.history.link import Status
 from convo.items import Event, Item, Json, Response
 from convo.items.partial import ENDS, Partial
@@ -277,7 +277,7 @@ class Turn:
             previous_response_id=fields.get("previous_response_id"),
             seconds=self._edges.clock.ticks() - times.began,
             first_token_s=None if times.first is None else times.first - times.began,
-            parameters={name: value for name, value in fields.items() if name not in NOT_PARAMETERS},
+            parameters=storable({name: value for name, value in fields.items() if name not in NOT_PARAMETERS}),
             usage=response.get("usage"),
             error=response.get("error") or cut_short(response),
             stored=bool(fields.get("store", True)),

@@ -7,10 +7,9 @@ import pytest
 from openai.types.responses import ResponseError
 from openai.types.responses.response import Response as TypedResponse
 
-from convo.endpoints.embedded.resource import FAILURES, resource, storable
+from convo.endpoints.embedded.resource import FAILURES, resource
 from convo.history import Link, Strategy, root
 from convo.history.link import Status
-from tests.endpoints.sides import TOOL
 
 NOTHING, NUMBER = type(None), (int, float)
 
@@ -150,33 +149,3 @@ def test_a_response_fails_with_a_code_that_typed_clients_take() -> None:
     for code in known:
         failed = resource(replace(LINK, status="failed", error={"code": code, "message": "no"}), ())
         assert failed["error"] == {"code": code, "message": "no"}
-
-
-@pytest.mark.parametrize(
-    "way", ["me:hunter2@example.org:8443/mcp", "example.org:8443/s/hunter2/mcp?key=hunter2#hunter2"]
-)
-def test_of_a_tools_server_only_its_place_is_kept(way: str) -> None:
-    """Many servers let in whoever knows a path or a query; the real API shows neither."""
-    kept = storable(
-        {"tools": [{"type": "mcp", "server_url": f"https://{way}"}], "tool_choice": {"headers": {"a": "b"}}}
-    )
-    assert kept == {"tools": [{"type": "mcp", "server_url": "https://example.org:8443"}], "tool_choice": {}}
-
-
-def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
-    tool = {
-        "type": "shell",
-        "environment": {
-            "type": "container_auto",
-            "network_policy": {"type": "allowlist", "allowed_domains": ["a"], "domain_secrets": [{"value": "hunter2"}]},
-        },
-    }
-    parameters = {"tools": [tool, {"type": "mcp", "server_url": "https://[broken@", "headers": {}}, TOOL], "top_p": 1}
-
-    kept = storable(parameters)
-
-    assert "hunter2" not in str(kept)
-    assert kept["tools"][0]["environment"]["network_policy"] == {"type": "allowlist", "allowed_domains": ["a"]}
-    assert kept["tools"][1] == {"type": "mcp", "server_url": None}
-    assert kept["tools"][2] == TOOL
-    assert "hunter2" in str(parameters)

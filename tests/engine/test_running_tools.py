@@ -7,12 +7,14 @@ import pytest
 
 from convo.agents import Agent
 from convo.engine.running import Conduct
-from convo.errors import RunFailed
+from convo.errors import Refused, RunFailed
+from convo.history import Strategy
 from convo.run import Limits
 from convo.tools import Context, tool
-from tests.engine.agents import calls, inputs, running, say, scripted
+from tests.engine.agents import calls, inputs, read, running, say, scripted
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
+from tests.engine.recorded import Fault
 
 
 async def ran(bench: Bench, *tools: Any, reply: dict[str, Any] | None = None) -> list[str]:
@@ -167,3 +169,21 @@ async def test_a_tool_or_handoff_that_is_off_is_neither_offered_nor_called(bench
         await say(one, "hello")
     assert [found["name"] for found in bench.bodies[0]["tools"]] == ["look"]
     assert (failed.value.code, ledger.ran) == ("model_behavior", [])
+
+
+@pytest.mark.parametrize("strategy", Strategy)
+async def test_what_a_hosted_tool_logs_in_with_reaches_the_endpoint_and_is_not_kept(
+    bench: Bench, strategy: Strategy
+) -> None:
+    files = {"type": "mcp", "server_label": "files", "authorization": "hunter2", "headers": {"X-Key": "hunter2"}}
+    agent = Agent("desk", tools=(files,))
+    one = await running(bench, agent, strategy=strategy)
+    bench.endpoint.faults = [Fault(Refused("no", status=400))]
+    with pytest.raises(Refused):
+        await say(one, "hello")
+    await read(one.go_on())
+
+    assert [body["tools"] for body in bench.bodies] == [[files], [files]]
+    links = await bench.store.links(one.chat.session.id)
+    assert [link.parameters["tools"] for link in links] == [[{"type": "mcp", "server_label": "files"}]] * 2
+    assert "hunter2" not in str(await bench.store.agent_runs())

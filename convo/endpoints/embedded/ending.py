@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from convo.endpoints.embedded.context import Before
 from convo.endpoints.embedded.membership import joined
 from convo.endpoints.embedded.requests import Request
-from convo.endpoints.embedded.resource import storable
 from convo.errors import ConvoError
-from convo.history import Link, Path, Strategy
+from convo.history import Link, Path, Strategy, storable
 from convo.history.link import Status
 from convo.ids import NewId
 from convo.items import Event, Item, Json, Response

@@ -5,8 +5,6 @@ stored and what is retrieved later cannot differ.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from convo.history import Link
 from convo.items import Event, Item, Json, Response
@@ -53,9 +51,6 @@ FAILURES = frozenset(
     }
 )
 """The codes with which a response may fail: typed clients take no others."""
-
-SECRET = frozenset({"authorization", "headers", "api_key", "access_token", "password", "domain_secrets"})
-"""Fields of a tool that no store, log or answer may hold."""
 
 
 def resource(link: Link, output: Sequence[Item]) -> Response:
@@ -123,40 +118,6 @@ def _sum(one: Json, other: Json) -> Json:
     if one is None or other is None:
         return other if one is None else one
     return together(one, other) if isinstance(one, Mapping) else one + other
-
-
-def storable(parameters: Mapping[str, Json]) -> dict[str, Json]:
-    """`parameters` as they may be kept and shown: without what a tool needs to log in somewhere."""
-    kept = dict(parameters)
-    if "tools" in kept:
-        kept["tools"] = [_public(tool) for tool in kept["tools"]]
-    if "tool_choice" in kept:
-        kept["tool_choice"] = _without_secrets(kept["tool_choice"])
-    return kept
-
-
-def _public(tool: Mapping[str, Any]) -> Json:
-    """A schema may have a property of any name, so what a person wrote as one is left alone."""
-    return dict(tool) if tool.get("type") in ("function", "custom") else _without_secrets(tool)
-
-
-def _without_secrets(value: Json) -> Json:
-    if isinstance(value, Mapping):
-        return {
-            key: _server(inner) if key == "server_url" else _without_secrets(inner)
-            for key, inner in value.items()
-            if key not in SECRET
-        }
-    return [_without_secrets(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _server(url: Json) -> Json:
-    """Where a tool's server is, as the real API shows it: its path or its query may be what lets one in."""
-    try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-    except ValueError:
-        return None
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", "")) or None
 
 
 def _error(link: Link) -> Json:

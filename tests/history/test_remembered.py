@@ -1,0 +1,46 @@
+"""What a tool logs in with is nobody's but the endpoint's."""
+
+import pytest
+
+from convo.history import storable
+
+TOOL = {
+    "type": "function",
+    "name": "look_up",
+    "parameters": {"type": "object", "properties": {"authorization": {"type": "string"}}},
+}
+
+
+@pytest.mark.parametrize(
+    "way", ["me:hunter2@example.org:8443/mcp", "example.org:8443/s/hunter2/mcp?key=hunter2#hunter2"]
+)
+def test_of_a_tools_server_only_its_place_is_kept(way: str) -> None:
+    """Many servers let in whoever knows a path or a query; the real API shows neither."""
+    kept = storable(
+        {"tools": [{"type": "mcp", "server_url": f"https://{way}"}], "tool_choice": {"headers": {"a": "b"}}}
+    )
+    assert kept == {"tools": [{"type": "mcp", "server_url": "https://example.org:8443"}], "tool_choice": {}}
+
+
+def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
+    tool = {
+        "type": "shell",
+        "environment": {
+            "type": "container_auto",
+            "network_policy": {"type": "allowlist", "allowed_domains": ["a"], "domain_secrets": [{"value": "hunter2"}]},
+        },
+    }
+    parameters = {"tools": [tool, {"type": "mcp", "server_url": "https://[broken@", "headers": {}}, TOOL], "top_p": 1}
+
+    kept = storable(parameters)
+
+    assert "hunter2" not in str(kept)
+    assert kept["tools"][0]["environment"]["network_policy"] == {"type": "allowlist", "allowed_domains": ["a"]}
+    assert kept["tools"][1] == {"type": "mcp", "server_url": None}
+    assert kept["tools"][2] == TOOL
+    assert "hunter2" in str(parameters)
+
+
+@pytest.mark.parametrize("odd", [None, 5, "tools", [None, 5, "x", ["authorization"]]])
+def test_what_is_no_tool_is_kept_as_it_is(odd: object) -> None:
+    assert storable({"tools": odd}) == {"tools": odd}
