@@ -192,7 +192,16 @@ MESSAGES = st.builds(lambda easy: {"type": "message", "id": "msg_1", "status": "
 CALLS = st.builds(lambda words: {**CALL, "arguments": words, "created_by": "x"}, WORDS)
 OUTPUTS = st.builds(lambda words: {**OUTPUT, "output": words}, WORDS)
 THOUGHTS = st.builds(lambda words: {"type": "reasoning", "id": "rs_1", "summary": [words]}, WORDS)
-PROGRAMS = st.just({**CALL, "caller": {"type": "program", "caller_id": "p"}})
+BY_A_PROGRAM = {"caller": {"type": "program", "caller_id": "p"}}
+PROGRAMS = st.sampled_from(
+    [
+        {**CALL, **BY_A_PROGRAM},
+        {"type": "program", "id": "p", "call_id": "c", "code": "x", "fingerprint": "f"},
+        {"type": "program_output", "id": "o", "call_id": "c", "result": "r", "status": "completed"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", **BY_A_PROGRAM},
+        {"type": "web_search_call", "id": "ws_2", "status": "completed"},
+    ]
+)
 APPROVALS = st.just({"type": "tool_approval_item"})
 INPUT = st.one_of(EASY, NAMED, MESSAGES, CALLS, OUTPUTS, THOUGHTS)
 SUMMARIES = st.lists(INPUT, max_size=4).map(summarise)

@@ -54,6 +54,15 @@ def test_a_state_without_a_signature_says_so() -> None:
     assert unsigned(signed(STATE, KEY)).document == STATE.document
 
 
+def test_a_signature_takes_the_place_of_the_one_before() -> None:
+    other = b"another key of 16 bytes"
+    again = signed(signed(STATE, KEY), other)
+    verify(again, other)
+    assert again == signed(STATE, other)
+    with pytest.raises(NotSigned, match="not this key's"):
+        verify(again, KEY)
+
+
 def test_a_short_key_signs_nothing() -> None:
     with pytest.raises(Usage, match="needs at least 16"):
         signed(STATE, b"short")
