@@ -1,12 +1,15 @@
 """What every test stands on: a home of its own, a clean environment, and the real command."""
 
 import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.running import Convo, Launch, in_a_process, in_process
+from tests.running import Convo, Launch, Start, begun, in_a_process, in_process
 
 pytest_plugins = ("pytester", "tests.loopback", "tests.needs")
 
@@ -46,3 +49,16 @@ def convo() -> Convo:
 def launch() -> Launch:
     """`launch("sessions")` runs the real command as a process and returns a `Got`."""
     return in_a_process
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """`start("chat")` begins the real command as a process and returns it; none outlives the test."""
+    with ExitStack() as started:
+
+        def begin(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
+            process = started.enter_context(begun(*argv, shell=shell))
+            started.callback(process.kill)
+            return process
+
+        yield begin

@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -13,7 +15,7 @@ from unittest.mock import patch
 
 from convo.cli.app import run
 from convo.cli.commands import COMMANDS, Table
-from tests.warm import ran
+from tests.warm import Begun, ran
 
 ROOT = Path(__file__).parent.parent
 """The project's folder."""
@@ -44,6 +46,12 @@ class Launch(Protocol):
     def __call__(self, *argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Got: ...
 
 
+class Start(Protocol):
+    """The fixture `start`: the same, begun and not waited for; `shell` is what a shell does around it, in "$@"."""
+
+    def __call__(self, *argv: str, shell: str = "") -> "subprocess.Popen[str]": ...
+
+
 def stream(text: str = "", encoding: str = "utf-8") -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(text.encode(encoding)), encoding=encoding)
 
@@ -66,3 +74,17 @@ def in_a_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = No
     """Run one command line as its own process, see `tests.warm`; `env` is added to this one's environment."""
     done = ran(argv, stdin=stdin, env={**os.environ, **(env or {})})
     return Got(done.returncode, done.stdout, done.stderr)
+
+
+def begun(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
+    """Begin one command line as its own process, with pipes at what it says."""
+    streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if not shell:
+        return Begun(argv, preexec_fn=hears_a_hangup, **streams)
+    around = ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
+    return subprocess.Popen(around, encoding="utf-8", preexec_fn=hears_a_hangup, **streams)
+
+
+def hears_a_hangup() -> None:
+    """Whatever runs the tests may ignore it, and would hand that down."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)

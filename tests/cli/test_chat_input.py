@@ -88,14 +88,6 @@ def test_bytes_on_the_command_line_that_are_no_text_are_refused(home: Path) -> N
 # -- files -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
-
-
 def content(body: Any) -> list[dict[str, Any]]:
     """The parts of a request's last message."""
     parts: list[dict[str, Any]] = body["input"][-1]["content"]

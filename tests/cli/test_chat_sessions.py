@@ -268,17 +268,13 @@ def test_a_conversation_cannot_be_forked(convo: Convo, home: Path) -> None:
 # -- what is left of it ----------------------------------------------------------------------------
 
 
-def test_a_session_at_another_endpoint_says_so(
-    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch, loopback: Loopback
-) -> None:
+def test_a_session_at_another_endpoint_says_so(convo: Convo, home: Path, server: Loopback) -> None:
     """A client's own history goes to any model, and each link says which endpoint answered."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
     convo("chat", *ECHO, "-n", "mine", "one")
     convo("chat", "--from", "mine", "-m", "openai/gpt-5", "two")
     _, links = kept(home, "mine")
-    assert [link.scope.url for link in links] == ["embedded", loopback.url]
-    assert sessions(home)[0].scope.url == loopback.url
+    assert [link.scope.url for link in links] == ["embedded", server.url]
+    assert sessions(home)[0].scope.url == server.url
 
 
 def test_without_a_store_nothing_is_left(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

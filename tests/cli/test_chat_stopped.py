@@ -7,49 +7,17 @@ is real and is stopped once it has shown a first piece; the script would go on f
 import json
 import signal
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.cli.chatting import ECHO, receipts, said, scripted
 from tests.loopback import Loopback, answers, hold
-from tests.running import Convo, Launch
-from tests.warm import Begun
+from tests.running import Convo, Launch, Start
 
 pytestmark = pytest.mark.needs("posix")
 
 LONG = {"text": "one two three four five six seven eight nine ten " * 10}
-
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-def hears_a_hangup() -> None:
-    """Whatever runs the tests may ignore it, and would hand that down."""
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """`start("chat", ...)` begins the real command, `shell` around it; none outlives the test."""
-    with ExitStack() as started:
-
-        def begin(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
-            streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-            process: subprocess.Popen[str]
-            if shell:
-                around = ["/bin/sh", "-c", shell, "sh", sys.executable, "-m", "convo", *argv]
-                process = subprocess.Popen(around, encoding="utf-8", preexec_fn=hears_a_hangup, **streams)
-            else:
-                process = Begun(argv, preexec_fn=hears_a_hangup, **streams)
-            started.enter_context(process)
-            started.callback(process.kill)
-            return process
-
-        yield begin
 
 
 def first_piece(process: "subprocess.Popen[str]") -> str:
@@ -138,15 +106,11 @@ def test_what_ignores_interrupts_goes_on_ignoring_them(start: Start) -> None:
     assert (process.returncode, begun + out) == (0, "one two three\n")
 
 
-def test_ctrl_c_with_json_tells_the_partial_turn(
-    start: Start, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    loopback.replies(LONG)
-    loopback.arm(hold(after=6))
+def test_ctrl_c_with_json_tells_the_partial_turn(start: Start, server: Loopback) -> None:
+    server.replies(LONG)
+    server.arm(hold(after=6))
     process = start("chat", "--json", "count")
-    loopback.held.wait(60)
+    server.held.wait(60)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     turn = json.loads(out)
@@ -166,13 +130,9 @@ def test_ctrl_c_with_jsonl_ends_in_an_object_that_says_so(start: Start) -> None:
     assert json.loads(out.splitlines()[-1])["error"]["code"] == "interrupted"
 
 
-def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(
-    start: Start, loopback: Loopback, monkeypatch: pytest.MonkeyPatch, home: Path
-) -> None:
+def test_ctrl_c_while_it_waits_to_try_again_keeps_the_message(start: Start, server: Loopback, home: Path) -> None:
     """The wait is told before it begins, so that nobody wonders."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    loopback.arm(answers(503, {"message": "Overloaded."}, {"retry-after": "60"}))
+    server.arm(answers(503, {"message": "Overloaded."}, {"retry-after": "60"}))
     process = start("chat", "-n", "mine", "count")
     assert process.stderr
     assert process.stderr.readline() == "Overloaded; trying again: the endpoint keeps nothing\n"

@@ -15,11 +15,9 @@ GONE = {"message": "Previous response with id 'resp_1' not found.", "type": "inv
 
 
 @pytest.fixture
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    loopback.replies({"text": "Short."}, {"text": LONG})
-    return loopback
+def server(server: Loopback) -> Loopback:
+    server.replies({"text": "Short."}, {"text": LONG})
+    return server
 
 
 def talked(convo: Convo, owner: str) -> None:

@@ -25,14 +25,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
-
-
 def begin(convo: Convo, strategy: str, *flags: str, name: str = "mine") -> None:
     assert convo("chat", f"--{strategy}", "-n", name, *flags, "one").exit == 0
 

@@ -139,13 +139,6 @@ def test_sides_that_do_not_fit_are_refused(argv: list[str], convo: Convo) -> Non
 # -- a record and its owner ------------------------------------------------------------------------
 
 
-@pytest.fixture
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
-
-
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.CONVERSATION])
 def test_a_mirror_that_holds_all_says_the_same(strategy: Strategy, server: Loopback, convo: Convo) -> None:
     assert convo("chat", f"--{strategy}", "-n", "mine", "one").exit == 0

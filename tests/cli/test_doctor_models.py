@@ -136,16 +136,12 @@ def listing(server: ChatServer, *names: str) -> None:
     server.refuses(200, {"object": "list", "data": [{"id": name} for name in names]})
 
 
-def test_the_network_is_only_tried_on_request(
-    convo: Convo, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
+def test_the_network_is_only_tried_on_request(convo: Convo, server: Loopback) -> None:
     convo("doctor")
-    assert loopback.requests == []
+    assert server.requests == []
 
     assert found(convo, "network")["found"] == "openai can be reached"
-    (asked,) = loopback.requests
+    (asked,) = server.requests
     assert "authorization" not in asked.headers
     assert "network" in levels(convo, "--network")
 

@@ -14,15 +14,9 @@ from tests.greenwich import greenwich
 from tests.loopback import Loopback, serving
 from tests.running import Convo
 
+pytestmark = pytest.mark.usefixtures("server")
+
 __all__ = ["greenwich"]
-
-
-@pytest.fixture(autouse=True)
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
 
 
 def ask(server: Loopback, words: str, **state: str) -> str:

@@ -113,13 +113,11 @@ def test_a_command_killed_forty_times_is_followed_by_one_that_works(
 @pytest.mark.full
 @pytest.mark.parametrize("strategy", [Strategy.CONVERSATION, Strategy.CHAIN])
 def test_an_endpoint_whose_client_is_killed_is_told_nothing_twice(
-    strategy: Strategy, home: Path, convo: Convo, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
+    strategy: Strategy, home: Path, convo: Convo, server: Loopback
 ) -> None:
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    loopback.replies(SLOWLY, chunk=4, delay_s=0.02)
+    server.replies(SLOWLY, chunk=4, delay_s=0.02)
     confirmed, items = killed(20, strategy, home, convo, earliest=0.6)
-    print(f"remote {strategy}: {confirmed} confirmed answers, {items} items, {len(loopback.bodies)} requests")
-    seen = [line for line in spoken(loopback.scripts.asks[-1].input) if line.startswith("user")]
+    print(f"remote {strategy}: {confirmed} confirmed answers, {items} items, {len(server.bodies)} requests")
+    seen = [line for line in spoken(server.scripts.asks[-1].input) if line.startswith("user")]
     assert len(seen) == len(set(seen))
     assert confirmed >= 20

@@ -22,14 +22,6 @@ from tests.loopback import KEY, Loopback, answers
 from tests.running import Convo
 
 
-@pytest.fixture
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
-
-
 def asked(convo: Convo, *argv: str) -> dict[str, Any]:
     """The object of `convo next ... --json`."""
     got = convo("next", *argv, "--json")

@@ -23,17 +23,11 @@ from tests.loopback import (
 from tests.running import Convo, Launch
 from tests.wire import cut_off, said, spoken, state
 
+pytestmark = pytest.mark.usefixtures("server")
+
 REMOTE = [Strategy.CONVERSATION, Strategy.CHAIN]
 LONG = "a message that is long enough to come in several pieces"
 KEY = "sk-visible-nowhere-0123456789"
-
-
-@pytest.fixture(autouse=True)
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
 
 
 def begin(convo: Convo, strategy: Strategy) -> str:

@@ -9,15 +9,9 @@ from tests.loopback import Loopback, serving
 from tests.running import Convo, Launch
 from tests.wire import said, spoken, state
 
+pytestmark = pytest.mark.usefixtures("server")
+
 ELSEWHERE = "http://127.0.0.1:9/v1"
-
-
-@pytest.fixture(autouse=True)
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
 
 
 def ask(server: Loopback, words: str, **where: str) -> str:

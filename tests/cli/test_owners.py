@@ -17,6 +17,8 @@ from tests.loopback import Loopback, answers
 from tests.running import Convo, Got, Launch
 from tests.wire import answered, said, spoken, state
 
+pytestmark = pytest.mark.usefixtures("server")
+
 REFUSED = {"message": "The server does not like this.", "type": "invalid_request_error", "param": None, "code": "odd"}
 SEALED = {"include": ["reasoning.encrypted_content"]}
 
@@ -48,14 +50,6 @@ class Talk:
         """The words of the answer, as far as they were printed."""
         answer: str = got.json()["output_text"] if "--json" in self.flags[turn] else got.out.removesuffix("\n")
         return answer
-
-
-@pytest.fixture(autouse=True)
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
 
 
 def body(model: str, items: list[dict[str, Any]], where: dict[str, Any]) -> dict[str, Any]:

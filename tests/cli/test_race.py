@@ -69,15 +69,11 @@ def test_what_cannot_be_run_is_said(convo: Convo, home: Path, argv: list[str], c
     assert sessions(home) == []
 
 
-def test_what_a_remote_endpoint_kept_is_deleted_there(
-    convo: Convo, loopback: Loopback, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    loopback.replies({"text": "Hello."})
+def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: Loopback) -> None:
+    server.replies({"text": "Hello."})
     told = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
     assert all(one["error"] is None for one in told["owners"])
-    assert loopback.run(left_in(loopback.store.of(KEY))) == []
+    assert server.run(left_in(server.store.of(KEY))) == []
 
 
 async def left_in(store: Store) -> list[str]:

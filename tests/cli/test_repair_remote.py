@@ -9,15 +9,9 @@ from tests.cli.chatting import sessions
 from tests.loopback import Loopback
 from tests.running import Convo
 
+pytestmark = pytest.mark.usefixtures("server")
+
 CALL = {"call": {"name": "weather", "arguments": {"city": "Bonn"}}}
-
-
-@pytest.fixture(autouse=True)
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
 
 
 def interrupted(server: Loopback, **state: str) -> str:

@@ -234,12 +234,10 @@ def test_of_two_processes_that_resume_at_once_each_call_runs_once(paused: tuple[
 
 @pytest.mark.parametrize("owner", ["--conversation", "--chain"])
 def test_a_history_that_a_server_holds_is_gone_on_with_there(
-    owner: str, loopback: Loopback, launch: Launch, convo: Convo, monkeypatch: pytest.MonkeyPatch, home: Path
+    owner: str, server: Loopback, launch: Launch, convo: Convo, home: Path
 ) -> None:
     """What the server has is not sent again; a store that never heard of it reads it from the server."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    loopback.replies(LOOK_UP, REFUND, BACK)
+    server.replies(LOOK_UP, REFUND, BACK)
     got = convo("chat", owner, *agents(), "--state", "state.json", "-n", "mine", "pay back")
     assert got.exit == 3, got.err
     shown = convo("inspect", "./state.json", "--json").json()
@@ -248,7 +246,7 @@ def test_a_history_that_a_server_holds_is_gone_on_with_there(
     on = launch("resume", "state.json", *agents(), "--approve", "c1", env=ELSEWHERE)
     assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
     assert ran() == ["look_up A1", "refund A1 500"]
-    last = loopback.bodies[-1]
+    last = server.bodies[-1]
     assert [item["type"] for item in last["input"]] == ["function_call_output"]
     assert handle in (last.get("conversation"), last.get("previous_response_id"))
 

@@ -6,9 +6,7 @@ or a script would go on for minutes. No clock decides who was first.
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,29 +14,11 @@ import pytest
 from convo.history import Strategy
 from tests.cli.chatting import ECHO, said, scripted, sessions
 from tests.loopback import Loopback, hold
-from tests.running import Convo, Got, Launch
-from tests.warm import Begun
+from tests.running import Convo, Got, Launch, Start
 
 pytestmark = pytest.mark.needs("posix")
 
 LONG = {"text": "one two three four five six seven eight nine ten " * 40}
-
-Start = Callable[..., "subprocess.Popen[str]"]
-
-
-@pytest.fixture
-def start() -> Iterator[Start]:
-    """`start("chat", ...)` begins the real command, which is killed when the test is over."""
-    with ExitStack() as started:
-
-        def begin(*argv: str) -> "subprocess.Popen[str]":
-            pipe = subprocess.PIPE
-            process = Begun(argv, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-            started.enter_context(process)
-            started.callback(process.kill)
-            return process
-
-        yield begin
 
 
 def in_the_middle(process: "subprocess.Popen[str]") -> None:
@@ -49,14 +29,6 @@ def in_the_middle(process: "subprocess.Popen[str]") -> None:
 
 def slowly() -> tuple[str, str]:
     return scripted({"text": "Hello."}, LONG, {"text": "Fine."}, chunk=4, delay_s=0.1)
-
-
-@pytest.fixture
-def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
-    """A server that speaks Responses stands where the default model's endpoint is."""
-    for name, value in loopback.environ.items():
-        monkeypatch.setenv(name, value)
-    return loopback
 
 
 def begin(convo: Convo, strategy: Strategy, *flags: str) -> None:
