@@ -39,6 +39,10 @@ PLACE = re.compile(r"(?<=\S) (?=\S)|(?<![\s\\])\n(?=\S)|(?<=[\u2e80-\uffdc])(?=[
 """Where a paragraph can be cut: a space, a line break, between two wide characters."""
 
 
+RULE = re.compile(r"[\s|:-]*")
+"""The line below the heads of a table, as far as it has come."""
+
+
 class Cut(NamedTuple):
     """What is finished, laid out, and what is left."""
 
@@ -141,8 +145,7 @@ def _paragraph(root: "Node", done: Cut, paper: Paper) -> Cut:
 
 def _place(words: str) -> int | None:
     """Where a paragraph can be cut so that both halves mean what they mean together; None for nowhere."""
-    last = words.rpartition("\n")[2]
-    end = len(words) - len(last) if last.lstrip().startswith("|") and len(last) < LONG else len(words)
+    end = len(words) - _heads(words)
     places = [found.start() for found in PLACE.finditer(words, 0, end) if found.start()]
     settled = (place for place in _some(places) if is_settled(words[:place]))
     place = next(settled, None)
@@ -151,6 +154,16 @@ def _place(words: str) -> int | None:
         place = next((place for place in _some(old) if _means_the_same(words, place)), None)
         place = old[-1] if place is None and old and len(words) > 2 * LONG else place
     return place
+
+
+def _heads(words: str) -> int:
+    """Characters at the end that may be the heads of a table: a line that begins with a bar, and what rules it off."""
+    *above, last = words.rsplit("\n", 2)
+    if not last.lstrip().startswith("|") or len(last) >= LONG:
+        return 0
+    if above and RULE.fullmatch(last) and above[-1].lstrip().startswith("|") and len(above[-1]) < LONG:
+        return len(above[-1]) + 1 + len(last)
+    return len(last)
 
 
 def _some(places: Sequence[int]) -> list[int]:

@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from convo.ui.markdown.page import Page
+from convo.ui.markdown.page import FRAME_S, Often, Page
 from convo.ui.markdown.spans import Paper
 from tests.ui.markdown.laying_out import on_screen
 
@@ -24,6 +24,14 @@ async def drawn_by_now() -> None:
     await done.wait()
 
 
+async def everybody_had_a_turn() -> None:
+    """Let the loop go round until what is due now has been done."""
+    for _ in range(3):
+        turn = asyncio.get_running_loop().create_future()
+        asyncio.get_running_loop().call_soon(turn.set_result, None)
+        await turn
+
+
 async def test_pieces_that_come_at_once_are_drawn_once() -> None:
     out = io.StringIO()
     page = Page(out, Paper(), lambda: 80)
@@ -34,6 +42,19 @@ async def test_pieces_that_come_at_once_are_drawn_once() -> None:
     assert out.getvalue() == "**one**"
     page.end()
     assert out.getvalue() == "**one**\n"
+
+
+async def test_it_is_drawn_once_a_frame_however_often_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, frames = [100.0], []
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+    often = Often(lambda: frames.append(now[0]))
+    for _ in range(3):
+        often.soon()
+        await everybody_had_a_turn()
+    assert frames == [100.0]
+    now[0] += FRAME_S
+    await everybody_had_a_turn()
+    assert frames == [100.0, 100.0 + FRAME_S]
 
 
 async def test_a_terminal_that_is_gone_is_told_of_with_the_next_words() -> None:

@@ -2,6 +2,8 @@
 
 import io
 import re
+from importlib.metadata import distributions
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -68,11 +70,36 @@ def test_blocks_that_nobody_would_write_are_laid_out_the_same_in_any_pieces(
     assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
 
 
+@pytest.mark.parametrize(("before", "inside"), [("", ""), ("Some words.\n", ""), ("> ", "> "), ("- ", "  ")])
+def test_heads_that_take_several_rows_stay_those_of_a_table(before: str, inside: str) -> None:
+    rows = [f"| {' | '.join(['a head of many words'] * 5)} |", f"|{'---|' * 5}", "| 1 | 2 | 3 | 4 | 5 |"]
+    text = before + f"\n{inside}".join(rows)
+    laid_out = whole(text, Paper(39))
+    assert any("┼" in row for row in laid_out)
+    for size in (1, 3, 1_000):
+        assert streamed(cut_up(text, [size]), Paper(39)) == laid_out
+
+
 @pytest.mark.full
 @settings(max_examples=1_000)
 @given(text=texts(), sizes=sizes, paper=papers)
 def test_a_thousand_texts_are_laid_out_the_same_in_any_pieces(text: str, sizes: list[int], paper: Paper) -> None:
     assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
+
+
+@pytest.mark.full
+def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() -> None:
+    """A hundred documents that nobody wrote for this, a megabyte in all."""
+    said = {one.name: one.read_text("METADATA") or "" for one in distributions()}
+    marked_down = {name: text.partition("\n\n")[2] for name, text in said.items() if "text/markdown" in text}
+    draw = Random(1)
+    different = []
+    for name, text in marked_down.items():
+        paper, sizes = Paper(draw.choice((39, 79, 119))), draw.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
+        if streamed(cut_up(text, sizes), paper) != whole(text, paper):
+            different.append((name, paper.width, sizes))
+    assert len(marked_down) > 20
+    assert different == []
 
 
 @pytest.mark.full
