@@ -11,10 +11,11 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 
 from convo.engine.replay_file import LOOKS_LIKE, ReplayFile
-from convo.engine.whole_file import put, why
+from convo.engine.whole_file import all_of, put, why
 from convo.errors import InputFault, NotFound, Unreadable, Usage
 from convo.inspection.document import Document, from_lines, from_whole, is_document
 from convo.items import Item, Json
@@ -40,7 +41,8 @@ class ItemFile:
 def read_items(place: str) -> ItemFile:
     """The items of a file. raises: NotFound, Unreadable"""
     try:
-        text = Path(os.path.expanduser(place)).read_text(encoding="utf-8-sig")
+        with Path(os.path.expanduser(place)).open("rb") as opened:
+            text = StringIO(all_of(opened).decode("utf-8-sig"), newline=None).read()
     except FileNotFoundError as wrong:
         raise NotFound("file", place, hint="convo sessions") from wrong
     except (OSError, UnicodeDecodeError) as wrong:
@@ -103,7 +105,7 @@ def _exported(place: str, read: Callable[[Json], Document], found: Json) -> tupl
 
 def _by_line(place: str, text: str, wrong: Exception) -> list[Json]:
     """The items of a file that is no JSON as a whole, one a line. raises: Unreadable"""
-    rows = [(number, row) for number, row in enumerate(text.splitlines(), 1) if row.strip()]
+    rows = [(number, row) for number, row in enumerate(text.split("\n"), 1) if row.strip()]
     found = []
     for number, row in rows:
         try:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from convo.engine.whole_file import why
+from convo.engine.whole_file import all_of, why
 from convo.errors import InputFault, NotFound, Unreadable
 from convo.inspection.document import (
     COMMENT_BEGIN,
@@ -142,7 +142,7 @@ def _bytes(file: Path, place: str) -> bytes:
             raise Unreadable(f"{place} is a folder", hint="name a file in it")
         with file.open("rb") as opened:
             start = opened.read(len(SQLITE))
-            return start if start == SQLITE else start + opened.read()
+            return start if start == SQLITE else start + all_of(opened)
     except FileNotFoundError as wrong:
         raise NotFound("file", place, hint="name a file that is there") from wrong
     except OSError as wrong:

@@ -1,6 +1,7 @@
 """Items in a file, in whichever form somebody keeps them."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,28 @@ def test_what_was_exported_with_its_links_is_read_as_items(tmp_path: Path) -> No
     assert [read_items(str(place)).items for place in (whole, lined)] == [(HI, HELLO)] * 2
     write_items(str(tmp_path / "new.json"), [HI], read_items(str(whole)))
     assert json.loads((tmp_path / "new.json").read_text()) == [HI]
+
+
+@pytest.mark.parametrize("inside", ["\u2028", "\u2029", "\x85"])
+@pytest.mark.parametrize("between", ["\n", "\r\n", "\r"])
+def test_a_line_ends_at_its_end_and_not_at_a_separator_in_somebodys_words(
+    inside: str, between: str, tmp_path: Path
+) -> None:
+    """Other programs leave these as they are in a string of JSON."""
+    said = {"role": "user", "content": f"one{inside}two"}
+    place = tmp_path / "items.jsonl"
+    place.write_bytes(between.join(json.dumps(one, ensure_ascii=False) for one in (said, HELLO)).encode())
+    assert read_items(str(place)).items == (said, HELLO)
+
+
+def test_a_device_without_an_end_is_refused_and_a_pipe_is_read() -> None:
+    with pytest.raises(Unreadable, match="/dev/zero is a device that does not come to an end"):
+        read_items("/dev/zero")
+    taken, given = os.pipe()
+    with os.fdopen(given, "w") as writes:
+        writes.write(json.dumps(HI))
+    assert read_items(f"/dev/fd/{taken}").items == (HI,)
+    os.close(taken)
 
 
 def test_a_line_alone_is_a_history_of_one_item(tmp_path: Path) -> None:

@@ -214,3 +214,8 @@ async def test_a_link_that_the_store_has_stays_as_it_is() -> None:
     with pytest.raises(ConvoError):
         await keep(DOCUMENT, answers, beside, "greeting")
     await store.aclose()
+
+
+def test_a_device_without_an_end_is_refused() -> None:
+    with pytest.raises(Unreadable, match="/dev/zero is a device that does not come to an end"):
+        documents_in("/dev/zero")
