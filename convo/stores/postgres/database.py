@@ -62,18 +62,19 @@ class Database:
         however_long:  it looks at everything, and takes the time that takes
         raises:  StoreFault, and what `job` raises
         """
+        again = AsyncRetrying(
+            retry=retry_if_exception_type(REPEATABLE),
+            stop=stop_after_attempt(ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.005, max=0.25),
+            reraise=True,
+        )
         with translated(self.place):
-            async for attempt in AsyncRetrying(
-                retry=retry_if_exception_type(REPEATABLE),
-                stop=stop_after_attempt(ATTEMPTS),
-                wait=wait_random_exponential(multiplier=0.005, max=0.25),
-                reraise=True,
-            ):
-                with attempt:
-                    async with self.connection() as db:
-                        with nullcontext() if however_long else self._in_time(db):
-                            return await job(db)
-        raise AssertionError("the last attempt returns or raises")
+            return await again(self._once, job, however_long)
+
+    async def _once(self, job: Callable[[Connection], Awaitable[Result]], however_long: bool) -> Result:
+        async with self.connection() as db:
+            with nullcontext() if however_long else self._in_time(db):
+                return await job(db)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[Connection]:
