@@ -12,7 +12,7 @@ from agents import RunConfig, Runner, RunState, SQLiteSession
 
 from convo.items import Item
 from convo.run import Decided, Run, begin, decide
-from convo.runstate import Verdict, read, summary, text
+from convo.runstate import Verdict, decided, read, relabelled, summary, text
 from convo.runstate.account import Account, Turn
 from convo.runstate.making import made
 from convo.runstate.nested import states
@@ -225,3 +225,18 @@ async def test_agents_used_as_tools_go_from_the_sdk_to_convo_and_back_undecided(
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
     written = made(by_convo(mine.run, said), account(spec, mine, base=base))
     assert await Sdk(spec, asked).finish(text(written), said) == (output, requests[asked:])
+
+
+@pytest.mark.parametrize("label", ["1.15", "1.18", "1.21"])
+def test_a_decision_for_good_in_an_agent_used_as_a_tool_is_none_of_the_agent_around_it(label: str) -> None:
+    """Both have a tool of that name."""
+    spec = STORIES[ASKED]
+    mine = paused(spec)
+    mine.run = by_convo(mine.run, VERDICTS["approved"])
+    mine.go_on()
+    state, _ = relabelled(made(mine.run, account(spec, mine)), label)
+    (waits,) = state.undecided()
+    run = taken(decided(state, (waits,), VERDICTS["approved for good"]), mine.run.graph).run
+    (call,) = run.batch
+    assert call.inner
+    assert (run.always, call.inner.run.always) == ({}, {("B", ("bare", "drop")): True})

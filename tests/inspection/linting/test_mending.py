@@ -92,7 +92,9 @@ def test_a_chain_without_a_good_anchor_is_owned_here_and_its_items_are_mended_to
 def test_a_chain_does_not_go_back_to_an_anchor_that_is_about_to_go() -> None:
     old = {"created_at": 1_700_000_000.0 - 29 * DAY_S}
     view = told(CHAIN, turn([user()], [answer()], **old), turn([user()], [answer()], stored=False), scope=OPENAI)
-    assert for_a_session(view).view.strategy is SESSION
+    mended = for_a_session(view)
+    assert (mended.view.strategy, len(mended.view.items)) == (SESSION, 4)
+    assert done(mended) == [("store-false-in-chain", "owner", None)]
 
 
 def test_a_response_without_an_answer_is_gone_back_from() -> None:
@@ -140,6 +142,13 @@ def test_foreign_reasoning_goes_and_a_foreign_sealed_history_is_not_thrown_away(
 def test_a_pair_that_a_compaction_cuts_goes_together() -> None:
     mended = for_a_file(bare([user(), call("a"), COMPACTION, output("a"), call("b"), output("b")]))
     assert shape(mended.view.items) == ["message", "compaction", "function_call b", "function_call_output b"]
+
+
+def test_of_two_items_with_one_id_a_copy_goes_and_what_says_something_else_stays_without_it() -> None:
+    view = bare([user(), answer("one", id="msg_1"), user(), answer("one", id="msg_1"), answer("two", id="msg_1")])
+    mended = for_a_file(view)
+    assert mended.view.items == (user(), answer("one", id="msg_1"), user(), answer("two"))
+    assert done(mended) == [("duplicate-item-id", "dropped", 3), ("duplicate-item-id", "replaced", 4)]
 
 
 def test_phases_follow_from_the_place_in_the_turn() -> None:

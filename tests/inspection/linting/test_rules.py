@@ -113,6 +113,13 @@ def test_an_anchor_is_near_its_end_for_three_days(age_days: float, found: list[s
     assert [one.code for one in lint(view)] == found
 
 
+@pytest.mark.parametrize("owner", [{"previous_response_id": "resp_1"}, {"conversation": "conv_1"}])
+def test_a_request_does_not_send_a_compaction_to_whoever_holds_the_history(owner: dict[str, str]) -> None:
+    items = [COMPACTION, user()]
+    assert [(one.code, one.fault.at) for one in lint(bare(items, owner))] == [("misplaced-compaction", 0)]
+    assert lint(bare(items)) == ()
+
+
 def test_reasoning_of_nobody_knows_whom_is_a_warning_and_of_a_known_maker_an_error() -> None:
     unknown = lint(bare([user(), unsealed(), answer()]))
     known = lint(told(REPLAY, turn([user()], [unsealed(), answer()]), scope=OPENAI))
