@@ -1,7 +1,8 @@
 """What `convo import` does: read every conversation in the file, then store each as a session.
 
 All of them are read before the first is stored, so that a file that is wrong somewhere leaves nothing
-behind. Who answers from now on is the model that the file names, else the one that the settings choose.
+behind. Of several, those that came over before are left out, so that one that was cut off can be
+carried out again. Who answers from now on is the model that the file names, else the one that the settings choose.
 """
 
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ from convo.items import Json
 from convo.stores.contract import Store
 from convo.stores.rules import name_taken
 from convo.transfer.beside import Beside
-from convo.transfer.keeping import Answers, keep, wish
+from convo.transfer.keeping import Answers, came_before, keep, wish
 from convo.transfer.reading import documents_in
 from convo.ui.answer import safe
 from convo.ui.labelled import counted
@@ -51,9 +52,10 @@ async def import_file(asked: Asked) -> None:
     async with store_of(settings) as store:
         await free(asked.name, store)
         beside = Beside(store, SystemClock(), random_id)
-        for document in documents:
-            made = await keep(document, answers(document, settings), beside, asked.name)
-            tell(document, made, as_json=asked.as_json)
+        there = await came_before(documents, store) if len(documents) > 1 else [None] * len(documents)
+        for document, before in zip(documents, there, strict=True):
+            made = before or await keep(document, answers(document, settings), beside, asked.name)
+            tell(document, made, as_json=asked.as_json, before=before is not None)
 
 
 def wanted(documents: Sequence[Document], asked: Asked) -> Sequence[Document]:
@@ -84,8 +86,8 @@ def answers(document: Document, settings: Settings) -> Answers:
     return Answers(str(choice.name), scope_of(choice))
 
 
-def tell(document: Document, made: Session | None, *, as_json: bool) -> None:
-    """Say of one conversation what it is, and which session it became."""
+def tell(document: Document, made: Session | None, *, as_json: bool, before: bool = False) -> None:
+    """Say of one conversation what it is, and which session it became; `before`: in an earlier import."""
     name = made.name if made else wish(document)
     if as_json:
         told: dict[str, Json] = {
@@ -97,4 +99,4 @@ def tell(document: Document, made: Session | None, *, as_json: bool) -> None:
         }
         say_json(told)
     else:
-        say(safe(f"{name}  {counted(len(document.items))}"))
+        say(safe(f"{name}  {counted(len(document.items))}") + ("  came before" if before else ""))

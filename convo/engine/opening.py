@@ -7,7 +7,7 @@ right to write. A handle that no record knows is read once from its owner and mi
 
 import os
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from itertools import chain, count
 from shlex import quote
@@ -192,7 +192,11 @@ async def history_of_conversation(conversation_id: str, edges: Edges) -> Path:
 
 def free_file(place: str | None) -> str:
     """`place`, or the same with -2, -3, ... before its suffix when there is such a file."""
-    stem, suffix = os.path.splitext(place or absolute(REPLAY_FILE))
+    return next(name for name in numbered(place or absolute(REPLAY_FILE)) if not os.path.exists(name))
+
+
+def numbered(place: str) -> Iterator[str]:
+    """`place`, and the same with -2, -3, ... before its suffix, without an end."""
+    stem, suffix = os.path.splitext(place)
     stem = re.sub(r"-\d+$", "", stem)
-    numbered = (f"{stem}-{number}{suffix}" for number in count(2))
-    return next(name for name in chain([stem + suffix], numbered) if not os.path.exists(name))
+    return chain([stem + suffix], (f"{stem}-{number}{suffix}" for number in count(2)))

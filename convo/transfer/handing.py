@@ -3,7 +3,9 @@
 The result is always new: a session, beside it a file or a conversation where the owner is one of
 those. No model is asked. A chain has no response yet that could be gone on from, so all of it waits
 until the first turn sends it; a conversation is seeded, twenty items at a time, and read back, so
-that the record is a copy of what the owner really has.
+that the record is a copy of what the owner really has. A file is written before its record, and
+taken up by the same command if that was killed between the two; what a killed one has seeded at an
+endpoint stays there, because nobody could tell whose it is.
 """
 
 import os
@@ -12,12 +14,13 @@ from dataclasses import dataclass, replace
 
 from convo.endpoints.contract import Endpoint
 from convo.engine.edges import Edges
-from convo.engine.finding import absolute
+from convo.engine.finding import absolute, by_handle
 from convo.engine.naming import name_for
-from convo.engine.opening import free_file
-from convo.engine.replay_file import ReplayFile
-from convo.errors import Conflict, ConvoError, Usage
+from convo.engine.opening import numbered
+from convo.engine.replay_file import ReplayFile, as_text
+from convo.errors import Conflict, ConvoError, Unreadable, Usage
 from convo.history import Path, Session, Strategy, root
+from convo.stores.contract import Store
 from convo.strategies.carrying import Carried, Target
 from convo.transfer.beside import Beside
 from convo.transfer.seeding import forget, seeded
@@ -79,18 +82,39 @@ def _session(source: Source, target: Target, path: Path, beside: Beside) -> Sess
 
 
 async def _to_file(session: Session, path: Path, wish: Wish, beside: Beside) -> Session:
-    file = ReplayFile(wish.file or free_file(absolute(f"{wish.name or session.name}.json")))
-    if file.exists():
-        raise Conflict(f"{file.place} is there already", hint="name a file that is not, with --as")
+    file = await _file(session, path, wish, beside.store)
+    is_new = not file.exists()
     file.check()
-    file.write(path.items)
+    if is_new:
+        file.write(path.items)
     session = replace(session, handle=str(file.place), written=path.head)
     try:
         return await beside.write(session, path, wish.name)
     except ConvoError:
-        with suppress(OSError):
-            os.unlink(file.place)
+        if is_new:
+            with suppress(OSError):
+                os.unlink(file.place)
         raise
+
+
+async def _file(session: Session, path: Path, wish: Wish, store: Store) -> ReplayFile:
+    """Where `path` is to stand, or stands already since a try that was killed. raises: Conflict  another file does"""
+    places = [wish.file] if wish.file else numbered(absolute(f"{wish.name or session.name}.json"))
+    for file in map(ReplayFile, places):
+        if not file.exists() or await _is_left(file, path, store):
+            return file
+    raise Conflict(f"{file.place} is there already", hint="name a file that is not, with --as")
+
+
+async def _is_left(file: ReplayFile, path: Path, store: Store) -> bool:
+    """Whether a file holds just `path`, and nobody has a record of it."""
+    return _holds(file, path) and await by_handle(store, Strategy.REPLAY, str(file.place)) is None
+
+
+def _holds(file: ReplayFile, path: Path) -> bool:
+    with suppress(Unreadable):
+        return file.place.is_file() and as_text(file.read()) == as_text(path.items)
+    return False
 
 
 async def _to_conversation(

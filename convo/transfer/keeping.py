@@ -2,15 +2,20 @@
 
 The session is owned by the local store, whoever owned the conversation where it came from. Links come
 along where the store has none of their ids, so that what a file says never replaces what is known.
+Of a database with many conversations those that came over before are known again: an import that
+was cut off, or one that is made once a week, takes the rest.
 """
 
+from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from convo.engine.naming import fit, name_for
-from convo.errors import InputFault, Unreadable, Usage
+from convo.errors import InputFault, ItemDeleted, Unreadable, Usage
 from convo.history import Link, Path, Scope, Session, Strategy, root
 from convo.inspection.document import Document, link_of
 from convo.items import user
+from convo.stores.contract import Store
 from convo.transfer.beside import Beside
 
 
@@ -44,6 +49,27 @@ async def keep(document: Document, answers: Answers, beside: Beside, name: str |
         instructions=document.instructions,
     )
     return await beside.write(session, path, name, links)
+
+
+async def came_before(documents: Iterable[Document], store: Store) -> list[Session | None]:
+    """For each document the session that it became before, also where that went on since; else None.
+
+    One that does not say when it began is never known again.
+    """
+    begun: dict[float | None, list[Session]] = {}
+    for session in await store.sessions():
+        if session.strategy is Strategy.SESSION:
+            begun.setdefault(session.created_at, []).append(session)
+    return [await _same(begun.get(one.created_at, ()), one, store) for one in documents]
+
+
+async def _same(sessions: Iterable[Session], document: Document, store: Store) -> Session | None:
+    head = Path(root(store.tenant)).grow(document.items).head
+    for session in sessions:
+        with suppress(ItemDeleted):
+            if session.head == head or (await store.path(session.head)).passes(head):
+                return session
+    return None
 
 
 def wish(document: Document) -> str:

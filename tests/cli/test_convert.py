@@ -63,6 +63,12 @@ def test_a_file_is_named_like_its_session_or_as_it_is_asked(convo: Convo, folder
     assert [item["role"] for item in json.loads((folder / "talk.json").read_text())] == ["user", "assistant"]
     again = convo("convert", "mine", "--to", "replay", "--as", "./talk.json")
     assert (again.exit, again.err.splitlines()[0]) == (1, f"convo: {folder / 'talk.json'} is there already")
+    (folder / "other.json").write_text("[]")
+    assert convo("convert", "mine", "--to", "replay", "--as", "./other.json").exit == 1
+    assert (
+        convo("convert", "mine", "--to", "replay", "--as", "other", "--json").json()["handle"].endswith("/other-2.json")
+    )
+    assert (folder / "other.json").read_text() == "[]"
 
 
 def test_a_file_without_a_record_is_taken_over(convo: Convo, folder: Path, home: Path) -> None:

@@ -48,6 +48,17 @@ def test_every_conversation_of_llm_becomes_a_session(convo: Convo, home: Path, f
     assert convo("chat", *ECHO, "--from", "Weather in Oslo?", "thanks").out == "thanks\n"
 
 
+def test_of_several_those_that_came_before_are_left_out(convo: Convo, home: Path, folder: Path) -> None:
+    (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
+    assert convo("import", "logs.db").exit == 0
+    assert convo("chat", *ECHO, "--from", "Weather in Oslo?", "thanks").exit == 0
+    assert convo("sessions", "rm", "Second one, and more", "--yes").exit == 0
+    got = convo("import", "logs.db")
+    assert got.out == "Weather in Oslo?  6 items  came before\nSecond one, and more  2 items\n"
+    again = [json.loads(line)["session"] for line in convo("import", "logs.db", "--json").out.splitlines()]
+    assert sorted(again) == sorted(one.name for one in sessions(home)) == ["Second one, and more", "Weather in Oslo?"]
+
+
 def test_one_of_several_is_taken_by_its_name(convo: Convo, home: Path, folder: Path) -> None:
     (folder / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
     assert convo("import", "logs.db", "--as", "oslo").exit == 2

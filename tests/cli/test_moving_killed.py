@@ -1,0 +1,89 @@
+"""kill -9 before each effect of `convo export`, `convert` and `import`: what was, or what was to be.
+
+The source is as it was, and the same command again makes whatever is missing and nothing twice.
+"""
+
+import json
+import lzma
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.chatting import ECHO, kept, sessions
+from tests.running import ROOT, Convo
+from tests.warm import ran
+
+pytestmark = pytest.mark.needs("linux")
+
+LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
+TALK = ["one", "one", "two", "two"]
+OSLO = 6
+"""Items of the longer one of the two conversations in that database."""
+
+
+@pytest.fixture
+def begin(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a conversation, a copy of it in files, and a database of somebody else's."""
+    place = tmp_path / "begin"
+    place.mkdir()
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("CONVO_HOME", str(place / "home"))
+    assert convo("chat", *ECHO, "-n", "talk", "one").exit == 0
+    assert convo("chat", *ECHO, "--from", "talk", "two").exit == 0
+    assert convo("export", "talk", "-o", "talk.jsonl", "--links").exit == 0
+    assert convo("export", "talk", "-o", "in.json").exit == 0
+    (place / "old.json").write_text("[]\n")
+    (place / "logs.db").write_bytes(lzma.decompress(LLM.read_bytes()))
+    return place
+
+
+def stands(place: Path) -> Mapping[str, Any]:
+    """Every session with how many items it has, and every file that is read by others."""
+    made = {one.name: len(kept(place / "home", one.name)[0]) for one in sessions(place / "home")}
+    files = {file.name: json.loads(file.read_text()) for file in place.glob("*.json")}
+    return made | {name: len(items) for name, items in files.items()}
+
+
+BEFORE = {"talk": 4, "in.json": 4, "old.json": 0}
+
+CASES: Mapping[str, tuple[str, dict[str, int]]] = {
+    "export a file": ("export talk -o new.json", {"new.json": 4}),
+    "export over a file": ("export talk -o old.json", {"old.json": 4}),
+    "convert to session": ("convert ./in.json --to session --as other", {"other": 4}),
+    "convert to chain": ("convert talk --to chain --as other", {"other": 4}),
+    "convert to conversation": ("convert talk --to conversation --as other", {"other": 4}),
+    "convert to a file": ("convert talk --to replay --as ./new.json", {"new.json": 4, "talk-2": 4}),
+    "convert to a named file": ("convert talk --to replay --as other", {"other.json": 4, "other": 4}),
+    "convert to a file of its name": ("convert talk --to replay", {"talk.json": 4, "talk-2": 4}),
+    "import one": ("import talk.jsonl --as other", {"other": 4}),
+    "import several": ("import logs.db", {"Weather in Oslo?": OSLO, "Second one, and more": 2}),
+}
+
+
+MORE = ("export a file", "convert to chain", "convert to a named file")
+"""What is like another case."""
+
+
+@pytest.mark.parametrize("case", [pytest.param(one, marks=[pytest.mark.full] * (one in MORE)) for one in CASES])
+def test_a_killed_command_left_what_was_or_what_is_to_be_and_is_carried_out_again(
+    case: str, convo: Convo, begin: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words, new = CASES[case]
+    done = ran([str(begin.parent), *words.split()], module="tests.transfer.mover", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    deaths = json.loads(done.stdout)
+    assert deaths > 0
+    for at in range(deaths + 1):
+        place = begin.parent / str(at)
+        monkeypatch.chdir(place)
+        monkeypatch.setenv("CONVO_HOME", str(place / "home"))
+        left = stands(place)
+        assert left.items() <= (BEFORE | new).items() or left == BEFORE
+        whole = left == BEFORE | new
+        again = None if whole else convo(*words.split())
+        assert again is None or again.exit == 0, again.err
+        assert stands(place) == BEFORE | new
+        assert [item["content"][0]["text"] for item in kept(place / "home", "talk")[0]] == TALK
+        assert whole is (at == deaths)
