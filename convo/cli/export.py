@@ -3,13 +3,14 @@
 The arguments alone; `convo.cli.exporting` does the rest.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from convo.cli.options import Handle, Provider
+from convo.cli.options import Handle, Provider, Text, Texts, flag, value
 from convo.cli.shape import App, call_of
 
 app = App()
@@ -37,53 +38,42 @@ Examples:
 The suffix of -o names the format: .json, .jsonl, .md, .html. convo import takes each of them back.
 """
 
-WHAT = "What is written"
-RUN = "A run of agents"
-HIDDEN = "What is hidden"
+
+@dataclass(frozen=True)
+class Written:
+    """What is written."""
+
+    form: Form | None = value("--format", "FORMAT", "replay, jsonl, markdown, html or runstate.")
+    file: Path | None = value("-o --output", "FILE", "Write there.")
+    links: bool = flag("--links", "jsonl: also the calls that made the items.")
+    no_data: bool = flag("--no-data", "markdown, html: only what is read; cannot be imported.")
+
+
+@dataclass(frozen=True)
+class OfAgents:
+    """A run of agents, as a state of theirs."""
+
+    agent: Text = value("--agent", "FILE:NAME", "runstate: the agents of the run.")
+    context: Text = value("--context", "FILE", "runstate: the application's values.")
+    schema: Text = value("--schema", "LABEL", "runstate: of an older release, like 1.5.")
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What is hidden."""
+
+    redact: bool = flag("--redact", "Hide keys, passwords, addresses, cards ...; says what.")
+    pattern: Texts = value("--redact-pattern", "REGEX", "Hide this, too; may be repeated.")
 
 
 @app.command(epilog=EXAMPLES)
 def export(
     ctx: typer.Context,
     handle: Handle,
-    form: Annotated[
-        Form | None,
-        typer.Option(
-            "--format", metavar="FORMAT", help="replay, jsonl, markdown, html or runstate.", rich_help_panel=WHAT
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write there.", rich_help_panel=WHAT)
-    ] = None,
-    links: Annotated[
-        bool, typer.Option("--links", help="jsonl: also the calls that made the items.", rich_help_panel=WHAT)
-    ] = False,
-    no_data: Annotated[
-        bool,
-        typer.Option("--no-data", help="markdown, html: only what is read; cannot be imported.", rich_help_panel=WHAT),
-    ] = False,
-    agent: Annotated[
-        str | None,
-        typer.Option("--agent", metavar="FILE:NAME", help="runstate: the agents of the run.", rich_help_panel=RUN),
-    ] = None,
-    context: Annotated[
-        str | None,
-        typer.Option("--context", metavar="FILE", help="runstate: the application's values.", rich_help_panel=RUN),
-    ] = None,
-    schema: Annotated[
-        str | None,
-        typer.Option("--schema", metavar="LABEL", help="runstate: of an older release, like 1.5.", rich_help_panel=RUN),
-    ] = None,
-    redact: Annotated[
-        bool,
-        typer.Option("--redact", help="Hide keys, passwords, addresses, cards ...; says what.", rich_help_panel=HIDDEN),
-    ] = False,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--redact-pattern", metavar="REGEX", help="Hide this, too; may be repeated.", rich_help_panel=HIDDEN
-        ),
-    ] = None,
+    *,
+    written: Annotated[Written, "What is written"],
+    run: Annotated[OfAgents, "A run of agents"],
+    hidden: Annotated[Hidden, "What is hidden"],
     provider: Provider = None,
     as_json: Annotated[bool, typer.Option("--json", help="With -o: print what was written as JSON.")] = False,
 ) -> None:
@@ -94,15 +84,15 @@ def export(
 
     asked = Asked(
         handle=handle,
-        form=form and str(form),
-        file=file,
-        links=links,
-        data=not no_data,
-        redact=redact,
-        patterns=tuple(pattern or ()),
-        agent=agent,
-        context=context,
-        schema=schema,
+        form=written.form and str(written.form),
+        file=written.file,
+        links=written.links,
+        data=not written.no_data,
+        redact=hidden.redact,
+        patterns=tuple(hidden.pattern or ()),
+        agent=run.agent,
+        context=run.context,
+        schema=run.schema,
         provider=provider,
         as_json=as_json,
         config=call_of(ctx).config,

@@ -4,13 +4,19 @@ The arguments alone; `convo.cli.resuming` decides for others to go on, `convo.cl
 """
 
 import asyncio
-from typing import Annotated, TypeAlias
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from convo.cli.run_flags import RunFlags
+from convo.cli.options import Text, Texts, flag, value
+from convo.cli.run_flags import HISTORY_MAPPER, HISTORY_MARKERS, INPUT_FILTER, NEST_HISTORY, RunFlags
 from convo.cli.shape import App, call_of
 from convo.errors import Usage
+
+if TYPE_CHECKING:
+    from convo.cli.desk import Out
 
 app = App()
 
@@ -33,146 +39,119 @@ The key for --sign and --verify is taken from CONVO_SIGNING_KEY, or from --key-e
 variable has it, from the keyring (keyring set convo NAME).
 """
 
-DECIDE = "What is decided"
-RUN = "Going on with it"
-WRITE = "What is written"
-
-Text: TypeAlias = str | None
-Texts: TypeAlias = list[str] | None
+State = Annotated[str, typer.Argument(metavar="STATE", help="A file, -, a session or a run.")]
 
 
-def option(*names: str, panel: str, help: str, metavar: str | None = None) -> typer.models.OptionInfo:  # noqa: A002
-    made: typer.models.OptionInfo = typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
-    return made
+@dataclass(frozen=True)
+class Decided:
+    """What is decided; a call is named by its id, its tool or `all`."""
+
+    approve: Texts = value("--approve", "CALL", "Let it run.")
+    reject: Texts = value("--reject", "CALL[=WHY]", "Tell the model no, and why.")
+    edit: Texts = value("--edit", "CALL", "Change its arguments in $EDITOR, then let it run.")
+    always: bool = flag("--always", "Decide so on every later call of the tool.")
+    rerun: Texts = value("--rerun", "CALL", "Outcome unknown: run it again.")
+    output: Texts = value("--output", "CALL=TEXT", "Outcome unknown: this came of it.")
+    abort: bool = flag("--abort", "End the run for good.")
+
+
+@dataclass(frozen=True)
+class Going:
+    """How the run goes on."""
+
+    agent: Text = value("--agent", "FILE:NAME", "Whose run it is: support.py:triage, or a .toml.")
+    model: Text = value("-m --model", "MODEL", "Who answers, for all of them.")
+    context: Text = value("--context", "FILE", "Values for its tools in place of its own; or FILE.py:NAME.")
+    max_turns: int | None = value("--max-turns", "N", "At most N model calls in all.")
+    input_filter: Text = value(*INPUT_FILTER)
+    nest_history: bool | None = flag(*NEST_HISTORY, default=None)
+    history_mapper: Text = value(*HISTORY_MAPPER)
+    history_markers: tuple[str, str] | None = value(*HISTORY_MARKERS)
+
+    def flags(self, state: Text) -> RunFlags:
+        """The same as for a chat; `state` is the file that a paused run is written to."""
+        return RunFlags(**{name: said for name, said in asdict(self).items() if name != "model"}, state=state)
+
+
+@dataclass(frozen=True)
+class Written:
+    """What is written, and what is to be proved before."""
+
+    decide_only: bool = flag("--decide-only", "Write the decided state; the SDK goes on.")
+    out: Text = value("-o --out", "FILE", "Where a state goes to; - is stdout.")
+    schema: Text = value("--schema", "LABEL", "Write another label, 1.0 to 1.21.")
+    sign: bool = flag("--sign", "Sign what is written.")
+    verify: bool = flag("--verify", "Refuse a state that is not signed with the key.")
+    key_env: str = value("--key-env", "NAME", "The variable that holds the key.", default="CONVO_SIGNING_KEY")
 
 
 @app.command(epilog=EXAMPLES)
 def resume(
     ctx: typer.Context,
-    state: Annotated[str, typer.Argument(metavar="STATE", help="A file, -, a session or a run.")],
-    approve: Annotated[Texts, option("--approve", metavar="CALL", help="Let it run.", panel=DECIDE)] = None,
-    reject: Annotated[
-        Texts, option("--reject", metavar="CALL[=WHY]", help="Tell the model no, and why.", panel=DECIDE)
-    ] = None,
-    edit: Annotated[
-        Texts, option("--edit", metavar="CALL", help="Change its arguments in $EDITOR, then let it run.", panel=DECIDE)
-    ] = None,
-    always: Annotated[
-        bool, option("--always", help="Decide so on every later call of the tool.", panel=DECIDE)
-    ] = False,
-    rerun: Annotated[
-        Texts, option("--rerun", metavar="CALL", help="Outcome unknown: run it again.", panel=DECIDE)
-    ] = None,
-    output: Annotated[
-        Texts, option("--output", metavar="CALL=TEXT", help="Outcome unknown: this came of it.", panel=DECIDE)
-    ] = None,
-    abort: Annotated[bool, option("--abort", help="End the run for good.", panel=DECIDE)] = False,
-    agent: Annotated[
-        Text, option("--agent", metavar="FILE:NAME", help="Whose run it is: support.py:triage, or a .toml.", panel=RUN)
-    ] = None,
-    model: Annotated[
-        Text, option("-m", "--model", metavar="MODEL", help="Who answers, for all of them.", panel=RUN)
-    ] = None,
-    context: Annotated[
-        Text,
-        option(
-            "--context",
-            metavar="FILE",
-            help="Values for its tools in place of its own; or FILE.py:NAME.",
-            panel=RUN,
-        ),
-    ] = None,
-    max_turns: Annotated[
-        int | None, option("--max-turns", metavar="N", help="At most N model calls in all.", panel=RUN)
-    ] = None,
-    input_filter: Annotated[
-        Text, option("--input-filter", metavar="FILE:NAME", help="Makes the input of every model call.", panel=RUN)
-    ] = None,
-    nest_history: Annotated[
-        bool | None,
-        option("--nest-history/--no-nest-history", help="Hand over a summary of what was said.", panel=RUN),
-    ] = None,
-    history_mapper: Annotated[
-        Text, option("--history-mapper", metavar="FILE:NAME", help="Makes that summary.", panel=RUN)
-    ] = None,
-    history_markers: Annotated[
-        tuple[str, str] | None, option("--history-markers", metavar="START END", help="Stand around it.", panel=RUN)
-    ] = None,
-    decide_only: Annotated[
-        bool, option("--decide-only", help="Write the decided state; the SDK goes on.", panel=WRITE)
-    ] = False,
-    out: Annotated[
-        Text, option("-o", "--out", metavar="FILE", help="Where a state goes to; - is stdout.", panel=WRITE)
-    ] = None,
-    schema: Annotated[
-        Text, option("--schema", metavar="LABEL", help="Write another label, 1.0 to 1.21.", panel=WRITE)
-    ] = None,
-    sign: Annotated[bool, option("--sign", help="Sign what is written.", panel=WRITE)] = False,
-    verify: Annotated[
-        bool, option("--verify", help="Refuse a state that is not signed with the key.", panel=WRITE)
-    ] = False,
-    key_env: Annotated[
-        str, option("--key-env", metavar="NAME", help="The variable that holds the key.", panel=WRITE)
-    ] = "CONVO_SIGNING_KEY",
+    state: State,
+    *,
+    decided: Annotated[Decided, "What is decided"],
+    going: Annotated[Going, "Going on with it"],
+    written: Annotated[Written, "What is written"],
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No receipts and no notes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
     as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print what happens, one event a line.")] = False,
 ) -> None:
     """Decide on the calls that a paused run waits for, and go on with it."""
-    from convo.cli.resuming import Asked, Signing, Written, check_there, decide, proved
+    if written.decide_only:
+        raise typer.Exit(_decide_only(state, decided, going.agent, written, as_json=as_json))
+    config = call_of(ctx).config
+    if going.agent is None:
+        from convo.cli.resuming import check_there
 
-    if decide_only:
-        asked = Asked(tuple(approve or ()), tuple(reject or ()), tuple(edit or ()), always)
-        _check_decide_only(agent, (rerun, output, abort), out, as_json=as_json)
-        assert out is not None
-        raise typer.Exit(decide(state, asked, Written(out, schema, sign, verify, key_env, as_json)))
-    if agent is None:
-        check_there(state, call_of(ctx).config)
+        check_there(state, config)
         raise Usage(
             "to go on with a run takes its agents, and none are named",
             hint=f"convo resume {state} --agent FILE.py:NAME; or --decide-only -o decided.json, and the SDK goes on",
         )
-    if out == "-" or schema or sign:
+    if written.out == "-" or written.schema or written.sign:
         raise Usage("a run that goes on here writes its state into a file, as it is", hint="-o FILE, or --decide-only")
     from convo.cli.desk import Out
-    from convo.cli.going_on import Resuming
-    from convo.cli.going_on import resume as go_on
-    from convo.cli.verdicts import Said
-    from convo.ui.signals import orderly
 
-    flags = RunFlags(
-        agent=agent,
-        context=context,
-        max_turns=max_turns,
-        input_filter=input_filter,
-        nest_history=nest_history,
-        history_mapper=history_mapper,
-        history_markers=history_markers,
-        state=out,
-    )
-    said = Said(
-        approve=tuple(approve or ()),
-        reject=tuple(reject or ()),
-        edit=tuple(edit or ()),
-        rerun=tuple(rerun or ()),
-        output=tuple(output or ()),
-        always=always,
-        abort=abort,
-    )
-    document = proved(state, call_of(ctx).config, Signing(key_env, verify))
-    resuming = Resuming(state, document, said, flags, model, call_of(ctx).config)
-    shown = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
-    raise typer.Exit(asyncio.run(orderly(go_on(resuming, shown))))
+    out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
+    raise typer.Exit(_go_on(state, decided, going, written, config, out))
 
 
-def _check_decide_only(agent: Text, unknown: tuple[object, ...], out: Text, *, as_json: bool) -> None:
+def _decide_only(state: str, decided: Decided, agent: Text, written: Written, *, as_json: bool) -> int:
+    """Write the decided state for others. raises: Usage  something said belongs to a run that goes on; as `decide`"""
+    from convo.cli import resuming
+
     if agent:
         raise Usage("--decide-only runs nothing, so it takes no agents", hint="leave one of the two out")
-    if any(unknown):
+    if decided.rerun or decided.output or decided.abort:
         raise Usage(
             "a written state has no call whose outcome is unknown", hint="convo resume RUN --agent FILE.py:NAME"
         )
-    if out is None:
+    if written.out is None:
         raise Usage("--decide-only writes a state, and -o does not say where to", hint="-o decided.json, or -o -")
-    if out == "-" and as_json:
+    if written.out == "-" and as_json:
         raise Usage("--json and -o - would both be written on stdout", hint="-o with a file")
+    approve, reject, edit = (tuple(words or ()) for words in (decided.approve, decided.reject, decided.edit))
+    place = resuming.Written(written.out, written.schema, written.sign, written.verify, written.key_env, as_json)
+    return resuming.decide(state, resuming.Asked(approve, reject, edit, decided.always), place)
+
+
+def _go_on(state: str, decided: Decided, going: Going, written: Written, config: Path | None, out: "Out") -> int:
+    """Go on with the run here, until it ends or waits. raises: as its parts do"""
+    from convo.cli import going_on
+    from convo.cli.resuming import Signing, proved
+    from convo.cli.verdicts import Said
+    from convo.ui.signals import orderly
+
+    said = Said(
+        approve=tuple(decided.approve or ()),
+        reject=tuple(decided.reject or ()),
+        edit=tuple(decided.edit or ()),
+        rerun=tuple(decided.rerun or ()),
+        output=tuple(decided.output or ()),
+        always=decided.always,
+        abort=decided.abort,
+    )
+    document = proved(state, config, Signing(written.key_env, written.verify))
+    resuming = going_on.Resuming(state, document, said, going.flags(written.out), going.model, config)
+    return asyncio.run(orderly(going_on.resume(resuming, out)))
