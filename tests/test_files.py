@@ -1,6 +1,6 @@
 """Each file of the house by itself.
 
-How long it may be, that it says what it is, that its package says so too, that its names mean
+How long it and its functions may be, that it says what it is, that its package says so too, that its names mean
 something, and who may take any error for an answer. An exception is a row with its reason. Every
 rule is also tried on a line that breaks it.
 """
@@ -22,8 +22,8 @@ CATCHES = {
 
 ANY_ERROR = {"Exception", "BaseException"}
 
-LINES = 400
-"""A file is one story; past this it is two."""
+LINES, OF_A_FUNCTION = 400, 40
+"""A file is one story and a function one thought; past this they are two."""
 
 VAGUE = {"helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 """Words that name nothing of the field."""
@@ -45,6 +45,14 @@ def too_long(module: Module) -> Iterator[str]:
     lines = module.source.count("\n")
     if lines > LINES:
         yield f"{module.name} has {lines} lines"
+
+
+def too_much_in_one(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            if lines > OF_A_FUNCTION:
+                yield f"{module.name}:{node.lineno} {node.name} has {lines} lines"
 
 
 def without_a_story(module: Module) -> Iterator[str]:
@@ -83,7 +91,7 @@ def takes_any(handler: ast.ExceptHandler) -> bool:
     return bool(kinds & ANY_ERROR) and not isinstance(handler.body[-1], ast.Raise)
 
 
-RULES: tuple[Rule, ...] = (too_long, without_a_story, in_no_story, vaguely_named, takes_any_error)
+RULES: tuple[Rule, ...] = (too_long, too_much_in_one, without_a_story, in_no_story, vaguely_named, takes_any_error)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -108,6 +116,7 @@ def test_every_file_of_tests_says_what_it_is() -> None:
 
 BROKEN = [
     (too_long, "convo.items.text", "x = 1\n" * 401),
+    (too_much_in_one, "convo.items.text", "def f():\n" + "    ...\n" * 40),
     (without_a_story, "convo.items.text", "x = 1"),
     (in_no_story, "convo.items.nowhere", "x = 1"),
     (vaguely_named, "convo.items.utils", "x = 1"),
@@ -124,6 +133,7 @@ def test_a_rule_is_broken_by_a_line_that_it_forbids(rule: Rule, name: str, sourc
 
 
 KEPT = [
+    (too_much_in_one, "convo.items.text", "async def f():\n" + "    ...\n" * 39),
     (in_no_story, "convo.items.text", "x = 1"),
     (vaguely_named, "convo.items.text", "def utility(): ..."),
     (takes_any_error, "convo.engine.turn", "try: ...\nexcept BaseException:\n    undo()\n    raise"),
