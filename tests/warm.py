@@ -204,7 +204,8 @@ def leave(ended: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever runs the tests may ignore it, and would hand that down
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whatever runs the tests may ignore these, and would hand that down
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     ended: list[int] = []
     atexit.register(leave, ended)  # the first one that is registered runs last
     import_everything()

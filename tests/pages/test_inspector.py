@@ -7,6 +7,7 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from convo.config import Price
 from convo.gateway.keys import KeysFile, new_key
 from convo.history import Strategy
 from convo.pages.inspected import together
@@ -302,6 +303,22 @@ def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
         expect(page.get_by_text("Both begin with the same 3 items.")).to_be_visible()
         expect(page.get_by_role("status")).to_have_text("Read from a file")
         assert {url.partition("#")[0] for url in asked} == {(tmp_path / "page.html").as_uri()}
+
+
+def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of_them(
+    browser: Browser, tmp_path: Path
+) -> None:
+    known = chain(3).known("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
+    with looking(browser) as page:
+        as_file(tmp_path, together({"talk": known}), page)
+        expect(page.locator("dl").first).to_contain_text("36 in · 12 cached · 27 out")
+        expect(page.locator("dl").first).to_contain_text("$0.0081")
+        bars = page.locator("tbody tr").last.locator("rect").all()
+        _, seen, cached, output = (int(bar.get_attribute("width") or 0) for bar in bars)
+        assert (cached * 3, output * 4) == (seen, seen * 3)
+        page.locator("tbody a").last.click()
+        expect(page.locator("section dl")).to_contain_text("12 in · 4 cached · 9 out")
+        expect(page.locator("section dl")).to_contain_text("$0.0027")
 
 
 def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Browser, tmp_path: Path) -> None:
