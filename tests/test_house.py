@@ -97,6 +97,24 @@ EFFECTS = {
     *("convo.clock", "convo.ids", "convo.processes"),
 }
 
+CHANCE = {"time", "random", "secrets"}
+
+HANDED_IN = {
+    "convo.clock": "this is what is handed in",
+    "convo.ids": "this is what is handed in",
+    "convo.cli.checkup": "all checks share the seconds that a person waits",
+    "convo.cli.models": "the seconds that a download has taken are for whoever waits",
+    "convo.endpoints.embedded.sealing": "a key that nobody chose",
+    "convo.gateway.keys": "a key that nobody chose",
+    "convo.models.local.child": "a key that nobody chose",
+    "convo.models.local.weights": "the age of a folder that another process left",
+    "convo.stores.memory.store": "a database has a clock of its own",
+    "convo.stores.sqlite.database": "a thread waits for a lock, and no loop runs in it",
+    "convo.ui.listing": "the day and hour of a time that it was given",
+    "convo.ui.tree": "the day and hour of a time that it was given",
+}
+"""Who takes time and chance from the machine; everybody else takes what it is given."""
+
 EFFECTFUL_CALLS = {"breakpoint", "exec", "eval", "input", "open", "print"}
 
 EFFECTFUL_METHODS = {"now", "today", "utcnow", "read_text", "read_bytes", "write_text", "write_bytes"}
@@ -199,6 +217,11 @@ def effects_in_a_decision(module: Module) -> Iterator[str]:
             yield f"{module.name}:{node.lineno} calls {ast.unparse(node.func)}"
 
 
+def time_of_its_own(module: Module) -> Iterator[str]:
+    if module.name not in HANDED_IN:
+        yield from (str(found) for found in module.imports if found.target.split(".")[0] in CHANCE)
+
+
 def has_effect(called: ast.expr) -> bool:
     named = isinstance(called, ast.Name) and called.id in EFFECTFUL_CALLS
     return named or (isinstance(called, ast.Attribute) and called.attr in EFFECTFUL_METHODS)
@@ -218,6 +241,7 @@ RULES: tuple[Rule, ...] = (
     heavy_at_start,
     one_command_in_another,
     effects_in_a_decision,
+    time_of_its_own,
 )
 
 
@@ -249,6 +273,7 @@ BROKEN = [
     (effects_in_a_decision, "convo.history.tree", "datetime.now()"),
     (effects_in_a_decision, "convo.history.tree", "open('x')"),
     (effects_in_a_decision, "convo.history.tree", "from convo.clock import SystemClock"),
+    (time_of_its_own, "convo.engine.turn", "def f():\n    from time import monotonic"),
 ]
 
 
@@ -268,6 +293,7 @@ KEPT = [
     (heavy_at_start, "convo.endpoints.remote", "import openai"),
     (heavy_at_start, "convo.ui.prompt", "def f():\n    import prompt_toolkit"),
     (effects_in_a_decision, "convo.engine.turn", "import time"),
+    (time_of_its_own, "convo.engine.turn", "from convo.clock import Clock"),
     (effects_in_a_decision, "convo.history.tree", "import oscillator"),
 ]
 
@@ -295,3 +321,8 @@ def test_the_readme_maps_every_package_and_each_stands_on_those_before_it() -> N
         {package(module.name) for module in modules()} - {"", "__main__"}
     )
     assert [pair for pair in pairs if set(pair) <= set(depths) and depths[pair[0]] < depths[pair[1]]] == []
+
+
+def test_whoever_may_take_time_from_the_machine_still_does() -> None:
+    takers = {module.name for module in modules() for found in module.imports if found.target.split(".")[0] in CHANCE}
+    assert takers == set(HANDED_IN)
