@@ -60,6 +60,11 @@ class Handoff:
     strict: bool = True
     enabled: Enabled = True
 
+    def __post_init__(self) -> None:
+        """raises: InputFault  a part of it is of a kind that it cannot be"""
+        for field_, (kinds, hint) in OF_A_HANDOFF.items():
+            _check("a handoff", field_, getattr(self, field_), kinds, hint)
+
 
 @dataclass(frozen=True, slots=True)
 class Agent:
@@ -90,17 +95,14 @@ class Agent:
         """raises: InputFault  a part of it is of a kind that it cannot be"""
         if not isinstance(self.name, str):
             raise InputFault(f"an agent's name is of type {_kind(self.name)}", hint='Agent("desk", ...)')
+        whose = f"agent {self.name!r}"
         for field_, (kinds, hint) in ONE.items():
-            self._check(field_, getattr(self, field_), kinds, hint)
+            _check(whose, field_, getattr(self, field_), kinds, hint)
         for field_, (each, kinds, hint) in SEVERAL.items():
             parts = getattr(self, field_)
-            self._check(field_, parts, (tuple, list), f"{field_}=(...,)")
+            _check(whose, field_, parts, (tuple, list), f"{field_}=(...,)")
             for part in parts:
-                self._check(each, part.to if isinstance(part, Handoff) else part, kinds, hint)
-
-    def _check(self, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
-        if not isinstance(part, kinds):
-            raise InputFault(f"agent {self.name!r} has {what} of type {_kind(part)}", hint=hint)
+                _check(whose, each, part.to if isinstance(part, Handoff) else part, kinds, hint)
 
     @property
     def functions(self) -> tuple[Tool, ...]:
@@ -129,6 +131,19 @@ SEVERAL: Mapping[str, tuple[str, tuple[type, ...], str]] = {
     "output_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
 }
 """What each part of a field with several may be."""
+
+
+OF_A_HANDOFF: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "tool_name": ((str, NoneType), 'tool_name="pay"'),
+    "description": ((str, NoneType), "words for the model"),
+    "parameters": ((Mapping, NoneType), 'parameters={"type": "object", ...}'),
+}
+"""What a field of a handoff may hold."""
+
+
+def _check(whose: str, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
+    if not isinstance(part, kinds):
+        raise InputFault(f"{whose} has {what} of type {_kind(part)}", hint=hint)
 
 
 def _kind(value: object) -> str:

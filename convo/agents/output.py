@@ -10,7 +10,7 @@ from typing import Any
 
 from convo.errors import InputFault
 from convo.items import Json
-from convo.tools import Mismatch, form
+from convo.tools import Mismatch, form, made_by
 
 WRAPPED = "response"
 
@@ -19,12 +19,16 @@ WRAPPED = "response"
 class Output:
     """A final answer's schema, and how its value is read from the model's words.
 
-    read:  raises Mismatch where the words are not what the schema says
+    read:  raises Mismatch where the words are not what the schema says; `value` is what asks it
     """
 
     schema: Mapping[str, Json]
     read: Callable[[str], object]
     strict: bool = True
+
+    def value(self, words: str) -> object:
+        """What the words say. raises: Mismatch  they do not fit, whatever `read` raised"""
+        return made_by(self.read, "", words)
 
     @property
     def format(self) -> dict[str, Json]:

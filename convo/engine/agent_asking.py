@@ -11,7 +11,7 @@ from typing import Any
 from convo.agents import Agent, Graph
 from convo.endpoints.contract import Endpoint
 from convo.engine.conduct import Conduct, Route
-from convo.engine.theirs import told_by
+from convo.engine.theirs import told_by, told_whether
 from convo.engine.turn import Asking
 from convo.errors import RunFailed
 from convo.handoffs import Offer, offers
@@ -64,7 +64,7 @@ async def _is_on(one: Any, context: Context) -> bool:
     enabled = getattr(one, "enabled", True)
     if not callable(enabled):
         return bool(enabled)
-    return bool(await told_by("what says whether a tool is on", "tool_failed", enabled, context))
+    return await told_whether("what says whether a tool is on", "tool_failed", enabled, context)
 
 
 async def _instructions(agent: Agent, context: Context, asking: Asking) -> str | None:

@@ -20,7 +20,7 @@ from convo.engine.preparing import prepared
 from convo.engine.record import Beside, whole
 from convo.engine.run_keeping import Keeper
 from convo.engine.standing import Standing, unanswered
-from convo.engine.theirs import told_by
+from convo.engine.theirs import told_whether
 from convo.engine.tooling import carried_out
 from convo.engine.turn import Turn
 from convo.errors import ConvoError, RunFailed
@@ -268,9 +268,8 @@ class Performing:
         assert callable(tool.needs_approval)
         arguments = read_arguments(tool, call.arguments)
         what = f"what says whether tool {tool.title!r} needs approval"
-        return Judged(
-            call.id, bool(await told_by(what, "tool_failed", tool.needs_approval, self._context(call), arguments))
-        )
+        needed = await told_whether(what, "tool_failed", tool.needs_approval, self._context(call), arguments)
+        return Judged(call.id, needed)
 
     async def _hand_over(self, effect: HandOver) -> None:
         """Make the next agent's input. A function of the handoff is told once, and not again after a kill."""

@@ -89,6 +89,14 @@ async def told_by(what: str, code: str, function: Callable[..., Any], *args: Any
     return came.value
 
 
+async def told_whether(what: str, code: str, function: Callable[..., Any], *args: Any) -> bool:
+    """Whether a function says yes. raises: as `told_by`; RunFailed  what it returned is neither yes nor no"""
+    came = came_of(bool, await told_by(what, code, function, *args))
+    if came.raised is not None:
+        raise RunFailed(f"{what} raised {spoken(came.raised)}", code=code) from came.raised
+    return bool(came.value)
+
+
 def spoken(raised: BaseException) -> str:
     """An error in words: what kind, and what it says, where it can say it."""
     words = came_of(str, raised).value

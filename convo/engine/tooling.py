@@ -51,10 +51,15 @@ def _late(tool: Tool) -> Json:
 
 
 def worded(tool: Tool, raised: BaseException) -> Json:
-    """The tool's own words for a failure. raises: RunFailed  it has none"""
-    if tool.failure is None or not isinstance(raised, Exception):
-        raise RunFailed(f"tool {tool.title!r} raised {spoken(raised)}", code=FAILED) from raised
-    return tool.failure(raised)
+    """The tool's own words for a failure. raises: RunFailed  it has none, or what makes them raised"""
+    failed = f"tool {tool.title!r} raised {spoken(raised)}"
+    words = tool.failure
+    if words is None or not isinstance(raised, Exception):
+        raise RunFailed(failed, code=FAILED) from raised
+    came = came_of(lambda: output_text(words(raised)))
+    if came.raised is not None:
+        raise RunFailed(f"{failed}, and its words for that {spoken(came.raised)}", code=FAILED) from came.raised
+    return came.value
 
 
 def _sayable(tool: Tool, output: Json) -> Json:

@@ -199,7 +199,7 @@ def _value(said: Mapping[str, Any], graph: Graph, agent: str, words: str | None)
     schema = graph[agent].output
     try:
         if schema is not None and words is not None:
-            return schema.read(words)
+            return schema.value(words)
     except Mismatch as wrong:
         raise BadState("$.text", f"does not fit the output schema of agent {agent!r}: {wrong}", hint=CHANGED) from wrong
     raise BadState("$.output", f"was read by a schema that agent {agent!r} no longer has", hint=CHANGED)

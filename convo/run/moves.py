@@ -243,7 +243,7 @@ def _taken(run: Run) -> Move:
     if not run.text:
         return ask(run)
     try:
-        return settle(run, schema.read(run.text))
+        return settle(run, schema.value(run.text))
     except Mismatch as wrong:
         return fail(run, BEHAVIOR, f"The answer does not fit its schema: {wrong}")
 

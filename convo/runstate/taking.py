@@ -158,7 +158,7 @@ def _between(state: State, run: Run) -> Run:
 
 def _output(run: Run, words: str) -> Json:
     try:
-        return run.current.output.read(words) if run.current.output else words
+        return run.current.output.value(words) if run.current.output else words
     except Mismatch as wrong:
         raise BadState("$.generated_items", f"ends in an answer that does not fit its schema: {wrong}") from wrong
 

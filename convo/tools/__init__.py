@@ -8,7 +8,7 @@ a failure. Nothing here runs a tool; the engine does.
 
 from convo.tools.arguments import Wrong, read_arguments
 from convo.tools.doc import Told, told
-from convo.tools.forms import Form, Mismatch, Record, form
+from convo.tools.forms import Form, Mismatch, Record, form, made_by
 from convo.tools.naming import Hosted, Lookup, Toolbox, definitions, lookup_of, toolbox
 from convo.tools.outcomes import FAILED, NOT_APPROVED, output_text, timed_out
 from convo.tools.tool import Approval, Context, Namespace, Tool, tool
@@ -31,6 +31,7 @@ __all__ = [
     "definitions",
     "form",
     "lookup_of",
+    "made_by",
     "output_text",
     "read_arguments",
     "timed_out",

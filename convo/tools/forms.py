@@ -249,7 +249,17 @@ def _record(kind: Any, where: str, strict: bool, inside: tuple[type, ...]) -> Fo
     record = Record(fields, strict)
     if is_typeddict(kind):
         return Form(record.schema, record.read)
-    return Form(record.schema, lambda value, place: kind(**record.read(value, place)))
+    return Form(record.schema, lambda value, place: made_by(kind, place, **record.read(value, place)))
+
+
+def made_by(make: Callable[..., object], place: str, /, *given: object, **named: object) -> object:
+    """What somebody's own class or function makes. raises: Mismatch  it refused, whatever it raised"""
+    try:
+        return make(*given, **named)
+    except Mismatch:
+        raise
+    except Exception as refused:
+        raise Mismatch(f"{place or 'it'}: {refused!r}") from refused
 
 
 def _defaults(kind: Any) -> dict[str, Callable[[], object]]:

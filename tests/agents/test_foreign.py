@@ -126,7 +126,9 @@ def test_an_output_type_reads_what_it_read_there() -> None:
     strict = taken(output_type=sdk.AgentOutputSchema(list[int])).output
     assert strict is not None
     assert strict.strict
-    assert strict.read('{"response": [1]}') == [1]
+    assert strict.value('{"response": [1]}') == [1]
+    with pytest.raises(Mismatch, match="ModelBehaviorError"):
+        strict.value('{"response": "x"}')
 
 
 def test_settings_become_fields_of_a_request() -> None:

@@ -54,3 +54,11 @@ def test_words_that_do_not_fit_are_told_why(kind: object, words: str, told: str)
 def test_what_is_no_schema_is_refused(kind: object) -> None:
     with pytest.raises(InputFault):
         output(kind)
+
+
+def test_whatever_reads_an_answer_raises_is_why_it_does_not_fit() -> None:
+    with pytest.raises(Mismatch, match=r"it: KeyError\('cents'\)"):
+        Output({"type": "object"}, lambda words: {}["cents"]).value("{}")
+    with pytest.raises(Mismatch, match=r"cents: must be an integer"):
+        made(Paid).value('{"cents": "3"}')
+    assert made(Paid).value('{"cents": 3}') == Paid(3)

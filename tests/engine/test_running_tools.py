@@ -1,17 +1,18 @@
 """Tools in a run: side by side within a bound, in time or not, and what a model is told of them."""
 
 import asyncio
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from convo.agents import Agent
+from convo.agents import Agent, output
 from convo.engine.running import Conduct
 from convo.errors import Refused, RunFailed
 from convo.history import Strategy
 from convo.run import Limits
 from convo.tools import Context, tool
-from tests.engine.agents import calls, inputs, read, running, say, scripted
+from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
 from tests.engine.recorded import Fault
@@ -146,6 +147,59 @@ async def test_a_tool_that_leaves_the_program_fails_its_run_and_nothing_else(
 ) -> None:
     with pytest.raises(RunFailed, match=f"raised {kind}$"):
         await ran(bench, tool(function))
+
+
+@pytest.mark.parametrize(("said", "told"), [(None, "null"), (float("nan"), "nan"), ({"why": 1}, '{"why": 1}')])
+async def test_words_for_a_failure_that_are_no_text_are_put_into_words(said: Any, told: str, bench: Bench) -> None:
+    @tool(failure=lambda raised: said)
+    def broken() -> str:
+        raise ValueError("sorry")
+
+    assert await ran(bench, broken) == [told]
+
+
+async def test_a_run_fails_with_a_tool_whose_words_for_its_failure_raise(bench: Bench) -> None:
+    @tool(failure=lambda raised: str(1 // 0))
+    def broken() -> str:
+        raise ValueError("sorry")
+
+    with pytest.raises(RunFailed, match=r"'broken' raised ValueError: sorry, and its words for that ZeroDivisionError"):
+        await ran(bench, broken)
+
+
+class Undecided:
+    def __bool__(self) -> bool:
+        raise ValueError("perhaps")
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ({"needs_approval": lambda context, arguments: Undecided()}, "whether tool 'look' needs approval raised"),
+        ({"enabled": lambda context: Undecided()}, "whether a tool is on raised"),
+    ],
+)
+async def test_a_function_that_says_neither_yes_nor_no_fails_the_run(
+    how: dict[str, Any], words: str, bench: Bench, ledger: Ledger
+) -> None:
+    with pytest.raises(RunFailed, match=f"{words} ValueError: perhaps"):
+        await ran(bench, replace(ledger.tool("look"), **how))
+    assert ledger.ran == []
+
+
+async def test_an_answer_that_somebodys_own_class_refuses_fails_the_run_and_is_kept(bench: Bench) -> None:
+    @dataclass
+    class Sum:
+        cents: int
+
+        def __post_init__(self) -> None:
+            if self.cents < 0:
+                raise LookupError("no debts")
+
+    one = await running(bench, Agent("desk", output=output(Sum)))
+    with pytest.raises(RunFailed, match=r"does not fit its schema: it: LookupError\('no debts'\)"):
+        await say(one, '{"cents": -1}')
+    assert words(await history(bench)) == ['user: {"cents": -1}', 'assistant: {"cents": -1}']
 
 
 async def test_a_timeout_may_fail_the_run(bench: Bench) -> None:

@@ -288,3 +288,25 @@ def test_a_place_deep_inside_is_named() -> None:
 def test_a_tool_that_reads_its_arguments_itself_gets_them_as_they_are() -> None:
     foreign = Tool("t", "", {"type": "object"}, run=lambda context, written: written)
     assert read_arguments(foreign, '{"x": 1}') == {"x": 1}
+
+
+class Refused(Exception):
+    """What a class of somebody's own may raise."""
+
+
+@dataclasses.dataclass
+class Many:
+    cents: int
+
+    def __post_init__(self) -> None:
+        if self.cents < 0:
+            raise Refused("no debts")
+
+
+def test_why_somebodys_own_class_refuses_a_value_is_told_to_the_model() -> None:
+    def pay(sums: list[Many]) -> None: ...
+
+    found = read_arguments(tool(pay), '{"sums": [{"cents": 1}, {"cents": -1}]}')
+    assert isinstance(found, Wrong)
+    assert "sums[1]: Refused('no debts'). Call it again" in found.words
+    assert read_arguments(tool(pay), '{"sums": [{"cents": 1}]}') == {"sums": [Many(1)]}
