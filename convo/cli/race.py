@@ -10,6 +10,7 @@ import typer
 
 from convo.cli.options import AsObject
 from convo.cli.shape import App, call_of
+from convo.errors import Usage
 
 app = App()
 
@@ -18,6 +19,7 @@ Examples:
   convo race                                       four short turns, with the model of your settings
   convo race "hello" "and then?" -m openai/gpt-5-mini
   convo race -f script.txt --json                  one turn a line
+  convo race --jsonl                               what each turn took, as soon as it is over
   convo race --keep                                and look at them afterwards: convo inspect race-chain
 
 Each turn is asked four times. The sessions, and what they left at the endpoint, are removed afterwards.
@@ -41,11 +43,15 @@ def race(
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the four sessions.")] = False,
     as_json: AsObject = False,
+    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print each turn, then each owner, one a line.")] = False,
 ) -> None:
     """Ask the same under all four owners, and compare what each took."""
     import asyncio
 
     from convo.cli.racing import Asked, race_all
 
-    asked = Asked(tuple(turns or ()), script, model, system, keep=keep, as_json=as_json, config=call_of(ctx).config)
+    if as_json and as_jsonl:
+        raise Usage("--json is one object and --jsonl a line for each turn", hint="use one of them")
+    forms = {"as_json": as_json, "as_jsonl": as_jsonl}
+    asked = Asked(tuple(turns or ()), script, model, system, keep=keep, **forms, config=call_of(ctx).config)
     raise typer.Exit(asyncio.run(race_all(asked)))

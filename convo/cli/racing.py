@@ -17,7 +17,7 @@ from convo.history import Strategy
 from convo.ids import random_id
 from convo.items import Json
 from convo.tokens import price_of
-from convo.transfer.racing import ORDER, Course, Lane, Lap, race
+from convo.transfer.racing import ORDER, Course, Lane, Lap, Watch, race
 from convo.ui.answering import waited
 from convo.ui.medium import medium_of
 from convo.ui.raced import progress, screen
@@ -41,6 +41,7 @@ class Asked:
     system: str | None = None
     keep: bool = False
     as_json: bool = False
+    as_jsonl: bool = False
     config: Path | None = None
 
 
@@ -54,11 +55,11 @@ async def race_all(asked: Asked) -> int:
             asking = asking_of(choice, instructions=asked.system, parameters={})
             folder = Path.cwd() if asked.keep else Path(scratch)
             course = Course(turns, asking, Edges(store, endpoint, SystemClock(), random_id), folder, asked.keep)
-            lanes = await waited(_run(course))
-    price = price_of(asking.model, settings.prices)
+            price = price_of(asking.model, settings.prices)
+            lanes = await waited(_run(course, price, told=asked.as_jsonl))
     if asked.as_json:
         say_json(as_object(asking.model, turns, lanes, price))
-    else:
+    elif not asked.as_jsonl:
         say(screen(lanes, price, medium_of(sys.stdout, os.environ)))
     return 1 if any(lane.error for lane in lanes) else 0
 
@@ -84,23 +85,37 @@ def _text(place: Path) -> str:
         raise Unreadable(f"{place} cannot be read: {(why or str(wrong)).lower()}") from wrong
 
 
-async def _run(course: Course) -> list[Lane]:
-    """The race, with a bar on a terminal's stderr while it runs."""
+async def _run(course: Course, price: Price | None, *, told: bool) -> list[Lane]:
+    """The race, with a bar on a terminal's stderr while it runs; `told`: what each turn took is printed as it ends."""
     shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
     every = len(course.turns) * len(ORDER)
 
-    def ran(strategy: Strategy, number: int) -> None:
+    def begins(strategy: Strategy, number: int) -> None:
         if shown:
             done = ORDER.index(strategy) * len(course.turns) + number
             sys.stderr.write(f"\r\x1b[K{progress(done, every, strategy)}")
             sys.stderr.flush()
 
+    def took(strategy: Strategy, number: int, lap: Lap) -> None:
+        if told:
+            _tell("convo.turn", {"strategy": str(strategy), "turn": number, **_as_turn(lap)})
+
+    def ended(lane: Lane) -> None:
+        if told:
+            _tell("convo.owner", _as_owner(lane, price))
+
     try:
-        return await race(course, ran)
+        return await race(course, Watch(begins, took, ended))
     finally:
         if shown:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
+
+
+def _tell(kind: str, figures: dict[str, Json]) -> None:
+    """A line for a program that reads along."""
+    say_json({"type": kind, **figures})
+    sys.stdout.flush()
 
 
 def as_object(model: str, turns: Sequence[str], lanes: Sequence[Lane], price: Price | None) -> dict[str, Json]:

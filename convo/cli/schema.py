@@ -40,6 +40,7 @@ SCHEMAS: Mapping[str, str] = MappingProxyType(
         "lint": "lint",
         "repair": "repair",
         "race": "race",
+        "race --jsonl": "race.events",
         "compact": "compact",
         "resume": "resume",
         "resume --jsonl": "events",

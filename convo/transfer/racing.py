@@ -95,17 +95,35 @@ class Course:
     keep: bool = False
 
 
-Ran = Callable[[Strategy, int], None]
-"""Told before each turn: the owner, and how many turns it has behind it."""
+def unheard(*told: object) -> None:
+    """Nobody is told."""
 
 
-async def race(course: Course, ran: Ran) -> list[Lane]:
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Who is told of a race while it runs.
+
+    begins:  before each turn, of the owner and how many turns it has behind it
+    took:    after each turn, of the same and what it took
+    ended:   of each owner that comes to its end, and be it early
+    """
+
+    begins: Callable[[Strategy, int], None] = unheard
+    took: Callable[[Strategy, int, Lap], None] = unheard
+    ended: Callable[[Lane], None] = unheard
+
+
+async def race(course: Course, watch: Watch = Watch()) -> list[Lane]:
     """Let every owner run the course. raises: StoreFault; what the model's endpoint says before the first turn"""
     await course.edges.endpoint.warm(course.asking.wire_model)
-    return [await _lane(course, strategy, ran) for strategy in ORDER]
+    lanes = []
+    for strategy in ORDER:
+        lanes.append(await _lane(course, strategy, watch))
+        watch.ended(lanes[-1])
+    return lanes
 
 
-async def _lane(course: Course, strategy: Strategy, ran: Ran) -> Lane:
+async def _lane(course: Course, strategy: Strategy, watch: Watch) -> Lane:
     tally = Tally(course.edges.endpoint)
     edges = replace(course.edges, endpoint=cast(Endpoint, tally))
     name = await free_name(edges.store, f"race-{strategy}")
@@ -115,8 +133,10 @@ async def _lane(course: Course, strategy: Strategy, ran: Ran) -> Lane:
     async with _held(chat, keep=course.keep):
         try:
             for number, words in enumerate(course.turns):
-                ran(strategy, number)
-                lane = replace(lane, laps=(*lane.laps, await _lap(chat, words, tally)))
+                watch.begins(strategy, number)
+                lap = await _lap(chat, words, tally)
+                lane = replace(lane, laps=(*lane.laps, lap))
+                watch.took(strategy, number + 1, lap)
         except ConvoError as failure:
             lane = replace(lane, error={"code": failure.code, "message": failure.message})
     return lane

@@ -1,5 +1,6 @@
 """`convo race`: a table and bars, one object, and nothing left anywhere."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,30 @@ def test_one_object_for_a_program(convo: Convo) -> None:
     assert [one["items"] for one in told["owners"]] == [4, 4, 2, 2]
     assert all(one["error"] is None and one["cost_usd"] is None for one in told["owners"])
     assert all(sum(turn["bytes"] for turn in one["turns"]) == one["bytes"] for one in told["owners"])
+
+
+def test_a_line_for_each_turn_and_each_owner_as_they_end(convo: Convo) -> None:
+    lines = [json.loads(line) for line in convo("race", "hello", "and then?", "--jsonl", *ECHO).out.splitlines()]
+    assert [(one["type"], one["strategy"], one.get("turn")) for one in lines] == [
+        line
+        for owner in OWNERS
+        for line in (("convo.turn", owner, 1), ("convo.turn", owner, 2), ("convo.owner", owner, None))
+    ]
+    for at, owner in enumerate(lines[2::3]):
+        assert [turn["bytes"] for turn in owner["turns"]] == [turn["bytes"] for turn in lines[3 * at : 3 * at + 2]]
+
+
+def test_an_owner_that_fails_says_so_in_its_line(convo: Convo) -> None:
+    Path("script.json").write_text(json.dumps({"replies": [{"error": {"code": "nope", "message": "No."}}]}))
+    got = convo("race", "hello", "--jsonl", "-m", "scripted/./script.json")
+    lines = [json.loads(line) for line in got.out.splitlines()]
+    assert (got.exit, [one["type"] for one in lines]) == (1, ["convo.owner"] * 4)
+    assert all(one["error"] for one in lines)
+
+
+def test_one_form_at_a_time(convo: Convo) -> None:
+    got = convo("race", "hello", "--json", "--jsonl")
+    assert (got.exit, got.json()["error"]["message"]) == (2, "--json is one object and --jsonl a line for each turn")
 
 
 def test_a_price_makes_a_cost(convo: Convo, home: Path) -> None:

@@ -181,6 +181,8 @@ def talk(tried: Trying) -> None:
     tried.fails("nonsense", "--json")
     tried("race", *ECHO, "hello", "and then?")
     tried("race", *refused, "hello", exit=1)
+    tried("race --jsonl", *ECHO, "hello", "and then?")
+    tried("race --jsonl", *refused, "hello", exit=1)
 
 
 def look(tried: Trying) -> None:

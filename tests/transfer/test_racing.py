@@ -12,7 +12,7 @@ from convo.errors import Refused
 from convo.history import Strategy
 from convo.items import Event, Json
 from convo.stores.contract import Store
-from convo.transfer.racing import ORDER, Course, race
+from convo.transfer.racing import ORDER, Course, Lane, Watch, race
 from tests.transfer.histories import Hall
 from tests.transfer.talks import Talk
 
@@ -30,12 +30,8 @@ def asking() -> Any:
     return Asking("", "")
 
 
-def unheard(strategy: Strategy, number: int) -> None:
-    """Nobody watches."""
-
-
 async def test_client_owners_send_everything_and_others_what_is_new(hall: Hall, tmp_path: Path) -> None:
-    lanes = {lane.strategy: lane for lane in await race(course(hall.store, tmp_path), unheard)}
+    lanes = {lane.strategy: lane for lane in await race(course(hall.store, tmp_path))}
     assert [lane.items for lane in lanes.values()] == [1 + 3 + 5, 1 + 3 + 5, 3, 3]
     assert lanes[Strategy.CHAIN].bytes < lanes[Strategy.SESSION].bytes
     assert {lane.used for lane in lanes.values()} == {lanes[Strategy.CHAIN].used}
@@ -43,21 +39,30 @@ async def test_client_owners_send_everything_and_others_what_is_new(hall: Hall, 
 
 
 async def test_nothing_is_left_behind(hall: Hall, tmp_path: Path) -> None:
-    await race(course(hall.store, tmp_path), unheard)
+    await race(course(hall.store, tmp_path))
     assert await hall.store.sessions() == []
     assert await hall.store.find("resp_") == []
     assert await hall.store.find("conv_") == []
 
 
 async def test_what_is_kept_can_be_gone_on_with(hall: Hall, tmp_path: Path) -> None:
-    lanes = await race(course(hall.store, tmp_path, keep=True), unheard)
+    lanes = await race(course(hall.store, tmp_path, keep=True))
     assert [lane.session for lane in lanes] == [f"race-{strategy}" for strategy in ORDER]
     assert {one.name for one in await hall.store.sessions()} == {lane.session for lane in lanes}
 
 
 async def test_who_runs_is_told_turn_by_turn(hall: Hall, tmp_path: Path) -> None:
     told: list[tuple[Strategy, int]] = []
-    await race(course(hall.store, tmp_path), lambda strategy, number: told.append((strategy, number)))
+    took: list[tuple[Strategy, int]] = []
+    ended: list[Lane] = []
+    watch = Watch(
+        begins=lambda strategy, number: told.append((strategy, number)),
+        took=lambda strategy, number, lap: took.append((strategy, number * (lap.bytes > 0))),
+        ended=ended.append,
+    )
+    lanes = await race(course(hall.store, tmp_path), watch)
+    assert took == [(strategy, number + 1) for strategy, number in told]
+    assert ended == lanes
     assert told == [(strategy, number) for strategy in ORDER for number in range(3)]
 
 
@@ -82,7 +87,7 @@ class Without:
 async def test_an_owner_that_fails_does_not_end_the_race(hall: Hall, tmp_path: Path) -> None:
     there = course(hall.store, tmp_path)
     edges = replace(there.edges, endpoint=cast(Endpoint, Without(there.edges.endpoint)))
-    lanes = {lane.strategy: lane for lane in await race(replace(there, edges=edges), unheard)}
+    lanes = {lane.strategy: lane for lane in await race(replace(there, edges=edges))}
     failed = lanes.pop(Strategy.CONVERSATION)
     assert failed.error == {"code": "unsupported_parameter", "message": "no conversations here"}
     assert len(failed.laps) == 1
