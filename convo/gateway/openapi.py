@@ -6,11 +6,12 @@ are. Whatever is refused is one error object, so every operation has two answers
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from convo import __version__
 from convo.gateway.queries import Query
 from convo.gateway.schemas import SCHEMAS, ref
+from convo.items import Json
 
 if TYPE_CHECKING:
     from convo.gateway.routes import Route
@@ -27,7 +28,7 @@ STREAMED = (
     "The last one is `response.completed`, `response.incomplete` or `response.failed`; then comes `data: [DONE]`."
 )
 
-WEBSOCKET: Mapping[str, Any] = {
+WEBSOCKET: Mapping[str, Json] = {
     "description": "A GET that upgrades to a WebSocket opens a connection over which turns follow one another. "
     "A client sends one `response.create` a turn; it gets the events of a stream, one JSON object a message.",
     "clientMessage": ref("WebSocketCreate"),
@@ -38,9 +39,9 @@ CONVERTER = re.compile(r"{(\w+)(?::\w+)?}")
 """A variable part of a path, as Starlette writes it: {id} or {model:path}."""
 
 
-def document(routes: Sequence["Route"]) -> dict[str, Any]:
+def document(routes: Sequence["Route"]) -> dict[str, Json]:
     """The whole of it, as OpenAPI 3.1."""
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, dict[str, Json]] = {}
     for route in routes:
         paths.setdefault(CONVERTER.sub(r"{\1}", route.path), {})[route.method.lower()] = operation(route)
     paths["/v1/responses"]["x-openresponses-websocket"] = WEBSOCKET
@@ -61,7 +62,7 @@ def document(routes: Sequence["Route"]) -> dict[str, Any]:
     }
 
 
-def operation(route: "Route") -> dict[str, Any]:
+def operation(route: "Route") -> dict[str, Json]:
     group = route.handler.__module__.rpartition(".")[2]
     return {
         "operationId": f"{group}_{route.handler.__name__}",
@@ -78,19 +79,19 @@ def operation(route: "Route") -> dict[str, Any]:
     }
 
 
-def in_path(name: str) -> dict[str, Any]:
+def in_path(name: str) -> dict[str, Json]:
     return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
 
 
-def in_query(query: Query) -> dict[str, Any]:
+def in_query(query: Query) -> dict[str, Json]:
     return {"name": query.name, "in": "query", "description": query.words, "schema": query.schema}
 
 
-def body(route: "Route") -> dict[str, Any]:
+def body(route: "Route") -> dict[str, Json]:
     return {"required": not route.optional, "content": {JSON: {"schema": ref(str(route.takes))}}}
 
 
-def gives(route: "Route") -> dict[str, Any]:
+def gives(route: "Route") -> dict[str, Json]:
     if route.gives == "Text":
         return {"description": route.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
     told = answer(route.summary, ref(route.gives))
@@ -99,5 +100,5 @@ def gives(route: "Route") -> dict[str, Any]:
     return told
 
 
-def answer(words: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def answer(words: str, schema: Mapping[str, Json]) -> dict[str, Json]:
     return {"description": words, "content": {JSON: {"schema": schema}}}

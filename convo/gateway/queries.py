@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl
 
 from convo.endpoints.contract import INCLUDABLE
 from convo.gateway import refusals
+from convo.items import Json
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Query:
 
     name: str
     read: Callable[[str, str], Any]
-    schema: Mapping[str, Any]
+    schema: Mapping[str, Json]
     words: str
     many: bool = False
 

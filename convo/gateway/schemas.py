@@ -6,11 +6,11 @@ tools are told by what this server reads of them; all else in them is the model'
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from convo.endpoints.contract import INCLUDABLE
+from convo.items import Json
 
-Schema = Mapping[str, Any]
+Schema = Mapping[str, Json]
 
 STRING: Schema = {"type": "string"}
 NAME: Schema = {"type": "string", "minLength": 1}

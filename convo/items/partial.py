@@ -5,8 +5,6 @@ endpoint's final payload leaves the answer out: the items that were begun, with 
 arrived.
 """
 
-from typing import Any
-
 from convo.items.shapes import Event, Item, Json
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -33,7 +31,7 @@ class Partial:
     def __init__(self) -> None:
         self.response_id: str | None = None
         self.began = False
-        self._items: dict[int, dict[str, Any]] = {}
+        self._items: dict[int, dict[str, Json]] = {}
         self._pieces: dict[tuple[int, str], list[str]] = {}
 
     @property

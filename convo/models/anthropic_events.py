@@ -10,7 +10,6 @@ A thought is kept whole, as the block it was, sealed in the item that shows it.
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from convo.errors import StreamBroken
 from convo.items import Event, Json
@@ -30,7 +29,7 @@ class Blocks:
     def __init__(self, answer: Answer, by: str) -> None:
         """`by` is whose seals these are, see `convo.models.sealed`."""
         self._answer, self._by = answer, by
-        self._block: dict[str, Any] = {}
+        self._block: dict[str, Json] = {}
         self._used: dict[str, int] = {}
         self._reason, self._explanation = "", NOT_SAID
         self._ended = False

@@ -6,7 +6,6 @@ to it, and what Claude could not honour is refused by name before anybody is ask
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from convo.errors import Unsupported
 from convo.items import Json
@@ -60,7 +59,7 @@ def request(ask: Ask, by: str, who: str) -> dict[str, Json]:
     window = window_of(ask.model)
     max_tokens = asked.get("max_output_tokens") or (window and window.output) or LONGEST_ANSWER
     wanted = Wanted(asked, ask.model, who, max_tokens)
-    body: dict[str, Any] = {
+    body: dict[str, Json] = {
         "model": ask.model,
         "max_tokens": max_tokens,
         "messages": messages(ask.input, who, by),
@@ -142,7 +141,7 @@ def _choice(wanted: Wanted) -> dict[str, Json]:
     mode = choice if isinstance(choice, str) else choice.get("mode") or choice.get("type")
     if mode not in CHOICES:
         raise Unsupported(wanted.who, f"a choice of {mode} tools", param="tool_choice")
-    chosen: dict[str, Any] = {"type": CHOICES[mode]}
+    chosen: dict[str, Json] = {"type": CHOICES[mode]}
     if mode == "function":
         chosen["name"] = choice["name"]
     if wanted.asked.get("parallel_tool_calls") is False and mode != "none":

@@ -7,7 +7,6 @@ in silence is a wrong answer that nobody notices.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import urlsplit
 
 from convo.errors import Unsupported
@@ -133,7 +132,7 @@ def _format(wanted: Json, who: str) -> dict[str, Json]:
         case "json_object":
             return {"response_format": {"type": "json_object"}}
         case "json_schema":
-            schema: dict[str, Any] = {name: value for name, value in wanted.items() if name != "type"}
+            schema: dict[str, Json] = {name: value for name, value in wanted.items() if name != "type"}
             return {"response_format": {"type": "json_schema", "json_schema": schema}}
         case other:
             raise Unsupported(who, f"{other} as the format of text", param="text.format")

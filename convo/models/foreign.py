@@ -109,7 +109,7 @@ class Asked:
             words = words.replace(self.key.reveal(), "***")
         return " ".join(KEY_LIKE.sub("***", words).split())[:LONGEST_MESSAGE].rstrip(". ")
 
-    def names_in(self, error: Mapping[str, Any]) -> dict[str, Any]:
+    def names_in(self, error: Mapping[str, Json]) -> dict[str, Any]:
         """`error` with nothing that looks like a key where names should stand."""
         named = {name: self.clean(said) for name in NAMES if isinstance(said := error.get(name), str)}
         return {**error, **named}
@@ -226,7 +226,7 @@ def checked(event: Json, asked: Asked) -> Event:
     return event
 
 
-def _error_object(body: Json) -> dict[str, Any]:
+def _error_object(body: Json) -> dict[str, Json]:
     """The error object in `body`, always with a message: some servers nest it, some send only words."""
     if isinstance(body, Mapping):
         inner = body.get("error", body.get("detail"))
@@ -241,13 +241,13 @@ def _as_an_error(status: int) -> int:
     return status if 400 <= status <= 599 else 502
 
 
-def _code(error: Mapping[str, Any]) -> str | None:
+def _code(error: Mapping[str, Json]) -> str | None:
     """The error's own name; a code that only repeats the status is none."""
     named = (error.get("code"), error.get("type"))
     return next((name for name in named if isinstance(name, str) and name and not name.isdigit()), None)
 
 
-def _status(error: Mapping[str, Any]) -> int | None:
+def _status(error: Mapping[str, Json]) -> int | None:
     code = error.get("code")
     if str(code).isdigit() and 400 <= int(str(code)) <= 599:
         return int(str(code))
@@ -255,7 +255,7 @@ def _status(error: Mapping[str, Any]) -> int | None:
     return next((status for status in named if status), None)
 
 
-def _is_unknown_model(status: int, error: Mapping[str, Any], asked: Asked) -> bool:
+def _is_unknown_model(status: int, error: Mapping[str, Json], asked: Asked) -> bool:
     if asked.model is None:
         return False
     named = status == 404 and error.get("type") == "not_found_error" and asked.model in error["message"]

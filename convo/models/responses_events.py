@@ -5,8 +5,6 @@ its beginning, its numbers, its padding. Added is what the contract promises and
 forget: an id on every item, and the output in the last event. Every seal gets its maker's name.
 """
 
-from typing import Any
-
 from convo.ids import NewId
 from convo.items import Event, Item, Json, kind
 from convo.models.sealed import signed
@@ -58,7 +56,7 @@ class Events:
         response = event.get("response") or {}
         status = str(event["type"]).removeprefix("response.").replace("cancelled", "failed")
         output = [self._named(item, index) for index, item in enumerate(response.get("output") or ())]
-        ended: dict[str, Any] = {
+        ended: dict[str, Json] = {
             "status": status,
             "model": response.get("model") or self._model,
             "output": output or [self._done[index] for index in sorted(self._done)],

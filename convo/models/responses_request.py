@@ -7,7 +7,6 @@ or not anybody wants to look at it.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from convo.items import Item, Json, resendable
 from convo.models.contract import Ask
@@ -54,7 +53,7 @@ def to_compact(ask: Ask, by: str, who: str) -> dict[str, Json]:
 
 
 def _said(ask: Ask, by: str, who: str) -> dict[str, Json]:
-    told: dict[str, Any] = {} if ask.instructions is None else {"instructions": ask.instructions}
+    told: dict[str, Json] = {} if ask.instructions is None else {"instructions": ask.instructions}
     return {"model": ask.model, **({"input": _input(ask, by, who)} if ask.input else {}), **told}
 
 

@@ -23,7 +23,6 @@ from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any
 
 from convo.clock import Clock
 from convo.errors import StreamBroken, Unreadable
@@ -187,5 +186,5 @@ def _cut(words: str, size: int) -> Iterator[str]:
     return (words[at : at + size] for at in range(0, len(words), size))
 
 
-def _words(items: Sequence[Any], instructions: str | None = None) -> int:
+def _words(items: Sequence[Json], instructions: str | None = None) -> int:
     return sum(len(searchable(item).split()) for item in items) + len((instructions or "").split())

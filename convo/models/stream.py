@@ -9,7 +9,6 @@ the final form cannot differ.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from convo.ids import NewId
 from convo.items import Event, Item, Json
@@ -33,12 +32,12 @@ class Answer:
         """`model` is who answers, as the terminal event names it; a provider may correct it later."""
         self.model = model
         self._new_id = new_id
-        self._output: list[dict[str, Any]] = []
-        self._open: dict[str, Any] | None = None
-        self._part: dict[str, Any] | None = None
+        self._output: list[dict[str, Json]] = []
+        self._open: dict[str, Json] | None = None
+        self._part: dict[str, Json] | None = None
 
     @property
-    def output(self) -> list[dict[str, Any]]:
+    def output(self) -> list[dict[str, Json]]:
         """The items so far, the open one as it stands."""
         return self._output
 
@@ -111,7 +110,7 @@ class Answer:
         self._part[TEXT_IN[part]] += delta
         yield self._part_event(event, delta=delta, **more)
 
-    def _begin(self, item: dict[str, Any]) -> Iterator[Event]:
+    def _begin(self, item: dict[str, Json]) -> Iterator[Event]:
         yield from self._finish("completed")
         self._open = {**item, "status": "in_progress"}
         self._output.append(self._open)
@@ -124,7 +123,7 @@ class Answer:
         self._open["content"].append(self._part)
         yield self._part_event("response.content_part.added", part=_copy(self._part))
 
-    def _whole_part(self, part: dict[str, Any]) -> Iterator[Event]:
+    def _whole_part(self, part: dict[str, Json]) -> Iterator[Event]:
         assert self._open is not None
         field = TEXT_IN.get(str(part.get("type")))
         self._open["content"].append(part)
@@ -173,12 +172,12 @@ class Answer:
         return self._event(name, content_index=len(self._open["content"]) - 1, **fields)
 
 
-NEW_ITEM: dict[str, Callable[[NewId], dict[str, Any]]] = {
+NEW_ITEM: dict[str, Callable[[NewId], dict[str, Json]]] = {
     "message": lambda new: {"type": "message", "id": new("msg"), "role": "assistant", "content": []},
     "reasoning": lambda new: {"type": "reasoning", "id": new("rs"), "summary": [], "content": []},
 }
 
-NEW_PART: dict[str, dict[str, Any]] = {
+NEW_PART: dict[str, dict[str, Json]] = {
     "output_text": {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
     "refusal": {"type": "refusal", "refusal": ""},
     "reasoning_text": {"type": "reasoning_text", "text": ""},
@@ -187,7 +186,7 @@ NEW_PART: dict[str, dict[str, Any]] = {
 TEXT_IN = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text"}
 
 
-def _copy(value: Any) -> Any:
+def _copy(value: Json) -> Json:
     """A snapshot of JSON that is still being written."""
     if isinstance(value, dict):
         return {key: _copy(inner) for key, inner in value.items()}

@@ -5,7 +5,6 @@ references. A kind that is not known here is kept as it came, for a model that k
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from convo.endpoints.embedded import refusals
 from convo.endpoints.embedded.checks import Check, array, each, fields, in_words, object_, one_of, string
@@ -96,10 +95,10 @@ def _check_item(name: str, item: Json) -> None:
         _text_or_parts(f"{name}.{words}", typed[words])
 
 
-def _typed(item: dict[str, Any]) -> dict[str, Any]:
+def _typed(item: dict[str, Json]) -> dict[str, Json]:
     """A reference may leave its type out; everything else stays as it came."""
     return {**item, "type": REFERENCE} if set(item) == {"id"} or _untyped_reference(item) else item
 
 
-def _untyped_reference(item: dict[str, Any]) -> bool:
+def _untyped_reference(item: dict[str, Json]) -> bool:
     return set(item) == {"id", "type"} and item["type"] is None
