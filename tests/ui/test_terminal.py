@@ -142,21 +142,21 @@ def test_exit_leaves() -> None:
         assert person.ends() == 0
 
 
-@pytest.mark.parametrize(
-    ("typed", "hint"),
-    [
-        ("/stat", "/status, or //stat for a message"),
-        ("/xyzzy and more", "/help, or //xyzzy for a message"),
-        ("  /undoo", "/undo, or //undoo for a message"),
-        ("/", "/help, or // for a message"),
-        ("/usr/bin/env is what?", "/help, or //usr/bin/env for a message"),
-    ],
-)
-def test_an_unknown_command_is_never_sent(typed: str, hint: str, home: Path) -> None:
+UNKNOWN = {
+    "/stat": "/status, or //stat for a message",
+    "/xyzzy and more": "/help, or //xyzzy for a message",
+    "  /undoo": "/undo, or //undoo for a message",
+    "/": "/help, or // for a message",
+    "/usr/bin/env is what?": "/help, or //usr/bin/env for a message",
+}
+
+
+def test_an_unknown_command_is_never_sent(home: Path) -> None:
     with at_terminal("chat", *ECHO, "-n", "mine") as person:
         person.is_asked()
-        shown = person.says(typed)
-        assert f"convo: no command '{typed.split()[0]}'; nothing was sent\n  try: {hint}\n" in shown
+        for typed, hint in UNKNOWN.items():
+            shown = person.says(typed)
+            assert f"convo: no command '{typed.split()[0]}'; nothing was sent\n  try: {hint}\n" in shown
         person.says("hello")
         assert person.leaves() == 0
     assert said(home, "mine") == ["user: hello", "assistant: hello"]

@@ -59,6 +59,18 @@ def test_without_colours_none_is_written(home: Path) -> None:
     assert not re.search(r"\x1b\[[1-9][\d;]*m", shown["1"])
 
 
+@pytest.mark.parametrize("term", ["screen.xterm-256color", "linux", "vt100", "of-tomorrow"])
+def test_a_terminal_by_any_name_is_drawn_on_without_what_only_some_obey(term: str, home: Path) -> None:
+    with watched_glass("chat", *ECHO, columns=40, env={"TERM": term}) as glass:
+        glass.rests("/help lists")
+        glass.types("**bold** [a link](https://x.y)\r")
+        glass.rests("bold a link (https://x.y)")
+        glass.types("/exit\r")
+        assert glass.ends() == 0
+        assert "\x1b]" not in glass.raw
+        assert not re.search(r"\x1b\[\?(?!(?:1|7|12|25|2004)[lh])", glass.raw)
+
+
 def test_two_terminals_share_what_was_typed(home: Path) -> None:
     with watched_glass("chat", *ECHO, "-n", "a") as first, watched_glass("chat", *ECHO, "-n", "b") as second:
         for glass, words in ((first, "from the first"), (second, "from the second")):
