@@ -17,7 +17,7 @@ from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
 from tests.steps import Steps
 
-FEW, MANY = 20, 80
+FEW, MANY = 12, 48
 
 
 async def paused(bench: Bench, ledger: Ledger, count: int) -> Running:
