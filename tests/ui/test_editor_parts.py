@@ -1,6 +1,7 @@
 """The parts of the line editor that need no terminal: the history file, and pastes told from typing."""
 
 import asyncio
+import fcntl
 import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -73,6 +74,19 @@ def test_many_that_write_at_once_lose_no_entry_and_mix_none(tmp_path: Path) -> N
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda words: Remembered(tmp_path / "prompts").store_string(words), said))
     assert sorted(entries((tmp_path / "prompts").read_text())) == sorted(said)
+
+
+def test_who_adds_waits_for_who_is_adding(tmp_path: Path) -> None:
+    """A disk that is shared by machines writes long entries in several pieces."""
+    place = tmp_path / "prompts"
+    with ThreadPoolExecutor() as pool, place.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        adding = pool.submit(Remembered(place).store_string, "mine")
+        with pytest.raises(TimeoutError):
+            adding.result(0.1)
+        assert place.read_text() == ""
+        fcntl.flock(file, fcntl.LOCK_UN)
+    assert entries(place.read_text()) == ["mine"]
 
 
 async def test_of_a_long_file_the_last_part_is_read_in_whole_entries(tmp_path: Path) -> None:
