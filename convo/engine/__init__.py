@@ -8,7 +8,7 @@ Read `chat` first: one conversation while it is open, and the order in which thi
     its record   `record` is how it moves, `opening` finds or begins one, `heads` and `turning` know where it
                  has been, `lease` who may write, `naming` and `keeping` the rest of its life
     files        `replay_file` owns a conversation; `item_file`, `state_file`, `attaching` and `schema` are
-                 read, `whole_file` writes
+                 read, `named_file` bounds what is read of one, `whole_file` writes
     looking      `finding` (what a handle names), `looking` and `directory` in the store, `walking` at an
                  endpoint, `watching` what goes on; `glance` is one line, `coming` the next request,
                  `repairing` keeps a mended history, `paging` reads to the end

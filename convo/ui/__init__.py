@@ -13,5 +13,5 @@ lines, and `medium` says how wide they are and what may stand in them.
                  waits, `deciding` and `rewriting` what becomes of it
     screens      `inspecting` (with `tree` and `chart`), `coming`, `window`, `differing`, `raced`, `converted`,
                  `compacted`, `linting`, `listing`, `holdings`, `models`, `known_models`, `settings`, `findings`
-    of them all  `table`, `labelled`, `status`, `pager`, `signals`
+    of them all  `table`, `labelled`, `status`, `pager`, `signals`, `unechoed` (keys while an answer comes)
 """
