@@ -1,4 +1,8 @@
-"""Another conversation within a chat, the name of this one, and a copy of it in a file."""
+"""Another conversation within a chat, the name of this one, and a copy of it in a file.
+
+What /new, /rename and /export do. A chat is open while they work, so whatever cannot be done is
+said before anything has changed.
+"""
 
 import os
 from dataclasses import replace

@@ -1,4 +1,8 @@
-"""What `convo diff` does once its arguments are read: find both sides, compare, print."""
+"""What `convo diff` does once its arguments are read: find both sides, compare, print.
+
+A side is a history, a request as it was sent, or what an owner says that it has; each is found
+once, also where both are the same conversation. What differs is decided in `convo.inspection`.
+"""
 
 import json
 import os

@@ -1,4 +1,8 @@
-"""The forms in which `convo inspect` prints what is known of a conversation."""
+"""The forms in which `convo inspect` prints what is known of a conversation.
+
+One table, from the flag to the function that makes the words. What is for programs goes out as it
+is; only what a person reads is paged.
+"""
 
 import json
 import os

@@ -1,4 +1,8 @@
-"""What `convo lint` does with its arguments: reads each handle, asks the rules, prints."""
+"""What `convo lint` does with its arguments: reads each handle, asks the rules, prints.
+
+Every handle is read before anything is printed, so that one that cannot be read does not leave half
+a report behind.
+"""
 
 import json
 import os

@@ -1,4 +1,8 @@
-"""What `--redact` and `--redact-pattern` mean, and how it is told what they replaced."""
+"""What `--redact` and `--redact-pattern` mean, and how it is told what they replaced.
+
+A pattern of a person's own may try forever to fit a string that almost fits, so it is bounded. What
+was replaced is told, but not what it was.
+"""
 
 import re
 import signal

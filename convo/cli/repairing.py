@@ -1,4 +1,8 @@
-"""What `convo repair` does with its arguments: lints, mends, keeps what came of it, tells."""
+"""What `convo repair` does with its arguments: lints, mends, keeps what came of it, tells.
+
+What was read stays as it is: the mended history gets a name of its own, in the store or as a file.
+Where nothing is wrong nothing is made.
+"""
 
 import asyncio
 import os

@@ -1,4 +1,8 @@
-"""What `convo store` does once its arguments are read."""
+"""What `convo store` does once its arguments are read.
+
+For whoever runs the database, so it works across tenants. What would be removed is counted first,
+and only --yes removes it.
+"""
 
 import json
 import os

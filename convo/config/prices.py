@@ -1,4 +1,8 @@
-"""What a model costs, and how much it has room for, where somebody has said so."""
+"""What a model costs, and how much it has room for, where somebody has said so.
+
+A person's own price goes before the one that convo has written down. What nobody said is not known,
+and a cost that would need it is None: a guess would be taken for a bill.
+"""
 
 from typing import NamedTuple
 

@@ -1,4 +1,9 @@
-"""What an endpoint is, to everything above it."""
+"""What an endpoint is, to everything above it.
+
+It is whoever may hold a chain or a conversation: a server behind the openai package, or convo
+itself over a store and models. Both promise the same, down to the errors, and one set of tests
+holds them to it; so nothing above asks which one it has.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,8 @@
-"""A session at a glance, for lists of them."""
+"""A session at a glance, for lists of them.
+
+A list of many sessions reads none of their histories: the store counts, and gives the first item
+for its words.
+"""
 
 from typing import NamedTuple
 

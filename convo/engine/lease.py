@@ -1,4 +1,8 @@
-"""One writer a session: the second process is told who the first is, and offered a fork."""
+"""One writer a session: the second process is told who the first is, and offered a fork.
+
+Two processes that went on with one session would each lose what the other said. The right is held
+in the store and renewed while the chat is open; a holder that died gives it up by itself.
+"""
 
 import os
 from shlex import quote

@@ -1,4 +1,8 @@
-"""Names for sessions: the first words that were said, with a number when they are taken."""
+"""Names for sessions: the first words that were said, with a number when they are taken.
+
+A name is typed again and again, so it is short and can be told from everything else that a handle
+may be: an id, a file, an option.
+"""
 
 import re
 

@@ -1,4 +1,8 @@
-"""A file that says in which form the answer should come."""
+"""A file that says in which form the answer should come.
+
+The API takes `strict` only of a schema whose objects are closed and require all that they name.
+Whether this one is such is found out here, so that nobody has to say it.
+"""
 
 import json
 import os

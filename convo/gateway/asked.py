@@ -1,4 +1,8 @@
-"""What a handler is given, and what it may come to."""
+"""What a handler is given, and what it may come to.
+
+A handler sees a request as values and answers with a value: a resource, or events that are told as
+they come. Sockets, headers and bytes stay with whoever calls it.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""The routes of conversations and their items: one line of HTTP each, over the endpoint."""
+"""The routes of conversations and their items: one line of HTTP each, over the endpoint.
+
+What a conversation is stands in the embedded endpoint. Here is only which fields a body may have,
+and the shape in which the API gives an answer.
+"""
 
 from convo.gateway import refusals
 from convo.gateway.asked import Answer, Asked, listed

@@ -1,4 +1,8 @@
-"""The routes of responses: one line of HTTP each, over the endpoint."""
+"""The routes of responses: one line of HTTP each, over the endpoint.
+
+What a response is stands in the embedded endpoint. Here is only which fields go together, and
+whether the events are told as they come or gathered into one answer.
+"""
 
 from convo.gateway import refusals
 from convo.gateway.asked import Answer, Asked, listed

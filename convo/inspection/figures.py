@@ -1,4 +1,8 @@
-"""What one link was: what travelled, what the model saw, what it used, and the first words."""
+"""What one link was: what travelled, what the model saw, what it used, and the first words.
+
+A tree has a line for each link, and programs want the same figures. What nobody recorded is None;
+tokens that are counted here are an estimate.
+"""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,8 @@
-"""What a person would read in an item."""
+"""What a person would read in an item.
+
+Words stand in different places in a message, a summary and an output, as a string or in parts.
+Lists, searches and names for sessions all mean the same words, so they are found here.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,9 @@
-"""What a model is, to everything above it."""
+"""What a model is, to everything above it.
+
+A model is asked with everything it is to see, answers once, and remembers nothing: whoever holds
+the history stands above it. So a server of any kind can stand below it, also one that keeps state
+of its own, and every owner works with every model.
+"""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field

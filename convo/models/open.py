@@ -1,4 +1,9 @@
-"""Chooses the adapter of a provider, and imports no other."""
+"""Chooses the adapter of a provider, and imports no other.
+
+A package of a provider takes up to half a second to import, and most commands ask one model or
+none. So each is imported in its own branch, and whatever it lacks is told before anything is asked
+of it.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

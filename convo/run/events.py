@@ -1,4 +1,8 @@
-"""What a run can be told. Each is the answer to an effect, or what a person did."""
+"""What a run can be told. Each is the answer to an effect, or what a person did.
+
+The run machine never looks anything up: whatever it goes by comes in with an event. So all that can
+happen to a run stands here, and in the table that says where it may.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""Chooses a store by its URL, and imports no other."""
+"""Chooses a store by its URL, and imports no other.
+
+A driver costs time and may not be installed, so each is imported in its own branch. A store is not
+made before something is written: to look into one that is not there leaves nothing behind.
+"""
 
 import os
 from pathlib import Path

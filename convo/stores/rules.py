@@ -1,4 +1,9 @@
-"""What every store decides alike, whatever it keeps its rows in."""
+"""What every store decides alike, whatever it keeps its rows in.
+
+Three stores that each decided by themselves would come to differ in what nobody tries: which of two
+links stands, when a head is stale, what a name may be. Here it is decided once, over values; a
+store only asks.
+"""
 
 import re
 from collections.abc import Iterator, Sequence

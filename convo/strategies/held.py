@@ -1,4 +1,8 @@
-"""What a strategy decides over, and what it decides."""
+"""What a strategy decides over, and what it decides.
+
+The one value between a record and the decisions about it. What an owner has not confirmed is not
+marked anywhere: it is what stands behind the mark, so a turn that failed has nothing to undo.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

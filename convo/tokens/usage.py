@@ -1,4 +1,8 @@
-"""What one call used, read from whatever the endpoint reported."""
+"""What one call used, read from whatever the endpoint reported.
+
+Servers leave details out, and some report what is no number. A part that was not reported counts as
+0; a call that reported nothing is None, and not one that cost nothing.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -9,6 +9,7 @@ was cut off, or one that is made once a week, takes the rest.
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from convo.engine.naming import fit, name_for
 from convo.errors import InputFault, ItemDeleted, Unreadable, Usage
@@ -88,4 +89,7 @@ async def _new(document: Document, path: Path, session_id: str, beside: Beside) 
         links = [link_of(found, path, session_id) for found in document.links]
     except InputFault as wrong:
         raise Unreadable(wrong.message) from wrong
+    common = commonprefix([link.id for link in links])
+    if not links or not await beside.store.find(common, limit=1):
+        return links
     return [link for link in links if await beside.store.link(link.id) is None]

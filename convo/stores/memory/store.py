@@ -1,4 +1,8 @@
-"""The contract, over dictionaries."""
+"""The contract, over dictionaries.
+
+Nothing here waits, so nothing comes between two steps of a change: that alone makes it one. What a
+change does stands in `tenant`; tenants share the process and nothing else.
+"""
 
 import time
 from collections import defaultdict

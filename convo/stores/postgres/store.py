@@ -1,4 +1,9 @@
-"""The contract, over one PostgreSQL."""
+"""The contract, over one PostgreSQL.
+
+Each method is one job on a connection of the pool, over one tenant's rows. What a job does stands
+in the module that it names here. A change is tried beside others first, and alone where that cannot
+be.
+"""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar

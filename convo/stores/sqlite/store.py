@@ -1,4 +1,8 @@
-"""The contract, over one SQLite file."""
+"""The contract, over one SQLite file.
+
+Each method is one job on the thread that owns the connection, over one tenant's rows. What a job
+does stands in the module that it names here; jobs that come together share a transaction.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
