@@ -89,7 +89,7 @@ async def _new(document: Document, path: Path, session_id: str, beside: Beside) 
         links = [link_of(found, path, session_id) for found in document.links]
     except InputFault as wrong:
         raise Unreadable(wrong.message) from wrong
-    common = commonprefix([link.id for link in links])
+    common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared sign by sign
     if not links or not await beside.store.find(common, limit=1):
         return links
     return [link for link in links if await beside.store.link(link.id) is None]

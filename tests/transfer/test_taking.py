@@ -1,13 +1,17 @@
-"""What a conversation is, is found out at a cost that grows with its length and no faster."""
+"""What a conversation is, and whether it is here, is found out at a cost that grows no faster than its length."""
 
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from convo.clock import FixedClock
 from convo.engine.looking import look
-from convo.history import Session, Strategy
+from convo.history import HERE, Session, Strategy
+from convo.ids import counting_ids
 from convo.stores.contract import Change, Growth
 from convo.stores.open import open_store
+from convo.transfer.beside import Beside
+from convo.transfer.keeping import Answers, keep
 from convo.transfer.taking import taken
 from tests.inspection.built import Talk
 from tests.steps import Steps
@@ -52,6 +56,18 @@ async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_shor
             asked.append(dict(counted.asked))
         await counted.aclose()
         assert asked[0] == asked[1]
+
+
+async def test_a_store_that_has_none_of_the_links_is_asked_once_for_all_of_them(tmp_path: Path) -> None:
+    store, empty = open_store("memory"), Counted(f"sqlite:{tmp_path / 'convo.db'}")
+    document = (await taken(await look(store, await held(store, SHORT)), store)).document()
+    beside = Beside(empty, FixedClock(), counting_ids())
+    made = await keep(document, Answers("local/demo", HERE), beside)
+    assert (empty.asked["link"], len(await empty.links(made.id))) == (0, SHORT)
+    await keep(document, Answers("local/demo", HERE), beside)
+    assert (empty.asked["link"], len(await empty.links(made.id))) == (SHORT, SHORT)
+    await store.aclose()
+    await empty.aclose()
 
 
 async def test_four_times_the_turns_take_about_four_times_the_work() -> None:
