@@ -1,4 +1,9 @@
-"""The Agents SDK's model settings, as fields of a request."""
+"""The Agents SDK's model settings, as fields of a request.
+
+Most have the same name in both; some are about how that SDK asks, which is the engine's affair
+here. One that has no field is refused by its name: an agent that is asked otherwise than it was
+tried is another one.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,8 @@
-"""A new session beside what is there, under a name that is free."""
+"""A new session beside what is there, under a name that is free.
+
+Whatever is moved stays where it was, and what comes of it is a session of its own, stored in one
+change. Between finding a free name and taking it another process may take it, so several are tried.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

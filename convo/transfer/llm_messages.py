@@ -1,4 +1,8 @@
-"""The newer layout of `llm`'s logs: messages in a tree, each made of parts."""
+"""The newer layout of `llm`'s logs: messages in a tree, each made of parts.
+
+A thread names its last message, and each message the one before it; so a history is read from its
+end, and threads that begin alike share what they have in common, as ours do.
+"""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,8 @@
-"""What became of a conversation that was handed to another owner, on a screen."""
+"""What became of a conversation that was handed to another owner, on a screen.
+
+The losses come first, by kind and place, because they are the reason to go back; what was made
+comes below.
+"""
 
 from collections.abc import Iterator, Sequence
 

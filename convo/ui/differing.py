@@ -1,4 +1,8 @@
-"""Two histories or two requests on a screen, and where they part."""
+"""Two histories or two requests on a screen, and where they part.
+
+Where the two part is said first, because it decides what the prompt cache is worth; only then comes
+what stands behind it, side by side.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple

@@ -1,4 +1,8 @@
-"""What tenants keep on a screen, and what a pruning takes."""
+"""What tenants keep on a screen, and what a pruning takes.
+
+Before anything is removed the same lines say what would go, so that a person decides over figures
+and not over a date.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,8 @@
-"""Lines that begin with a label, as the head of a screen has them."""
+"""Lines that begin with a label, as the head of a screen has them.
+
+What begins a line says what the line is about, so a screen can be read aloud or searched without
+its layout.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType

@@ -1,4 +1,8 @@
-"""A race as a table and a chart: who sent how much, and what it took and cost."""
+"""A race as a table and a chart: who sent how much, and what it took and cost.
+
+What is compared stands in one column, so that the eye finds the largest; bars repeat the one figure
+that owners differ in most, the bytes that travelled.
+"""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,8 @@
-"""One line a turn: what went in, what came out, what it cost, and who holds it now."""
+"""One line a turn: what went in, what came out, what it cost, and who holds it now.
+
+It goes to stderr behind each answer. It ends with the handle, because that is what goes on from
+here, in this program or in another one.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace

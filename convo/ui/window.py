@@ -1,4 +1,8 @@
-"""A model's window on a screen: its parts, their tokens, and how much of it they fill."""
+"""A model's window on a screen: its parts, their tokens, and how much of it they fill.
+
+The parts add up to the figure below them. Where tokens are an estimate, or nobody wrote down how
+large the window is, it says so.
+"""
 
 import sys
 from collections.abc import Iterator

@@ -1,4 +1,8 @@
-"""What a rule has against a history, and what a mend did about it."""
+"""What a rule has against a history, and what a mend did about it.
+
+A rule only says what is wrong and where. Its code, how bad that is and what would mend it come from
+the table of rules, so that no two say the same differently.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

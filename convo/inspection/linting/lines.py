@@ -1,4 +1,8 @@
-"""In which line of a file each item begins, for whoever shows findings in it."""
+"""In which line of a file each item begins, for whoever shows findings in it.
+
+JSON that was read does not know where it stood, so the text is gone through once more, and only as
+far as to tell where one item ends and the next begins.
+"""
 
 import json
 from collections.abc import Iterator

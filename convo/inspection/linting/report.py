@@ -1,4 +1,8 @@
-"""What linting said of one history, for people and for programs."""
+"""What linting said of one history, for people and for programs.
+
+Beside the findings it says what no rule could judge: a history that is only partly known is not
+sound because nothing was found.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

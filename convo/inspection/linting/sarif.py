@@ -1,4 +1,8 @@
-"""Findings in the form that code hosts show beside the lines of a file: SARIF 2.1.0."""
+"""Findings in the form that code hosts show beside the lines of a file: SARIF 2.1.0.
+
+A finding names its line where the history is a file that has lines. What could not be judged is
+told as a note of the run, not as a result.
+"""
 
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote

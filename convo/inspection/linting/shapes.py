@@ -1,4 +1,8 @@
-"""What no server takes for an item: it lacks what its kind cannot do without."""
+"""What no server takes for an item: it lacks what its kind cannot do without.
+
+A table of what each kind needs, because a server names one missing field at a time. Kinds that it
+does not know are left alone: they may be newer than this list.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 

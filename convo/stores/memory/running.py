@@ -1,4 +1,8 @@
-"""One tenant's runs: which are open, and the events that each kept."""
+"""One tenant's runs: which are open, and the events that each kept.
+
+Events are kept as the text that was written, so that what comes back is what went in, as with every
+other store.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,8 @@
-"""What is done across tenants."""
+"""What is done across tenants.
+
+For whoever runs the database: what each tenant keeps, what is old, which answers a dead replica
+left. To look is one statement; to remove goes in pieces, so that others can write meanwhile.
+"""
 
 from collections.abc import Sequence
 from functools import partial

@@ -1,4 +1,8 @@
-"""What SQLite and the file system say when they cannot, in our words."""
+"""What SQLite and the file system say when they cannot, in our words.
+
+The primary result code says what to do about it, so a sentence belongs to each; a full disk shows
+under several codes, and they all mean the same here.
+"""
 
 import os
 import sqlite3

@@ -1,4 +1,8 @@
-"""What is done with the whole file, across its tenants."""
+"""What is done with the whole file, across its tenants.
+
+For whoever has the file: what each tenant keeps, what is old, which answers a dead process left.
+All of it stands beside the contract, because no conversation needs it.
+"""
 
 import sqlite3
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,8 @@
-"""One answer on a terminal: words in, rows out, not more often than an eye can follow."""
+"""One answer on a terminal: words in, rows out, not more often than an eye can follow.
+
+Words may come a thousand times a second, and a terminal over a network draws a few times: so
+drawings are put off and made together, and the longer the answer, the more rarely.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence
