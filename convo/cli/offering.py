@@ -31,7 +31,7 @@ class Offering:
 
     async def _of(self, kind: str) -> Sequence[Offer]:
         if kind == COMMAND:
-            return [Offer(f"/{name}", row.help) for name, row in COMMANDS.items()]
+            return [Offer(f"/{name} " if row.usage else f"/{name}", row.help) for name, row in COMMANDS.items()]
         if kind == OWNER:
             return [Offer(str(strategy), owner.words) for strategy, owner in OWNERS.items()]
         if kind == HANDLE:

@@ -60,6 +60,8 @@ async def test_handles_owners_and_models_are_the_ones_that_are_known_here(home: 
     try:
         offering = Offering(store, resolve(read(None, Flags(model="scripted/echo"))))
         assert await offering.suggest("/resume my") == (2, [Offer("my-talk", "session")])
+        words = {one.word for one in (await offering.suggest("/"))[1]}
+        assert {"/owner ", "/usage", "/exit"} <= words  # a blank only where something may follow
         assert [one.word for one in (await offering.suggest("/owner "))[1]] == [str(one) for one in Strategy]
         assert Offer("scripted/echo") in (await offering.suggest("/model scr"))[1]
         assert (await offering.suggest("/undo x"))[1] == ()

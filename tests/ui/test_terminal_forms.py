@@ -54,9 +54,14 @@ def test_without_colours_none_is_written(home: Path) -> None:
     for colours in ("", "1"):
         with watched_glass("chat", "--from", "mine", env={"NO_COLOR": colours}) as glass:
             glass.rests("/help lists")
-            shown[colours] = glass.raw
-    assert "\x1b[2m> one" in shown[""]
-    assert not re.search(r"\x1b\[[1-9][\d;]*m", shown["1"])
+            before = glass.raw
+            glass.types("/\t")
+            glass.shows("/status")
+            shown[colours] = before, glass.raw.removeprefix(before)
+    coloured = re.compile(r"\x1b\[(?:[\d;]*;)?(?:3|4|9|10)[0-8][\d;]*m")
+    assert "\x1b[2m> one" in shown[""][0]
+    assert not re.search(r"\x1b\[[1-9][\d;]*m", shown["1"][0])
+    assert [bool(coloured.search(menu)) for _, menu in shown.values()] == [True, False]
 
 
 @pytest.mark.parametrize("term", ["screen.xterm-256color", "linux", "vt100", "of-tomorrow"])
