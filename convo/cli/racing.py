@@ -12,7 +12,8 @@ from convo.cli.wiring import asking_of, chosen, endpoint_for, store_of
 from convo.clock import SystemClock
 from convo.config import Flags, Price, read, resolve
 from convo.engine.edges import Edges
-from convo.errors import Unreadable, Usage
+from convo.engine.named_file import text_of
+from convo.errors import Usage
 from convo.history import Strategy
 from convo.ids import random_id
 from convo.items import Json
@@ -71,18 +72,10 @@ def said(asked: Asked) -> tuple[str, ...]:
     if asked.script is None:
         turns = asked.turns or TURNS
     else:
-        turns = tuple(line.strip() for line in _text(asked.script).splitlines() if line.strip())
+        turns = tuple(line.strip() for line in text_of(str(asked.script)).splitlines() if line.strip())
     if not turns or not all(turn.strip() for turn in turns):
         raise Usage("there is nothing to say: a turn is empty", hint='convo race "hello" "and then?"')
     return turns
-
-
-def _text(place: Path) -> str:
-    try:
-        return place.read_text("utf-8-sig")
-    except (OSError, UnicodeDecodeError) as wrong:
-        why = wrong.strerror if isinstance(wrong, OSError) else "it is not text in UTF-8"
-        raise Unreadable(f"{place} cannot be read: {(why or str(wrong)).lower()}") from wrong
 
 
 async def _run(course: Course, price: Price | None, *, told: bool) -> list[Lane]:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from convo.engine.named_file import text_of
 from convo.errors import Unreadable
 from convo.items import Json
 
@@ -52,13 +53,10 @@ def strict(schema: Json) -> bool:
 
 
 def _read(path: Path) -> dict[str, Json]:
+    text = text_of(str(path))
     try:
-        schema = json.loads(path.read_text(encoding="utf-8-sig"), parse_constant=_no_number)
+        schema = json.loads(text, parse_constant=_no_number)
         strict(schema)
-    except OSError as wrong:
-        raise Unreadable(f"{path} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
-    except UnicodeDecodeError as wrong:
-        raise Unreadable(f"{path} is not JSON: it is not UTF-8") from wrong
     except ValueError as wrong:
         raise Unreadable(f"{path} is not JSON: {wrong}") from wrong
     except RecursionError as wrong:

@@ -83,6 +83,7 @@ def test_kept_sessions_can_be_looked_at(convo: Convo, home: Path) -> None:
     [
         (["hello", "-f", "script.txt"], 2, "given twice"),
         (["-f", "nothing.txt"], 2, "cannot be read"),
+        (["-f", "/dev/zero"], 2, "larger than 16 MB"),
         ([" "], 2, "a turn is empty"),
         (["hello", "-m", "scripted/nothing.json"], 2, "nothing.json cannot be read"),
     ],

@@ -119,6 +119,8 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     for place, why in (("nope", "no such file"), (".", "is a directory"), ("bytes", "it is not UTF-8")):
         with pytest.raises(Unreadable, match=why):
             text_format(str(tmp_path / place))
+    with pytest.raises(Unreadable, match="larger than 16 MB"):
+        text_format("/dev/zero")
 
 
 def test_a_mark_of_the_byte_order_is_no_reason_to_refuse(tmp_path: Path) -> None:
