@@ -133,6 +133,14 @@ def walk(glass: Glass, second: Callable[[], AbstractContextManager[Glass]]) -> I
     yield from left(glass)
 
 
+def after(glass: Glass, keys: str, shows: str) -> str:
+    """The screen when it rests after these keys, with nothing of what stood there before."""
+    glass.clears()
+    glass.types(keys)
+    glass.rests(shows)
+    return glass.text()
+
+
 def beside(glass: Glass) -> Iterator[tuple[str, str]]:
     """A second terminal with vi's keys, in which agents answer: what they do, and what they ask."""
     glass.rests("/help lists what else can be typed")
@@ -154,14 +162,8 @@ def beside(glass: Glass) -> Iterator[tuple[str, str]]:
     glass.types("y\r")
     glass.rests(" out · ")
     yield "what came of it", glass.text()
-    glass.clears()
-    glass.types("/tools\r")
-    glass.rests("who")
-    yield "the tools of an agent", glass.text()
-    glass.clears()
-    glass.types("/reasoning\r")
-    glass.rests("has to be looked up")
-    yield "the thought unfolded", glass.text()
+    yield "the tools of an agent", after(glass, "/tools\r", "who")
+    yield "the thought unfolded", after(glass, "/reasoning\r", "has to be looked up")
     glass.clears()
     glass.types("/cost\r")
     glass.rests("config.toml takes them")
