@@ -12,6 +12,7 @@ from convo.stores.open import open_store
 from tests.cli.held import DATABASE
 
 ECHO = ("-m", "scripted/echo")
+LONG = "and this goes on for quite a while, as people do when they explain; " * 5
 
 RECEIPT = re.compile(
     r"^(?:(?P<status>incomplete|failed|cancelled)(?: \((?P<why>\w+)\))? · )?"

@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from convo.history import Strategy
-from tests.cli.chatting import kept, said, scripted, sessions
+from tests.cli.chatting import LONG, kept, said, scripted, sessions
 from tests.cli.held import DATABASE
 from tests.running import Convo
-
-LONG = "and this goes on for quite a while, as people do when they explain; " * 5
 
 
 @pytest.fixture

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import kept, said, sessions
+from tests.cli.chatting import LONG, kept, said, sessions
 from tests.loopback import Fault, Loopback, answers, hold
 from tests.running import Convo
 
-LONG = "and this goes on for quite a while, as people do when they explain; " * 5
 GONE = {"message": "Previous response with id 'resp_1' not found.", "type": "invalid_request_error"}
 
 

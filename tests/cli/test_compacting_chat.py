@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.chatting import kept, said, scripted, sessions
+from tests.cli.chatting import LONG, kept, said, scripted, sessions
 from tests.running import Convo
 from tests.ui.terminal import at_terminal
-
-LONG = "and this goes on for quite a while, as people do when they explain; " * 5
 
 
 @pytest.fixture

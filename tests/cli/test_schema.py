@@ -18,7 +18,7 @@ from convo.cli.schema import SCHEMAS
 from convo.history import Strategy
 from convo.models.local.weights import BUILT_IN
 from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
-from tests.cli.chatting import ECHO, scripted
+from tests.cli.chatting import ECHO, LONG, scripted
 from tests.cli.held import Teller, held
 from tests.running import Convo
 from tests.runstate.snapshots import snapshot
@@ -27,7 +27,6 @@ LINES = {"inspect", "lint", "import"}
 """Commands that print an object for each thing that they are asked about."""
 
 SNAPSHOT = "0.24.0__schema1.21__parallel_mixed_decided.json"
-LONG = "and this goes on for quite a while, as people do when they explain; " * 5
 
 
 # -- the files -------------------------------------------------------------------------------------
