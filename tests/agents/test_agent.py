@@ -36,7 +36,7 @@ def test_a_part_of_another_kind_is_refused_with_what_belongs_there(parts: dict[s
 @pytest.mark.parametrize("part", ["tool_name", "description", "parameters"])
 def test_a_handoffs_parts_are_looked_at_too(part: str) -> None:
     with pytest.raises(InputFault, match=f"a handoff has {part} of type int"):
-        Handoff(OTHER, **{part: 5})
+        Handoff(OTHER, **{part: 5})  # type: ignore[arg-type]
 
 
 def test_a_name_is_words() -> None:

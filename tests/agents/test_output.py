@@ -1,5 +1,6 @@
 """An answer that has to fit a schema is read from the model's words, or told why it cannot be."""
 
+import json
 from dataclasses import dataclass
 
 import pytest
@@ -58,7 +59,7 @@ def test_what_is_no_schema_is_refused(kind: object) -> None:
 
 def test_whatever_reads_an_answer_raises_is_why_it_does_not_fit() -> None:
     with pytest.raises(Mismatch, match=r"it: KeyError\('cents'\)"):
-        Output({"type": "object"}, lambda words: {}["cents"]).value("{}")
+        Output({"type": "object"}, lambda words: json.loads(words)["cents"]).value("{}")
     with pytest.raises(Mismatch, match=r"cents: must be an integer"):
         made(Paid).value('{"cents": "3"}')
     assert made(Paid).value('{"cents": 3}') == Paid(3)

@@ -5,15 +5,18 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from convo.compaction import Mode, Way, Wish
+from convo.endpoints.contract import Endpoint
 from convo.engine.looking import look
 from convo.errors import Conflict, Refused, StateFault, Unreachable, Usage
-from convo.history import Strategy
+from convo.history import Scope, Strategy
 from convo.items import Item, assistant, text, user
 from convo.stores.open import open_store
+from convo.transfer.branches import branched
 from convo.transfer.compacting import made, put
 from tests.transfer.faults import Strikes
 from tests.transfer.talks import ANSWER, LONG, NAME, SUMMARY, Talk, asked, compact
@@ -160,6 +163,24 @@ async def test_a_window_that_is_not_smaller_is_refused(talk: Talk) -> None:
     assert (await talk.open()).held.path == chat.held.path
 
 
+async def saved_by(talk: Talk, words: int) -> int | None:
+    """How many tokens a summary of so many words saves; None where it is refused."""
+    wordy = Talk(talk.store, talk.folder)
+    wordy.script.write_text(json.dumps({"replies": [{"text": "word " * words}]}))
+    with suppress(StateFault):
+        one = await made(await wordy.open(), Wish())
+        return one.before.tokens - one.after.tokens
+    return None
+
+
+async def test_a_window_that_is_as_long_as_the_history_is_refused_too(talk: Talk) -> None:
+    """One word more and it saves nothing."""
+    await talk.begun(Strategy.SESSION, turns=1)
+    saved = await saved_by(talk, 1)
+    assert saved
+    assert [await saved_by(talk, saved), await saved_by(talk, saved + 1)] == [1, None]
+
+
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: Strategy) -> None:
     chat = await talk.begun(strategy)
@@ -199,6 +220,37 @@ async def test_a_copy_at_the_endpoint_can_be_looked_up(talk: Talk) -> None:
     assert chat.turn
     assert chat.turn.response
     assert done.made.plan.previous == chat.turn.response["id"]
+
+
+class Elsewhere:
+    """The same endpoint, as if it stood at another address."""
+
+    scope = Scope("https://elsewhere.example")
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.endpoint, name)
+
+
+async def test_a_copy_at_another_endpoint_cannot_be_looked_up(talk: Talk) -> None:
+    chat = await talk.open(Strategy.SESSION)
+    chat.asking = replace(chat.asking, store=True)
+    await talk.say(chat, LONG)
+    chat.edges = replace(chat.edges, endpoint=cast(Endpoint, Elsewhere(chat.edges.endpoint)))
+    with pytest.raises(Usage, match="no endpoint can look this history up"):
+        await made(chat, Wish(mode=Mode.PREVIOUS))
+
+
+async def test_an_attempt_after_one_that_came_to_nothing_makes_no_second_branch(talk: Talk) -> None:
+    chat = await talk.begun(Strategy.SESSION)
+    names = []
+    for _ in range(2):
+        async with branched(chat, "try_1") as name:
+            names.append(name)
+    assert names == [f"{NAME}-before"] * 2
+    assert sorted(one.name for one in await talk.store.sessions()) == [NAME, f"{NAME}-before"]
 
 
 async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: Talk) -> None:
