@@ -133,6 +133,17 @@ def test_no_row_above_the_last_few_is_ever_drawn_again() -> None:
     assert 0 < max(ups) < HIGHEST
 
 
+def test_after_a_resize_nothing_goes_up_to_rows_that_may_be_elsewhere() -> None:
+    out, columns = io.StringIO(), 80
+    page = Page(out, Paper(), lambda: columns)
+    page.say("short words " * 10)
+    kept = out.getvalue()
+    columns = 40
+    page.say("and more")
+    assert out.getvalue().removeprefix(kept).startswith("\nshort words")
+    assert "\x1b" not in out.getvalue().removeprefix(kept)
+
+
 def test_after_a_resize_what_was_printed_stays_and_the_rest_fits() -> None:
     """The terminal is made narrower, then wider; what was open is drawn anew below."""
     out, columns = io.StringIO(), 80
