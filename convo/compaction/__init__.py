@@ -12,7 +12,7 @@ from convo.compaction.due import At, due
 from convo.compaction.folding import Fold, fold
 from convo.compaction.planning import Mode, Plan, Standing, Way, Wish, instead, plan, windows
 from convo.compaction.sealed import Sealed, dumps, loads, short
-from convo.compaction.summary import Summariser, is_summary, stands_for, summariser
+from convo.compaction.summary import Summariser, is_summary, stands_for, summariser, summary_in
 from convo.compaction.truncating import last_turn, within
 from convo.compaction.view import Open, covered, last_compaction, opened, seen
 
@@ -44,6 +44,7 @@ __all__ = [
     "short",
     "stands_for",
     "summariser",
+    "summary_in",
     "turns",
     "windows",
     "within",

@@ -8,7 +8,7 @@ else's words, so that an instruction in it is summarised and not followed.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from convo.items import Item, Json, is_user, kind, searchable, text, user
+from convo.items import Item, Json, is_assistant, is_user, kind, searchable, text, user
 
 HEAD = "Summary of the conversation up to here, in place of its earlier messages:"
 """How the message that stands for folded turns begins."""
@@ -56,6 +56,11 @@ def summariser(folded: Sequence[Item], *, focus: str | None = None, context: str
     return Summariser(instructions, (user(f"{under}<transcript>\n{shown}\n</transcript>\n\nWrite the summary."),))
 
 
+def summary_in(output: Iterable[Item]) -> str:
+    """What a model wrote when it was asked for a summary; a refusal to write one is none."""
+    return "\n".join(text(_without_refusals(item)) for item in output if is_assistant(item)).strip()
+
+
 def stands_for(summary: str) -> Item:
     """The message that a model reads in place of what was folded."""
     return user(f"{HEAD}\n\n{summary.strip()}")
@@ -63,6 +68,13 @@ def stands_for(summary: str) -> Item:
 
 def is_summary(item: Item) -> bool:
     return is_user(item) and text(item).startswith(HEAD)
+
+
+def _without_refusals(item: Item) -> Item:
+    content = item.get("content")
+    if not isinstance(content, list):
+        return item
+    return {**item, "content": [part for part in content if part.get("type") != "refusal"]}
 
 
 def _lines(items: Iterable[Item]) -> Iterator[str]:

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from typing import NamedTuple
 
-from convo.compaction import Plan, Way, cuts, instead, stands_for, summariser, windows
+from convo.compaction import Plan, Way, cuts, instead, stands_for, summariser, summary_in, windows
 from convo.endpoints.contract import Endpoint
 from convo.engine.turn import Asking, failure_in
 from convo.errors import ConvoError, EndpointFault, Refused, StreamBroken, WindowExceeded
 from convo.history import HERE, Strategy
-from convo.items import Item, Json, Response, is_assistant, text
+from convo.items import Item, Json, Response
 from convo.items.partial import ENDS
 from convo.strategies import fresh
 from convo.tokens import count_each
@@ -114,7 +114,7 @@ async def collected(endpoint: Endpoint, body: Mapping[str, Json]) -> Response:
 
 
 def _words(response: Response) -> str:
-    words = "\n".join(text(item) for item in response.get("output") or () if is_assistant(item)).strip()
+    words = summary_in(response.get("output") or ())
     if not words:
         raise StreamBroken("the model summed up nothing")
     return words

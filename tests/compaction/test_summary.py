@@ -4,7 +4,7 @@ from typing import Any
 
 from hypothesis import given
 
-from convo.compaction import is_summary, stands_for, summariser
+from convo.compaction import is_summary, stands_for, summariser, summary_in
 from convo.items import Item, is_user, text, user
 from tests.compaction.histories import call, histories, message, output
 
@@ -53,6 +53,16 @@ def test_a_summary_stands_as_one_message_that_says_what_it_is() -> None:
     assert is_summary(stood)
     assert text(stood).endswith(":\n\nThey looked.")
     assert not is_summary(message("user", "They looked."))
+
+
+def test_what_a_model_says_beside_a_refusal_counts_and_the_refusal_does_not() -> None:
+    refused = {"type": "refusal", "refusal": "I will not."}
+    said = {"type": "output_text", "text": " They counted. "}
+    call = {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}
+    message = {"type": "message", "role": "assistant"}
+    assert summary_in([{**message, "content": [refused]}]) == ""
+    easy = {**message, "content": "And stopped."}
+    assert summary_in([{**message, "content": [said, refused]}, call, easy]) == "They counted. \nAnd stopped."
 
 
 @given(histories())

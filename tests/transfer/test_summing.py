@@ -81,9 +81,14 @@ async def test_one_turn_that_is_too_long_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("reply", "error"),
-    [({"text": ""}, StreamBroken), ({"text": "half", "error": {"message": "gone"}}, EndpointFault)],
+    [
+        ({"text": ""}, StreamBroken),
+        ({"refusal": "I will not."}, StreamBroken),
+        ({"call": {"name": "look", "arguments": {}}}, StreamBroken),
+        ({"text": "half", "error": {"message": "gone"}}, EndpointFault),
+    ],
 )
-async def test_a_summary_that_says_nothing_or_breaks_off_is_none(
+async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
     tmp_path: Path, reply: Mapping[str, Any], error: type[ConvoError]
 ) -> None:
     endpoint = embedded(MemoryStore())

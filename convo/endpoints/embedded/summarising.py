@@ -21,13 +21,14 @@ from convo.compaction import (
     opened,
     stands_for,
     summariser,
+    summary_in,
 )
 from convo.endpoints.embedded import ending, refusals
 from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.fitting import too_long
 from convo.endpoints.embedded.resource import together
 from convo.errors import ConvoError, Refused, StreamBroken
-from convo.items import Event, Item, Json, is_assistant, is_user, kind, text
+from convo.items import Event, Item, Json, is_user, kind
 from convo.models.contract import Ask, Model
 from convo.tokens import count_each
 
@@ -188,7 +189,7 @@ async def _asked_for(asking: Asking, folded: Sequence[Item]) -> tuple[str, Mappi
     end = ending.ended(last)
     if end.status == "failed":
         raise StreamBroken(f"the model made no summary: {(end.error or {}).get('message')}")
-    return "\n".join(text(item) for item in end.output if is_assistant(item)).strip(), end.usage
+    return summary_in(end.output), end.usage
 
 
 def _half(items: Sequence[Item]) -> int | None:
