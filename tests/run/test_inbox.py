@@ -98,10 +98,11 @@ def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
 
 
 def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
-    run = paused()
-    events = [Decided("g1", approve=True, always=True)]
-    changed = inbox.decided(document(run), events)
-    assert changed["always"] == [{**changed["always"][0], "approve": True}]
+    (no,) = inbox.decided(document(paused()), [Decided("g1", approve=False, always=True)])["always"]
+    another = {**no, "lookup": ["bare", "free"]}
+    before = {**document(paused()), "always": [no, another]}
+    changed = inbox.decided(before, [Decided("g1", approve=True, always=True)])
+    assert (no["approve"], changed["always"]) == (False, [another, {**no, "approve": True}])
 
 
 @pytest.mark.parametrize(
