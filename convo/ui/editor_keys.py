@@ -12,9 +12,9 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import DEFAULT_BUFFER
 from prompt_toolkit.filters import Condition, emacs_mode, has_focus, is_searching, vi_navigation_mode
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.key_binding.bindings.search import abort_search
+from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
-from prompt_toolkit.search import SearchDirection, start_search
+from prompt_toolkit.search import SearchDirection, start_search, stop_search
 
 from convo.errors import Interrupted
 from convo.ui.editor_history import catch_up
@@ -43,7 +43,7 @@ def keys(pasted: Callable[[str], None]) -> KeyBindings:
     bindings.add("escape", "/", filter=AT_PROMPT & emacs_mode & nothing_typed)(slash)
     for interrupt in ("c-c", "<sigint>"):
         bindings.add(interrupt, filter=~is_searching)(stop)
-        bindings.add(interrupt)(abort_search)
+        bindings.add(interrupt, filter=is_searching)(leave_search)
 
     @bindings.add(Keys.BracketedPaste)
     def paste(event: KeyPressEvent) -> None:
@@ -79,6 +79,12 @@ def search(event: KeyPressEvent) -> None:
     """Among what was typed before, here and elsewhere."""
     catch_up(event.current_buffer)
     start_search(direction=SearchDirection.BACKWARD)
+
+
+def leave_search(event: KeyPressEvent) -> None:
+    """Back to the line as it was, which vi's keys would leave in their normal mode."""
+    stop_search()
+    event.app.vi_state.input_mode = InputMode.INSERT
 
 
 def edit(event: KeyPressEvent) -> None:

@@ -149,7 +149,7 @@ def beside(glass: Glass) -> Iterator[tuple[str, str]]:
     yield "in a second terminal ctrl-r finds what was typed in the first", glass.text()
     glass.types("\x03")
     glass.rests()
-    glass.types("ipy it back")  # a search that was left leaves vi in its normal mode
+    glass.types("py it back")
     glass.shows("> py it back")
     glass.types("\x1b")
     glass.until(lambda: glass.screen.cursor.x == 11)  # normal mode stands on the last character
