@@ -6,16 +6,21 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, Handoff
+from convo.agents import Agent, Handoff, graph
 from convo.engine.conduct import ModelInput
-from convo.engine.running import Conduct
+from convo.engine.run_state import state_of
+from convo.engine.running import Conduct, Running
 from convo.errors import Refused
 from convo.history import OWNERS, Strategy
 from convo.items import user
 from convo.run import Decided, Given, Limits
+from convo.runstate import read as read_state
+from convo.runstate import text
+from convo.runstate.taking import taken
 from convo.tools import Context, tool
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
+from tests.engine.ledger import Ledger
 from tests.engine.recorded import Fault
 
 
@@ -115,3 +120,26 @@ async def test_what_an_input_filter_made_of_a_request_that_failed_goes_out_again
     assert (inputs(bench)[1], bench.bodies[1]["instructions"]) == (["user: hello", "user: more"], "Help. more")
     kept = ["user: hello", "user: more"] if OWNERS[strategy].remembers else ["user: hello"]
     assert words(await history(bench)) == [*kept, "assistant: more"]
+
+
+@pytest.mark.parametrize("through", ["the store", "a state"])
+async def test_a_tool_that_was_forced_before_a_pause_is_not_forced_after_it(
+    bench: Bench, ledger: Ledger, through: str
+) -> None:
+    pay = ledger.tool("pay", needs_approval=True)
+    agent = Agent("desk", tools=(pay,), settings={"tool_choice": "required"})
+    bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
+    one = await running(bench, agent)
+    await say(one, "hello")
+    if through == "the store":
+        one = await running(bench, agent)
+    else:
+        assert one.kept
+        written = text(await state_of(bench.store, one.chat.session, one.kept, one.run, {}))
+        found = taken(read_state(written.encode()), graph(agent))
+        chat = await bench.open(Strategy.SESSION, name="elsewhere")
+        one = await Running.adopt(chat, found.run, found.items, state=found.source)
+    await one.decide(Decided("call_1", approve=True))
+    await read(one.go_on())
+    assert [body.get("tool_choice") for body in bench.bodies] == ["required", None]
+    assert (one.output, ledger.ran) == ("Paid.", ["pay"])
