@@ -7,7 +7,7 @@ they are; the engine calls them and waits where there is something to wait for.
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import NoneType
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from convo.agents.output import Output
 from convo.errors import InputFault
@@ -22,7 +22,9 @@ Check: TypeAlias = Callable[[Context, Json], str | Awaitable[str | None] | None]
 
 Enabled: TypeAlias = bool | Callable[[Context], bool | Awaitable[bool]]
 
-AfterTools: TypeAlias = Literal["ask again", "first output"] | frozenset[str]
+AFTER: TypeAlias = Literal["ask again", "first output"]
+
+AfterTools: TypeAlias = AFTER | frozenset[str]
 """What follows tool outputs: the model is asked again, or the first output, or that of these tools, is the answer."""
 
 
@@ -98,6 +100,8 @@ class Agent:
         whose = f"agent {self.name!r}"
         for field_, (kinds, hint) in ONE.items():
             _check(whose, field_, getattr(self, field_), kinds, hint)
+        if isinstance(self.after_tools, str) and self.after_tools not in get_args(AFTER):
+            raise InputFault(f"{whose} has after_tools {self.after_tools!r}", hint=ONE["after_tools"][1])
         for field_, (each, kinds, hint) in SEVERAL.items():
             parts = getattr(self, field_)
             _check(whose, field_, parts, (tuple, list), f"{field_}=(...,)")
@@ -120,7 +124,7 @@ ONE: Mapping[str, tuple[tuple[type, ...], str]] = {
     "model": ((str, NoneType), 'model="provider/model"'),
     "settings": ((Mapping,), 'settings={"temperature": 0.2}'),
     "output": ((Output, NoneType), "output(TYPE) makes one of a type"),
-    "after_tools": ((str, frozenset), 'after_tools="first output", or frozenset({"a_tool"})'),
+    "after_tools": ((str, frozenset), '"ask again", "first output", or frozenset({"a_tool"})'),
 }
 """What a field of an agent may hold, and what to write there."""
 

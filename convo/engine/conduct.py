@@ -12,10 +12,10 @@ from typing import Any
 from convo.agents import Agent, AgentTool, Graph
 from convo.endpoints.contract import Endpoint
 from convo.engine.turn import Asking
-from convo.errors import Usage, WrongOwner
+from convo.errors import InputFault, NotCanonical, Usage, WrongOwner
 from convo.handoffs import Habits, offers, plan
 from convo.history import OWNERS, Strategy
-from convo.items import Item, Json
+from convo.items import Item, Json, hash_of
 from convo.run import Limits
 from convo.stores.contract import Store
 from convo.tools import definitions, toolbox
@@ -132,6 +132,12 @@ def _settings(agent: Agent) -> None:
             f"the settings of agent {agent.name!r} say {wrong[0]!r}, which is the run's to say",
             hint="take it out; --session, --conversation and --chain choose the owner",
         )
+    try:
+        hash_of({"settings": dict(agent.settings)})
+    except NotCanonical as no_json:
+        raise InputFault(
+            f"the settings of agent {agent.name!r} are no JSON: {no_json.message}", hint="they are fields of a request"
+        ) from no_json
 
 
 def _model(agent: Agent, conduct: Conduct, remembers: bool, asking: Asking, endpoint: Endpoint, own_it: str) -> None:

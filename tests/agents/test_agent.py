@@ -18,6 +18,7 @@ OTHER = Agent("other")
         ({"settings": [1]}, "agent 'desk' has settings of type list"),
         ({"output": dict}, "agent 'desk' has output of type type"),
         ({"after_tools": True}, "agent 'desk' has after_tools of type bool"),
+        ({"after_tools": "some day"}, "agent 'desk' has after_tools 'some day'"),
         ({"tools": len}, "agent 'desk' has tools of type builtin_function_or_method"),
         ({"tools": (len,)}, "agent 'desk' has a tool of type builtin_function_or_method"),
         ({"handoffs": (OTHER, 5)}, "agent 'desk' has a handoff of type int"),

@@ -5,7 +5,7 @@ import pytest
 from convo.agents import Agent, output
 from convo.engine.running import Conduct, Route, kept_run
 from convo.engine.turn import Asking
-from convo.errors import RunFailed
+from convo.errors import InputFault, RunFailed
 from convo.history import Strategy
 from convo.run import Decided, Limits
 from convo.tools import Context
@@ -140,3 +140,9 @@ async def test_a_tools_output_may_be_the_answer_and_its_owner_is_told_of_it_with
     await say(one, "well?")
     new = ["call_1: look done", "user: well?"]
     assert inputs(bench)[1] == (new if strategy in SERVERS else ["user: hello", "call look", *new])
+
+
+async def test_settings_that_no_request_could_hold_are_refused_before_anything_is_kept(bench: Bench) -> None:
+    with pytest.raises(InputFault, match="the settings of agent 'desk' are no JSON"):
+        await running(bench, Agent("desk", settings={"temperature": float("nan")}))
+    assert await bench.store.sessions() == []
