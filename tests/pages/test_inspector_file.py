@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -90,8 +91,10 @@ def test_a_version_is_the_same_until_something_changes() -> None:
     known = talk.known("resp_3")
     assert version(known) == version(chain(3).known("resp_3"))
     talk.turn("resp_4", "and", "on", after="resp_3")
-    others = [talk.known("resp_3"), chain(3).known("resp_2"), chain(3).known("resp_3", notes=("gone",))]
-    assert len({version(known), *map(version, others)}) == 4
+    *before, last = known.links
+    failed = replace(known, links=(*before, replace(last, status="failed")))
+    others = [talk.known("resp_3"), chain(3).known("resp_2"), chain(3).known("resp_3", notes=("gone",)), failed]
+    assert len({version(known), *map(version, others)}) == 5
 
 
 def test_requests_that_were_alike_stand_once() -> None:
