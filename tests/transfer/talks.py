@@ -23,6 +23,7 @@ from tests.embedding import embedded
 from tests.transfer.faults import Strikes, Struck
 
 LONG = "and this goes on for quite a while, as people do when they explain something at length; " * 4
+CLIENT = [Strategy.SESSION, Strategy.REPLAY]
 SUMMARY = "They counted."
 ANSWER = LONG * 3
 """To every question but the first one; a summary is the first one of its request."""
@@ -75,3 +76,8 @@ async def compact(chat: Chat, wish: Wish | None = None) -> Compacted:
 def asked(items: tuple[Item, ...]) -> list[str]:
     """What the user said, by its first word."""
     return [text(item).split()[0] for item in items if is_user(item)]
+
+
+def read(file: Path) -> list[Item]:
+    found: list[Item] = json.loads(file.read_text())
+    return found

@@ -1,7 +1,6 @@
 """Compaction by owner: what stands afterwards, what stays, what is refused, and who may write meanwhile."""
 
 import json
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,33 +11,12 @@ import pytest
 from convo.compaction import Mode, Way, Wish
 from convo.endpoints.contract import Endpoint
 from convo.engine.looking import look
-from convo.errors import Conflict, Refused, StateFault, Unreachable, Usage
+from convo.errors import Refused, StateFault, Usage
 from convo.history import Scope, Strategy
-from convo.items import Item, assistant, text, user
-from convo.stores.open import open_store
+from convo.items import text
 from convo.transfer.branches import branched
-from convo.transfer.compacting import made, put
-from tests.transfer.faults import Strikes
-from tests.transfer.talks import ANSWER, LONG, NAME, SUMMARY, Talk, asked, compact
-
-CLIENT = [Strategy.SESSION, Strategy.REPLAY]
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-async def talk(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Talk]:
-    opened = open_store("memory" if request.param == "memory" else f"sqlite:{tmp_path / 'convo.db'}")
-    yield Talk(opened, tmp_path)
-    await opened.aclose()
-
-
-def read(file: Path) -> list[Item]:
-    found: list[Item] = json.loads(file.read_text())
-    return found
-
-
-def made_folder(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
+from convo.transfer.compacting import made
+from tests.transfer.talks import CLIENT, LONG, NAME, SUMMARY, Talk, asked, compact, read
 
 
 @pytest.mark.parametrize("strategy", CLIENT)
@@ -262,82 +240,6 @@ async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: 
     assert one.notes == ("gone; compacted by summary instead",)
 
 
-# -- others write meanwhile -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_what_was_said_meanwhile_stands_behind_the_window(talk: Talk, strategy: Strategy) -> None:
-    chat = await talk.begun(strategy)
-    one = await made(chat, Wish(keep=1), confirmed=True)
-    await talk.say(await talk.open(), "meanwhile")
-    done = await put(chat, one, confirmed=True)
-    assert asked(chat.held.path.items)[-1] == "meanwhile"
-    assert text(chat.held.path.items[-1]) == ANSWER
-    assert done.later == 2
-    if strategy is Strategy.SESSION:
-        assert asked((await talk.open(handle=str(done.old))).held.path.items)[-1] == "meanwhile"
-    again = await talk.open()
-    await talk.say(again, "5")
-    assert asked(again.held.path.items)[-2:] == ["meanwhile", "5"]
-
-
-@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.CHAIN])
-async def test_a_head_that_moves_in_the_last_moment_is_read_again(talk: Talk, strategy: Strategy) -> None:
-    """Another writer commits between our reading of the head and our own commit."""
-    chat = await talk.begun(strategy)
-    one = await made(chat, Wish())
-    other, moved = await talk.open(), False
-
-    async def meddle() -> None:
-        nonlocal moved
-        if not moved:
-            moved = True
-            await talk.say(other, "meanwhile")
-
-    catch_up = chat.catch_up
-
-    async def late() -> None:
-        await catch_up()
-        await meddle()
-
-    chat.catch_up = late  # type: ignore[method-assign]
-    await put(chat, one)
-    assert asked(chat.held.path.items)[-1] == "meanwhile"
-
-
-@pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
-async def test_a_history_that_was_cut_back_meanwhile_is_left_as_it_is(talk: Talk, strategy: Strategy) -> None:
-    chat = await talk.begun(strategy)
-    one = await made(chat, Wish())
-    other = await talk.open()
-    await other.take_back()
-    with pytest.raises(Conflict, match="changed while it was compacted"):
-        await put(chat, one)
-    assert (await talk.open()).held.path == other.held.path
-    assert len(await talk.store.sessions()) == 1
-    assert not (talk.folder / "talk-before.json").exists()
-
-
-async def test_a_file_that_is_edited_meanwhile_keeps_what_was_added(talk: Talk) -> None:
-    chat = await talk.begun(Strategy.REPLAY)
-    one = await made(chat, Wish())
-    added = [*read(talk.file), user("by hand"), assistant("yes")]
-    talk.file.write_text(json.dumps(added))
-    await put(chat, one)
-    assert [text(item) for item in read(talk.file)][-2:] == ["by hand", "yes"]
-    assert len(read(talk.file)) == 6
-
-
-@pytest.mark.parametrize("strategy", Strategy)
-async def test_unacknowledged_input_stays_unacknowledged_behind_the_window(talk: Talk, strategy: Strategy) -> None:
-    chat = await talk.begun(strategy)
-    await chat.record.move(replace(chat.held, path=chat.held.path.grow([user("waiting")])))
-    await chat.write()
-    await compact(chat)
-    assert asked(chat.held.path.items)[-1] == "waiting"
-    assert asked(tuple(node.item for node in chat.held.unacknowledged))[-1] == "waiting"
-
-
 # -- going back -----------------------------------------------------------------------------------
 
 
@@ -362,46 +264,3 @@ async def test_inspect_shows_the_compaction_as_a_step_of_its_own(talk: Talk) -> 
     step = next(link for link in known.links if "context_management" in link.parameters)
     assert known.links[-1].parent == step.id
     assert step.usage
-
-
-# -- whatever fails -------------------------------------------------------------------------------
-
-WISHES = [(strategy, Wish()) for strategy in Strategy] + [(Strategy.CONVERSATION, Wish(keep=1))]
-
-
-async def steps_of(folder: Path, strategy: Strategy, wish: Wish) -> tuple[list[str], list[str], list[str]]:
-    """The steps of a compaction nobody disturbs, and what is said before it and after it."""
-    store = open_store("memory")
-    talk = Talk(store, made_folder(folder))
-    chat = await talk.begun(strategy)
-    before = asked(chat.held.path.items)
-    talk.strikes.armed = True
-    await compact(chat, wish)
-    await store.aclose()
-    return talk.strikes.taken, before, asked(chat.held.path.items)
-
-
-@pytest.mark.parametrize(("strategy", "wish"), WISHES, ids=lambda value: str(value))
-@pytest.mark.parametrize("when", ["before", "after"])
-async def test_a_failure_at_any_step_leaves_the_history_before_or_after(
-    tmp_path: Path, strategy: Strategy, wish: Wish, when: str
-) -> None:
-    steps, before, after = await steps_of(tmp_path / "undisturbed", strategy, wish)
-    assert steps
-    for at in range(len(steps)):
-        folder = made_folder(tmp_path / f"{at}")
-        store = open_store(f"sqlite:{folder / 'convo.db'}")
-        talk = Talk(store, folder, Strikes(lambda: Unreachable("struck"), at, when))  # type: ignore[arg-type]
-        chat = await talk.begun(strategy)
-        talk.strikes.armed = True
-        with suppress(Unreachable):
-            await compact(chat, wish)
-        talk.strikes.armed = False
-        again = await talk.open()
-        assert asked(again.held.path.items) in (before, after), (steps[at], when)
-        await talk.say(again, "4")
-        assert asked(again.held.path.items)[-1] == "4", (steps[at], when)
-        others = [one for one in await store.sessions() if one.name != NAME]
-        if asked(again.held.path.items)[:-1] == after and strategy is Strategy.SESSION:
-            assert [one.name for one in others] == [f"{NAME}-before"]
-        await store.aclose()
