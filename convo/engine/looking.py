@@ -232,8 +232,8 @@ async def _others(store: Store, session: Session) -> list[Link]:
 
 async def _through(store: Store, conversation_id: str, path: Path) -> list[Link]:
     """The links that went through a conversation of our own endpoint, as far as its list still leads there."""
-    found = await store.answers(*path.keys)
-    return _each(link for link in found if link.conversation_id == conversation_id)
+    there = frozenset(path.keys)
+    return [link for link in await store.conversation_links(conversation_id) if link.saw in there]
 
 
 def _each(links: Iterable[Link]) -> list[Link]:
