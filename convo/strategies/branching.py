@@ -8,7 +8,6 @@ Nothing goes back behind a compaction: what it stands for is another branch, wit
 
 from dataclasses import replace
 
-from convo.compaction import is_summary
 from convo.errors import Usage, WrongOwner
 from convo.history import Link, Path, Strategy
 from convo.items import Item, is_user, kind
@@ -85,6 +84,8 @@ def floor(path: Path) -> int:
 
 
 def _folds(item: Item) -> bool:
+    from convo.compaction import is_summary  # for who goes back; a list of sessions does not
+
     return kind(item) == "compaction" or is_summary(item)
 
 

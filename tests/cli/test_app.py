@@ -62,6 +62,12 @@ def test_light_command_lines_import_nothing_heavy(argv: list[str]) -> None:
     assert not loaded(*argv) & HEAVY
 
 
+def test_a_list_of_sessions_loads_nothing_that_makes_histories_shorter() -> None:
+    found = loaded("sessions", "list")
+    assert "convo.strategies" in found
+    assert {name for name in found if name.startswith(("convo.compaction", "convo.tokens"))} == set()
+
+
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)], ids=" ".join)
 def test_completion_imports_nothing_heavy(words: list[str]) -> None:
     assert not loaded(*words, "=--", env="1") & HEAVY
