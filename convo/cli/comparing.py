@@ -16,7 +16,8 @@ from convo.cli.wiring import store_of
 from convo.config import load
 from convo.engine.finding import with_turn
 from convo.engine.looking import look
-from convo.engine.turning import items_of, request_of
+from convo.engine.sent_request import request_of
+from convo.engine.turning import items_of
 from convo.engine.whole_file import why
 from convo.errors import ItemDeleted, Unreadable, Usage
 from convo.history import HERE, OWNERS

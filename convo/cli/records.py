@@ -14,7 +14,7 @@ from typer import Exit
 from convo.cli.saying import note, say, say_json
 from convo.cli.wiring import from_store, store_of
 from convo.config import load
-from convo.engine.glance import Glance, as_record, glance, unacknowledged
+from convo.engine.glance import Glance, as_record, glance, others_answered, unacknowledged
 from convo.errors import Usage
 from convo.history import Session
 from convo.items import Item, Json
@@ -35,27 +35,20 @@ ALL = 1_000_000
 def list_sessions(config: Config, limit: int, *, as_json: bool) -> None:
     """Print the sessions, last used first; `limit` is how many at most, 0 for all."""
 
-    async def newest(store: Store) -> tuple[list[Glance], bool]:
+    async def newest(store: Store) -> tuple[list[Glance], bool, str]:
         found = await store.sessions(limit=limit + 1 if limit else None)
         shown = [await glance(store, session) for session in found[: limit or None]]
-        return shown, len(found) > len(shown)
+        return shown, len(found) > len(shown), "" if found else await others_answered(store)
 
-    there, more = from_store(load(config), newest)
+    there, more, others = from_store(load(config), newest)
     if as_json:
         say_json([as_record(one) for one in there])
     elif there:
         say(listing.listed(there, medium_of(sys.stdout, os.environ)))
     else:
-        note("no sessions yet; " + first_step(config))
+        note("no sessions yet; " + (others or 'convo chat "hello" begins one'))
     if more:
         note("there are more; -n 0 lists all")
-
-
-def first_step(config: Config) -> str:
-    """What to do where there is no session."""
-    from convo.engine.finding import OTHERS_ANSWERED, others_answered
-
-    return OTHERS_ANSWERED if from_store(load(config), others_answered) else 'convo chat "hello" begins one'
 
 
 def show_session(config: Config, handle: str, *, as_json: bool) -> None:

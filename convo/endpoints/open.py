@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from convo.clock import Clock, SystemClock
 from convo.config import Provider, Secret, Settings, key_of, token_of
@@ -16,8 +16,10 @@ from convo.config.names import BUILT_IN_MODEL, Choice, named
 from convo.config.providers import FILE_APIS, EndpointKind
 from convo.config.secret import secret_in
 from convo.endpoints.contract import Endpoint
+from convo.endpoints.late import Late
 from convo.endpoints.on_behalf import OnBehalf, key_of_the_server
 from convo.errors import BadSettings, ConvoError, ModelMissing, Refused
+from convo.history import HERE
 from convo.ids import NewId, random_id
 from convo.items import Json
 from convo.models.catalogue import Catalogue, ask
@@ -40,9 +42,12 @@ def open_endpoint(provider: Provider, *, settings: Settings, store: Store, clock
 
 
 def _embedded(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
-    from convo.endpoints.embedded import Embedded
+    def make() -> Endpoint:
+        from convo.endpoints.embedded import Embedded
 
-    return Embedded(store, ModelsByName(settings, clock, new_id), clock, new_id, seal_key=_seal_key(settings))
+        return Embedded(store, ModelsByName(settings, clock, new_id), clock, new_id, seal_key=_seal_key(settings))
+
+    return cast(Endpoint, Late(HERE, make))
 
 
 def _seal_key(settings: Settings) -> Secret | None:

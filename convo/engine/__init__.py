@@ -11,7 +11,7 @@ Read `chat` first: one conversation while it is open, and the order in which thi
                  read, `named_file` bounds what is read of one, `whole_file` writes
     looking      `finding` (what a handle names), `looking` and `directory` in the store, `walking` at an
                  endpoint, `watching` what goes on; `glance` is one line, `coming` the next request,
-                 `repairing` keeps a mended history, `paging` reads to the end
+                 `sent_request` an earlier one, `repairing` keeps a mended history, `paging` reads to the end
 
 Runs of agents stand on the same turns. Read `running` for what may be done with one and
 `performing` for its loop; `run_keeping` makes each step durable, `run_state` shows it as a

@@ -7,8 +7,7 @@ with the waiting left to tenacity, and only then handed on.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+from typing import TYPE_CHECKING
 
 from convo.clock import Clock
 from convo.errors import ConvoError, EndpointFault, StreamBroken
@@ -17,12 +16,15 @@ from convo.items import Event
 from convo.items.partial import BEGINS
 from convo.strategies import Resend, may_resend
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
 TRIES = 4
 
 LONGEST_BEGINNING = 1_000
 """Events before the first piece of an answer; more say nothing that fewer would not."""
 
-BACKOFF = wait_exponential_jitter(initial=1, max=8, jitter=0.25)
+FIRST_WAIT_S, LONGEST_BACKOFF_S, JITTER_S = 1, 8, 0.25
 """Seconds before the next try: 1, 2, 4, with a little jitter, unless the endpoint names its own."""
 
 LONGEST_WAIT_S = 60.0
@@ -50,13 +52,14 @@ async def call(
     noted:  told in words why a request goes out again
     raises: the last failure, when it may not or did not help to send again
     """
+    from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
     def again(failure: BaseException) -> bool:
         if not isinstance(failure, ConvoError) or (named_wait_s(failure) or 0.0) > LONGEST_WAIT_S:
             return False
         return may_resend(strategy, failure, answering=False).resend is not Resend.NO
 
-    def before_wait(state: RetryCallState) -> None:
+    def before_wait(state: "RetryCallState") -> None:
         failure = state.outcome.exception() if state.outcome else None
         if isinstance(failure, ConvoError):
             verdict = may_resend(strategy, failure, answering=False)
@@ -93,9 +96,11 @@ async def _first_piece(open_stream: Open) -> Opened | None:
     raise StreamBroken("the endpoint's stream ended before an answer began")
 
 
-def _wait(state: RetryCallState) -> float:
+def _wait(state: "RetryCallState") -> float:
+    from tenacity import wait_exponential_jitter
+
     named = named_wait_s(state.outcome.exception() if state.outcome else None)
-    return BACKOFF(state) if named is None else named
+    return wait_exponential_jitter(FIRST_WAIT_S, LONGEST_BACKOFF_S, jitter=JITTER_S)(state) if named is None else named
 
 
 def named_wait_s(failure: BaseException | None) -> float | None:

@@ -7,14 +7,13 @@ refused with the list of them.
 
 import os
 
+from convo.engine.glance import others_answered
 from convo.errors import AmbiguousHandle, NotFound, Usage
 from convo.history import Link, Session, Strategy
 from convo.stores.contract import Conversation, Found, Store
 from convo.strategies import at_turn, kind_of
 
 LAST = "@last"
-
-OTHERS_ANSWERED = "convo inspect resp_ names the newest responses, which other clients asked for"
 
 WORDS = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
 
@@ -41,14 +40,8 @@ async def last_used(store: Store) -> Session:
     """The session used last. raises: NotFound  there is none yet"""
     newest = await store.sessions(limit=1)
     if not newest:
-        others = await others_answered(store)
-        raise NotFound("session", LAST, hint=OTHERS_ANSWERED if others else 'convo chat "hello"')
+        raise NotFound("session", LAST, hint=await others_answered(store) or 'convo chat "hello"')
     return newest[0]
-
-
-async def others_answered(store: Store) -> bool:
-    """Whether there are responses, in a store without sessions: other clients asked for them."""
-    return bool(await store.find("resp_", limit=1))
 
 
 async def the_session(store: Store, handle: str) -> Session:

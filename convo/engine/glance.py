@@ -11,6 +11,8 @@ from convo.history import Session
 from convo.items import Item, Json, first_words
 from convo.stores.contract import Store
 
+OTHERS = "convo inspect resp_ names the newest responses, which other clients asked for"
+
 
 class Glance(NamedTuple):
     """What a list says of a session.
@@ -32,6 +34,11 @@ async def glance(store: Store, session: Session) -> Glance:
     """What a list says of `session`; its history is not read."""
     seen = await store.outline(session.id)
     return Glance(session, seen.items, seen.waiting, seen.turns, "" if seen.first is None else first_words(seen.first))
+
+
+async def others_answered(store: Store) -> str:
+    """Where to look in a store without sessions whose endpoint other clients asked; "" where nobody did."""
+    return OTHERS if await store.find("resp_", limit=1) else ""
 
 
 async def unacknowledged(store: Store, session: Session) -> tuple[Item, ...]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from convo.engine.turning import fields
+from convo.engine.sent_request import fields
 from convo.history import OWNERS, Link
 from convo.inspection import Known, as_json, figures, rows
 from convo.inspection.bill import bill

@@ -16,8 +16,8 @@ from tests.ui.terminal import PROMPT, TIMEOUT_S
 
 pytestmark = pytest.mark.needs("terminal")
 
-NEEDED = {"prompt_toolkit", "tenacity"}
-"""What draws the prompt, and two milliseconds of what a turn is written with."""
+NEEDED = {"prompt_toolkit"}
+"""What draws the prompt."""
 
 FOR_AN_ANSWER = HEAVY - NEEDED | {"markdown_it", "pygments", "tomlkit", "aiohttp"}
 

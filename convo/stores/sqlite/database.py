@@ -51,6 +51,7 @@ class Database:
         self.file = file
         self._wait_s, self._synchronous = busy_timeout_s, synchronous
         self._db: sqlite3.Connection | None = None
+        self._nothing: sqlite3.Connection | None = None
         self._opened: tuple[int, int] | None = None
         self._lane = None if inline else Lane(self._together)
         self._closed = False
@@ -118,12 +119,20 @@ class Database:
     def _alone(self, one: Waiting[Result]) -> Result:
         with translated(self.file):
             if self._db is None and not one.create and not self.file.exists():
-                return _on_nothing(one.job)
+                return self._on_nothing(one)
             if self._db is None:
                 self._db, self._opened = self._open(), identity(self.file)
             self._check_there()
             with self._transaction(self._db, writes=one.writes):
                 return one.job(self._db)
+
+    def _on_nothing(self, one: Waiting[Result]) -> Result:
+        """What a job finds in an empty store; one serves all that only look."""
+        if one.writes:
+            with closing(_empty()) as db:
+                return one.job(db)
+        self._nothing = self._nothing or _empty()
+        return one.job(self._nothing)
 
     def _check_there(self) -> None:
         """Nothing is kept in a file that has no name any more. raises: StoreUnavailable"""
@@ -179,6 +188,8 @@ class Database:
 
     def _close(self) -> None:
         self._closed = True
+        if self._nothing is not None:
+            self._nothing.close()
         if self._db is not None:
             with translated(self.file), closing(self._db):
                 traces.clear(self._db)
@@ -211,8 +222,8 @@ def _uri(file: Path) -> str:
     return f"{file.absolute().as_uri()}?mode=ro&immutable=1"
 
 
-def _on_nothing(job: Job[Result]) -> Result:
-    """What `job` finds in an empty store."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as db:
-        schema.migrate(db)
-        return job(db)
+def _empty() -> sqlite3.Connection:
+    """A store with nothing in it."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    schema.migrate(db)
+    return db
