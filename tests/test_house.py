@@ -103,7 +103,7 @@ HANDED_IN = {
     "convo.clock": "this is what is handed in",
     "convo.ids": "this is what is handed in",
     "convo.cli.checkup": "all checks share the seconds that a person waits",
-    "convo.cli.models": "the seconds that a download has taken are for whoever waits",
+    "convo.cli.fetching": "the seconds that a download has taken are for whoever waits",
     "convo.endpoints.embedded.sealing": "a key that nobody chose",
     "convo.gateway.keys": "a key that nobody chose",
     "convo.models.local.child": "a key that nobody chose",

@@ -29,9 +29,10 @@ What it does stands in others, which it imports when it is called:
     store       `storing`
     serve       `serving`
     config      `configuring`, `keeping_keys`
+    models      `providers`, `fetching`
     doctor      `checkup`: `looking` and `looking_models` see, `judging` and `judging_store` judge
 
-`models` and `schema` are short enough to do their work themselves.
+`schema` is short enough to do its work itself.
 
 What a command prints with `--json` has a schema in `convo/schemas` and a row in `convo.cli.schema`;
 a test tries every one of them, and fails at a key that no schema has.

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from convo.cli.models import Progress
+from convo.cli.fetching import Progress
 from convo.models.local.weights import BUILT_IN, PULL
 from tests.cli.test_app import HEAVY, loaded
 from tests.models.chat_server import ChatServer, serving
