@@ -9,10 +9,11 @@ and what it left beside is thrown away by the next one.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import file_digest
@@ -155,15 +156,7 @@ def _install(requirement: str, beside: Path, told: Told) -> None:
     command = [*_installer(), "--quiet", "--no-deps", "--target", str(beside), requirement]
     environ = {**os.environ, "TMPDIR": str(private(beside / "tmp")), "PIP_REQUIRE_VIRTUALENV": "0"}
     told(0)
-    with subprocess.Popen(  # noqa: S603
-        command,
-        env=environ,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-        errors="replace",
-    ) as running:
+    with _running(command, environ) as running:
         said = _awaited(running, lambda: told(_bytes_in(beside)))
     if running.returncode:
         reason = why(said)
@@ -171,16 +164,36 @@ def _install(requirement: str, beside: Path, told: Told) -> None:
         raise ModelMissing(f"{requirement} could not be fetched: {reason}", hint=f"{first}, then {PULL}")
 
 
-def _awaited(running: "subprocess.Popen[str]", passing: Callable[[], None]) -> str:
-    """What a process says on stderr until it ends; it is not left behind when this one is interrupted."""
+@contextmanager
+def _running(command: Sequence[str], environ: Mapping[str, str]) -> Iterator["subprocess.Popen[str]"]:
+    """A process that does not outlive the block: Ctrl-C waits until it is known who has to be ended."""
+    held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        while True:
+        with subprocess.Popen(  # noqa: S603
+            command,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+        ) as running:
             try:
-                return running.communicate(timeout=1)[1]
-            except subprocess.TimeoutExpired:
-                passing()
+                signal.pthread_sigmask(signal.SIG_SETMASK, held)
+                yield running
+            finally:
+                running.kill()
     finally:
-        running.kill()
+        signal.pthread_sigmask(signal.SIG_SETMASK, held)
+
+
+def _awaited(running: "subprocess.Popen[str]", passing: Callable[[], None]) -> str:
+    """What a process says on stderr until it ends."""
+    while True:
+        try:
+            return running.communicate(timeout=1)[1]
+        except subprocess.TimeoutExpired:
+            passing()
 
 
 def _bytes_in(folder: Path) -> int:

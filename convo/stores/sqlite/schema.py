@@ -36,10 +36,15 @@ def check(db: sqlite3.Connection, file: Path) -> None:
     """
     if sqlite3.sqlite_version_info < OLDEST:
         raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; convo needs 3.37", hint="a newer Python")
-    ours, found = _number(db, "application_id"), _number(db, "user_version")
+    db.execute("BEGIN")  # one state of the file: somebody may be making a store of it at this moment
+    try:
+        ours, found = _number(db, "application_id"), _number(db, "user_version")
+        filled = db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+    finally:
+        db.execute("ROLLBACK")
     if ours == OURS and found > SCHEMA:
         raise StoreTooNew(str(file), found, SCHEMA)
-    if ours != OURS and (ours or found or db.execute("SELECT 1 FROM sqlite_schema").fetchone()):
+    if ours != OURS and (ours or found or filled):
         raise StoreUnavailable(f"{file} is another program's database", hint="set CONVO_HOME to another folder")
 
 

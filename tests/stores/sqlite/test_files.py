@@ -17,7 +17,7 @@ from convo.errors import NotFound, StoreFault, StoreFull, StoreTooNew, StoreUnav
 from convo.history import Path, root
 from convo.items import user
 from convo.stores.contract import Change, Growth, Lease, Store
-from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite import SqliteStore, schema
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.schema import MIGRATIONS, OURS, SCHEMA
 from tests.stores.chats import session
@@ -210,7 +210,7 @@ def cut(file: File) -> None:
 MAKE = """
 import asyncio, sys
 from pathlib import Path
-from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite import SqliteStore, schema
 from convo.stores.sqlite.database import Database
 from tests.stores.chats import session
 from convo.stores.contract import Change
@@ -231,6 +231,21 @@ UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
     "a newer convo's": (newer, StoreTooNew, f"has schema {SCHEMA + 1}; this convo knows up to {SCHEMA}"),
     "half a file": (cut, StoreUnavailable, "is damaged"),
 }
+
+
+def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_nobody_elses(file: File) -> None:
+    connected = closing(sqlite3.connect(file, isolation_level=None))
+    with connected as one, closing(sqlite3.connect(file, isolation_level=None)) as another:
+        one.execute("PRAGMA journal_mode = WAL")
+
+        def beside(statement: str) -> None:
+            if "user_version" in statement:
+                schema.migrate(another)
+
+        one.set_trace_callback(beside)
+        schema.check(one, file)
+        one.set_trace_callback(None)
+        assert schema.applied(one) == SCHEMA
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -299,7 +314,7 @@ from convo.errors import ConvoError
 from convo.history import Path as History, root
 from convo.items import user
 from convo.stores.contract import Change, Growth
-from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite import SqliteStore, schema
 from convo.stores.sqlite.database import Database
 from tests.stores.chats import session
 
