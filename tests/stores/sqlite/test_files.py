@@ -234,6 +234,7 @@ UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
 
 
 def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_nobody_elses(file: File) -> None:
+    file.parent.mkdir()
     connected = closing(sqlite3.connect(file, isolation_level=None))
     with connected as one, closing(sqlite3.connect(file, isolation_level=None)) as another:
         one.execute("PRAGMA journal_mode = WAL")
