@@ -41,7 +41,8 @@ def check(db: sqlite3.Connection, file: Path) -> None:
         ours, found = _number(db, "application_id"), _number(db, "user_version")
         filled = db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
     finally:
-        db.execute("ROLLBACK")
+        if db.in_transaction:
+            db.execute("ROLLBACK")
     if ours == OURS and found > SCHEMA:
         raise StoreTooNew(str(file), found, SCHEMA)
     if ours != OURS and (ours or found or filled):
