@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
 
+from convo.engine.named_file import all_of
 from convo.engine.replay_file import LOOKS_LIKE, ReplayFile
-from convo.engine.whole_file import all_of, put, why
+from convo.engine.whole_file import put, why
 from convo.errors import InputFault, NotFound, Unreadable, Usage
 from convo.inspection.document import Document, from_lines, from_whole, is_document
 from convo.items import Item, Json

@@ -1,4 +1,4 @@
-"""Put a whole file in the place of another, so that a reader sees the old one or the new one; and read one.
+"""Put a whole file in the place of another, so that a reader sees the old one or the new one.
 
 The text goes into a new file beside it, is on the disk before the name changes hands, and takes
 the place in one step; a kill at any instruction leaves one of the two, whole. A pipe or a device is no
@@ -7,11 +7,9 @@ file whose place could be taken: it is given the text as it stands.
 
 import errno
 import os
-import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
 
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
 
@@ -19,9 +17,6 @@ NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The error numbers of a full disk, a used up quota, a file size limit."""
 
 PRIVATE = 0o600
-
-ENDLESS = 1 << 26
-"""Bytes; a device that has so many has more."""
 
 
 def lies_at(place: Path) -> Path:
@@ -47,16 +42,6 @@ def put(target: Path, text: str, *, mode: int | None = None) -> None:
             _replace(target, text, mode)
     except OSError as wrong:
         raise _fault(target, wrong) from wrong
-
-
-def all_of(opened: BinaryIO) -> bytes:
-    """What is left in a file or a pipe. raises: OSError; Unreadable  a device does not come to an end"""
-    if not stat.S_ISCHR(os.fstat(opened.fileno()).st_mode) or opened.isatty():
-        return opened.read()
-    said = opened.read(ENDLESS)
-    if len(said) == ENDLESS:
-        raise Unreadable(f"{opened.name} is a device that does not come to an end")
-    return said
 
 
 def why(wrong: Exception) -> str:

@@ -14,7 +14,8 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from convo.engine.whole_file import all_of, why
+from convo.engine.named_file import all_of
+from convo.engine.whole_file import why
 from convo.errors import InputFault, NotFound, Unreadable
 from convo.inspection.document import (
     COMMENT_BEGIN,
