@@ -108,8 +108,8 @@ def ahead(error: NoSuchOption) -> str | None:
 
 
 def tidy(message: str) -> str:
-    """A sentence of Typer's as we write ours: it begins small and does not end in a stop."""
-    return message[:1].lower() + message[1:].rstrip(".")
+    """A sentence of Typer's as we write ours: it begins small, does not end in a stop and names no type."""
+    return (message[:1].lower() + message[1:].rstrip(".")).replace("valid int range", "whole number")
 
 
 def mistake(error: BaseException) -> Failure:

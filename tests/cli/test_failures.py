@@ -62,6 +62,12 @@ def test_with_json_a_command_line_that_cannot_be_read_is_an_object_too(convo: Co
     }
 
 
+def test_a_word_in_place_of_a_number_is_told_without_the_name_of_a_type(convo: Convo) -> None:
+    got = convo("sessions", "list", "-n", "x")
+    assert got.exit == 2
+    assert got.err.splitlines()[0] == "convo: invalid value for '-n' / '--limit': 'x' is not a whole number"
+
+
 def test_with_json_an_interruption_has_a_code(convo: Convo) -> None:
     got = convo("stumble", "interrupt", "--json", table=SAMPLES)
     assert (got.exit, got.json()["error"]["code"]) == (130, "interrupted")
