@@ -111,7 +111,7 @@ async def coming(
     """
     body = asking.body(sent or asking.sent(replace(held, path=held.path.grow(items))))
     wire = endpoint.wire(body) or Wire("", body, {})
-    before = held.path.upto(held.mark).nodes if held.remembers else ()
+    before = tuple(held.path.upto(held.mark).nodes) if held.remembers else ()
     window = window_of(asking.model, own)
     parts = requested([node.item for node in before], f"held by {held.handle}", wire.body, window)
     return Coming(

@@ -6,7 +6,7 @@ a turn: one in which tools were called took several.
 """
 
 from convo.errors import NotFound
-from convo.history import HERE, OWNERS, Link, Node, Path, Strategy, root
+from convo.history import HERE, OWNERS, Link, Node, Path, Prefix, Strategy, root
 from convo.inspection import Known
 from convo.inspection.forks import line_to
 from convo.inspection.requests import Request
@@ -35,7 +35,7 @@ def as_sent(link: Link, known: Known) -> Request:
     if link.saw not in places:
         raise NotFound("input of", link.id, hint="an item of it was deleted")
     keys = places.back(link.saw, places.depth(link.saw))
-    path = Path(places.root, tuple(Node(key, places.item(key) or {}) for key in keys))
+    path = Path(places.root, Prefix(Node(key, places.item(key) or {}) for key in keys))
     before = path.first(len(path) - link.sent)
     return Request(
         name=link.id,

@@ -260,7 +260,8 @@ class Turn:
 
     def _as_link(self, response: Response, saw: Path, head: Path) -> Link:
         assert self._asked is not None
-        fields, times, session = self._asking.body(self._sent), self._times, self._record.session
+        fields = self._asking.body(replace(self._sent, items=()))
+        times, session = self._times, self._record.session
         return Link(
             id=response.get("id") or self._edges.new_id("try"),
             saw=saw.head,

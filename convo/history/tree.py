@@ -9,11 +9,12 @@ between tenants.
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import NamedTuple, NewType
 
 from convo.errors import Conflict
+from convo.history.prefix import Prefix
 from convo.items import Hash, Item, hash_of
 
 Key = NewType("Key", str)
@@ -42,7 +43,7 @@ class Path:
     """The nodes from a root to a head, oldest first. Growing or cutting makes another path."""
 
     root: Key
-    nodes: tuple[Node, ...] = ()
+    nodes: Prefix[Node] = field(default_factory=Prefix)
 
     @property
     def head(self) -> Key:
@@ -58,11 +59,12 @@ class Path:
 
     def grow(self, items: Iterable[Item]) -> "Path":
         """This path with `items` after its head."""
-        head, grown = self.head, list(self.nodes)
-        for item in items:
+        head, new = self.head, list[Node]()
+        for at, item in enumerate(items, len(self)):
             head = child(head, hash_of(item))
-            grown.append(Node(head, item))
-        return Path(self.root, tuple(grown))
+            there = self.nodes.behind(at)
+            new.append(there if there and there.key == head else Node(head, item))
+        return Path(self.root, self.nodes.grow(new))
 
     def place(self, key: Key) -> int:
         """How many nodes lead up to and include `key`; 0 for the root.
@@ -88,11 +90,13 @@ class Path:
         return self.nodes[self.place(key) :]
 
     def first(self, count: int) -> "Path":
-        return Path(self.root, self.nodes[:count])
+        return Path(self.root, self.nodes.first(count))
 
     def shared(self, other: "Path") -> int:
         """How many nodes both paths begin with. Keys name whole prefixes, so this is a search."""
         least = min(len(self), len(other))
+        if not least or self.nodes[least - 1].key == other.nodes[least - 1].key:
+            return least
         return bisect_left(range(least), True, key=lambda at: self.nodes[at].key != other.nodes[at].key)
 
     def __len__(self) -> int:

@@ -4,7 +4,7 @@ The one value between a record and the decisions about it. What an owner has not
 marked anywhere: it is what stands behind the mark, so a turn that failed has nothing to undo.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from convo.history import OWNERS, Key, Node, Path, Strategy
@@ -61,6 +61,6 @@ class Sent:
     state:  the request's fields that name the state: previous_response_id, conversation, store, include
     """
 
-    items: tuple[Item, ...]
+    items: Sequence[Item]
     nodes: int
     state: Mapping[str, Json]

@@ -12,7 +12,7 @@ response confirms it and at no other time, so a failed attempt has nothing to un
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from convo.history import Key, Path, Strategy
+from convo.history import Key, Path, Prefix, Strategy
 from convo.items import Item, Json, Response, plain, resendable
 from convo.strategies.held import Held, Sent
 
@@ -46,7 +46,7 @@ NEAR = 256
 PATHS = 16
 """Of how many paths the forms are remembered."""
 
-_KNOWN: dict[Key, tuple[Item, ...]] = {}
+_KNOWN: dict[Key, Prefix[Item]] = {}
 
 SENDS: dict[Strategy, Callable[[Held, bool, bool], Sent]] = {
     Strategy.REPLAY: _whole,
@@ -86,7 +86,7 @@ def interrupt(held: Held, output: Sequence[Item]) -> Held:
     return replace(held, path=held.path.grow(partial))
 
 
-def _forms(path: Path) -> tuple[Item, ...]:
+def _forms(path: Path) -> Prefix[Item]:
     """The items of a path as a client that owns it sends them.
 
     A key names all that stands before it, so what a run worked out for its last turn holds for the
@@ -94,8 +94,8 @@ def _forms(path: Path) -> tuple[Item, ...]:
     """
     near = range(len(path), max(0, len(path) - NEAR), -1)
     known = next((place for place in near if path.nodes[place - 1].key in _KNOWN), 0)
-    before = _KNOWN[path.nodes[known - 1].key] if known else ()
-    forms = (*before, *_each(resendable, _each(plain, (node.item for node in path.nodes[known:]))))
+    before = _KNOWN[path.nodes[known - 1].key] if known else Prefix[Item]()
+    forms = before.grow(_each(resendable, _each(plain, (node.item for node in path.nodes[known:]))))
     _KNOWN[path.head] = forms
     while len(_KNOWN) > PATHS:
         del _KNOWN[next(iter(_KNOWN))]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import takewhile
 
 from convo.errors import Busy, ItemDeleted, NotFound
-from convo.history import Key, Link, Node, Path, Session
+from convo.history import Key, Link, Node, Path, Prefix, Session
 from convo.items import Event, Hash, Item
 from convo.stores import rules
 from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Found, Hit, Lease, Outline
@@ -54,7 +54,7 @@ class MemoryStore:
         if head not in tree.places:
             raise rules.no_place(head)
         walked = [(key, place.item) for key, place in tree.walk(head)][::-1]
-        return Path(self._mine.root, tuple(Node(key, self._item(key, item)) for key, item in walked))
+        return Path(self._mine.root, Prefix(Node(key, self._item(key, item)) for key, item in walked))
 
     async def tail(self, head: Key, after: Key) -> Sequence[Item]:
         tree = self._mine.tree

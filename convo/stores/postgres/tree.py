@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from convo.errors import ItemDeleted
-from convo.history import Key, Node, Path
+from convo.history import Key, Node, Path, Prefix
 from convo.items import Item, first_words
 from convo.stores import rules
 from convo.stores.postgres import names
@@ -39,7 +39,7 @@ async def path(t: Tenant, head: Key) -> Path:
     if head == t.root:
         return Path(t.root)
     _, rows = await _way(t, head, None)
-    return Path(t.root, tuple(_nodes(rows)))
+    return Path(t.root, Prefix(_nodes(rows)))
 
 
 async def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterable, Sequence
 
 from convo.errors import ItemDeleted
-from convo.history import Key, Node, Path, child
+from convo.history import Key, Node, Path, Prefix, child
 from convo.items import Hash, Item, first_words, hash_of
 from convo.stores import rules
 from convo.stores.contract import Growth
@@ -75,7 +75,7 @@ def path(t: Tenant, head: Key) -> Path:
     if head == t.root:
         return Path(t.root)
     _, rows = _way(t, node(t, head), NOWHERE)
-    return Path(t.root, tuple(_nodes(rows)))
+    return Path(t.root, Prefix(_nodes(rows)))
 
 
 def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:

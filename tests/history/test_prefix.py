@@ -1,0 +1,73 @@
+"""Prefixes of one list are told from tuples by what they cost alone."""
+
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from convo.history import Prefix
+
+MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.lists(st.sampled_from("abc"), max_size=3)))
+"""Which of the values that there are is taken, how much of it, and what grows on that."""
+
+
+@given(MOVES)
+def test_whatever_grows_on_whatever_part_every_value_stays_as_it_was(moves: list[tuple[int, int, list[str]]]) -> None:
+    made: list[tuple[Prefix[str], tuple[str, ...]]] = [(Prefix(), ())]
+    for which, count, more in moves:
+        prefix, plain = made[which % len(made)]
+        made.append((prefix.first(count).grow(more), (*plain[:count], *more)))
+
+    for prefix, plain in made:
+        assert tuple(prefix) == plain
+        assert len(prefix) == len(plain)
+        assert [prefix[at] for at in range(len(plain))] == list(plain)
+
+
+@given(st.lists(st.integers()), st.lists(st.integers()), st.slices(6))
+def test_a_part_is_what_it_is_of_a_tuple_though_the_list_goes_on(own: list[int], more: list[int], part: slice) -> None:
+    prefix = Prefix(own)
+    prefix.grow(more)
+
+    assert prefix[part] == tuple(own)[part]
+    assert prefix == Prefix(own)
+    assert list(reversed(prefix)) == own[::-1]
+    for at in (len(own), -len(own) - 1):
+        with pytest.raises(IndexError):
+            prefix[at]
+
+
+def test_what_was_added_already_is_found_and_not_added_again() -> None:
+    one, two = object(), object()
+    base: Prefix[Any] = Prefix([one])
+    longer = base.grow([two])
+    copies: list[Any] = [base.grow([two]), base.grow([object()])]
+
+    assert [longer.behind(1), base.behind(1), base.behind(2)] == [two, two, None]
+    assert [copy.behind(1) is two for copy in copies] == [True, False]
+    assert len(longer.grow([one])) == 3
+    assert [base.behind(2), copies[0].behind(2), copies[1].behind(2)] == [one, one, None]
+
+
+def test_equal_things_are_not_taken_for_each_other() -> None:
+    base: Prefix[Any] = Prefix()
+    base.grow([1])
+
+    assert [type(at) for at in base.grow([True])] == [bool]
+
+
+def test_threads_that_grow_one_value_at_once_have_their_own_elements() -> None:
+    threads, rounds = 4, 200
+    ready = Barrier(threads)
+    bases = [Prefix[int](range(3)) for _ in range(rounds)]
+
+    def grown(number: int) -> list[Prefix[int]]:
+        ready.wait()
+        return [base.grow([1000 + number] * 2) for base in bases]
+
+    with ThreadPoolExecutor(threads) as pool:
+        for number, made in enumerate(pool.map(grown, range(threads))):
+            assert {tuple(one) for one in made} == {(0, 1, 2, 1000 + number, 1000 + number)}
