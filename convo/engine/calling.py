@@ -52,12 +52,39 @@ async def call(
     noted:  told in words why a request goes out again
     raises: the last failure, when it may not or did not help to send again
     """
+    try:
+        return await _first_piece(open_stream)
+    except ConvoError as failure:
+        if not _may_go_out_again(strategy, failure):
+            raise
+        failed = failure
+    return await _called_again(open_stream, failed, strategy, clock, doubt=doubt, noted=noted)
+
+
+def _may_go_out_again(strategy: Strategy, failure: BaseException) -> bool:
+    if not isinstance(failure, ConvoError) or (named_wait_s(failure) or 0.0) > LONGEST_WAIT_S:
+        return False
+    return may_resend(strategy, failure, answering=False).resend is not Resend.NO
+
+
+async def _called_again(
+    open_stream: Open,
+    failed: ConvoError,
+    strategy: Strategy,
+    clock: Clock,
+    *,
+    doubt: Callable[[], None],
+    noted: Callable[[str], None],
+) -> Opened | None:
+    """What `call` does once the first try has `failed`. Nearly every first one does not, and waits for no library."""
     from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 
-    def again(failure: BaseException) -> bool:
-        if not isinstance(failure, ConvoError) or (named_wait_s(failure) or 0.0) > LONGEST_WAIT_S:
-            return False
-        return may_resend(strategy, failure, answering=False).resend is not Resend.NO
+    first = [failed]
+
+    async def attempt() -> Opened | None:
+        if first:
+            raise first.pop()
+        return await _first_piece(open_stream)
 
     def before_wait(state: "RetryCallState") -> None:
         failure = state.outcome.exception() if state.outcome else None
@@ -68,14 +95,14 @@ async def call(
                 doubt()
 
     retrying = AsyncRetrying(
-        retry=retry_if_exception(again),
+        retry=retry_if_exception(lambda failure: _may_go_out_again(strategy, failure)),
         wait=_wait,
         stop=stop_after_attempt(TRIES),
         sleep=clock.sleep,
         before_sleep=before_wait,
         reraise=True,
     )
-    return await retrying(_first_piece, open_stream)
+    return await retrying(attempt)
 
 
 async def _first_piece(open_stream: Open) -> Opened | None:

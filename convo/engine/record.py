@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from typing import Any
+from weakref import WeakSet
 
 from convo.engine.edges import Edges
 from convo.errors import NotFound
@@ -80,8 +81,9 @@ class Record:
             mark=held.mark,
             handle=self.session.handle if held.strategy is Strategy.REPLAY else held.handle,
             link=last.id if last else None,
+            used_at=self._clock.now(),
         )
-        await self._save(session, Change(grow=grown, links=links, agent_run=beside.agent_run, calls=beside.calls))
+        await self._save(session, grown, links, beside)
         self.held, self.last, self._stored = held, last, held.path
         self._seen = seen or self._seen
         self.agent_run = beside.agent_run or self.agent_run
@@ -124,12 +126,15 @@ class Record:
 
     async def update(self, session: Session) -> None:
         """Store other fields of the record; its head stays."""
-        await whole(self._save(session, Change()))
+        await whole(self._save(replace(session, used_at=self._clock.now())))
 
-    async def _save(self, session: Session, change: Change) -> None:
-        session = replace(session, used_at=self._clock.now())
+    async def _save(
+        self, session: Session, grow: tuple[Growth, ...] = (), links: tuple[Link, ...] = (), beside: Beside = NOTHING
+    ) -> None:
         expect = self.session.head if self._saved else None
-        await self._store.commit(replace(change, session=session, expect=expect))
+        run = beside.agent_run
+        change = Change(grow, links, session=session, expect=expect, agent_run=run, calls=beside.calls)
+        await self._store.commit(change)
         self.session, self._saved = session, True
 
 
@@ -151,13 +156,21 @@ def _growth(path: Path, there: Path) -> tuple[Growth, ...]:
     return (Growth(path.first(shared).head, new),) if new else ()
 
 
+_CARRYING = WeakSet[asyncio.Task[None]]()
+"""The tasks in which something is carried out to its end."""
+
+
 async def whole(work: Coroutine[Any, Any, None]) -> None:
     """Carry `work` out to its end, and be cancelled only then.
 
     A store works in a thread that nobody stops: whoever let go of it in the middle would not know
-    what it has stored.
+    what it has stored. What is a part of such work is carried out with it.
     """
+    if asyncio.current_task() in _CARRYING:
+        await work
+        return
     task = asyncio.ensure_future(work)
+    _CARRYING.add(task)
     stopped: asyncio.CancelledError | None = None
     while not task.done():
         try:

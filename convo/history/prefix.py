@@ -61,7 +61,10 @@ class Prefix(Sequence[Element]):
     def __getitem__(self, at: int | slice) -> Element | tuple[Element, ...]:
         if isinstance(at, slice):
             return tuple(self._shared[slice(*at.indices(self._count))]) if at.step is None else tuple(self)[at]
-        return self._shared[range(self._count)[at]]
+        place = at if at >= 0 else at + self._count
+        if not 0 <= place < self._count:
+            raise IndexError(at)
+        return self._shared[place]
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Prefix | tuple) else NotImplemented

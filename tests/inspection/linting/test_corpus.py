@@ -49,7 +49,7 @@ async def sent(view: View, store: Store) -> tuple[tuple[Item, ...], dict[str, An
         handle, ids = "conv_1", tuple(f"item_{at}" for at in range(view.owned))
         await store.commit(Change(growth, conversation=Conversation(handle, mark.head, 0, ids)))
     turn = send(Held(view.strategy, path, mark.head, handle))
-    return turn.items, dict(turn.state)
+    return tuple(turn.items), dict(turn.state)
 
 
 @ALL
