@@ -33,8 +33,7 @@ def last_answer(document: Json) -> tuple[Item, ...]:
     answers = document.get("model_responses") or [{}]
     planned = {call.id: call.raw for _, call in actions(document)}
     said = answers[-1].get("output") or []
-    kept = [planned.pop(named_by(item), item) for item in said]
-    return (*kept, *planned.values())
+    return tuple(planned.get(named_by(item), item) for item in said)
 
 
 def named_by(item: Item) -> str | None:
@@ -56,6 +55,7 @@ def batch(document: Json, run: Run) -> tuple[Call, ...]:
     raises:  NotFound, BadState  a tool is not there, or takes something else than the state says
              Unsupported         a call waits of a kind that convo does not perform
     """
+    _check_said(document)
     done = outputs(document)
     open_calls = tuple(item for item in last_answer(document) if named_by(item) not in done or _is_ours(item))
     wrong = unfit(document, run.graph, run.agent)
@@ -69,6 +69,15 @@ def batch(document: Json, run: Run) -> tuple[Call, ...]:
     waiting = {named_by(one.value["raw_item"]) for one in interruptions(document)}
     inside = inner(document)
     return tuple(_inside(call) if call.id in inside else _as_far(call, done, call.id in waiting) for call in calls)
+
+
+def _check_said(document: Json) -> None:
+    """raises: BadState  a call would run that the model never made, so no server would take its output"""
+    answers = document.get("model_responses") or [{}]
+    said = {named_by(item) for item in answers[-1].get("output") or []}
+    for steps, call in actions(document):
+        if call.id not in said:
+            raise BadState(path(steps), "is none of the calls that the last answer in model_responses holds")
 
 
 def unfit(document: Json, graph: Graph, identity: str) -> ConvoError | None:

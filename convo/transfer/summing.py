@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from convo.compaction import Plan, Way, cuts, instead, stands_for, summariser, summary_in, windows
 from convo.endpoints.contract import Endpoint
-from convo.engine.turn import Asking, failure_in
+from convo.engine.turn import Asking, cut_short, failure_in
 from convo.errors import ConvoError, EndpointFault, Refused, StreamBroken, WindowExceeded
 from convo.history import HERE, Strategy
 from convo.items import Item, Json, Response
@@ -49,8 +49,8 @@ async def shorter(made: Plan, asking: Asking, endpoint: Endpoint, *, auto: bool)
     raises:  what the endpoint answers
     """
     if made.way is Way.SUMMARY:
-        summary, usage = await _summary(made, made.folded, asking, endpoint, SPLITS)
-        return Shorter(made, windows(made, count_each(made.folded), summary), usage)
+        words, usage, notes = await _summary(made, made.folded, asking, endpoint, SPLITS)
+        return Shorter(made, windows(made, count_each(made.folded), words), usage, notes)
     try:
         answer = await endpoint.compact(_body(made, asking))
     except EndpointFault as fault:
@@ -83,21 +83,27 @@ def _other(made: Plan, fault: EndpointFault, *, here: bool) -> Plan | None:
     return None
 
 
-async def _summary(
-    made: Plan, folded: Sequence[Item], asking: Asking, endpoint: Endpoint, splits: int
-) -> tuple[str, Mapping[str, Json] | None]:
-    """The model's summary of `folded`, and what it used."""
+class Summed(NamedTuple):
+    """A model's summary; `usage` and `notes` as they are in `Shorter`."""
+
+    words: str
+    usage: Mapping[str, Json] | None
+    notes: tuple[str, ...] = ()
+
+
+async def _summary(made: Plan, folded: Sequence[Item], asking: Asking, endpoint: Endpoint, splits: int) -> Summed:
+    """The model's summary of `folded`."""
     request = summariser(folded, focus=made.focus, context=asking.instructions)
     body = {"model": asking.wire_model, "instructions": request.instructions, "input": list(request.items)}
     try:
-        return _words(response := await collected(endpoint, {**body, "store": False})), response.get("usage")
+        return _summed(await collected(endpoint, {**body, "store": False}))
     except (EndpointFault, WindowExceeded) as wrong:
         half = _half(folded)
         if not splits or half is None or not _too_long(wrong):
             raise
-    first, used = await _summary(made, folded[:half], asking, endpoint, splits - 1)
-    whole, more = await _summary(made, (stands_for(first), *folded[half:]), asking, endpoint, splits - 1)
-    return whole, _together(used, more)
+    first = await _summary(made, folded[:half], asking, endpoint, splits - 1)
+    whole = await _summary(made, (stands_for(first.words), *folded[half:]), asking, endpoint, splits - 1)
+    return Summed(whole.words, _together(first.usage, whole.usage), tuple(dict.fromkeys(first.notes + whole.notes)))
 
 
 async def collected(endpoint: Endpoint, body: Mapping[str, Json]) -> Response:
@@ -113,11 +119,13 @@ async def collected(endpoint: Endpoint, body: Mapping[str, Json]) -> Response:
     return last
 
 
-def _words(response: Response) -> str:
+def _summed(response: Response) -> Summed:
     words = summary_in(response.get("output") or ())
     if not words:
         raise StreamBroken("the model summed up nothing")
-    return words
+    cut = cut_short(response)
+    notes = (f"the summary was cut short ({cut['code']}): what would stand at its end is missing",) if cut else ()
+    return Summed(words, response.get("usage"), notes)
 
 
 def _too_long(wrong: ConvoError) -> bool:

@@ -32,7 +32,8 @@ def one_line(session: Session, done: Compacted) -> str:
     """The same in a line, for somebody who is chatting."""
     made = done.made
     folded = f"compacted {counted(len(made.plan.folded))}, {taken(made.before, done.after)}"
-    return f"{folded}; before it: {back(session, done.old)}" if done.old else folded
+    before = [f"before it: {back(session, done.old)}"] if done.old else []
+    return "; ".join([folded, *before, *made.notes])
 
 
 def wished(words: str) -> tuple[Wish, bool]:

@@ -242,6 +242,16 @@ def test_a_call_that_is_planned_and_not_shown_is_asked_for_when_its_tool_wants_t
     assert [call.stage for call in found.run.batch] == [Stage.WAITING, Stage.WAITING]
 
 
+def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
+    _, among = of_newest("parallel_mixed_decided")
+    document = snapshots.document("parallel_mixed_decided", "1.21")
+    said = document["model_responses"][-1]["output"]
+    gone = next(at for at, item in enumerate(said) if item["type"] == "function_call")
+    del said[gone]
+    with pytest.raises(BadState, match=r"functions\[\d\]\.tool_call is none of the calls"):
+        taken(of(document), among)
+
+
 def test_input_that_was_staged_follows_the_outputs() -> None:
     found = taken(*of_newest("pending_input"))
     assert [item["role"] for item in found.run.staged] == ["user", "user"]

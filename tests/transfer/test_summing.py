@@ -43,6 +43,19 @@ class Narrow:
             yield event
 
 
+class Brief:
+    """An endpoint whose models say one word and no more."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._endpoint, name)
+
+    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+        return self._endpoint.create({**body, "max_output_tokens": 1})
+
+
 def asking(folder: Path, *replies: Mapping[str, Any]) -> Asking:
     script = folder / "script.json"
     script.write_text(json.dumps({"replies": replies}), encoding="utf-8")
@@ -94,6 +107,15 @@ async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
     endpoint = embedded(MemoryStore())
     with pytest.raises(error):
         await shorter(replace(PLAN, folded=TURNS[:4]), asking(tmp_path, reply), endpoint, auto=True)
+
+
+async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> None:
+    endpoint = cast(Endpoint, Brief(embedded(MemoryStore())))
+    made = await shorter(
+        replace(PLAN, folded=TURNS[:4]), asking(tmp_path, {"text": "They counted."}), endpoint, auto=True
+    )
+    assert "They" in json.dumps(made.windows)
+    assert made.notes == ("the summary was cut short (max_output_tokens): what would stand at its end is missing",)
 
 
 async def test_the_focus_and_the_instructions_are_told_to_the_model(tmp_path: Path) -> None:
