@@ -5,6 +5,7 @@ stand, so a run of a thousand turns costs what its last one holds.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from convo.errors import NotFound
 from convo.stores import rules
@@ -16,16 +17,6 @@ RUNS = """
 SELECT agent_runs.id, sessions.id, revision, status, body, created_at, changed_at, state
 FROM agent_runs JOIN sessions ON sessions.n = agent_runs.session JOIN agent_documents ON run = agent_runs.n
 WHERE agent_runs.tenant = ?
-"""
-
-ADD = """
-INSERT INTO agent_runs (session, revision, status, state, created_at, changed_at, tenant, id)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-"""
-
-REPLACE = """
-UPDATE agent_runs SET (session, revision, status, state, created_at, changed_at) = (?, ?, ?, ?, ?, ?)
-WHERE tenant = ? AND id = ?
 """
 
 DOCUMENT = """
@@ -42,6 +33,14 @@ CALLS = """
 SELECT agent_calls.id, started_at, output FROM agent_runs JOIN agent_calls ON run = agent_runs.n
 WHERE agent_runs.tenant = ? AND agent_runs.id = ? ORDER BY started_at, agent_calls.n
 """
+
+
+class There(NamedTuple):
+    """The row of a run, as a change finds it."""
+
+    n: int
+    session: int
+    revision: int
 
 
 def run(t: Tenant, run_id: str) -> AgentRun | None:
@@ -66,26 +65,46 @@ def calls(t: Tenant, run_id: str) -> Sequence[AgentCall]:
     ]
 
 
-def check(t: Tenant, new: AgentRun) -> None:
-    """Make sure that a run follows the revision that is there. raises: Conflict"""
-    found = t.one("SELECT revision FROM agent_runs WHERE tenant = ? AND id = ?", t.n, new.id)
-    rules.expect_revision(new, found or 0)
+def check(t: Tenant, new: AgentRun) -> There | None:
+    """The row of a run that is there, whose revision `new` must follow. raises: Conflict"""
+    found = t.row("SELECT n, session, revision FROM agent_runs WHERE tenant = ? AND id = ?", t.n, new.id)
+    there = There(*found) if found else None
+    rules.expect_revision(new, there.revision if there else 0)
+    return there
 
 
-def put(t: Tenant, new: AgentRun) -> None:
-    """Write a run that was checked. raises: NotFound, NotCanonical"""
-    session = t.one("SELECT n FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL", t.n, new.session)
-    if session is None:
-        raise NotFound("session", new.session)
-    row = (session, new.revision, new.status, new.state, new.created_at, new.changed_at)
-    t.run(ADD if new.revision == 1 else REPLACE, *row, t.n, new.id)
-    if new.document is not KEPT or new.revision == 1:
-        t.run(DOCUMENT, t.n, _number(t, new.id), dumps(dict(new.document)))
+def put(t: Tenant, new: AgentRun, there: There | None) -> None:
+    """Write a run over the row that `check` found. raises: NotFound, NotCanonical"""
+    row: dict[str, object] = {
+        "session": _session(t, new.session, there),
+        "revision": new.revision,
+        "status": new.status,
+        "state": new.state,
+        "created_at": new.created_at,
+        "changed_at": new.changed_at,
+    }
+    if there:
+        n = t.numbers["agent_runs", new.id] = there.n
+        t.update("agent_runs", n, row, {"session": there.session})
+    else:
+        n = t.insert("agent_runs", new.id, row)
+    if new.document is not KEPT or there is None:
+        t.run(DOCUMENT, t.n, n, dumps(dict(new.document)))
+
+
+def _session(t: Tenant, session_id: str, there: There | None) -> int:
+    """The number of a run's session. raises: NotFound"""
+    session = t.number("sessions", session_id)
+    if there and there.session == session:  # one that has runs has its record
+        return there.session
+    if session is None or t.one("SELECT 1 FROM sessions WHERE n = ? AND record IS NOT NULL", session) is None:
+        raise NotFound("session", session_id)
+    return session
 
 
 def put_call(t: Tenant, new: AgentCall) -> None:
     """Write a call into the ledger of its run, unless it has ended there. raises: NotFound, NotCanonical"""
-    number = _number(t, new.run)
+    number = t.number("agent_runs", new.run)
     if number is None:
         raise rules.no_agent_run(new.run)
     t.run(CALL, t.n, number, new.call_id, new.started_at, dumps(new.output) if new.ended else None)
@@ -96,12 +115,7 @@ def drop(t: Tenant, session: int) -> None:
     for (number,) in t.all("SELECT n FROM agent_runs WHERE session = ?", session):
         t.run("DELETE FROM agent_calls WHERE run = ?", number)
         t.run("DELETE FROM agent_documents WHERE run = ?", number)
-        t.run("DELETE FROM agent_runs WHERE n = ?", number)
-
-
-def _number(t: Tenant, run_id: str) -> int | None:
-    found: int | None = t.one("SELECT n FROM agent_runs WHERE tenant = ? AND id = ?", t.n, run_id)
-    return found
+        t.delete("DELETE FROM agent_runs WHERE n = ?", number)
 
 
 def _run_of(row: Row) -> AgentRun:

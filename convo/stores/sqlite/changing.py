@@ -12,15 +12,20 @@ from convo.stores.sqlite.tenant import Tenant
 
 def commit(t: Tenant, change: Change) -> None:
     """Make `change` true. raises: as the contract says; the caller rolls back"""
-    _check(t, change)
+    rules.check_names(change)
+    session = records.check_session(t, change.session, change.expect) if change.session else None
+    talk = (
+        records.check_conversation(t, change.conversation, change.conversation_expect) if change.conversation else None
+    )
+    run = agents.check(t, change.agent_run) if change.agent_run else None
     ended = runs.open_run(t, change.ends) if change.ends else None
     loose = [tree.grow(t, growth) for growth in change.grow]
     for link in change.links:
         loose += links.put(t, link)
     if change.session:
-        loose += records.put_session(t, change.session)
+        loose += records.put_session(t, change.session, session)
     if change.conversation:
-        loose += records.put_conversation(t, change.conversation)
+        loose += records.put_conversation(t, change.conversation, talk)
     for n in _erased(t, change):
         tree.erase(t, n)
     if change.starts:
@@ -28,7 +33,7 @@ def commit(t: Tenant, change: Change) -> None:
     if ended is not None:
         runs.end(t, ended)
     if change.agent_run:
-        agents.put(t, change.agent_run)
+        agents.put(t, change.agent_run, run)
     for call in change.calls:
         agents.put_call(t, call)
     tree.collect(t, loose)
@@ -43,13 +48,3 @@ def _erased(t: Tenant, change: Change) -> set[int]:
         return set(named)
     routes, head = names.routes(t, change.conversation.id), tree.node(t, change.conversation.head)
     return {*named, *(n for gone in named for n in tree.left_behind(t, gone, routes, head))}
-
-
-def _check(t: Tenant, change: Change) -> None:
-    rules.check_names(change)
-    if change.session:
-        records.check_session(t, change.session, change.expect)
-    if change.conversation:
-        records.check_conversation(t, change.conversation, change.conversation_expect)
-    if change.agent_run:
-        agents.check(t, change.agent_run)

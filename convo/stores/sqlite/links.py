@@ -14,7 +14,7 @@ from convo.items import Json
 from convo.stores import rules
 from convo.stores.forms import link_of, previous_of, route_of
 from convo.stores.sqlite import names
-from convo.stores.sqlite.tenant import Tenant, asked
+from convo.stores.sqlite.tenant import Columns, Tenant, asked
 from convo.stores.sqlite.tree import node, seek
 from convo.stores.sqlite.unneeded import drop_held
 from convo.stores.verbatim import dumps
@@ -39,24 +39,10 @@ WITH RECURSIVE kin (n) AS (
 )
 """
 
-WRITE = """
-INSERT INTO links (tenant, id, saw, head, parent, session, route, parameters, sent, status, created_at, previous,
-    seconds, first_token_s, usage, error)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant, id) DO UPDATE SET (saw, head, parent, session, route, parameters, sent, status, created_at,
-    previous, seconds, first_token_s, usage, error)
-    = (excluded.saw, excluded.head, excluded.parent, excluded.session, excluded.route, excluded.parameters,
-    excluded.sent, excluded.status, excluded.created_at, excluded.previous, excluded.seconds,
-    excluded.first_token_s, excluded.usage, excluded.error)
-"""
+HELD = ("saw", "head", "parent", "session", "route", "parameters")
+"""The columns of a link that name other rows."""
 
-FILL = "UPDATE links SET (parent, session, first_token_s) = (?, ?, ?) WHERE tenant = ? AND id = ?"
-"""All that may become known of a link that is final."""
-
-HOLDS = """
-SELECT saw, head, parent, session, route, parameters FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
-"""
-"""Everything that a link names."""
+HOLDS = f"SELECT n, {', '.join(HELD)} FROM links WHERE tenant = ? AND id = ?"  # noqa: S608 - our own columns
 
 
 def link(t: Tenant, link_id: str) -> Link | None:
@@ -88,25 +74,47 @@ def _oldest_first(t: Tenant, where: str, *values: object, before: str = "") -> l
 
 def put(t: Tenant, new: Link) -> tuple[int, ...]:
     """Write a link, by the rules for one that is there; the nodes that it stood on before."""
-    held = t.row(HOLDS, t.n, new.id)
-    there = link(t, new.id) if held else None
+    n, *holds = t.row(HOLDS, t.n, new.id) or (None,)
+    before = dict(zip(HELD, holds, strict=False))
+    there = link(t, new.id) if before.get("saw") else None
     made = rules.written(there, new)
     if there and there.status not in rules.UNFINISHED:
-        t.run(FILL, number(t, made.parent), _session(t, made.session), made.first_token_s, t.n, made.id)
+        filled = {"parent": number(t, made.parent), "session": _session(t, made.session)}
+        t.update("links", n, {**filled, "first_token_s": made.first_token_s}, before)
         return ()
+    row = _row(t, made)
+    n = n or t.numbers.get(("links", made.id))  # a link may name itself as its parent
+    if n is None:
+        t.insert("links", made.id, row)
+        return ()
+    t.update("links", n, row, before)
+    t.numbers["links", made.id] = n
+    if there is None:
+        return ()
+    drop_held(t, *(before[column] if before[column] != row[column] else None for column in HELD[2:]))
+    return before["saw"], before["head"]
+
+
+def _row(t: Tenant, made: Link) -> Columns:
+    """The columns of a link. raises: NotFound, NotCanonical"""
     route, figures = route_of(made)
     parameters = _once(t, made.parameters)[0] if made.parameters else None
-    holds = (number(t, made.parent), _session(t, made.session), _route(t, route), parameters)
-    t.run(
-        WRITE,
-        *(t.n, made.id, node(t, made.saw), node(t, made.head), *holds, made.sent, made.status, made.created_at),
-        *(previous_of(made), made.seconds, made.first_token_s, figures),
-        dumps(made.error) if made.error is not None else None,
-    )
-    if held is None:
-        return ()
-    drop_held(t, *(before if before != after else None for before, after in zip(held[2:], holds, strict=True)))
-    return held[:2]
+    return {
+        "parent": number(t, made.parent),
+        "session": _session(t, made.session),
+        "route": _route(t, route),
+        "parameters": parameters,
+        "saw": node(t, made.saw),
+        "head": node(t, made.head),
+        "sent": made.sent,
+        "status": made.status,
+        "created_at": made.created_at,
+        "previous": previous_of(made),
+        "seconds": made.seconds,
+        "first_token_s": made.first_token_s,
+        "usage": figures,
+        "error": dumps(made.error) if made.error is not None else None,
+    }
 
 
 def _route(t: Tenant, route: Sequence[Json]) -> int:
@@ -121,15 +129,13 @@ def number(t: Tenant, link_id: str | None) -> int | None:
     """The number of a link, of which only the name may be known."""
     if link_id is None:
         return None
-    found: int | None = t.one("SELECT n FROM links WHERE tenant = ? AND id = ?", t.n, link_id)
-    return found or t.add("INSERT INTO links (tenant, id) VALUES (?, ?)", t.n, link_id)
+    return t.number("links", link_id) or t.insert("links", link_id, {})
 
 
 def _session(t: Tenant, session_id: str | None) -> int | None:
     if session_id is None:
         return None
-    found: int | None = t.one("SELECT n FROM sessions WHERE tenant = ? AND id = ?", t.n, session_id)
-    return found or t.add("INSERT INTO sessions (tenant, id) VALUES (?, ?)", t.n, session_id)
+    return t.number("sessions", session_id) or t.insert("sessions", session_id, {})
 
 
 def _once(t: Tenant, value: Json) -> tuple[int, bool]:

@@ -6,6 +6,7 @@ kept, beside the node that it was given to.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from convo.errors import NotFound
 from convo.history import Key, Session
@@ -27,12 +28,19 @@ FROM sessions
     LEFT JOIN links ON links.n = sessions.link
 """
 
-WRITE = """
-INSERT INTO sessions (tenant, id, name, head, mark, written, link, used_at, record)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (tenant, id) DO UPDATE SET (name, head, mark, written, link, used_at, record, removed)
-    = (excluded.name, excluded.head, excluded.mark, excluded.written, excluded.link, excluded.used_at,
-    excluded.record, 0)
+RECORDED = """
+SELECT sessions.n, head.key, links.id, links.saw IS NULL, sessions.name, sessions.head, mark, written, sessions.link
+FROM sessions
+    JOIN nodes AS head ON head.n = sessions.head
+    LEFT JOIN links ON links.n = sessions.link
+WHERE sessions.tenant = ? AND sessions.id = ?
+"""
+
+CALLED_SO = "SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND id <> ?"
+
+STANDING = """
+SELECT conversations.n, head, length, key FROM conversations JOIN nodes ON nodes.n = head
+WHERE conversations.tenant = ? AND id = ?
 """
 
 MEMBERS = """
@@ -98,28 +106,61 @@ def outline(t: Tenant, session_id: str) -> Outline:
     )
 
 
-def put_session(t: Tenant, new: Session) -> tuple[int, ...]:
-    """Write a record; the nodes that it stood on before."""
-    there = t.row("SELECT link, head, mark, written FROM sessions WHERE tenant = ? AND id = ?", t.n, new.id)
-    t.run(
-        WRITE,
-        *(t.n, new.id, new.name, node(t, new.head), node(t, new.mark), node(t, new.written) if new.written else None),
-        *(links.number(t, new.link), new.used_at, record_of(new)),
-    )
-    link, *nodes = there or (None,)
-    if link is not None:
-        drop_link(t, link)
-    return tuple(n for n in nodes if n is not None)
+class Recorded(NamedTuple):
+    """The row of a session's record, as a change finds it.
+
+    key:   of the node at its head
+    link:  the number of its link, whose id is `linked`; `bare` where nothing else is known of that one
+    """
+
+    n: int
+    key: bytes
+    linked: str | None
+    bare: bool
+    name: str
+    head: int
+    mark: int
+    written: int | None
+    link: int | None
 
 
-def check_session(t: Tenant, new: Session, expected: rules.Expected) -> None:
-    """Make sure that a record may be written. raises: Conflict"""
-    head = t.one(
-        "SELECT nodes.key FROM sessions JOIN nodes ON nodes.n = head WHERE sessions.tenant = ? AND id = ?", t.n, new.id
-    )
-    rules.expect(f"session {new.name!r}", expected, Key(head.hex()) if head else None)
-    if t.one("SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND id <> ?", t.n, new.name, new.id):
+def check_session(t: Tenant, new: Session, expected: rules.Expected) -> Recorded | None:
+    """The record that is there, if `new` may be written over it. raises: Conflict"""
+    found = t.row(RECORDED, t.n, new.id)
+    there = Recorded(*found) if found else None
+    rules.expect(f"session {new.name!r}", expected, Key(there.key.hex()) if there else None)
+    if not (there and there.name == new.name) and t.one(CALLED_SO, t.n, new.name, new.id):
         raise rules.name_taken(new.name)
+    if there:
+        t.numbers["sessions", new.id] = there.n
+        t.numbers["nodes", there.key.hex()] = there.head
+    if there and there.linked is not None and there.link is not None:
+        t.numbers["links", there.linked] = there.link
+    return there
+
+
+def put_session(t: Tenant, new: Session, there: Recorded | None) -> tuple[int, ...]:
+    """Write a record over the one that `check_session` found; the nodes that it stood on before."""
+    row: dict[str, object] = {
+        "name": new.name,
+        "head": node(t, new.head),
+        "mark": node(t, new.mark),
+        "written": node(t, new.written) if new.written else None,
+        "link": links.number(t, new.link),
+        "used_at": new.used_at,
+        "record": record_of(new),
+    }
+    if there is None:
+        n = t.number("sessions", new.id)
+        if n is None:
+            t.insert("sessions", new.id, row)
+        else:  # only a name so far, or again
+            t.update("sessions", n, {**row, "removed": 0}, {})
+        return ()
+    t.update("sessions", there.n, row, there._asdict())
+    if there.link is not None and there.bare:
+        drop_link(t, there.link)
+    return tuple(n for n in (there.head, there.mark, there.written) if n is not None)
 
 
 # -- conversations --------------------------------------------------------------------------------
@@ -145,20 +186,29 @@ def _metadata(text: str) -> Mapping[str, str]:
     return found
 
 
-def check_conversation(t: Tenant, new: Conversation, expected: rules.Expected) -> None:
-    """Make sure that a conversation stands where it should. raises: Conflict"""
-    key = t.one(
-        "SELECT nodes.key FROM conversations JOIN nodes ON nodes.n = head WHERE conversations.tenant = ? AND id = ?",
-        *(t.n, new.id),
-    )
-    rules.expect(new.id, expected, Key(key.hex()) if key else None)
+class Standing(NamedTuple):
+    """The row of a conversation, as a change finds it; `length` counts the items up to its head, which is at `key`."""
+
+    n: int
+    head: int
+    length: int
+    key: bytes
 
 
-def put_conversation(t: Tenant, new: Conversation) -> tuple[int, ...]:
-    """Write a conversation and the ids it gave; the node that its head stood on before."""
-    there = t.row("SELECT n, head, length FROM conversations WHERE tenant = ? AND id = ?", t.n, new.id)
+def check_conversation(t: Tenant, new: Conversation, expected: rules.Expected) -> Standing | None:
+    """The conversation that is there, if it stands where it should. raises: Conflict"""
+    found = t.row(STANDING, t.n, new.id)
+    there = Standing(*found) if found else None
+    rules.expect(new.id, expected, Key(there.key.hex()) if there else None)
+    if there:
+        t.numbers["nodes", there.key.hex()] = there.head
+    return there
+
+
+def put_conversation(t: Tenant, new: Conversation, there: Standing | None) -> tuple[int, ...]:
+    """Write a conversation over the one that was found, and the ids it gave; the node that its head stood on before."""
     head = node(t, new.head)
-    n, old, length = there or (_make(t, new, head), NOWHERE, 0)
+    n, old, length, _ = there or (_make(t, new, head), NOWHERE, 0, b"")
     rows = t.all(MEMBERS, head, old, n)
     if rows[-1][0] == old:  # the head moved on, or stayed
         behind = rows[-2::-1]

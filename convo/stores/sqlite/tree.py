@@ -57,6 +57,9 @@ FROM nodes WHERE n = ?
 
 def node(t: Tenant, key: Key) -> int:
     """The number of the node at `key`. raises: NotFound"""
+    known = t.numbers.get(("nodes", key))
+    if known is not None:
+        return known
     found = seek(t, key)
     if found is None:
         raise rules.no_place(key)
@@ -67,7 +70,10 @@ def node(t: Tenant, key: Key) -> int:
 def seek(t: Tenant, key: Key) -> Row | None:
     """The number of the node at `key` and that of its item; None when there is no such node."""
     raw = blob(key)
-    return t.row(NODE, t.n, raw[:16], raw)
+    found = t.row(NODE, t.n, raw[:16], raw)
+    if found is not None:
+        t.numbers["nodes", key] = found[0]
+    return found
 
 
 def path(t: Tenant, head: Key) -> Path:
@@ -135,6 +141,7 @@ def grow(t: Tenant, growth: Growth) -> int:
                 "INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)",
                 *(t.n, at, _keep(t, hashed, item), blob(key)),
             )
+            t.numbers["nodes", key] = at
         else:
             at = found[0]
             if found[1] is None:
@@ -184,7 +191,7 @@ def collect(t: Tenant, nodes: Iterable[int]) -> None:
             found = t.row(NEEDED, n)
             if found is None or found[2]:
                 break
-            t.run("DELETE FROM nodes WHERE n = ?", n)
+            t.delete("DELETE FROM nodes WHERE n = ?", n)
             if found[1] is not None:
                 _drop(t, found[1])
             n = found[0]

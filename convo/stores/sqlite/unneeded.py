@@ -30,12 +30,12 @@ RETURNING body
 
 def drop_link(t: Tenant, n: int) -> None:
     """Take a link that is only a name, if nobody holds it."""
-    t.run(LINK, n)
+    t.delete(LINK, n)
 
 
 def drop_session(t: Tenant, n: int) -> None:
     """Take a session that is only a name, if nobody holds it."""
-    t.run(SESSION, n)
+    t.delete(SESSION, n)
 
 
 def drop_repeated(t: Tenant, n: int) -> None:
