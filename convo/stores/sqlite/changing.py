@@ -36,9 +36,22 @@ def commit(t: Tenant, change: Change) -> None:
         agents.put(t, change.agent_run, run)
     for call in change.calls:
         agents.put_call(t, call)
-    tree.collect(t, loose)
+    tree.collect(t, set(loose) - _needed(t, change))
     if change.erase:
         traces.note(t.db)
+
+
+def _needed(t: Tenant, change: Change) -> set[int]:
+    """Nodes that something stands on for sure: a record of this change, or the first node of a growth.
+
+    Should that first node go, then collecting it comes to the one before it too.
+    """
+    heads = [growth.after for growth in change.grow if growth.items]
+    if change.session:
+        heads += [change.session.head, change.session.mark]
+    if change.conversation:
+        heads.append(change.conversation.head)
+    return {tree.node(t, key) for key in heads}
 
 
 def _erased(t: Tenant, change: Change) -> set[int]:
