@@ -153,6 +153,27 @@ async def test_a_parent_may_come_after_its_child(store: Store) -> None:
     assert ids(await store.family("resp_2")) == ["resp_1", "resp_2"]
 
 
+async def test_a_link_may_name_itself_as_its_parent(store: Store) -> None:
+    own = replace(FULL, parent="resp_1")
+    await add(store, own)
+
+    assert await store.link("resp_1") == own
+    assert await store.family("resp_1") == [own]
+
+
+async def test_a_session_may_be_recorded_as_the_only_link_that_named_it_lets_go(store: Store) -> None:
+    """Its name, and that of the parent, go and come back in one change."""
+    begun = replace(FULL, status="in_progress")
+    await store.commit(Change((Growth(TOP, PATH.items),), (begun,)))
+    freed = replace(begun, session=None, parent=None, previous_response_id=None)
+    record = session(head=PATH.head, link="resp_0")
+    await store.commit(Change(links=(begun, freed), session=record, expect=None))
+
+    assert await store.session("ses_1") == record
+    assert await store.link("resp_1") == freed
+    assert await store.links("ses_1") == []
+
+
 async def test_links_through_a_conversation_come_oldest_first_whichever_way_they_took(store: Store) -> None:
     through = replace(link("resp_0", ASKED), conversation_id="conv_1")
     late, early = replace(through, id="resp_2", created_at=NOW + 2), replace(through, id="resp_1", model="b/other")

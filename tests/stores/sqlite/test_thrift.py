@@ -1,0 +1,87 @@
+"""What one change asks of SQLite: few statements, and few pages that go through the log to the disk."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path as File
+
+import pytest
+
+from convo.history import Path, root
+from convo.items import Item
+from convo.stores.contract import AgentCall, Change, Growth
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import PAGE, Database
+from tests.stores.chats import NOW, link, session
+from tests.stores.test_agent_runs import RUN
+
+FRAME = PAGE + 24
+"""Bytes that a page takes in the log."""
+
+CALLED: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
+RETURNED: Item = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
+
+BEGUN = Path(root("local")).grow([{"role": "user", "content": "What will the weather be?"}])
+ASKED = BEGUN.grow([CALLED])
+LOOKED = ASKED.grow([RETURNED])
+
+AT_FIRST = session(head=BEGUN.head, mark=BEGUN.head)
+ANSWERED = replace(AT_FIRST, head=ASKED.head, mark=ASKED.head, link="resp_1")
+
+BEGINS = Change((Growth(root("local"), BEGUN.items),), session=AT_FIRST, expect=None, agent_run=RUN)
+ANSWER = Change(
+    (Growth(BEGUN.head, (CALLED,)),),
+    (link("resp_1", BEGUN.head, ASKED.head, session="ses_1", parameters={"temperature": 1}),),
+    ANSWERED,
+    BEGUN.head,
+    agent_run=replace(RUN, revision=2),
+    calls=(AgentCall("run_1", "call_1", NOW),),
+)
+RESULT = Change(
+    (Growth(ASKED.head, (RETURNED,)),),
+    session=replace(ANSWERED, head=LOOKED.head),
+    expect=ASKED.head,
+    agent_run=replace(RUN, revision=3),
+    calls=(AgentCall("run_1", "call_1", NOW, ended=True, output="rain"),),
+)
+"""A turn of a run of agents is two changes: an answer that calls a tool, and what that returned."""
+
+
+@pytest.fixture
+async def store(file: File) -> AsyncIterator[SqliteStore]:
+    opened = SqliteStore(Database(file, synchronous="OFF"))
+    await opened.commit(BEGINS)
+    yield opened
+    await opened.aclose()
+
+
+async def statements(store: SqliteStore, change: Change) -> int:
+    """How many statements a change takes, those of the search index within one of ours apart."""
+    said: list[str] = []
+    await store.database.read(lambda db: db.set_trace_callback(said.append))
+    await store.commit(change)
+    await store.database.read(lambda db: db.set_trace_callback(None))
+    return sum(not sql.startswith("--") for sql in said[1:-1])  # without the reads around it
+
+
+async def pages(store: SqliteStore, change: Change) -> int:
+    """How many pages a change sends through the log."""
+    log = store.database.file.with_name(f"{store.database.file.name}-wal")
+    before = log.stat().st_size
+    await store.commit(change)
+    return (log.stat().st_size - before) // FRAME
+
+
+async def test_a_turn_of_a_run_takes_few_statements(store: SqliteStore) -> None:
+    assert await statements(store, ANSWER) <= 24
+    assert await statements(store, RESULT) <= 16
+
+
+async def test_what_stays_as_it_was_is_not_written_again(store: SqliteStore) -> None:
+    """A page for each column that others are found by, and that changed; the row itself is one more."""
+    await store.commit(ANSWER)
+
+    assert await pages(store, Change(session=replace(ANSWERED, used_at=NOW + 1))) == 1
+    assert await pages(store, Change(session=replace(ANSWERED, mark=BEGUN.head))) == 2
+    assert await pages(store, Change(session=replace(ANSWERED, name="other", mark=BEGUN.head))) == 2
+    moved = replace(RUN, revision=3, document={"phase": "done"})
+    assert await pages(store, Change(agent_run=moved)) == 2  # its document is another row
