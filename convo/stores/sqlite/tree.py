@@ -131,17 +131,13 @@ def words(t: Tenant, n: int) -> str:
 
 def grow(t: Tenant, growth: Growth) -> int:
     """Make the nodes that are not there yet; the number of the last. raises: NotFound"""
-    at, key = node(t, growth.after), growth.after
+    at, key, new = node(t, growth.after), growth.after, False
     for item in growth.items:
         hashed = hash_of(item)
         key = child(key, hashed)
-        found = seek(t, key)
+        found = None if new else seek(t, key)  # nothing stands behind a node that was not there
         if found is None:
-            at = t.add(
-                "INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)",
-                *(t.n, at, _keep(t, hashed, item), blob(key)),
-            )
-            t.numbers["nodes", key] = at
+            at, new = _make(t, at, _keep(t, hashed, item), key), True
         else:
             at = found[0]
             if found[1] is None:
@@ -149,6 +145,13 @@ def grow(t: Tenant, growth: Growth) -> int:
                 t.run("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", kept, at)
                 names.put_given(t, at, kept)
     return at
+
+
+def _make(t: Tenant, parent: int, item: int, key: Key) -> int:
+    """The number of a new node."""
+    n = t.add("INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)", t.n, parent, item, blob(key))
+    t.numbers["nodes", key] = n
+    return n
 
 
 def _keep(t: Tenant, hashed: Hash, item: Item) -> int:
