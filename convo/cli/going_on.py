@@ -6,12 +6,13 @@ on with, or refused where it has ended. The agents are needed here, and have to 
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
+from convo.cli.choosing import ALL
 from convo.cli.conduct import Cast, cast_of
 from convo.cli.desk import Asked, Desk, Out
 from convo.cli.pauses import Pauses, run_in, values_in
@@ -25,7 +26,7 @@ from convo.engine.lease import resuming
 from convo.engine.running import Running, kept_run
 from convo.errors import Busy, StateFault
 from convo.history import Strategy
-from convo.items import hash_of
+from convo.items import Item, call_id, hash_of, is_output, kind
 from convo.run import Decided, Given, decide, inbox
 from convo.run.state import ENDED, Run, Stage
 from convo.runstate import State
@@ -174,14 +175,18 @@ def _check_same(row: AgentRun, state: State, agents: str) -> None:
 
 
 async def _take_over(running: Running, state: State) -> None:
-    """Decide as the document does on what still waits here: somebody decided on it elsewhere."""
+    """Decide as the document does on what still waits here: somebody decided on it elsewhere.
+
+    A call that has started since is another question: nobody who decided before could know of it.
+    """
     if run_in(state) is None:
         return
     shown = {one.id: str(one.call.arguments) for one in state.pending}
     run, events = running.run, list[Decided]()
     for said in state.decisions:
-        call = run.find(said.call_id or "")
-        if call is None or call.stage not in (Stage.WAITING, Stage.UNKNOWN):  # one for good may speak for several
+        waits = (call for call in run.pending if call.id == said.call_id and call.stage is Stage.WAITING)
+        call = next(waits, None)
+        if call is None:  # one for good may speak for several
             continue
         edited = shown.get(call.id) if said.approve and shown.get(call.id) != call.arguments else None
         message = None if said.approve else said.message
@@ -199,14 +204,46 @@ async def _perform(show: Show, asked: Resuming, out: Out) -> int:
     running, before = show.running, len(show.chat.held.path)
     if asked.said.abort:
         return await _aborted(show, out, before)
-    if not running.pending and asked.said.anything:
+    if not running.pending and asked.said.anything and await _comes_to_wait(running, asked.said, out):
         await show.all_of(running.go_on())
-    events = events_of(asked.said, _waiting(running.run))
-    await running.decide(*events)
-    _tell(events, show, out)
+    if running.pending:
+        waits = _waiting(running.run)
+        events = events_of(asked.said, waits)
+        await running.decide(*events)
+        _tell(events, waits, out)
     if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
         return await _with_a_person(show, out, before)
     return await told(show, out, before, running.go_on)
+
+
+async def _comes_to_wait(running: Running, said: Said, out: Out) -> bool:
+    """Whether a run that was left in the middle waits for somebody once it is taken up, without asking the model.
+
+    Where it does not, what was said of its calls was done before: a command may be given again after a kill.
+
+    raises:  NotFound, Usage  what was said names no call that waits then, and none that has its output
+    """
+    run = await running.taken_up()
+    if run.at(Stage.JUDGING):
+        return True
+    waits = _waiting(run)
+    if waits:
+        choices_of(said, waits)
+        return True
+    done = {ALL, *_answered(running.chat.held.path.items)}
+    if not all(word in done or word.partition("=")[0] in done for word in said.words):
+        choices_of(said, waits)
+    out.note("nothing waits any more; the run goes on")
+    return False
+
+
+def _answered(items: Sequence[Item]) -> Iterator[str]:
+    """The ids of the calls that have their output, and the names of their tools."""
+    done = {call_id(item) for item in items if is_output(item)}
+    for item in items:
+        if kind(item) == "function_call" and call_id(item) in done:
+            name = str(item.get("name"))
+            yield from (str(call_id(item)), name, f"{item.get('namespace')}.{name}")
 
 
 async def _with_a_person(show: Show, out: Out, before: int) -> int:
@@ -233,10 +270,10 @@ async def _aborted(show: Show, out: Out, before: int) -> int:
     return 0
 
 
-def _tell(events: Sequence[Decided | Given], show: Show, out: Out) -> None:
+def _tell(events: Sequence[Decided | Given], waits: Sequence[inbox.Waiting], out: Out) -> None:
+    tools = {call.call_id: call.tool for call in waits}
     for event in events:
-        call = show.running.run.find(event.call_id)
-        tool = inbox.asked(call, "").tool if call else ""
+        tool = tools[event.call_id]
         if isinstance(event, Given):
             out.note(f"{tool} gave what you said ({event.call_id})")
             continue

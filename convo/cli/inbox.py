@@ -19,6 +19,7 @@ from convo.cli.wiring import from_store, store_of
 from convo.clock import SystemClock
 from convo.config import load
 from convo.engine.lease import writing
+from convo.engine.left_runs import Left, left_runs
 from convo.errors import AmbiguousHandle, Busy, NotFound
 from convo.items import Json
 from convo.run import Decided
@@ -26,6 +27,7 @@ from convo.run.inbox import Waiting, decided, waiting
 from convo.stores.contract import AgentRun, Change, Store
 from convo.ui.answer import safe
 from convo.ui.asking import Paused, listed, one_call
+from convo.ui.labelled import counted
 from convo.ui.medium import medium_of
 
 Config: TypeAlias = Path | None
@@ -51,14 +53,21 @@ class Chosen(NamedTuple):
 
 
 def list_waiting(config: Config, *, as_json: bool) -> None:
-    """Print what waits, changed last first."""
-    found = from_store(load(config), lambda store: _inbox(store, None))
+    """Print what waits, changed last first, and which runs somebody has to go on with before it is known."""
+
+    async def read(store: Store) -> tuple[list[tuple[AgentRun, Paused]], list[Left]]:
+        return await _inbox(store, None), await left_runs(store)
+
+    found, left = from_store(load(config), read)
     if as_json:
-        say(json.dumps([record for run, paused in found for record in _records(run, paused)]))
+        waits = [record for run, paused in found for record in _records(run, paused)]
+        say(json.dumps(waits + [record for one in left for record in _left_records(one)]))
     elif found:
         say(listed([paused for _, paused in found], medium_of(sys.stdout, os.environ)))
-    else:
+    elif not left:
         note("no run waits for anybody")
+    if left:
+        note(_in_the_middle(left))
 
 
 def show_waiting(config: Config, words: Sequence[str], of: str | None, *, as_json: bool) -> None:
@@ -139,19 +148,23 @@ async def _inbox(store: Store, of: str | None) -> list[tuple[AgentRun, Paused]]:
         session = await store.session(run.session)
         name = session.name if session else run.session
         if of in (None, run.id, run.session, name):
-            since = max(0.0, SystemClock().now() - run.changed_at)
-            found.append((run, Paused(run.id, name, since, waiting(run.document))))
+            found.append((run, Paused(run.id, name, _since(run), waiting(run.document))))
     if of is not None and not found:
         raise NotFound("paused run", of, hint="convo approvals")
     return found
 
 
+def _since(run: AgentRun) -> float:
+    """Seconds since it was changed."""
+    return max(0.0, SystemClock().now() - run.changed_at)
+
+
 def _chosen(words: Sequence[str], found: Sequence[tuple[AgentRun, Paused]], *, approve: bool) -> list[Chosen]:
     """The calls that the words name, each once. raises: NotFound, AmbiguousHandle"""
-    chosen: dict[tuple[str, str], Chosen] = {}
+    chosen: dict[int, Chosen] = {}
     for word in words:
         for one in _named(word, found, approve=approve):
-            chosen.setdefault((one.run.id, one.call.call_id), one)
+            chosen.setdefault(id(one.call), one)  # calls of two runs inside one may have the same id
     return list(chosen.values())
 
 
@@ -160,7 +173,7 @@ def _named(word: str, found: Sequence[tuple[AgentRun, Paused]], *, approve: bool
     there = [(run, call) for run, paused in found for call in paused.calls]
     name, _, why = (word, "", "") if approve or any(word == call.call_id for _, call in there) else word.partition("=")
     by_id = [pair for pair in there if pair[1].call_id == name]
-    if len(by_id) > 1:
+    if len({run.id for run, _ in by_id}) > 1:
         raise AmbiguousHandle(name, [(f"--run {run.id}", call.tool) for run, call in by_id])
     fits = by_id or (there if name == ALL else [pair for pair in there if pair[1].tool == name])
     if not fits:
@@ -176,6 +189,12 @@ def _records(run: AgentRun, paused: Paused) -> list[dict[str, Json]]:
     return [_record(run, paused, call) for call in paused.calls]
 
 
+def _left_records(left: Left) -> list[dict[str, Json]]:
+    """The calls of a run that nobody performs any more, as they will wait once it is gone on with."""
+    paused = Paused(left.run.id, left.session.name, _since(left.run), left.calls)
+    return [{**record, "left": True} for record in _records(left.run, paused)]
+
+
 def _record(run: AgentRun, paused: Paused, call: Waiting) -> dict[str, Json]:
     """One waiting call for a program; `waits_s` are seconds."""
     return {
@@ -189,6 +208,7 @@ def _record(run: AgentRun, paused: Paused, call: Waiting) -> dict[str, Json]:
         "unknown": call.unknown,
         "since": run.changed_at,
         "waits_s": round(paused.since, 1),
+        "left": False,
     }
 
 
@@ -200,6 +220,14 @@ def _tell(chosen: Sequence[Chosen], left: Sequence[tuple[AgentRun, Paused]], ver
         waits = ", ".join(call.call_id for call in paused.calls)
         going = f"convo resume {quote(paused.session or run.id)} --agent FILE.py:NAME performs what was decided"
         note(f"{paused.session} still waits for {waits}" if waits else going)
+
+
+def _in_the_middle(left: Sequence[Left]) -> str:
+    """Which runs were left in the middle, and what goes on with the first of them."""
+    names = [one.session.name or one.run.id for one in left]
+    runs = f"{counted(len(left), 'run')} {'was' if len(left) == 1 else 'were'} left in the middle"
+    these = f" ({', '.join(names)})" if len(names) > 1 else ""
+    return f"{runs}{these}: convo resume {quote(names[0])} --agent FILE.py:NAME"
 
 
 def say(words: str) -> None:

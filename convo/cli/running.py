@@ -18,6 +18,8 @@ from convo.engine.running import Running
 from convo.errors import ConvoError, Interrupted, StateFault
 from convo.history import Link, Strategy
 from convo.items import Event, Item, Json, kind, text
+from convo.run.state import Stage
+from convo.stores.contract import AgentRun
 from convo.ui.answering import watched
 from convo.ui.labelled import counted
 from convo.ui.receipt import total
@@ -39,6 +41,7 @@ class Show:
         self.links: list[Link] = []
         self.asked: list[Link] = []
         self.state_file: str | None = None
+        self._kept: AgentRun | None = None
         self._cast, self._pauses, self._desk, self._out = cast, pauses, desk, out
         self._teller = Teller(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet(), folded=desk.folded())
         chat.noted = out.note
@@ -64,9 +67,13 @@ class Show:
                 await watched(shown, self._take)
         finally:
             self._teller.end()
-            self.state_file = await self._pauses.keep(self.chat, self.running)
+            await self._keep()
             if self.links and not self._out.as_json:
                 self._out.tell(self.receipt())
+
+    async def _keep(self) -> None:
+        self.state_file = await self._pauses.keep(self.chat, self.running)
+        self._kept = self.running.kept
 
     async def _counted(self, events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
         async with aclosing(events) as run:
@@ -86,7 +93,8 @@ class Show:
 
     async def left(self) -> int:
         """The exit code of a run that is left as it stands; a paused one says how it goes on."""
-        self.state_file = await self._pauses.keep(self.chat, self.running)
+        if self._kept != self.running.kept:
+            await self._keep()
         if not self.running.pending:
             return 0
         if self.state_file:
@@ -96,11 +104,17 @@ class Show:
 
     @property
     def way_on(self) -> str:
-        """The command that goes on with the run."""
-        waits = [call.id for call in self.running.pending]
-        approve = f" --approve {quote(waits[0])}" if len(waits) == 1 else " --approve all" if waits else ""
+        """The command that goes on with the run; what was started and left no result it leaves to the person."""
         session = quote(self.chat.session.name or self.chat.session.id)
-        return f"{called()} resume {session} --agent {quote(self._cast.words)}{approve}"
+        return f"{called()} resume {session} --agent {quote(self._cast.words)}{self._verdict()}"
+
+    def _verdict(self) -> str:
+        waits = self.running.pending
+        unknown = [call.id for call in waits if call.stage is Stage.UNKNOWN]
+        if unknown:
+            one = quote(unknown[0])
+            return f" with --rerun {one}, --output {one}=TEXT, or --abort"
+        return f" --approve {quote(waits[0].id)}" if len(waits) == 1 else " --approve all" if waits else ""
 
     def say_outcome(self, before: int) -> None:
         sys.stdout.write(json.dumps(self.outcome(before)) + "\n")

@@ -31,8 +31,13 @@ class Said:
     abort: bool = False
 
     @property
+    def words(self) -> tuple[str, ...]:
+        """What was typed behind the flags that speak of calls."""
+        return (*self.approve, *self.reject, *self.edit, *self.rerun, *self.output)
+
+    @property
     def anything(self) -> bool:
-        return bool(self.approve or self.reject or self.edit or self.rerun or self.output)
+        return bool(self.words)
 
 
 class Choice(NamedTuple):
@@ -65,6 +70,7 @@ def _named(word: str, what: str, waiting: Sequence[Waiting]) -> Iterator[tuple[s
     name, words = _parts(word, what, waiting)
     meant = [call for call in waiting if what == "reject" or call.unknown == (what in ("rerun", "output"))]
     fits = [call for call in waiting if call.call_id == name] or [call for call in meant if name in (ALL, call.tool)]
+    fits = fits or [call for call in waiting if name in (ALL, call.tool)]
     if not fits:
         ids = ", ".join(call.call_id for call in waiting)
         raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "nothing waits in this run")

@@ -107,6 +107,10 @@ class Performing:
             await whole(self._keeper.commit(self.run, run, Resume(), effects))
         self.take(run, effects, doubt=asking)
 
+    async def taken_up(self) -> Run:
+        """How the run stands when nobody performs anything any more; nothing is kept."""
+        return recover(self.run, self._known(await self._keeper.ledger(self.run)))[0]
+
     def _known(self, ledger: Mapping[str, AgentCall]) -> dict[str, Json]:
         """Results of calls that had started; one that the store could not take is still known here."""
         now = self._keeper.run_id, self.run.turn

@@ -57,7 +57,7 @@ from convo.run import (
     decide,
 )
 from convo.run.moves import asking
-from convo.run.state import ENDED
+from convo.run.state import ENDED, Stage
 from convo.stores.contract import AgentRun
 from convo.strategies import Wanted
 from convo.tools import Wrong, output_text, read_arguments
@@ -196,13 +196,17 @@ class Running:
 
         raises:  IllegalMove, InputFault  one of them does not fit; nothing was changed
         """
-        run = self.run
+        run, own = self.run, {call.id for call in self.run.at(Stage.UNKNOWN)}
         for event in events:
             run, _ = decide(run, event)
-        given = (event for event in events if isinstance(event, Given) and run.call(event.call_id))
+        given = (event for event in events if isinstance(event, Given) and event.call_id in own)
         ends = [self._keeper.call(run, one.call_id, ended=True, output=one.output) for one in given]
         await whole(self._keeper.keep(run, *ends))
         self._performing.take(run)
+
+    async def taken_up(self) -> Run:
+        """How the open run stands when `go_on` begins; nothing is performed or kept."""
+        return await self._performing.taken_up()
 
     async def go_on(self) -> AsyncGenerator[Event, None]:
         """Go on with the open run: after decisions, a failed request, Ctrl-C or in another process.

@@ -11,11 +11,14 @@ from dataclasses import replace
 from convo.items import Item, Json, call_id, is_assistant, is_call, kind, text
 from convo.run.events import Answered
 from convo.run.state import Call, Failure, Run, Stage
-from convo.tools import Lookup, Tool, Wrong, lookup_of, read_arguments
+from convo.tools import NOT_APPROVED, Lookup, Tool, Wrong, lookup_of, read_arguments
 
 HOSTED_REQUEST = "mcp_approval_request"
 
 BEHAVIOR = "model_behavior"
+
+OUTCOME_UNKNOWN = "The tool was started, and its outcome is unknown."
+"""What a model is told of a call whose outcome nobody knows and that a person does not want run again."""
 
 
 def calls_of(run: Run, answer: Answered) -> tuple[Call, ...] | Failure:
@@ -52,6 +55,13 @@ def used_in(answer: Answered) -> Iterator[str]:
 def output_item(call: Call, output: Json) -> Item:
     """The item that answers a function's call."""
     return {"type": "function_call_output", "call_id": call.id, "output": output}
+
+
+def turned_down(call: Call, reason: str | None) -> Item:
+    """The item that answers a function's call that a person did not let run, or not again."""
+    if call.stage is Stage.UNKNOWN:
+        return output_item(call, f"{OUTCOME_UNKNOWN} {reason}" if reason else OUTCOME_UNKNOWN)
+    return output_item(call, reason or NOT_APPROVED)
 
 
 def verdict_item(call: Call, approve: bool, reason: str | None) -> Item:

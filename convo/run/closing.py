@@ -7,8 +7,7 @@ stopped answers what it leaves open: with the tool's own output where there is o
 from collections.abc import Iterable
 
 from convo.items import Item, call_id, is_call, is_output, kind
-from convo.run.answers import HOSTED_REQUEST
-from convo.run.moves import OUTCOME_UNKNOWN
+from convo.run.answers import HOSTED_REQUEST, OUTCOME_UNKNOWN
 from convo.run.state import Call, Run, Stage
 
 NOT_RUN = "The run ended before this tool was called."

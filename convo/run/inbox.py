@@ -13,16 +13,15 @@ from typing import Any
 
 from convo.errors import BadState, IllegalMove, InputFault, UnknownSchema
 from convo.items import Item, Json
-from convo.run.answers import output_item, verdict_item
+from convo.run.answers import output_item, turned_down, verdict_item
 from convo.run.events import Decided, Given
 from convo.run.keeping import CHANGED, KNOWN, VERSION
-from convo.run.moves import OUTCOME_UNKNOWN
+from convo.run.state import OPEN as WAITS
 from convo.run.state import Call, Phase, Stage
-from convo.tools import NOT_APPROVED
 
 Document = Mapping[str, Any]
 
-OPEN = (Stage.WAITING.name, Stage.UNKNOWN.name)
+OPEN = tuple(stage.name for stage in WAITS)
 INSIDE = Stage.INSIDE.name
 
 
@@ -89,7 +88,7 @@ def _told(document: dict[str, Json], event: Decided | Given) -> dict[str, Json]:
 
 
 def _inside(document: Document, call: Document, call_id: str) -> bool:
-    own = any(one["id"] == call_id for one in document["batch"])
+    own = any(one["id"] == call_id and one["stage"] in OPEN for one in document["batch"])
     return not own and any(one.call_id == call_id for one in waiting(call["inner"]["run"]))
 
 
@@ -152,8 +151,7 @@ def _verdict(call: Document, event: Decided) -> dict[str, Json]:
         said = verdict_item(_plain(call), event.approve, None if event.approve else event.message)
         return {**call, "stage": Stage.DONE.name, "output": said}
     if not event.approve:
-        words = OUTCOME_UNKNOWN if call["stage"] == Stage.UNKNOWN.name else NOT_APPROVED
-        return {**call, "stage": Stage.DONE.name, "output": output_item(_plain(call), event.message or words)}
+        return {**call, "stage": Stage.DONE.name, "output": turned_down(_plain(call), event.message)}
     arguments = call["arguments"] if event.arguments is None else event.arguments
     return {**call, "stage": Stage.READY.name, "arguments": arguments}
 

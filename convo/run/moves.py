@@ -13,7 +13,7 @@ from typing import TypeAlias
 from convo.errors import IllegalMove, InputFault
 from convo.handoffs import IGNORED, transferred
 from convo.items import Json
-from convo.run.answers import BEHAVIOR, calls_of, output_item, used_in, verdict_item, words_of
+from convo.run.answers import BEHAVIOR, calls_of, output_item, turned_down, used_in, verdict_item, words_of
 from convo.run.effects import (
     Append,
     Ask,
@@ -44,13 +44,10 @@ from convo.run.events import (
     Stop,
     Tripped,
 )
-from convo.run.state import Call, Failure, Inner, Phase, Run, Stage
+from convo.run.state import OPEN, Call, Failure, Inner, Phase, Run, Stage
 from convo.tools import NOT_APPROVED, Mismatch, Wrong, read_arguments
 
 Move: TypeAlias = tuple[Run, tuple[Effect, ...]]
-
-OUTCOME_UNKNOWN = "The tool was started, and its outcome is unknown."
-"""What a model is told of a call whose outcome nobody knows and that a person does not want run again."""
 
 
 def began(run: Run, event: Begin) -> Move:
@@ -115,7 +112,7 @@ def decided(run: Run, event: Decided) -> Move:
     outer = _around(run, event.call_id)
     if outer and outer.inner:
         return run.put(_within(outer, outer.inner, decided(outer.inner.run, event)[0])), ()
-    call = _known(run, event.call_id, (Stage.WAITING, Stage.UNKNOWN), event)
+    call = _known(run, event.call_id, OPEN, event)
     if event.arguments is not None and (not event.approve or event.always or call.tool is None):
         raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
     run = run.put(_verdict(call, event))
@@ -271,8 +268,7 @@ def _verdict(call: Call, event: Decided) -> Call:
         item = verdict_item(call, event.approve, None if event.approve else event.message)
         return replace(call, stage=Stage.DONE, output=item)
     if not event.approve:
-        words = OUTCOME_UNKNOWN if call.stage is Stage.UNKNOWN else NOT_APPROVED
-        return replace(call, stage=Stage.DONE, output=output_item(call, event.message or words))
+        return replace(call, stage=Stage.DONE, output=turned_down(call, event.message))
     if event.arguments is None:
         return replace(call, stage=Stage.READY)
     found = read_arguments(call.tool, event.arguments)
@@ -282,10 +278,17 @@ def _verdict(call: Call, event: Decided) -> Call:
 
 
 def _around(run: Run, call_id: str) -> Call | None:
-    """The call in whose own run that call waits; None where it is none of an inner run's."""
-    if run.call(call_id):
+    """The call in whose own run that call waits, or else is; None where it is none of an inner run's.
+
+    Models number their calls anew in each run, so one inside may have the id of another, which does not wait.
+    """
+    own = run.call(call_id)
+    if own and own.stage in OPEN:
         return None
-    return next((one for one in run.at(Stage.INSIDE) if one.inner and _holds(one.inner.run, call_id)), None)
+    inside = [(call, call.inner.run) for call in run.at(Stage.INSIDE) if call.inner]
+    waits = (call for call, inner in inside if any(call_id == one.id for one in inner.pending))
+    holds = (call for call, inner in inside if not own and _holds(inner, call_id))
+    return next(waits, None) or next(holds, None)
 
 
 def _holds(run: Run, call_id: str) -> bool:

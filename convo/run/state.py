@@ -44,6 +44,10 @@ class Stage(StrEnum):
     HANDOFF = "it hands over, once the others are done"
 
 
+OPEN = (Stage.WAITING, Stage.UNKNOWN)
+"""A person has to say what becomes of such a call."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One call of the answer that is being worked on.
@@ -134,7 +138,7 @@ class Run:
         """The same, each with the identity of the agent that asks."""
         found: list[tuple[str, Call]] = []
         for call in self.batch:
-            if call.stage in (Stage.WAITING, Stage.UNKNOWN):
+            if call.stage in OPEN:
                 found.append((self.agent, call))
             elif call.stage is Stage.INSIDE and call.inner:
                 found += call.inner.run.waiting
@@ -145,11 +149,6 @@ class Run:
 
     def call(self, call_id: str) -> Call | None:
         return next((call for call in self.batch if call.id == call_id), None)
-
-    def find(self, call_id: str) -> Call | None:
-        """The call with that id, also in a run inside one of these."""
-        inside = (call.inner.run.find(call_id) for call in self.batch if call.inner)
-        return self.call(call_id) or next((call for call in inside if call), None)
 
     def put(self, call: Call) -> "Run":
         """This run with `call` in the place of the one with its id."""

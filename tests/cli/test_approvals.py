@@ -16,6 +16,7 @@ from convo.stores.open import open_store
 from tests.cli.held import DATABASE, Story, Teller, held
 from tests.run.driving import call
 from tests.run.test_inbox import paused, unknown
+from tests.run.test_inside import both_inside
 from tests.running import Convo, Launch
 
 
@@ -184,6 +185,14 @@ def test_an_id_that_two_runs_have_is_named_with_its_run(convo: Convo, home: Path
     assert (got.exit, "--run run_1" in got.err, "--run run_2" in got.err) == (2, True, True)
     assert convo("approvals", "approve", "g1", "--run", "run_2").exit == 0
     assert [one["run"] for one in convo("approvals", "--json").json() if one["call_id"] == "g1"] == ["run_1"]
+
+
+def test_an_id_that_two_calls_of_one_run_have_means_both(convo: Convo, home: Path) -> None:
+    held(home, waits("trip", both_inside()))
+    got = convo("approvals", "approve", "i1")
+    assert got.exit == 0, got.err
+    assert got.err.count("approved guarded (i1)\n") == 2
+    assert convo("approvals", "--json").json() == []
 
 
 def test_decisions_of_two_processes_both_count(launch: Launch, home: Path) -> None:

@@ -3,10 +3,11 @@
 import os
 import signal
 from pathlib import Path
+from subprocess import Popen
 
 import pytest
 
-from tests.cli.agenting import AGENTS, BACK, LOOK_UP, agents, ran, runs
+from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran, runs
 from tests.cli.chatting import kept, scripted
 from tests.running import Convo, Start
 
@@ -23,13 +24,16 @@ HANGS = AGENTS.replace(
 def killed(start: Start, home: Path) -> tuple[str, str]:
     """A run that was killed while its tool ran; the flags of its model."""
     model = scripted(LOOK_UP, BACK)
-    process = start("chat", *agents("desk", HANGS.replace("WAIT", "60")), *model, "-n", "mine", "A1?")
+    kill_once_started(start("chat", *agents("desk", HANGS.replace("WAIT", "60")), *model, "-n", "mine", "A1?"))
+    agents("desk", AGENTS)
+    return model
+
+
+def kill_once_started(process: Popen[str]) -> None:
     assert process.stderr
     assert "STARTED\n" in iter(process.stderr.readline, "")
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    agents("desk", AGENTS)
-    return model
 
 
 def outputs(home: Path) -> list[str]:
@@ -53,6 +57,7 @@ def test_a_call_that_left_no_result_comes_back_as_a_question(killed: tuple[str, 
         (["--rerun", "c0"], ["look_up A1", "look_up A1"], "A1 cost 500 cents"),
         (["--output", "c0=A1 = 7"], ["look_up A1"], "A1 = 7"),
         (["--reject", "c0"], ["look_up A1"], "The tool was started, and its outcome is unknown."),
+        (["--reject", "c0=Ask him."], ["look_up A1"], "The tool was started, and its outcome is unknown. Ask him."),
     ],
 )
 def test_a_person_says_what_became_of_it(
@@ -73,10 +78,52 @@ def test_nothing_is_said_past_a_run_that_was_cut_off(killed: tuple[str, str], co
 
 
 def test_an_unknown_outcome_is_not_approved(killed: tuple[str, str], convo: Convo, home: Path) -> None:
-    got = convo("resume", "mine", *agents(), *killed, "--approve", "c0")
-    assert got.exit == 2
-    assert "c0 was started and its outcome is unknown" in got.err
+    for word in ("c0", "look_up", "all"):
+        got = convo("resume", "mine", *agents(), *killed, "--approve", word)
+        assert got.exit == 2
+        assert "c0 was started and its outcome is unknown\n  try: --rerun c0, --output c0=TEXT, or --abort" in got.err
     assert ran() == ["look_up A1"]
+
+
+def test_a_decision_from_before_is_no_answer_to_what_became_of_it(start: Start, convo: Convo, home: Path) -> None:
+    """A script that tries again must not make a tool run twice."""
+    model = scripted(REFUND, BACK)
+    slow = AGENTS.replace(
+        'note(f"refund {order} {cents}")', 'note("refund")\n    print("STARTED", flush=True)\n    WAIT'
+    )
+    assert convo("chat", *agents("desk"), *model, "-n", "mine", "--state", "state.json", "back").exit == 3
+    assert convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", "c1").exit == 0
+    hangs = slow.replace("WAIT", "import time; time.sleep(60)")
+    kill_once_started(start("resume", "decided.json", *agents("desk", hangs), *model))
+    agents("desk", slow.replace("WAIT", "pass"))
+    for _ in range(3):
+        got = convo("resume", "decided.json", *agents("desk", slow.replace("WAIT", "pass")), *model)
+        assert got.exit == 3
+        assert "its outcome is unknown" in got.err
+        assert got.err.endswith("--agent bot.py:desk with --rerun c1, --output c1=TEXT, or --abort\n")
+        assert got.err.count("no state file was written") == 1
+    assert ran() == ["refund"]
+
+
+def test_a_command_that_is_given_again_after_a_kill_goes_on(start: Start, convo: Convo, home: Path) -> None:
+    """The call that it speaks of has its output; the answer was cut off."""
+    slow = {"text": "one two three four five six seven eight nine ten " * 10}
+    model = scripted(REFUND, slow, delay_s=0.05)
+    assert convo("chat", *agents(), *model, "-n", "mine", "back").exit == 3
+    argv = ("resume", "mine", *agents(), *model)
+    process = start(*argv, "--approve", "c1")
+    assert process.stdout
+    process.stdout.read(8)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    for word in ("c9", "look_up", "c1=no"):
+        wrong = convo(*argv, "--reject" if "=" in word else "--approve", word.replace("c1", "c9"))
+        assert (wrong.exit, wrong.out) == (5, "")
+    fast = scripted(REFUND, slow)
+    got = convo("resume", "mine", *agents(), *fast, "--approve", "c1", "--json")
+    assert (got.exit, got.json()["output_text"]) == (0, slow["text"]), got.err
+    assert "nothing waits any more; the run goes on\n" in got.err
+    assert len(ran()) == 1
 
 
 def test_a_run_with_an_unknown_outcome_can_be_ended(killed: tuple[str, str], convo: Convo, home: Path) -> None:

@@ -48,6 +48,13 @@ def paused(*call_ids: str) -> Run:
     return decide(run, PausedInside("c1", clerk(*(call_ids or ("i1",)))))[0]
 
 
+def both_inside() -> Run:
+    """The boss waits with two clerks, whose calls have one id."""
+    run, _ = told(run_of(BOSS), Begin())
+    both = [call(one, "ask_clerk", '{"input": "hi"}') for one in ("c1", "c2")]
+    return told(run, answer(run, *both), PausedInside("c1", clerk("i1")), PausedInside("c2", clerk("i1")))[0]
+
+
 def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
     made = agent_tool(Agent("Tax clerk", description="Knows taxes."))
     assert (made.name, made.description, list(made.parameters["properties"])) == (
@@ -89,6 +96,30 @@ def test_a_decision_on_nobodys_call_is_refused() -> None:
         decide(paused(), Decided("i9", approve=True))
     with pytest.raises(InputFault, match="Invalid arguments"):
         decide(paused(), Decided("i1", approve=True, arguments="{}"))
+
+
+@pytest.mark.parametrize("call_id", ["c1", "c2", "i1"])
+def test_an_id_that_others_have_means_the_call_that_waits(call_id: str) -> None:
+    """Models number their calls anew in each run: the boss's own calls wait for nobody."""
+    run = paused(call_id)
+    document = json.loads(json.dumps(kept(run)))
+    decision = Decided(call_id, approve=True)
+    after, effects = told(run, decision, Resume())
+    assert [one.id for one in after.at(Stage.STARTED)] == ["c1"]
+    assert [type(effect) for effect in effects] == [Start]
+    assert taken(decided(document, [decision]), graph(BOSS)) == told(run, decision)[0]
+
+
+def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_other() -> None:
+    run = both_inside()
+    document = json.loads(json.dumps(kept(run)))
+    events = (Decided("i1", approve=True), Decided("i1", approve=False, message="no"))
+    after, _ = told(run, *events)
+    inside = [one.inner.run.batch[0] for one in after.batch if one.inner]
+    assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
+    assert taken(decided(document, events), graph(BOSS)) == after
+    with pytest.raises(IllegalMove, match="call i1"):
+        told(after, Decided("i1", approve=True))
 
 
 def test_an_outcome_inside_may_be_unknown_and_given() -> None:
