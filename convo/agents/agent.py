@@ -4,14 +4,15 @@ Nothing here runs. Functions that a person wrote (instructions, guardrails, filt
 they are; the engine calls them and waits where there is something to wait for.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import NoneType
 from typing import Literal, TypeAlias, get_args
 
 from convo.agents.output import Output
-from convo.errors import InputFault
-from convo.items import Json
+from convo.errors import InputFault, NotCanonical
+from convo.items import Json, hash_of
 from convo.tools import Context, Hosted, Tool
 
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]] | None
@@ -21,6 +22,9 @@ Check: TypeAlias = Callable[[Context, Json], str | Awaitable[str | None] | None]
 """Looks at the input (a list of items) or the final output; says why it must not pass, or None."""
 
 Enabled: TypeAlias = bool | Callable[[Context], bool | Awaitable[bool]]
+
+CALLED = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+"""What a server takes as the name by which a model calls something."""
 
 AFTER: TypeAlias = Literal["ask again", "first output"]
 
@@ -66,6 +70,8 @@ class Handoff:
         """raises: InputFault  a part of it is of a kind that it cannot be"""
         for field_, (kinds, hint) in OF_A_HANDOFF.items():
             _check("a handoff", field_, getattr(self, field_), kinds, hint)
+        if self.tool_name is not None:
+            _callable_by("a handoff has tool_name", self.tool_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +100,7 @@ class Agent:
     reset_tool_choice: bool = True
 
     def __post_init__(self) -> None:
-        """raises: InputFault  a part of it is of a kind that it cannot be"""
+        """raises: InputFault  a part of it is of a kind that it cannot be, or could never be sent or come up"""
         if not isinstance(self.name, str):
             raise InputFault(f"an agent's name is of type {_kind(self.name)}", hint='Agent("desk", ...)')
         whose = f"agent {self.name!r}"
@@ -107,6 +113,10 @@ class Agent:
             _check(whose, field_, parts, (tuple, list), f"{field_}=(...,)")
             for part in parts:
                 _check(whose, each, part.to if isinstance(part, Handoff) else part, kinds, hint)
+        for tool in self.tools:
+            _offered(whose, tool)
+        if not isinstance(self.after_tools, str):
+            _stops(whose, self.after_tools, self.tools)
 
     @property
     def functions(self) -> tuple[Tool, ...]:
@@ -148,6 +158,41 @@ OF_A_HANDOFF: Mapping[str, tuple[tuple[type, ...], str]] = {
 def _check(whose: str, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
     if not isinstance(part, kinds):
         raise InputFault(f"{whose} has {what} of type {_kind(part)}", hint=hint)
+
+
+def names_of(tools: Iterable[Tool | Hosted]) -> frozenset[str]:
+    """The names by which `after_tools` may mean those of our own."""
+    return frozenset(name for one in tools if isinstance(one, Tool) for name in (one.name, one.title))
+
+
+def _stops(whose: str, after: frozenset[str], tools: Iterable[Tool | Hosted]) -> None:
+    there = names_of(tools)
+    for name in sorted(after - there, key=repr):
+        hint = f"its tools are {', '.join(sorted(there))}" if there else "list it among its tools"
+        raise InputFault(f"{whose} is to stop after {name!r}, which is none of its tools", hint=hint)
+
+
+def _offered(whose: str, tool: Tool | Hosted) -> None:
+    """Refuse what no server takes as a tool, and what cannot be sent at all."""
+    if isinstance(tool, Tool):
+        _callable_by(f"{whose} has a tool called", tool.name)
+        return
+    kind = tool.get("type")
+    if not isinstance(kind, str) or not kind:
+        raise InputFault(f"{whose} has a hosted tool of the type {kind!r}", hint='{"type": "web_search"}')
+    for field_, value in tool.items():
+        try:
+            hash_of({field_: value})
+        except NotCanonical as wrong:
+            raise InputFault(
+                f"{whose} has a tool {kind!r} whose {field_!r} has no JSON form: {wrong.__cause__}",
+                hint="it is a field of a request; say it in words or numbers",
+            ) from wrong
+
+
+def _callable_by(what: str, name: str) -> None:
+    if not CALLED.fullmatch(name):
+        raise InputFault(f"{what} {name!r}", hint="1 to 128 of a-z, A-Z, 0-9, _ and -")
 
 
 def _kind(value: object) -> str:

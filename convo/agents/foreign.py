@@ -13,7 +13,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff
+from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff, names_of
 from convo.agents.agent_tool import AgentTool, agent_tool
 from convo.agents.foreign_behind import behind
 from convo.agents.foreign_settings import settings_of
@@ -72,10 +72,12 @@ def from_object(found: object) -> Graph:
 def _graph(found: Any, outer: tuple[Any, ...]) -> Graph:
     """The graph that starts at `found`; `outer`: those behind whose tools this one stands start at them."""
     reached: list[Any] = [found]
+    known = {id(found)}
     for agent in reached:
         for way in agent.handoffs:
             target = _target(agent, way)
-            if not any(target is known for known in reached):
+            if id(target) not in known:
+                known.add(id(target))
                 reached.append(target)
     identities = identities_of([agent.name for agent in reached])
     by_object = {id(agent): identity for agent, identity in zip(reached, identities, strict=True)}
@@ -102,13 +104,14 @@ def _target(agent: Any, way: Any) -> Any:
 
 def _agent(agent: Any, identities: Mapping[int, str], around: tuple[Any, ...]) -> Agent:
     _refuse(f"agent {agent.name!r}", agent, NOT_TAKEN)
+    tools = tuple(_tool(one, around) for one in agent.tools if getattr(one, "is_enabled", True) is not False)
     return Agent(
         name=agent.name,
         instructions=_instructions(agent),
         description=getattr(agent, "handoff_description", None) or "",
         model=_model(agent),
         settings=settings_of(agent.model_settings),
-        tools=tuple(_tool(one, around) for one in agent.tools if getattr(one, "is_enabled", True) is not False),
+        tools=tools,
         handoffs=tuple(
             _handoff(way, identities[id(_target(agent, way))], agent)
             for way in agent.handoffs
@@ -117,7 +120,7 @@ def _agent(agent: Any, identities: Mapping[int, str], around: tuple[Any, ...]) -
         output=_output(agent),
         input_guardrails=tuple(_guardrail(one, agent) for one in getattr(agent, "input_guardrails", ())),
         output_guardrails=tuple(_guardrail(one, agent) for one in getattr(agent, "output_guardrails", ())),
-        after_tools=_after_tools(agent),
+        after_tools=_after_tools(agent, tools),
         reset_tool_choice=getattr(agent, "reset_tool_choice", True),
     )
 
@@ -136,14 +139,15 @@ def _model(agent: Any) -> str | None:
     )
 
 
-def _after_tools(agent: Any) -> AfterTools:
+def _after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterTools:
+    """What follows its tools; a name in it that none of them has, as of one that is off, never comes up."""
     said = getattr(agent, "tool_use_behavior", "run_llm_again")
     if said == "run_llm_again":
         return "ask again"
     if said == "stop_on_first_tool":
         return "first output"
     if isinstance(said, Mapping):
-        return frozenset(said["stop_at_tool_names"])
+        return frozenset(said["stop_at_tool_names"]) & names_of(tools)
     raise Unsupported("convo", f"the tool_use_behavior of agent {agent.name!r}", hint="name the tools to stop at")
 
 

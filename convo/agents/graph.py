@@ -44,40 +44,56 @@ def graph(start: Agent, *others: Agent) -> Graph:
     raises:  NotFound    a name that no agent has
              InputFault  a name that several have
     """
-    named: dict[str, list[Agent]] = {}
-    for agent in _by_reference([start, *others]):
-        named.setdefault(agent.name, []).append(agent)
-    reached: list[Agent] = [start]
-    for agent in reached:
-        reached += _new(_targets(agent, named), reached)
-    identities = identities_of([agent.name for agent in reached])
+    named = _by_reference([start, *others]).named
+    reached = Roll([start])
+    for agent in reached.agents:
+        reached.add(_targets(agent, named))
+    identities = identities_of([agent.name for agent in reached.agents])
     found = {
         identity: replace(
             agent,
             handoffs=tuple(
-                replace(way, to=identities[reached.index(target)])
+                replace(way, to=identities[reached.place(target)])
                 for way, target in zip(agent.ways, _targets(agent, named), strict=True)
             ),
         )
-        for identity, agent in zip(identities, reached, strict=True)
+        for identity, agent in zip(identities, reached.agents, strict=True)
     }
     return Graph(identities[0], found)
 
 
-def _by_reference(agents: list[Agent]) -> list[Agent]:
-    """`agents` and all that they hold as values, each once."""
-    found = _new(agents, [])
-    for agent in found:
-        found += _new([way.to for way in agent.ways if isinstance(way.to, Agent)], found)
+class Roll:
+    """Agents in the order in which they were found, each once; two that are equal are one.
+
+    An agent has no hash, and is as large as all to which it hands over: only those of one name are compared.
+    """
+
+    def __init__(self, agents: Iterable[Agent]) -> None:
+        self.agents: list[Agent] = []
+        self.named: dict[str, list[Agent]] = {}
+        self._places: dict[str, list[int]] = {}
+        self.add(agents)
+
+    def add(self, agents: Iterable[Agent]) -> None:
+        """Put those at the end that are not here yet."""
+        for agent in agents:
+            alike = self.named.setdefault(agent.name, [])
+            if agent not in alike:
+                self._places.setdefault(agent.name, []).append(len(self.agents))
+                self.agents.append(agent)
+                alike.append(agent)
+
+    def place(self, agent: Agent) -> int:
+        """Where an agent that is here stands, from 0."""
+        return self._places[agent.name][self.named[agent.name].index(agent)]
+
+
+def _by_reference(agents: list[Agent]) -> Roll:
+    """`agents` and all that they hold as values."""
+    found = Roll(agents)
+    for agent in found.agents:
+        found.add(way.to for way in agent.ways if isinstance(way.to, Agent))
     return found
-
-
-def _new(agents: Iterable[Agent], known: list[Agent]) -> list[Agent]:
-    fresh: list[Agent] = []
-    for agent in agents:
-        if agent not in known and agent not in fresh:
-            fresh.append(agent)
-    return fresh
 
 
 def _targets(agent: Agent, named: Mapping[str, list[Agent]]) -> list[Agent]:
@@ -98,12 +114,13 @@ def _meant(agent: Agent, name: str, named: Mapping[str, list[Agent]]) -> Agent:
 
 def identities_of(names: Sequence[str]) -> list[str]:
     """An identity for each name; a number that an agent is really called by is left out."""
-    taken = set(names)
-    used: list[str] = []
+    taken, used = set(names), dict[str, None]()
+    last: dict[str, int] = {}
     for name in names:
-        identity, number = name, 1
+        identity, number = name, last.get(name, 1)
         while identity in used or (number > 1 and identity in taken):
             number += 1
             identity = f"{name}#{number}"
-        used.append(identity)
-    return used
+        last[name] = number
+        used[identity] = None
+    return list(used)

@@ -19,12 +19,13 @@ be an agent that cannot hand over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import TypeAlias, cast, get_args
 
-from convo.agents.agent import Agent, Guardrail, Handoff
+from convo.agents.agent import AFTER, AfterTools, Agent, Guardrail, Handoff
 from convo.agents.graph import Graph, graph
 from convo.agents.output import Output, output
-from convo.errors import BadSettings
+from convo.config.checks import KINDS
+from convo.errors import BadSettings, InputFault
 from convo.items import Json
 from convo.tools import Hosted, Tool
 
@@ -55,7 +56,7 @@ def from_tables(tables: Mapping[str, Json], load: Load) -> Graph:
     raises:  BadSettings  a key or value that means nothing here, with its place
              NotFound     a handoff to an agent that is not there
     """
-    _known("the file", tables, {"start": str, "agents": dict})
+    _known("", tables, {"start": str, "agents": dict})
     written = tables.get("agents") or {}
     agents = {name: _agent(name, table, load) for name, table in written.items()}
     if not agents:
@@ -69,44 +70,68 @@ def from_tables(tables: Mapping[str, Json], load: Load) -> Graph:
 def _agent(name: str, table: Json, load: Load) -> Agent:
     where = f"agents.{name}"
     _known(where, table, AGENT)
-    after = table.get("after_tools", "ask again")
-    if isinstance(after, str) and after not in ("ask again", "first output"):
-        raise BadSettings(f"{where}.after_tools is {after!r}", hint='"ask again", "first output" or a list of tools')
-    return Agent(
-        name=name,
-        instructions=table.get("instructions"),
-        description=table.get("description", ""),
-        model=table.get("model"),
-        settings=table.get("settings", {}),
-        tools=tuple(_tool(f"{where}.tools", one, load) for one in table.get("tools", ())),
-        handoffs=tuple(_handoff(f"{where}.handoffs", one, load) for one in table.get("handoffs", ())),
-        output=_output(table.get("output"), load),
-        input_guardrails=_guardrails(f"{where}.input_guardrails", table.get("input_guardrails", ()), load),
-        output_guardrails=_guardrails(f"{where}.output_guardrails", table.get("output_guardrails", ()), load),
-        after_tools=after if isinstance(after, str) else frozenset(after),  # type: ignore[arg-type]
-        reset_tool_choice=table.get("reset_tool_choice", True),
-    )
+    fields = {
+        "instructions": table.get("instructions"),
+        "description": table.get("description", ""),
+        "model": table.get("model"),
+        "settings": table.get("settings", {}),
+        "tools": tuple(_tool(f"{where}.tools", one, load) for one in table.get("tools", ())),
+        "handoffs": tuple(_handoff(f"{where}.handoffs", one, load) for one in table.get("handoffs", ())),
+        "output": _output(table.get("output"), load),
+        "input_guardrails": _guardrails(f"{where}.input_guardrails", table.get("input_guardrails", ()), load),
+        "output_guardrails": _guardrails(f"{where}.output_guardrails", table.get("output_guardrails", ()), load),
+        "after_tools": _after(f"{where}.after_tools", table.get("after_tools", "ask again")),
+        "reset_tool_choice": table.get("reset_tool_choice", True),
+    }
+    try:
+        return Agent(name, **fields)
+    except InputFault as wrong:
+        raise BadSettings(wrong.message, hint=wrong.hint) from wrong
+
+
+def _after(where: str, said: Json) -> AfterTools:
+    names = [said] if isinstance(said, str) else said
+    wrong = [one for one in names if not isinstance(one, str)]
+    if wrong or (isinstance(said, str) and said not in get_args(AFTER)):
+        raise BadSettings(f"{where} is {said!r}", hint='"ask again", "first output", or a list of tools\' names')
+    return cast("AfterTools", said) if isinstance(said, str) else frozenset(names)
 
 
 def _tool(where: str, said: Json, load: Load) -> Tool | Hosted:
-    if isinstance(said, dict) and isinstance(said.get("type"), str) and said["type"] != "function":
-        return said
+    if isinstance(said, dict):
+        return _hosted(where, said)
     found = _loaded(where, said, load)
     if not isinstance(found, Tool):
         raise BadSettings(f"{where}: {said!r} is no tool", hint="put @tool above the function")
     return found
 
 
+def _hosted(where: str, said: Hosted) -> Hosted:
+    if said.get("type") == "function":
+        raise BadSettings(
+            f"{where}: a table is a tool that the provider runs, and no function",
+            hint='"FILE.py:NAME" names a function',
+        )
+    if "type" not in said:
+        raise BadSettings(f"{where}: a table does not say its type", hint='{type = "web_search"}')
+    return said
+
+
 def _handoff(where: str, said: Json, load: Load) -> Handoff:
     if isinstance(said, str):
         return Handoff(said)
+    if not isinstance(said, dict):
+        raise BadSettings(f"{where}: {said!r} is no agent's name", hint='"NAME", or {to = "NAME"}')
     _known(where, said, HANDOFF)
     if "to" not in said:
         raise BadSettings(f"{where}: an entry does not say to whom", hint='{to = "NAME"}')
     fields = {key: value for key, value in said.items() if key != "filter"}
     if "filter" in said:
         fields["filter"] = _called(where, said["filter"], load)
-    return Handoff(**fields)
+    try:
+        return Handoff(**fields)
+    except InputFault as wrong:
+        raise BadSettings(f"{where}: {wrong.message}", hint=wrong.hint) from wrong
 
 
 def _output(said: Json, load: Load) -> Output | None:
@@ -137,15 +162,16 @@ def _loaded(where: str, said: Json, load: Load) -> object:
 
 
 def _known(where: str, table: Json, keys: Mapping[str, Kinds]) -> None:
-    """Refuse what means nothing here."""
+    """Refuse what means nothing here; `where` is empty for the file itself."""
     if not isinstance(table, dict):
         raise BadSettings(f"{where} is no table", hint=f"it takes {', '.join(keys)}")
     for key, value in table.items():
         if key not in keys:
-            raise BadSettings(f"{where} has no key {key!r}", hint=f"it takes {', '.join(keys)}")
+            raise BadSettings(f"{where or 'the file'} has no key {key!r}", hint=f"it takes {', '.join(keys)}")
         if not isinstance(value, keys[key]):
-            raise BadSettings(f"{where}.{key} is {value!r}", hint=f"it is of the kind {_kinds(keys[key])}")
+            place = f"{where}.{key}" if where else key
+            raise BadSettings(f"{place} is {value!r}", hint=f"write {_kinds(keys[key])} there")
 
 
 def _kinds(kinds: Kinds) -> str:
-    return " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
+    return " or ".join(KINDS[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))

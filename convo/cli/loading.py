@@ -11,6 +11,7 @@ import tomllib
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -38,6 +39,24 @@ class Reference(NamedTuple):
     name: str
 
 
+class Asker(NamedTuple):
+    """Where a reference stands: behind an option, or in a file.
+
+    beside:  the folder of that file; None for an option
+    """
+
+    name: str
+    beside: Path | None = None
+
+    def naming(self, words: str) -> str:
+        """How it is said that a reference stands there."""
+        return f"{self.name} {words!r}" if self.beside is None else f"{self.name}: {words!r}"
+
+    def to_write(self, words: str, anything: str = "FILE.py:NAME") -> str:
+        """What to write instead: an example for an option, what a file says in general."""
+        return f"{self.name} {words}" if self.beside is None else f"write {anything} in {self.name}"
+
+
 def graph_of(words: str) -> Graph:
     """The agents that `--agent` names: FILE.py:NAME, or FILE.toml with a NAME to begin with.
 
@@ -46,7 +65,7 @@ def graph_of(words: str) -> Graph:
     found = reference(words, "--agent")
     if found.file.suffix == ".toml":
         return _from_toml(found)
-    return from_object(_named(found, "--agent"))
+    return from_object(_named(found, Asker("--agent")))
 
 
 def function_of(words: str, option: str) -> Callable[..., object]:
@@ -66,7 +85,7 @@ def made_by(words: str, option: str, *given: object) -> object:
 
 def loaded(words: str, option: str) -> object:
     """What FILE.py:NAME names. raises: Usage, Unreadable, NotFound, InputFault"""
-    return _named(reference(words, option), option)
+    return _named(reference(words, option), Asker(option))
 
 
 def reads_python(words: str) -> bool:
@@ -76,29 +95,41 @@ def reads_python(words: str) -> bool:
 
 def reference(words: str, option: str) -> Reference:
     """The two parts of FILE:NAME. raises: Usage  it is no Python and no TOML"""
+    return _parts(words, Asker(option))
+
+
+def _parts(words: str, asker: Asker) -> Reference:
     file, colon, name = words.rpartition(":")
     if not colon or name.endswith((".py", ".toml")):
         file, name = words, ""
     if not file.endswith((".py", ".toml")):
-        raise Usage(f"{option} {words!r} does not say which file", hint=f"{option} {EXAMPLE}")
-    return Reference(Path(os.path.abspath(os.path.expanduser(file))), name)
+        raise Usage(f"{asker.naming(words)} does not say which file", hint=asker.to_write(EXAMPLE))
+    return Reference(Path(os.path.abspath(os.path.join(asker.beside or "", os.path.expanduser(file)))), name)
 
 
-def _named(found: Reference, option: str) -> object:
+def _named(found: Reference, asker: Asker) -> object:
     divide()
+    if not found.file.is_file():
+        raise Unreadable(f"{_shown(found.file)} is not there, or is no file", hint=asker.to_write(EXAMPLE))
     module = run_file(found.file)
     if not found.name:
         raise Usage(
-            f"{option} does not say which name in {found.file.name} it means", hint=f"{option} {_first(found, module)}"
+            f"{asker.name} does not say which name in {found.file.name} it means", hint=_other(found, module, asker)
         )
     try:
         return getattr(module, found.name)
     except AttributeError:
-        raise NotFound(f"name in {found.file.name}", found.name, hint=f"{option} {_first(found, module)}") from None
+        raise NotFound(f"name in {found.file.name}", found.name, hint=_other(found, module, asker)) from None
+
+
+def _other(found: Reference, module: ModuleType, asker: Asker) -> str:
+    """A reference into this file that could have been meant; a file refers to more than agents."""
+    near = get_close_matches(found.name, [name for name in vars(module) if not name.startswith("_")], n=1)
+    return asker.to_write(_first(found, module), f"{found.file.name}:{near[0] if near else 'NAME'}")
 
 
 def _first(found: Reference, module: ModuleType) -> str:
-    """A reference into this file that could have been meant."""
+    """A reference to an agent in this file."""
     agents = [name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_LIKE)]
     named = [name for name in agents if not isinstance(getattr(module, name), type)]
     return f"{found.file.name}:{named[-1] if named else 'NAME'}"
@@ -108,11 +139,9 @@ def _first(found: Reference, module: ModuleType) -> str:
 def run_file(file: Path) -> ModuleType:
     """The module that a file is; it is run the first time.
 
-    raises:  Unreadable  there is no such file
-             InputFault  it cannot be run; the sentence names the line
+    file:    one that is there
+    raises:  InputFault  it cannot be run; the sentence names the line
     """
-    if not file.is_file():
-        raise Unreadable(f"{_shown(file)} is not there, or is no file", hint=f"--agent {EXAMPLE}")
     name = f"convo_file_{file.stem}_{len(sys.modules)}"
     spec = spec_from_file_location(name, file)
     assert spec
@@ -176,8 +205,9 @@ def _from_toml(found: Reference) -> Graph:
     tables = _tables(found.file)
     if found.name:
         tables = {**tables, "start": found.name}
+    asker = Asker(_shown(found.file), found.file.parent)
     try:
-        return from_tables(tables, lambda words: loaded(str(found.file.parent / words), _shown(found.file)))
+        return from_tables(tables, lambda words: _named(_parts(words, asker), asker))
     except BadSettings as wrong:
         raise BadSettings(f"{_shown(found.file)}: {wrong.message}", hint=wrong.hint) from wrong
 

@@ -1,13 +1,34 @@
 """An agent is made of what an agent is made of; anything else is refused where it is written."""
 
+import math
+from datetime import date
 from typing import Any
 
 import pytest
 
 from convo.agents import Agent, Guardrail, Handoff
 from convo.errors import InputFault
+from convo.tools import Namespace, tool
 
 OTHER = Agent("other")
+
+
+@tool
+def look() -> str:
+    """Look."""
+    return "seen"
+
+
+@tool(namespace=Namespace("crm", "customers"))
+def find() -> str:
+    """Find."""
+    return "found"
+
+
+@tool(name="look up")
+def spaced() -> str:
+    """Look."""
+    return "seen"
 
 
 @pytest.mark.parametrize(
@@ -25,6 +46,14 @@ OTHER = Agent("other")
         ({"handoffs": (Handoff(5),)}, "agent 'desk' has a handoff of type int"),  # type: ignore[arg-type]
         ({"input_guardrails": (len,)}, "agent 'desk' has a guardrail of type builtin_function_or_method"),
         ({"output_guardrails": ("no",)}, "agent 'desk' has a guardrail of type str"),
+        ({"tools": (spaced,)}, "agent 'desk' has a tool called 'look up'"),
+        ({"tools": ({"type": ""},)}, "agent 'desk' has a hosted tool of the type ''"),
+        ({"tools": ({"x": 1},)}, "agent 'desk' has a hosted tool of the type None"),
+        ({"after_tools": frozenset({"look"})}, "agent 'desk' is to stop after 'look', which is none of its tools"),
+        (
+            {"after_tools": frozenset({1}), "tools": (look,)},
+            "agent 'desk' is to stop after 1, which is none of its tools",
+        ),
     ],
 )
 def test_a_part_of_another_kind_is_refused_with_what_belongs_there(parts: dict[str, Any], words: str) -> None:
@@ -38,6 +67,31 @@ def test_a_part_of_another_kind_is_refused_with_what_belongs_there(parts: dict[s
 def test_a_handoffs_parts_are_looked_at_too(part: str) -> None:
     with pytest.raises(InputFault, match=f"a handoff has {part} of type int"):
         Handoff(OTHER, **{part: 5})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["", "x y é", "a.b", "n" * 129, "pay\n"])
+def test_a_name_that_no_server_takes_is_refused(name: str) -> None:
+    with pytest.raises(InputFault) as told:
+        Handoff(OTHER, tool_name=name)
+    assert told.value.message == f"a handoff has tool_name {name!r}"
+    assert told.value.hint == "1 to 128 of a-z, A-Z, 0-9, _ and -"
+    assert Handoff(OTHER, tool_name="To-billing_2").tool_name == "To-billing_2"
+
+
+@pytest.mark.parametrize("value", [date(2020, 1, 1), math.nan, {"deep": [object()]}])
+def test_a_hosted_tool_that_could_not_be_sent_is_refused_by_its_field(value: object) -> None:
+    with pytest.raises(InputFault) as told:
+        Agent("desk", tools=({"type": "web_search", "size": "high", "since": value},))
+    assert told.value.message.startswith("agent 'desk' has a tool 'web_search' whose 'since' has no JSON form: ")
+    assert told.value.hint == "it is a field of a request; say it in words or numbers"
+
+
+def test_an_agent_stops_after_tools_of_its_own_by_either_name() -> None:
+    made = Agent("desk", tools=(look, find), after_tools=frozenset({"look", "crm.find"}))
+    assert made.after_tools == frozenset({"look", "crm.find"})
+    with pytest.raises(InputFault, match="is to stop after 'nope'") as told:
+        Agent("desk", tools=(look, find), after_tools=frozenset({"nope"}))
+    assert told.value.hint == "its tools are crm.find, find, look"
 
 
 def test_a_name_is_words() -> None:

@@ -153,8 +153,9 @@ def test_settings_become_fields_of_a_request() -> None:
 def test_what_follows_tools_comes_along() -> None:
     to = sdk.Agent(name="b")
     found = taken(
+        tools=[add],
         handoffs=[sdk.handoff(to, nest_handoff_history=True)],
-        tool_use_behavior={"stop_at_tool_names": ["add"]},
+        tool_use_behavior={"stop_at_tool_names": ["add", "one_that_is_off"]},
         reset_tool_choice=False,
     )
     assert found.after_tools == frozenset({"add"})

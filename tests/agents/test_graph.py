@@ -1,9 +1,12 @@
 """A run knows the agents that it can reach, and tells two of one name apart."""
 
+from types import SimpleNamespace
+
 import pytest
 
-from convo.agents import Agent, Graph, Handoff, graph
+from convo.agents import Agent, Graph, Handoff, from_object, graph
 from convo.errors import InputFault, NotFound
+from tests.steps import Steps
 
 
 def ways(found: Graph) -> dict[str, list[object]]:
@@ -52,3 +55,32 @@ def test_a_name_that_several_agents_have_says_none_of_them() -> None:
 def test_an_unknown_identity_is_not_found() -> None:
     with pytest.raises(NotFound, match="no agent 'b'"):
         graph(Agent("a"))["b"]
+
+
+@pytest.mark.parametrize("kind", ["by name", "by value", "foreign"])
+def test_finding_agents_takes_work_in_proportion_to_how_many_there_are(kind: str) -> None:
+    def steps(count: int) -> int:
+        with Steps() as taken:
+            found = from_object(circle(count)) if kind == "foreign" else many(kind, count)
+        assert len(found.agents) == count
+        return taken.taken
+
+    few, more = steps(40), steps(160)
+    assert more < 5 * few
+
+
+def many(kind: str, count: int) -> Graph:
+    """`count` agents that lead on: each to the next, or the first to all the others."""
+    if kind == "by name":
+        first, *rest = [Agent(f"a{n}", handoffs=(f"a{(n + 1) % count}",)) for n in range(count)]
+        return graph(first, *rest)
+    return graph(Agent("first", handoffs=tuple(Agent(f"a{n}") for n in range(count - 1))))
+
+
+def circle(count: int) -> object:
+    """Agents by the shape of the Agents SDK's, each of which hands over to the next."""
+    fields = {"instructions": "", "tools": [], "model_settings": SimpleNamespace()}
+    made = [SimpleNamespace(name=f"a{n}", handoffs=[], **fields) for n in range(count)]
+    for n, one in enumerate(made):
+        one.handoffs.append(made[(n + 1) % count])
+    return made[0]

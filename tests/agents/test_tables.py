@@ -90,6 +90,28 @@ def test_the_first_agent_starts_where_nothing_else_is_said_and_a_schema_may_stan
         ("[agents.a]\nafter_tools = 'stop'", BadSettings, "agents.a.after_tools is 'stop'"),
         ("start = 'b'\n[agents.a]", BadSettings, "start is 'b'"),
         ("agents = {a = 1}", BadSettings, "agents.a is no table"),
+        ("agents = []", BadSettings, "agents is []"),
+        ("[agents.a]\nafter_tools = [['x']]", BadSettings, "agents.a.after_tools is [['x']]"),
+        ("[agents.a]\nafter_tools = [1]", BadSettings, "agents.a.after_tools is [1]"),
+        ("[agents.a]\nafter_tools = ['nope']", BadSettings, "agent 'a' is to stop after 'nope'"),
+        ("[agents.a]\nhandoffs = [1]", BadSettings, "agents.a.handoffs: 1 is no agent's name"),
+        (
+            "[agents.a]\nhandoffs = [{to = 'a', tool_name = ''}]",
+            BadSettings,
+            "agents.a.handoffs: a handoff has tool_name",
+        ),
+        ("[agents.a]\ntools = [{x = 1}]", BadSettings, "agents.a.tools: a table does not say its type"),
+        (
+            "[agents.a]\ntools = [{type = 'function'}]",
+            BadSettings,
+            "agents.a.tools: a table is a tool that the provider",
+        ),
+        ("[agents.a]\ntools = [{type = ''}]", BadSettings, "agent 'a' has a hosted tool of the type ''"),
+        (
+            "[agents.a]\ntools = [{type = 'web_search', x = 2020-01-01}]",
+            BadSettings,
+            "agent 'a' has a tool 'web_search' whose 'x' has no JSON form",
+        ),
     ],
 )
 def test_a_word_that_means_nothing_is_refused_with_its_place(text: str, error: type[ConvoError], words: str) -> None:
@@ -97,6 +119,22 @@ def test_a_word_that_means_nothing_is_refused_with_its_place(text: str, error: t
         read(text)
     assert words in refused.value.message
     assert refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("agents = []", "write a table there"),
+        ("[agents.a]\ndescription = []", "write a string there"),
+        ("[agents.a]\noutput = 1", "write a table or a string there"),
+        ("[agents.a]\nreset_tool_choice = 1", "write a boolean there"),
+        ("[agents.a]\nafter_tools = [1]", '"ask again", "first output", or a list of tools\' names'),
+    ],
+)
+def test_what_belongs_there_is_said_in_words_of_toml(text: str, hint: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        read(text)
+    assert refused.value.hint == hint
 
 
 def test_tools_of_a_file_are_tools() -> None:

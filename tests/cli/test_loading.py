@@ -142,6 +142,35 @@ def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
         graph_of("a.toml")
 
 
+@pytest.mark.parametrize(
+    ("said", "says", "hint"),
+    [
+        ("desk.py:PRICE", "no name in desk.py 'PRICE'", "write desk.py:PRICES in bot/a.toml"),
+        ("support.py:nobody", "no name in support.py 'nobody'", "write support.py:NAME in bot/a.toml"),
+        ("desk.py", "bot/a.toml does not say which name in desk.py it means", "write desk.py:NAME in bot/a.toml"),
+        ("none.py:pay", "bot/none.py is not there, or is no file", "write FILE.py:NAME in bot/a.toml"),
+        ("/etc/passwd:x", "bot/a.toml: '/etc/passwd:x' does not say which file", "write FILE.py:NAME in bot/a.toml"),
+    ],
+)
+def test_a_reference_in_toml_that_names_nothing_is_told_with_what_to_write_there(
+    said: str, says: str, hint: str, folder: Path
+) -> None:
+    (folder / "a.toml").write_text(f"[agents.a]\ntools = ['{said}']\n")
+    with pytest.raises(ConvoError) as told:
+        graph_of("bot/a.toml")
+    assert (told.value.message, told.value.hint) == (says, hint)
+
+
+def test_a_hosted_tool_that_cannot_be_sent_is_refused_before_anything_is_asked(
+    convo: Convo, tmp_path: Path, home: Path
+) -> None:
+    (tmp_path / "a.toml").write_text("[agents.a]\ntools = [{type = 'web_search', x = 2020-01-01}]\n")
+    got = convo("chat", "--agent", "a.toml:a", "hello")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith("convo: a.toml: agent 'a' has a tool 'web_search' whose 'x' has no JSON form: ")
+    assert not home.exists()
+
+
 @pytest.mark.parametrize("agent", ["zero.toml", "pipe.toml", "pipe.py:desk", "zero.py:desk"])
 def test_agents_do_not_come_from_what_never_ends_or_never_begins(agent: str, tmp_path: Path) -> None:
     for suffix in (".toml", ".py"):
