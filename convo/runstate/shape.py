@@ -8,6 +8,7 @@ place.
 
 import re
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import NamedTuple
 
 from convo.errors import BadState
@@ -27,6 +28,7 @@ WRITE_MORE = {
     *("held", "reasoning_item_id_policy", "current_response"),
 }
 STEPS = (INTERRUPTION, "next_step_run_again")
+AGENTS = ("agent", "source_agent", "target_agent")
 
 
 class Rule(NamedTuple):
@@ -126,6 +128,7 @@ RULES = (
     Rule("current_step.data", "an object", _is(dict)),
     Rule("current_step.data.interruptions", "a list", _is(list)),
     Rule("current_step.data.interruptions[].agent", "an object with the agent's name", _agent),
+    Rule("context.context_meta", "an object or null", _is(dict, type(None))),
     Rule("context.approvals", "an object", _is(dict)),
     Rule("context.approvals.*", "a record of decisions", _record),
     Rule("context.tool_invocations", "an object", _is(dict)),
@@ -147,6 +150,10 @@ RULES = (
 COMPILED = tuple((rule, pattern(rule.where)) for rule in RULES)
 
 LISTS = tuple(pattern(holder.removesuffix("[]")) for holder in ITEM_LISTS)
+CALLS = tuple(
+    map(pattern, ("model_responses[].output[]", *(f"last_processed_response.{key}[].tool_call" for key in ACTIONS)))
+)
+WORDS = ("name", "namespace", "arguments")
 
 
 def check(document: Json, way: Steps = ()) -> None:
@@ -157,7 +164,7 @@ def check(document: Json, way: Steps = ()) -> None:
                 raise BadState(path((*way, *place.steps)), f"must be {rule.words}, not {_said(place.value)}")
         if rule.needed and rule.where not in document:
             raise BadState(path((*way, rule.where)), "is missing; no release reads a state without it")
-    for place in _without_an_item(document):
+    for place in chain(_without_an_item(document), _called_oddly(document)):
         raise BadState(path((*way, *place.steps)), f"must be {place.value}")
     _check_boundary(document, way)
 
@@ -176,8 +183,35 @@ def _without_an_item(document: Json) -> Iterator[Place]:
                 yield Place(way, f"a list of run items, not {kind(listed)}")
                 return
             for index, item in enumerate(listed):
-                if not isinstance(item, dict) or not isinstance(item.get("raw_item"), dict):
-                    yield Place((*way, index), "a run item with its raw_item")
+                wrong = _wrong_in(item, (*way, index))
+                if wrong is not None:
+                    yield wrong
+
+
+def _wrong_in(item: Json, way: Steps) -> Place | None:
+    if not isinstance(item, dict) or not isinstance(item.get("raw_item"), dict):
+        return Place(way, "a run item with its raw_item")
+    for key in AGENTS:
+        if not (item.get(key) is None or isinstance(item[key], str) or _agent(item[key])):
+            return Place((*way, key), "an object with the agent's name")
+    return _no_string(item["raw_item"], (*way, "raw_item"))
+
+
+def _called_oddly(document: Json) -> Iterator[Place]:
+    """The places where a function's call says otherwise than in a string what is called, or with what."""
+    for steps in CALLS:
+        for way, raw in found(document, steps):
+            wrong = _no_string(raw, way)
+            if wrong is not None:
+                yield wrong
+
+
+def _no_string(raw: Json, way: Steps) -> Place | None:
+    if raw.get("type") == "function_call":
+        for field in WORDS:
+            if not isinstance(raw.get(field), str | None):
+                return Place((*way, field), f"a string, not {kind(raw[field])}")
+    return None
 
 
 def _check_boundary(document: Json, way: Steps) -> None:

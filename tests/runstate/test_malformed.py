@@ -13,6 +13,7 @@ import pytest
 
 from convo.errors import BadState, UnknownSchema
 from convo.runstate import LABELS, read
+from convo.runstate.paths import replaced
 from convo.runstate.text import HOLDERS, LEVELS
 from tests.runstate.snapshots import document, malformed, snapshot
 
@@ -201,6 +202,28 @@ def test_a_decision_without_its_entry_in_the_ledger_is_refused_from_1_15_on() ->
     wrong = refusal(packed(broken))
     assert wrong.path == "$.context.function_tool_approvals[0].decision.approved"
     assert "without its entry in the ledger" in wrong.message
+
+
+@pytest.mark.parametrize(
+    ("where", "broken", "path"),
+    [
+        (("context", "context_meta"), [1], "$.context.context_meta"),
+        (("context", "context_meta"), "x", "$.context.context_meta"),
+        (("generated_items", 0, "agent"), {}, "$.generated_items[0].agent"),
+        (("session_items", 1, "agent"), [], "$.session_items[1].agent"),
+        (("generated_items", 0, "raw_item", "name"), [], "$.generated_items[0].raw_item.name"),
+        (("model_responses", 0, "output", 0, "name"), ["x"], "$.model_responses[0].output[0].name"),
+        (
+            ("last_processed_response", "functions", 0, "tool_call", "arguments"),
+            {},
+            "$.last_processed_response.functions[0].tool_call.arguments",
+        ),
+    ],
+)
+def test_what_going_on_leans_on_is_what_it_says_it_is(where: tuple[str | int, ...], broken: Any, path: str) -> None:
+    """Whose item it is, what a call says, how the context was written: no reader can go on with something else."""
+    wrong = refusal(packed(replaced(document("single_approval", "1.21"), where, broken)))
+    assert (wrong.path, wrong.message.count("\n")) == (path, 0)
 
 
 # -- streams of hostile bytes --------------------------------------------------------------------------
