@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from convo.config import Settings
 from convo.engine.chat import Chat
 from convo.engine.naming import fit
+from convo.engine.open_runs import open_run
 from convo.engine.opening import open_chat
 from convo.errors import StateFault, Usage
 from convo.history import Session
@@ -77,8 +78,7 @@ async def exported(chat: Chat, words: str, settings: Settings, where: "Where") -
 
 async def check_no_run(store: Store, session: Session) -> None:
     """raises: StateFault  a run of agents is open, whose calls have no output yet"""
-    newest = await store.agent_runs(session=session.id, limit=1)
-    if newest and newest[0].status in ("running", "paused") and newest[0].document.get("batch"):
+    if await open_run(store, session):
         raise StateFault(
             f"a run of agents is open in {session.name!r}, and its calls have no output yet",
             hint=f"convo resume {quote(session.name)} --agent FILE.py:NAME, or convo approvals",

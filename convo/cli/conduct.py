@@ -7,6 +7,7 @@ a file of the person's own changes nothing.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import cast
 
 from convo.agents import AgentTool, Graph
@@ -28,12 +29,14 @@ class Cast:
 
     model:  the first agent's own
     words:  what was typed to name them
+    alike:  whether agents with a model of their own are asked by another one
     """
 
     graph: Graph
     conduct: Conduct
     model: str | None = None
     words: str = "FILE.py:NAME"
+    alike: bool = False
 
     def routed(self, route: Callable[[str], Route]) -> "Cast":
         """The same, where agents with a model of their own are asked by `route`."""
@@ -45,7 +48,19 @@ class Cast:
 
     def asked_alike(self) -> "Cast":
         """The same, where every agent is asked as the chat is: somebody said which model answers."""
-        return replace(self, graph=_alike(self.graph), model=None)
+        return replace(self, graph=_alike(self.graph), model=None, alike=_has_models(self.graph))
+
+    def flags(self, model: str) -> str:
+        """What names them on a command line that goes on with them as they are; `model` is who answers now."""
+        said = f" -m {quote(model)}" if self.alike else ""
+        return f"--agent {quote(self.words)}{said}"
+
+
+def _has_models(graph: Graph) -> bool:
+    """Whether one of the agents, or of those behind their tools, has a model of its own."""
+    agents = graph.agents.values()
+    inside = (tool.inside for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
+    return any(agent.model for agent in agents) or any(map(_has_models, inside))
 
 
 def _alike(graph: Graph) -> Graph:

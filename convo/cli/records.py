@@ -25,6 +25,7 @@ from convo.ui.medium import medium_of
 
 if TYPE_CHECKING:
     from convo.engine.keeping import Gone
+    from convo.inspection.open_run import OpenRun
 
 Config: TypeAlias = Path | None
 """A settings file of the user's own."""
@@ -54,16 +55,17 @@ def list_sessions(config: Config, limit: int, *, as_json: bool) -> None:
 def show_session(config: Config, handle: str, *, as_json: bool) -> None:
     """Print what one record says. raises: NotFound, AmbiguousHandle"""
     from convo.engine.finding import the_session
+    from convo.engine.open_runs import open_run
 
-    async def one(store: Store) -> tuple[Glance, Sequence[Item]]:
+    async def one(store: Store) -> tuple[Glance, Sequence[Item], "OpenRun | None"]:
         session = await the_session(store, handle)
-        return await glance(store, session), await unacknowledged(store, session)
+        return await glance(store, session), await unacknowledged(store, session), await open_run(store, session)
 
-    seen, said = from_store(load(config), one)
+    seen, said, run = from_store(load(config), one)
     if as_json:
         say_json(as_record(seen))
     else:
-        say(listing.record(seen, said, medium_of(sys.stdout, os.environ)))
+        say(listing.record(seen, said, medium_of(sys.stdout, os.environ), run))
 
 
 def search_sessions(config: Config, words: str, limit: int, *, as_json: bool) -> None:
@@ -98,18 +100,24 @@ async def remove_sessions(config: Config, handles: Sequence[str], *, yes: bool) 
 
     yes:     do not ask
     raises:  NotFound, AmbiguousHandle, Busy;  Exit  the person does not want it
+             StoreFault  they are removed, and a file of theirs is not
     """
+    from convo.cli.paused_files import forget, named
     from convo.engine import keeping
     from convo.engine.finding import the_session
 
-    async with store_of(load(config)) as store:
-        named = [await the_session(store, handle) for handle in handles]
-        there = list({session.id: session for session in named}.values())
+    settings = load(config)
+    async with store_of(settings) as store:
+        meant = [await the_session(store, handle) for handle in handles]
+        there = list({session.id: session for session in meant}.values())
         if not yes and not agreed(there):
             note("nothing was removed")
             raise Exit(1)
-        for gone in await keeping.remove(store, there):
-            note(removed(gone))
+        went = await keeping.remove(store, there)
+    folder = settings.places.paused
+    for gone in went:
+        note(removed(gone, named(folder, gone.runs)))
+    forget(folder, [run for gone in went for run in gone.runs])
 
 
 def agreed(sessions: Sequence[Session]) -> bool:
@@ -122,12 +130,13 @@ def agreed(sessions: Sequence[Session]) -> bool:
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def removed(gone: "Gone") -> str:
-    """What went, and what stays elsewhere, in a sentence."""
+def removed(gone: "Gone", files: Sequence[str]) -> str:
+    """What went, and what stays elsewhere, in a sentence; `files`: of states, where they were named."""
     from convo.ui.labelled import counted
 
     went = f"{counted(gone.links, 'response')} and {counted(gone.items)}"
-    return f"removed {gone.session.name}: {went}" + (f"; {gone.kept}" if gone.kept else "")
+    stays = [*(f"the file {place} stays" for place in files), *filter(None, [gone.kept])]
+    return "; ".join([f"removed {gone.session.name}: {went}", *stays])
 
 
 async def placed(store: Store, hit: Hit, words: str) -> listing.Place:

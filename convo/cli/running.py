@@ -106,7 +106,7 @@ class Show:
     def way_on(self) -> str:
         """The command that goes on with the run; what was started and left no result it leaves to the person."""
         session = quote(self.chat.session.name or self.chat.session.id)
-        return f"{called()} resume {session} --agent {quote(self._cast.words)}{self._verdict()}"
+        return f"{called()} resume {session} {self._cast.flags(self.chat.asking.model)}{self._verdict()}"
 
     def _verdict(self) -> str:
         waits = self.running.pending

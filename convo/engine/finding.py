@@ -1,7 +1,7 @@
 """What a handle names, as the store knows it.
 
-A handle is a response, a conversation, a session's name or id, a unique beginning of one of
-these, or `@last`. A name wins over a beginning, and a beginning that fits several things is
+A handle is a response, a conversation, a session's name or id, a run of agents, a unique beginning
+of one of these, or `@last`. A name wins over a beginning, and a beginning that fits several things is
 refused with the list of them.
 """
 
@@ -50,6 +50,15 @@ async def the_session(store: Store, handle: str) -> Session:
     session = await store.session(found.id) if found.kind == "session" else None
     if session is None:
         raise NotFound("session", handle)
+    return session
+
+
+async def session_of_run(store: Store, run_id: str) -> Session:
+    """The session whose conversation a run of agents works on. raises: NotFound"""
+    run = await store.agent_run(run_id)
+    session = await store.session(run.session) if run else None
+    if session is None:
+        raise NotFound("run", run_id, hint="convo approvals")
     return session
 
 

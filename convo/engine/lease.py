@@ -9,7 +9,7 @@ from shlex import quote
 
 from convo.errors import Busy
 from convo.history import Session, Strategy
-from convo.processes import spoken, this_process
+from convo.processes import is_dead, spoken, this_process
 from convo.stores.contract import Store
 from convo.stores.leasing import Hold
 
@@ -22,6 +22,12 @@ async def writing(store: Store, session: Session) -> Hold:
         return await Hold.take(store, _what(session), this_process(), TTL_S)
     except Busy as busy:
         raise Busy(_title(session), spoken(busy.holder), hint=_instead(session)) from busy
+
+
+async def writer(store: Store, session: Session) -> str:
+    """Which process has that right, in words; "" where none does that may be alive."""
+    holder = await store.holder(_what(session))
+    return spoken(holder) if holder and not is_dead(holder) else ""
 
 
 async def resuming(store: Store, state: str, name: str) -> Hold:

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from convo.engine.finding import absolute, by_handle, find, the_conversation, the_link, the_session
+from convo.engine.finding import absolute, by_handle, find, session_of_run, the_conversation, the_link, the_session
+from convo.engine.open_runs import open_run
 from convo.engine.replay_file import ReplayFile
 from convo.errors import AmbiguousHandle, ItemDeleted, NotFound, Unreadable
 from convo.history import HERE, OWNERS, Key, Link, Path, Session, Strategy, root
@@ -32,8 +33,8 @@ async def look(store: Store, handle: str, *, files: bool = True) -> Known:
         if session is None:
             raise
         return replace(await of_session(store, session, files=files), handle=session.handle or session.name)
-    if found.kind == "session":
-        return await of_session(store, await the_session(store, found.id), files=files)
+    if found.kind in SESSIONS:
+        return await of_session(store, await SESSIONS[found.kind](store, found.id), files=files)
     return await KINDS[found.kind](store, found.id)
 
 
@@ -91,6 +92,7 @@ async def of_session(store: Store, session: Session, *, files: bool = True) -> K
         names=await _names(store, [*links, *others]),
         notes=held.notes,
         lost=held.lost,
+        run=await open_run(store, session),
     )
 
 
@@ -139,11 +141,17 @@ async def of_conversation(store: Store, conversation_id: str) -> Known:
     )
 
 
+SESSIONS: dict[str, Callable[[Store, str], Awaitable[Session]]] = {
+    "session": the_session,
+    "run": session_of_run,
+}
+"""Which session each kind of thing is that stands for one."""
+
 KINDS: dict[str, Callable[[Store, str], Awaitable[Known]]] = {
     "response": of_link,
     "conversation": of_conversation,
 }
-"""How to read each kind of thing that a handle names, apart from sessions."""
+"""How to read each other kind of thing that a handle names."""
 
 
 # -- what a record holds, compared with its owner where that can be done here ----------------------

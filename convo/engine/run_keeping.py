@@ -13,6 +13,7 @@ from typing import Literal
 from convo.agents import Graph
 from convo.engine.chat import Chat
 from convo.engine.finding import find
+from convo.engine.open_runs import AGAIN, OPEN, entry
 from convo.engine.record import Beside
 from convo.engine.standing import Standing, View, read, written
 from convo.errors import NotFound, Usage
@@ -50,11 +51,6 @@ STATUS: Mapping[Phase, Status] = {
     Phase.STOPPED: "stopped",
 }
 """How a row calls a phase; every other one is "running"."""
-
-OPEN = ("running", "paused")
-
-AGAIN = "again"
-"""The member of a row's document that names the calls that had started when it was written, and may run again."""
 
 REPEATED = (CheckInput, CheckOutput, Judge)
 """Effects that do nothing twice, so nothing has to be durable before them."""
@@ -220,8 +216,7 @@ class Keeper:
 
 
 def _entry(run: Run, call_id: str) -> str:
-    """A call's name in the ledger: a model may use an id again, in another answer of the same run."""
-    return f"{run.turn}/{call_id}"
+    return entry(run.turn, call_id)
 
 
 def _of_batch(run: Run, calls: Sequence[AgentCall]) -> dict[str, AgentCall]:
@@ -260,13 +255,16 @@ async def opened(chat: Chat, kept: AgentRun | None) -> Keeper:
 
 
 async def kept_run(store: Store, handle: str) -> AgentRun:
-    """The run that a handle names: its id, or its session (then its newest). raises: NotFound, AmbiguousHandle"""
+    """The run that a handle names: its id or the beginning of it, or its session (then its newest).
+
+    raises:  NotFound, AmbiguousHandle
+    """
     named = await store.agent_run(handle)
     if named:
         return named
     found = await find(store, handle)
-    session = await store.session(found.id)
-    rows = await store.agent_runs(session=session.id, limit=1) if session else ()
+    begun = await store.agent_run(found.id) if found.kind == "run" else None
+    rows = [begun] if begun else await store.agent_runs(session=found.id, limit=1)
     if not rows:
         raise NotFound("run", handle, hint="convo approvals")
     return rows[0]

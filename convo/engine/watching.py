@@ -29,12 +29,14 @@ class Pulse(NamedTuple):
     session:  its record, which moves with every word that is said and every answer
     head:     of the conversation at our own endpoint, which other clients move too
     states:   (id, status) of each response that is kin to it
+    run:      (id, revision) of the session's newest run of agents
     file:     when its replay file was written, and how long it is
     """
 
     session: Session | None
     head: Key | None
     states: tuple[tuple[str, str], ...]
+    run: tuple[str, int] | None
     file: tuple[int, int] | None
 
 
@@ -69,7 +71,9 @@ async def pulse(store: Store, known: Known) -> Pulse:
     at = session.link if session else known.at
     kin = await store.family(at) if at else ()
     states = tuple((link.id, link.status) for link in kin)
-    return Pulse(session, conversation.head if conversation else None, states, written(known))
+    runs = await store.agent_runs(session=session.id, limit=1) if session else ()
+    run = (runs[0].id, runs[0].revision) if runs else None
+    return Pulse(session, conversation.head if conversation else None, states, run, written(known))
 
 
 def written(known: Known) -> tuple[int, int] | None:

@@ -1,6 +1,7 @@
 """What can be said about a conversation that is known, as plain functions.
 
-Read `known` first: everything that was read about one handle, wherever it came from. `places`
+Read `known` first: everything that was read about one handle, wherever it came from, the run of
+agents among it that is open there (`open_run`). `places`
 answers what a link saw and sent, `forks` puts links in the order of a tree, `figures` says what one
 link was, `bill` what requests cost and `chart` where their tokens came from, `drift` where a record
 and its owner have come apart, `shape` is the JSON of `convo inspect --json`. `coming` is the next

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from convo.config import Price
 from convo.history import Key, Link, Node, Path, Scope, Session, Strategy
+from convo.inspection.open_run import OpenRun
 from convo.inspection.places import Places
 
 
@@ -29,6 +30,7 @@ class Known:
     notes:     what else a person should know, one sentence each
     prices:    what a person said that models cost, by their full names
     lost:      the head of a path that cannot be read because an item on it was deleted
+    run:       of agents, which is open in the session: nothing else can be said before it goes on
     """
 
     handle: str
@@ -45,6 +47,7 @@ class Known:
     notes: tuple[str, ...] = ()
     lost: Key | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
+    run: OpenRun | None = None
 
     @property
     def head(self) -> Key:

@@ -327,6 +327,10 @@ class Store(Protocol):
         """Give a lease back; nothing happens when it has passed to somebody else."""
         ...
 
+    async def holder(self, name: str) -> str | None:
+        """Who has the right to write under `name`, by the store's own clock; None where nobody does."""
+        ...
+
     async def revision(self) -> str | None:
         """What differs from the last time when anything may have been written since, by whomever, for any tenant.
 

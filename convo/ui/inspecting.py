@@ -17,6 +17,7 @@ from convo.ui.answer import safe
 from convo.ui.chart import chart
 from convo.ui.labelled import Line, counted, labelled, waiting
 from convo.ui.medium import Medium, cut
+from convo.ui.open_run import stands, way_on
 from convo.ui.receipt import spent, tokens
 from convo.ui.table import Table
 from convo.ui.tree import table, tree
@@ -70,7 +71,7 @@ def _facts(known: Known, fits: Table | None) -> Iterator[Line]:
     yield "head", _head(known)
     unacknowledged = [node.item for node in known.unacknowledged]
     if known.session or unacknowledged:
-        yield from waiting(unacknowledged)
+        yield from waiting(unacknowledged, stands(known.run) if known.run else "")
     yield from _bills(known)
     if fits and fits.said:
         yield "each link", " · ".join(f"{head} {cell}" for head, cell in fits.said)
@@ -102,7 +103,7 @@ def _head(known: Known) -> str:
 def _go_on(known: Known) -> str:
     """The command that goes on from here, where there is one."""
     if known.session:
-        return f"convo chat --from {quote(known.session.name or known.session.id)}"
+        return way_on(known.session, known.run)
     if known.strategy is Strategy.REPLAY:
         return f"convo chat --replay --from {quote(known.handle)}"
     if known.strategy is Strategy.CONVERSATION and not known.at:

@@ -50,12 +50,14 @@ def _wrapped(words: str, medium: Medium, indent: int) -> list[str]:
     return [line for line in found if line]
 
 
-def waiting(items: Sequence[Item]) -> Iterator[Line]:
-    """What was said and not confirmed, in words."""
+def waiting(items: Sequence[Item], run: str = "") -> Iterator[Line]:
+    """What was said and not confirmed, in words; first what an open run waits for, where there is one."""
+    if run:
+        yield "waiting", run
     if not items:
-        yield "waiting", "nothing is unacknowledged"
+        yield from () if run else [("waiting", "nothing is unacknowledged")]
         return
-    yield "waiting", f"{counted(len(items))} unacknowledged"
+    yield "" if run else "waiting", f"{counted(len(items))} unacknowledged"
     for item in items[:MOST]:
         yield "", f"{item.get('role') or kind(item)}: {first_words(item)}"
     if len(items) > MOST:

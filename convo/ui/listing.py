@@ -5,7 +5,7 @@ The list is waited for most often: what only the others need is imported by them
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from convo.engine.glance import Glance
 from convo.history import OWNERS, Session
@@ -13,6 +13,9 @@ from convo.items import Item
 from convo.ui.answer import safe
 from convo.ui.medium import Medium
 from convo.ui.table import Column, fitted, lines
+
+if TYPE_CHECKING:
+    from convo.inspection.open_run import OpenRun
 
 
 class Place(NamedTuple):
@@ -48,12 +51,16 @@ def listed(glances: Sequence[Glance], medium: Medium) -> str:
     return medium.drawn("\n".join(lines(fitted(columns, medium), medium)))
 
 
-def record(glance: Glance, said: Sequence[Item], medium: Medium) -> str:
-    """Everything that a session's record says; `said` is what its owner has not confirmed."""
+def record(glance: Glance, said: Sequence[Item], medium: Medium, run: "OpenRun | None" = None) -> str:
+    """Everything that a session's record says.
+
+    said:  what its owner has not confirmed
+    run:   of agents, which is open in it
+    """
     from convo.ui.labelled import labelled
 
     name = medium.paint(safe(glance.session.name), "bold")
-    return medium.drawn("\n".join([name, *labelled(_facts(glance, said), medium)]))
+    return medium.drawn("\n".join([name, *labelled(_facts(glance, said, run), medium)]))
 
 
 def found(places: Sequence[Place], medium: Medium) -> str:
@@ -72,12 +79,13 @@ def when(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
 
 
-def _facts(glance: Glance, said: Sequence[Item]) -> list[tuple[str, str]]:
-    from shlex import quote
-
+def _facts(glance: Glance, said: Sequence[Item], run: "OpenRun | None") -> list[tuple[str, str]]:
     from convo.ui.labelled import counted, waiting
+    from convo.ui.open_run import stands, way_on
 
-    session = glance.session
+    session, on = glance.session, way_on(glance.session, run)
+    opened = stands(run) if run else ""
+    unread = [*([("waiting", opened)] if opened else []), ("waiting", f"{counted(glance.waiting)} unacknowledged")]
     system = [("system", session.instructions)] if session.instructions else []
     return [
         ("id", session.id),
@@ -88,9 +96,9 @@ def _facts(glance: Glance, said: Sequence[Item]) -> list[tuple[str, str]]:
         *system,
         ("head", f"{session.head[:12]}, {counted(glance.items)}"),
         ("mark", f"{session.mark[:12]}, {counted(glance.items - glance.waiting)} confirmed"),
-        *(waiting(said) if len(said) == glance.waiting else [("waiting", f"{counted(glance.waiting)} unacknowledged")]),
+        *(waiting(said, opened) if len(said) == glance.waiting else unread),
         ("turns", f"{glance.turns:,}"),
         ("created", when(session.created_at)),
         ("used", when(session.used_at)),
-        ("go on", f"convo chat --from {quote(session.name)}"),
+        *([("go on", on)] if on else []),
     ]

@@ -19,6 +19,19 @@ async def test_a_lease_keeps_others_out_until_it_is_given_back(store: Store) -> 
     assert (await store.lease("chat", "you", 60)).holder == "you"
 
 
+async def test_who_holds_a_lease_can_be_asked_without_taking_it(store: Store) -> None:
+    assert await store.holder("chat") is None
+    lease = await store.lease("chat", "me", 60)
+    await store.lease("other", "you", GONE)
+
+    assert [await store.holder(name) for name in ("chat", "other", "a\ud800")] == ["me", None, None]
+    assert await store.of("guest").holder("chat") is None
+    assert (await store.lease("chat", "me", 60)).holder == "me"
+
+    await store.release(lease)
+    assert await store.holder("chat") is None
+
+
 async def test_its_holder_renews_a_lease(store: Store) -> None:
     first = await store.lease("chat", "me", 60)
     second = await store.lease("chat", "me", 120)

@@ -221,6 +221,10 @@ class MemoryStore:
         if there and there.holder == lease.holder:
             del self._mine.leases[lease.name]
 
+    async def holder(self, name: str) -> str | None:
+        there = self._mine.leases.get(name)
+        return there.holder if there and there.expires_at > self._now() else None
+
     async def revision(self) -> None:
         return None
 

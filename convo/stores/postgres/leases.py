@@ -16,6 +16,8 @@ RETURNING expires_at
 
 HOLDER = "SELECT holder FROM convo.leases WHERE tenant = $1 AND name = $2"
 
+HOLDER_NOW = f"{HOLDER} AND expires_at > {NOW}"
+
 
 async def take(t: Tenant, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
     """Take or renew a lease. raises: Busy, NotCanonical"""
@@ -32,3 +34,9 @@ async def take(t: Tenant, name: str, holder: str, ttl_s: float, instead_of: str 
 async def release(t: Tenant, lease: Lease) -> None:
     released = "DELETE FROM convo.leases WHERE tenant = $1 AND name = $2 AND holder = $3"
     await t.together(t.ask(released, names.written(lease.name), names.written(lease.holder)))
+
+
+async def holder(t: Tenant, name: str) -> str | None:
+    """Who has a lease that has not run out."""
+    there = await t.one(HOLDER_NOW, names.written(name))
+    return None if there is None else names.read(there)

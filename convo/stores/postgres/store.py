@@ -121,6 +121,9 @@ class PostgresStore:
     async def release(self, lease: Lease) -> None:
         await self._run(leases.release, lease)
 
+    async def holder(self, name: str) -> str | None:
+        return await self._run(leases.holder, name)
+
     async def revision(self) -> str:
         """Which transactions are done: it moves when one begins to write, and when it ends."""
         return str(await self._run(lambda t: t.one("SELECT txid_current_snapshot()::text, $1::bigint")))

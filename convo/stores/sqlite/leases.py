@@ -26,3 +26,11 @@ def release(t: Tenant, lease: Lease) -> None:
     t.run(
         "DELETE FROM leases WHERE tenant = ? AND name = ? AND holder = ?", t.n, asked(lease.name), asked(lease.holder)
     )
+
+
+def holder(t: Tenant, name: str) -> str | None:
+    """Who has a lease that has not run out."""
+    there = t.row(
+        "SELECT holder FROM leases WHERE tenant = ? AND name = ? AND expires_at > ?", t.n, asked(name), now(t.db)
+    )
+    return str(there[0]) if there else None

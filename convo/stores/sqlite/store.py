@@ -107,6 +107,9 @@ class SqliteStore:
     async def release(self, lease: Lease) -> None:
         await self.database.write(lambda db: leases.release(Tenant.known(db, self.tenant), lease), create=False)
 
+    async def holder(self, name: str) -> str | None:
+        return await self._read(leases.holder, name)
+
     async def revision(self) -> str:
         """SQLite counts what other connections commit; this one's own changes are counted by rows."""
         return await self.database.read(

@@ -1,0 +1,91 @@
+"""Runs of agents that stand open, as the screens and the inbox say it: what waits, and the command that goes on."""
+
+import os
+import shlex
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran
+from tests.cli.chatting import scripted
+from tests.running import Convo, Start
+
+HANGS = AGENTS.replace(
+    'note(f"look_up {order}")', 'note("begun")\n    print("STARTED", flush=True)\n    import time\n    time.sleep(60)'
+)
+"""A tool that says when it has begun, and is not done before the test is."""
+
+OWN_MODEL = (
+    AGENTS
+    + """
+from convo.agents import agent_tool
+ours = Agent("ours", model="scripted/echo", tools=(refund,))
+"""
+)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def fact(screen: str, label: str) -> str:
+    """What a screen says behind a label."""
+    line = next(line for line in screen.splitlines() if line.startswith(f"  {label}  "))
+    return line.removeprefix(f"  {label}  ").strip()
+
+
+def test_screens_of_a_session_name_the_run_that_waits_and_the_command_that_goes_on(convo: Convo) -> None:
+    model = scripted(REFUND, BACK)
+    assert convo("chat", *agents(), *model, "-n", "mine", "back").exit == 3
+    for command in (("inspect", "mine"), ("sessions", "show", "mine")):
+        screen = convo(*command).out
+        assert fact(screen, "waiting") == "a run of agents waits for a decision on c1"
+        assert fact(screen, "go on") == "convo resume mine --agent FILE.py:NAME"
+        assert "convo chat --from" not in screen
+    assert convo("resume", "mine", *agents(), *model, "--approve", "c1").exit == 0
+    for command in (("inspect", "mine"), ("sessions", "show", "mine")):
+        screen = convo(*command).out
+        assert fact(screen, "waiting") == "nothing is unacknowledged"
+        assert fact(screen, "go on") == "convo chat --from mine"
+
+
+@pytest.mark.needs("posix")
+def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, convo: Convo, home: Path) -> None:
+    model = scripted(LOOK_UP, BACK)
+    process = start("chat", *agents("desk", HANGS), *model, "-n", "mine", "A1?")
+    assert process.stderr
+    assert "STARTED\n" in iter(process.stderr.readline, "")
+    assert (convo("approvals").err, convo("approvals", "--json").json()) == ("no run waits for anybody\n", [])
+    screen = convo("inspect", "mine").out
+    assert fact(screen, "waiting").startswith(f"a run of agents is under way in process {process.pid} on ")
+    assert "go on" not in screen
+
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    got, told = convo("approvals"), "1 run was left in the middle: convo resume mine --agent FILE.py:NAME\n"
+    assert (got.exit, got.out, got.err) == (0, "", told)
+    told_json = convo("approvals", "--json")
+    (call,) = told_json.json()
+    assert (call["call_id"], call["tool_name"], call["session"]) == ("c0", "look_up", "mine")
+    assert (call["left"], call["unknown"], told_json.err) == (True, True, told)
+    for command in (("inspect", "mine"), ("sessions", "show", "mine")):
+        screen = convo(*command).out
+        assert fact(screen, "waiting") == "a run of agents was left in the middle of its calls"
+        assert fact(screen, "go on") == "convo resume mine --agent FILE.py:NAME"
+
+    assert convo("resume", "mine", *agents("desk", AGENTS), *model).exit == 3
+    (call,) = convo("approvals", "--json").json()
+    assert (call["call_id"], call["left"], call["unknown"]) == ("c0", False, True)
+    assert "left in the middle" not in convo("approvals").err
+
+
+def test_the_command_that_goes_on_keeps_a_model_that_was_asked_in_place_of_the_agents_own(convo: Convo) -> None:
+    model = scripted(REFUND, BACK)
+    got = convo("chat", *agents("ours", OWN_MODEL), *model, "-n", "mine", "back")
+    assert got.exit == 3
+    told = got.err.splitlines()[-1].partition("to decide and go on: convo ")[2]
+    assert told == f"resume mine --agent bot.py:ours -m {model[1]} --approve c1"
+    on = convo(*shlex.split(told))
+    assert (on.exit, on.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), on.err
