@@ -5,12 +5,11 @@ The arguments alone; `convo.cli.exporting` does the rest.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from convo.cli.options import Handle, Provider, Text, Texts, flag, value
+from convo.cli.options import Handle, Provider, Text, Texts, flag, named_file, value
 from convo.cli.shape import App, call_of
 
 app = App()
@@ -44,7 +43,7 @@ class Written:
     """What is written."""
 
     form: Form | None = value("--format", "FORMAT", "replay, jsonl, markdown, html or runstate.")
-    file: Path | None = value("-o --output", "FILE", "Write there.")
+    file: Text = value("-o --output", "FILE", "Write there; - is stdout.")
     links: bool = flag("--links", "jsonl: also the calls that made the items.")
     no_data: bool = flag("--no-data", "markdown, html: only what is read; cannot be imported.")
 
@@ -85,7 +84,7 @@ def export(
     asked = Asked(
         handle=handle,
         form=written.form and str(written.form),
-        file=written.file,
+        file=named_file(written.file),
         links=written.links,
         data=not written.no_data,
         redact=hidden.redact,

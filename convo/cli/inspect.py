@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.options import Provider, Remote, flag, value
+from convo.cli.options import Provider, Remote, Text, flag, named_file, value
 from convo.cli.shape import App, call_of
 from convo.errors import Usage
 
@@ -42,13 +42,13 @@ class Shown:
     items: bool = flag("--items", "What was said, in full.")
     raw: bool = flag("--raw", "The items as JSON, as they are stored.")
     as_json: bool = flag("--json", "Links and items as one JSON object a line.")
-    html: Path | None = value("--html", "FILE", "A page in one file, to look at offline.")
+    html: Text = value("--html", "FILE", "A page in one file, to look at offline; - is stdout.")
     chart: bool = flag("--chart", "Bars of tokens: sent, seen, cached.")
 
     def form(self) -> str:
         """The one form that was asked for; "" for the tree. raises: Usage  more than one was"""
         forms = {"--items": self.items, "--raw": self.raw, "--json": self.as_json, "--chart": self.chart}
-        chosen = [flag for flag, on in {**forms, "--html": bool(self.html)}.items() if on]
+        chosen = [flag for flag, on in {**forms, "--html": self.html is not None}.items() if on]
         if len(chosen) > 1:
             raise Usage(f"{' and '.join(chosen)} are two answers to one question", hint="use one of them")
         return chosen[0] if chosen else ""
@@ -81,7 +81,7 @@ def inspect(
     from convo.cli.states import print_states, state_at
 
     states = {handle: state_at(handle, config) for handle in dict.fromkeys(handles)}
-    if all(states.values()) and not shown.html:
+    if all(states.values()) and shown.html is None:
         print_states(handles, states, form, paged=not live.no_pager)
         return
     import asyncio
@@ -92,10 +92,10 @@ def inspect(
     others = [handle for handle in handles if not states[handle]]
     found = iter(asyncio.run(known_of(others, Where(config, provider, remote))))
     subjects = [states[handle] or next(found) for handle in handles]
-    if shown.html:
+    if shown.html is not None:
         from convo.cli.inspecting_page import written
 
-        written(subjects, handles, shown.html)
+        written(subjects, handles, named_file(shown.html))
     else:
         printed(subjects, handles, form, paged=not live.no_pager)
 

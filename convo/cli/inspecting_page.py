@@ -1,5 +1,6 @@
 """`convo inspect --html`: conversations as one page that is a file, and needs no server and no network."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from convo.runstate import State
 from convo.ui.labelled import counted
 
 
-def written(found: Sequence[Known | State], handles: Sequence[str], file: Path) -> None:
-    """Write a page about `found` into a private file.
+def written(found: Sequence[Known | State], handles: Sequence[str], file: Path | None) -> None:
+    """Write a page about `found` into a private file, or on stdout.
 
     raises:  Usage  one of them is a paused run, or `file` is a conversation's own
              StoreReadOnly, StoreFull, StoreFault  it cannot be written
@@ -24,6 +25,9 @@ def written(found: Sequence[Known | State], handles: Sequence[str], file: Path) 
     run = next((handle for handle in handles if handle not in known), None)
     if run is not None:
         raise Usage(f"{run} is a paused run, and a page shows conversations", hint=f"convo inspect {run}")
+    if file is None:
+        sys.stdout.write(whole(together(known)))
+        return
     target = lies_at(Path(absolute(str(file))))
     for one in known.values():
         own = one.session.handle if one.session else one.handle

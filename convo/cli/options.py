@@ -19,6 +19,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import field, fields, is_dataclass
 from functools import wraps
+from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args
 
 import typer
@@ -28,6 +29,9 @@ Texts: TypeAlias = list[str] | None
 
 OPTION = "option"
 """Where a field of a group keeps its names on the command line, and what else Typer is told of it."""
+
+STDOUT = "-"
+"""What is written where a file could be named, and means stdout."""
 
 WHERE = "Where it is looked for"
 
@@ -64,6 +68,11 @@ def value(
     """A field of a group: an option that takes a value. `names` are written as for `flag`."""
     said = {"metavar": metavar, "help": help, "min": min}
     return field(default=default, metadata={OPTION: (names.split(), said)})
+
+
+def named_file(said: Text) -> Path | None:
+    """The file that an option names to write into; None for stdout, which - names too. `./-` is a file."""
+    return None if said in (None, STDOUT) else Path(said)
 
 
 def spread(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ They stand apart from what they load: `convo chat` without agents imports nothin
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from convo.cli.options import Text, flag, value
+from convo.cli.options import STDOUT, Text, flag, value
 from convo.errors import Usage
 
 CONTEXT = "--context", "FILE", "Values for its tools: a JSON object, or FILE.py:NAME."
@@ -52,6 +52,8 @@ class RunFlags:
                 f"{self.beside[0]} is about runs of agents, and none is named",
                 hint=f"--agent FILE.py:NAME {self.beside[0]}",
             )
+        if self.state == STDOUT:
+            raise Usage("a paused run is written into a file, beside the answer on stdout", hint="--state FILE")
         if self.agent and (system is not None or schema is not None):
             flag, own = ("-s", "instructions") if system is not None else ("--schema", "output type")
             raise Usage(

@@ -46,12 +46,23 @@ def test_the_calls_that_made_the_items_go_along_when_they_are_asked_for(convo: C
     assert (link["object"], link["saw"], link["head"], link["status"]) == ("convo.link", 1, 2, "completed")
 
 
+def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
+    for form in ("replay", "jsonl", "markdown", "html"):
+        got = convo("export", "mine", "--format", form, "-o", "-")
+        assert (got.exit, got.out, got.err) == (0, convo("export", "mine", "--format", form).out, "")
+    assert convo("export", "mine", "--output=-").out == convo("export", "mine").out
+    assert not (tmp_path / "-").exists()
+    assert convo("export", "mine", "-o", "./-").err == "2 items are in -\n"
+    assert (tmp_path / "-").read_text() == convo("export", "mine").out
+
+
 @pytest.mark.parametrize(
     "argv",
     [
         ("--links",),
         ("--format", "jsonl", "--no-data"),
         ("--json",),
+        ("--json", "-o", "-"),
         ("--format", "pdf"),
     ],
 )

@@ -27,6 +27,7 @@ def test_it_is_what_the_pause_wrote(paused: tuple[str, str], convo: Convo) -> No
     got = convo(*RUN)
     assert (got.exit, got.err) == (0, "")
     assert got.json() == json.loads(Path("state.json").read_text())
+    assert (convo(*RUN, "-o", "-"), Path("-").exists()) == (got, False)
 
 
 def test_the_agents_sdk_reads_it(paused: tuple[str, str], convo: Convo) -> None:

@@ -44,6 +44,14 @@ def test_the_page_holds_what_inspect_says_of_each(convo: Convo, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("talked")
+def test_a_dash_is_stdout_and_no_file(convo: Convo, tmp_path: Path) -> None:
+    got = convo("inspect", "monads", "other", "--html", "-")
+    assert (got.exit, got.err, (tmp_path / "-").exists()) == (0, "", False)
+    assert convo("inspect", "monads", "other", "--html", "page.html").exit == 0
+    assert data_in(got.out) == data_in((tmp_path / "page.html").read_text("utf-8"))
+
+
+@pytest.mark.usefixtures("talked")
 @pytest.mark.parametrize(
     ("argv", "says"),
     [

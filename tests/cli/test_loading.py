@@ -221,6 +221,7 @@ def test_nesting_can_be_declined_although_there_is_a_mapper(folder: Path) -> Non
         (["--agent", "bot/support.py:triage", "--input-filter", "bot/support.py:billing", "hi"], "is no function"),
         (["--agent", "bot/support.py:triage", "--context", "bot/none.json", "hi"], "bot/none.json cannot be read"),
         (["--agent", "bot/support.py:triage", "--history-markers", "a", "a", "hi"], "takes two different words"),
+        (["--agent", "bot/support.py:triage", "--state", "-", "hi"], "a paused run is written into a file"),
     ],
 )
 def test_flags_that_do_not_fit_together_change_nothing(
