@@ -18,6 +18,7 @@ from convo.clock import SystemClock
 from convo.config import load
 from convo.engine.finding import absolute, by_handle, find
 from convo.engine.item_file import ItemFile, read_items, understood
+from convo.engine.open_runs import OPEN
 from convo.engine.state_file import judged, means_to_be_a_state
 from convo.engine.whole_file import why
 from convo.errors import ItemDeleted, NotFound, Unreadable, Usage
@@ -33,9 +34,6 @@ from convo.transfer.run_states import items_of
 __all__ = ["Subject", "Where", "subject"]
 
 PIPED = "what is piped in"
-
-OPEN = ("running", "paused")
-"""How a run of agents stands that has not ended."""
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from convo.items import Json
 from convo.stores.contract import AgentRun, Store
 
 OPEN = ("running", "paused")
+"""How a run stands that has not ended."""
 
 AGAIN = "again"
 """The member of a row's document that names the calls that had started when it was written, and may run again."""

@@ -9,12 +9,15 @@ from convo.clock import FixedClock
 from convo.engine.watching import EVERY_S, under_way, watch
 from convo.history import Key, Strategy
 from convo.history import Path as History
+from convo.inspection.open_run import OpenRun
 from convo.items import user
-from convo.stores.contract import Change, Growth
+from convo.run import kept
+from convo.stores.contract import AgentRun, Change, Growth
 from convo.stores.sqlite import SqliteStore
 from convo.stores.sqlite.database import Database
 from tests.cli.held import DATABASE, held, talks
 from tests.inspection.built import chain
+from tests.run.test_inbox import paused
 
 
 class Counted(SqliteStore):
@@ -56,6 +59,20 @@ async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_p
         second = await anext(states)
     await store.aclose()
     assert (len(first.path), len(second.path)) == (2, 1)
+
+
+async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_said(home: Path) -> None:
+    await asyncio.to_thread(held, home, talks("mine", Strategy.SESSION, "one"))
+    store, other = SqliteStore(Database(home / DATABASE)), SqliteStore(Database(home / DATABASE))
+    async with aclosing(watch(store, "mine", FixedClock())) as states:
+        first = await anext(states)
+        assert first.session
+        row = AgentRun("run_1", first.session.id, 1, "paused", kept(paused()), 1.0, 1.0)
+        await other.commit(Change(agent_run=row))
+        second = await anext(states)
+    await store.aclose()
+    await other.aclose()
+    assert (first.run, second.run) == (None, OpenRun("run_1", ("g1", "g2", "m1"), paused=True))
 
 
 async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
