@@ -1,0 +1,113 @@
+"""What convo wrote for the runs of a session goes with the session; a file that a person named stays."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+from tests.cli.agenting import BACK, REFUND, agents, paused_files, runs
+from tests.cli.chatting import scripted
+from tests.cli.held import DATABASE
+from tests.running import Convo, Launch
+
+SECRET = "xylophonic"
+
+
+def paused(convo: Convo, name: str, *more: str) -> str:
+    """A session with a paused run and private words in it; the run's id."""
+    got = convo("chat", *agents(), *scripted(REFUND, BACK), "-n", name, *more, "--json", f"pay {SECRET} back, {name}")
+    assert got.exit == 3, got.err
+    return str(got.json()["run"])
+
+
+def own_files(home: Path) -> list[str]:
+    """What convo has of runs in its own folder, by name."""
+    return sorted(file.name for folder in ("paused", "named") for file in (home / "data" / folder).glob("*"))
+
+
+def left(folder: Path) -> list[str]:
+    """The files in which the private words are."""
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    return sorted(file.name for file in files if SECRET.encode() in file.read_bytes())
+
+
+def test_the_states_of_a_sessions_runs_go_with_it(convo: Convo, home: Path) -> None:
+    gone, stays = paused(convo, "u"), paused(convo, "v")
+    assert own_files(home) == sorted([f"{gone}.json", f"{stays}.json"])
+    got = convo("sessions", "rm", "u", "--yes")
+    assert (got.exit, got.err) == (0, "removed u: 1 response and 2 items\n")
+    assert own_files(home) == [f"{stays}.json"]
+    assert convo("sessions", "rm", "v", "--yes").exit == 0
+    assert (own_files(home), left(home)) == ([], [])
+
+
+def test_so_do_those_of_every_run_and_of_one_that_came_from_elsewhere(
+    convo: Convo, launch: Launch, home: Path, tmp_path: Path
+) -> None:
+    first = paused(convo, "u", "--state", "u.json")
+    assert convo("resume", "u", *agents(), *scripted(REFUND, BACK), "--abort").exit == 0
+    second = paused(convo, "u2")
+    other = tmp_path / "other"
+    on = launch("resume", "u.json", *agents(), *scripted(REFUND, BACK), "--json", env={"CONVO_HOME": str(other)})
+    assert on.exit == 3, on.err
+    came = on.json()["run"]
+    assert own_files(other) == [f"{came}.base.json", f"{came}.json"]
+    removed = launch("sessions", "rm", on.json()["session"], "--yes", env={"CONVO_HOME": str(other)})
+    assert removed.exit == 0, removed.err
+    assert (own_files(other), left(other)) == ([], [])
+    assert {run.id for run in runs(home)} == {first, second}
+
+
+def test_a_file_that_was_named_stays_and_is_told(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    paused(convo, "u", "--state", "here/s.json")
+    got = convo("sessions", "rm", "u", "--yes")
+    assert got.err == f"removed u: 1 response and 2 items; the file {tmp_path / 'here' / 's.json'} stays\n"
+    assert (own_files(home), left(home), left(tmp_path / "here")) == ([], [], ["s.json"])
+
+
+def test_it_is_told_of_a_run_that_has_ended_too(convo: Convo, home: Path, tmp_path: Path) -> None:
+    paused(convo, "u", "--state", "s.json")
+    assert convo("resume", "s.json", *agents(), *scripted(REFUND, BACK), "--approve", "all").exit == 0
+    assert convo("sessions", "rm", "u", "--yes").err.endswith(f"; the file {tmp_path / 's.json'} stays\n")
+    assert own_files(home) == []
+
+
+def test_a_named_file_that_is_gone_or_has_another_run_now_is_not_told(convo: Convo, home: Path, tmp_path: Path) -> None:
+    for name in ("u", "v"):
+        paused(convo, name, "--state", "s.json")
+    assert convo("sessions", "rm", "u", "--yes").err == "removed u: 1 response and 2 items\n"
+    (tmp_path / "s.json").unlink()
+    assert convo("sessions", "rm", "v", "--yes").err == "removed v: 1 response and 2 items\n"
+    assert own_files(home) == []
+
+
+def test_a_file_that_cannot_be_taken_fails_and_is_named_and_the_others_go(convo: Convo, home: Path) -> None:
+    paused(convo, "u", "--state", "s.json")
+    paused(convo, "v")
+    (place,) = paused_files(home)
+    place.unlink()
+    (place / "in the way").mkdir(parents=True)
+    got = convo("sessions", "rm", "v", "u", "--yes")
+    assert got.exit == 1
+    assert got.err.startswith("removed v: 1 response and 2 items\nremoved u: 1 response and 2 items; the file ")
+    assert f"convo: {place} is of a run that was removed, and cannot be removed itself: is a directory\n" in got.err
+    assert own_files(home) == [place.name]
+
+
+def test_a_pruning_takes_the_states_of_what_it_takes(convo: Convo, home: Path, tmp_path: Path) -> None:
+    paused(convo, "u", "--state", "s.json")
+    paused(convo, "v")
+    with closing(sqlite3.connect(home / DATABASE)) as database, database:
+        database.execute("UPDATE sessions SET used_at = 1")
+    young = paused(convo, "w")
+    prune = ("store", "prune", "--older-than", "1w", "--json")
+    told = convo(*prune)
+    assert (told.json()["removed"], told.err, len(own_files(home))) == (
+        False,
+        "this would go; --yes removes it\n",
+        3,
+    )
+    done = convo(*prune, "--yes")
+    assert done.json() == {**told.json(), "before": done.json()["before"], "removed": True}
+    assert done.err == f"this was removed\nthe file {tmp_path / 's.json'} stays\n"
+    assert own_files(home) == [f"{young}.json"]
