@@ -16,6 +16,7 @@ Read `chat` first: one conversation while it is open, and the order in which thi
 Runs of agents stand on the same turns. Read `running` for what may be done with one and
 `performing` for its loop; `run_keeping` makes each step durable, `run_state` shows it as a
 RunState, `standing` says where it is in the conversation, `conduct` what an owner does not allow.
+`open_runs` tells which one stands in the way of a message, `left_runs` which ones nobody performs.
 `agent_asking`, `preparing` and `handing` make what a model is asked, `tooling` and `guarding` call
 what it asks for, `at_once` beside the loop, `theirs` and `hands` whatever a person wrote; `telling`
 is what readers hear of it.

@@ -10,7 +10,7 @@ lines, and `medium` says how wide they are and what may stand in them.
     an answer    `answer` prints it while it comes, `answering` lets it be stopped, `sheet` and `markdown` lay
                  it out, `thinking` folds what came before it; `receipt` is its line, `spending` the sum
     agents       `runs` is a chat with them, `telling` shows what happens, `pausing` and `asking` what
-                 waits, `deciding` and `rewriting` what becomes of it
+                 waits, `deciding` and `rewriting` what becomes of it; `open_run` says that one is open
     screens      `inspecting` (with `tree` and `chart`), `coming`, `window`, `differing`, `raced`, `converted`,
                  `compacted`, `linting`, `listing`, `holdings`, `models`, `known_models`, `settings`, `findings`
     of them all  `table`, `labelled`, `status`, `pager`, `signals`, `unechoed` (keys while an answer comes)
