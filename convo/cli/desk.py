@@ -174,7 +174,7 @@ class Desk:
     @property
     def paused(self) -> Path:
         """The folder of the states of paused runs."""
-        return self._sources.places.data / "paused"
+        return self._sources.places.paused
 
     @property
     def prompts(self) -> Path:

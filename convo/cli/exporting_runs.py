@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 from convo.cli.conduct import cast_of
-from convo.cli.pauses import MARK, base_of, values_in
+from convo.cli.paused_files import MARK
+from convo.cli.pauses import base_of, values_in
 from convo.cli.run_flags import RunFlags
 from convo.cli.wiring import store_of
 from convo.config import Settings

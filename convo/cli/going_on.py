@@ -15,7 +15,8 @@ from shlex import quote
 from convo.cli.choosing import ALL
 from convo.cli.conduct import Cast, cast_of
 from convo.cli.desk import Asked, Desk, Out
-from convo.cli.pauses import Pauses, run_in, values_in
+from convo.cli.paused_files import run_in
+from convo.cli.pauses import Pauses, values_in
 from convo.cli.run_flags import RunFlags
 from convo.cli.running import Show, told
 from convo.cli.verdicts import Said, choices_of, events_of

@@ -2,34 +2,26 @@
 
 A run is in the store as well and goes on from there. The file is for another machine, for the
 Agents SDK, for a person who wants to read it. One that was put into convo's own folder goes when its
-run has ended, because it would only be refused then; one that the person named stays.
+run has ended, because it would only be refused then; one that the person named stays. What both are
+called there, and how they go with their session, is `convo.cli.paused_files`' to say.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from convo.cli.paused_files import MARK, base_place, ended, note_place, state_place
 from convo.config import private
 from convo.engine.chat import Chat
 from convo.engine.finding import absolute
 from convo.engine.run_state import state_of
 from convo.engine.running import Running
 from convo.engine.state_file import load, save
-from convo.errors import InputFault, StateFault, Unsupported, Usage
+from convo.errors import InputFault, StateFault, StoreFault, Unreadable, Unsupported, Usage
 from convo.items import Json
 from convo.runstate import State
 from convo.runstate.values import values_of
 from convo.stores.contract import AgentRun
-
-MARK = "convo"
-"""The member of a document that says which kept run it is of; every reader passes over it."""
-
-
-def run_in(state: State) -> str | None:
-    """The id of the run that a document of convo's own is of, which only the store that has it knows."""
-    said = state.document.get(MARK)
-    run = said.get("run") if isinstance(said, dict) else None
-    return run if isinstance(run, str) else None
 
 
 def base_of(row: AgentRun, folder: Path) -> State | None:
@@ -38,7 +30,7 @@ def base_of(row: AgentRun, folder: Path) -> State | None:
     folder:  where such states lie
     raises:  StateFault  it is not here any more
     """
-    place = folder / f"{row.id}.base.json"
+    place = base_place(folder, row.id)
     if row.state is None:
         return None
     if not place.exists():
@@ -55,7 +47,7 @@ def values_in(row: AgentRun, folder: Path, state: State | None = None) -> Mappin
     state:   the one that is gone on with, where it is a file; else the one in `folder`, if there is one
     raises:  InputFault  they were something else than a mapping
     """
-    there = folder / f"{row.id}.json"
+    there = state_place(folder, row.id)
     state = state or (load(str(there)) if there.exists() else None)
     return values_of(state.document) if state else {}
 
@@ -69,13 +61,17 @@ class Pauses:
 
     def base(self, run: str, state: State) -> None:
         """Remember the state that a run goes on from: what convo does not model is in it alone."""
-        save(state, str(private(self._folder) / f"{run}.base.json"))
+        save(state, str(base_place(private(self._folder), run)))
 
     async def keep(self, chat: Chat, running: Running) -> str | None:
-        """Write the run's state if it is paused, take it away if it has ended; where it lies now."""
+        """Write the run's state if it is paused, take it away if it has ended; where it lies now.
+
+        raises:  StoreFault, Unreadable  it could not be written; the run waits all the same
+        """
         row = running.kept
         if row is None or not running.unfinished:
-            self._remove(row.id if row else "")
+            with suppress(OSError):
+                ended(self._folder, row.id if row else "")
             return None
         if row.status != "paused":
             return None
@@ -86,11 +82,18 @@ class Pauses:
         except (InputFault, StateFault, Unsupported, Usage) as wrong:
             self._note(f"no state file was written: {wrong.message}")
             return None
-        place = self._place or str(private(self._folder) / f"{row.id}.json")
-        save(State({**state.document, MARK: {"run": row.id}}, state.version), place)
-        return absolute(place)
+        try:
+            return self._write(State({**state.document, MARK: {"run": row.id}}, state.version), row.id)
+        except (StoreFault, Unreadable) as wrong:
+            wrong.args = (f"{wrong.message}; the run is paused all the same, and waits in the inbox",)
+            wrong.hint = "convo approvals"
+            raise
 
-    def _remove(self, run: str) -> None:
-        for name in (f"{run}.json", f"{run}.base.json"):
-            with suppress(OSError):
-                (self._folder / name).unlink(missing_ok=True)
+    def _write(self, state: State, run: str) -> str:
+        if self._place is None:
+            place = str(state_place(private(self._folder), run))
+        else:
+            place = absolute(self._place)
+            note_place(self._folder, run, place)
+        save(state, place)
+        return absolute(place)

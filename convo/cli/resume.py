@@ -98,6 +98,10 @@ def resume(
     as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print what happens, one event a line.")] = False,
 ) -> None:
     """Decide on the calls that a paused run waits for, and go on with it."""
+    if decided.always and not (decided.approve or decided.reject or decided.edit):
+        raise Usage(
+            "--always says how far a decision goes, and none is made", hint="--approve CALL --always, or --reject"
+        )
     if written.decide_only:
         raise typer.Exit(_decide_only(state, decided, going.agent, written, as_json=as_json))
     config = call_of(ctx).config
@@ -141,6 +145,7 @@ def _go_on(state: str, decided: Decided, going: Going, written: Written, config:
     from convo.cli import going_on
     from convo.cli.resuming import Signing, proved
     from convo.cli.verdicts import Said
+    from convo.engine.state_file import writable
     from convo.ui.signals import orderly
 
     said = Said(
@@ -152,6 +157,8 @@ def _go_on(state: str, decided: Decided, going: Going, written: Written, config:
         always=decided.always,
         abort=decided.abort,
     )
+    if written.out is not None:
+        writable(written.out)
     document = proved(state, config, Signing(written.key_env, written.verify))
     resuming = going_on.Resuming(state, document, said, going.flags(written.out), going.model, config)
     return asyncio.run(orderly(going_on.resume(resuming, out)))

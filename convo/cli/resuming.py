@@ -1,6 +1,6 @@
 """Decides on a state as the flags of `convo resume` ask, and writes it.
 
-Everything is decided before anything is written, and what was decided is told on stderr. The exit
+Everything is decided before anything is written, and told on stderr once it is. The exit
 code is 3 as long as a call waits for somebody else.
 """
 
@@ -106,27 +106,36 @@ def decide(place: str, asked: Asked, written: Written) -> int:
     state = from_pipe() if place == PIPE else load(place)
     if written.verify:
         verify(state, key)
-    state, losses = _as_asked(unsigned(state), asked, written.schema)
-    for words in lost(losses):
+    done = _as_asked(unsigned(state), asked, written.schema)
+    _write(signed(done.state, key) if written.sign else done.state, written.out)
+    for words in (*done.notes, *lost(done.losses)):
         sys.stderr.write(safe(words) + "\n")
-    _write(signed(state, key) if written.sign else state, written.out)
-    return _told(state, losses, written)
+    return _told(done.state, done.losses, written)
 
 
-def _as_asked(state: State, asked: Asked, label: str | None) -> tuple[State, tuple[Loss, ...]]:
+class Done(NamedTuple):
+    """What is written, and what is told of it: what was decided, in words, and what was lost."""
+
+    state: State
+    notes: tuple[str, ...]
+    losses: tuple[Loss, ...] = ()
+
+
+def _as_asked(state: State, asked: Asked, label: str | None) -> Done:
     """The decided state under the label asked for; decided on under the newer of the two, which has words for more."""
     if label is None:
-        return _decided(state, asked), ()
+        return _decided(state, asked)
     if label in LABELS[LABELS.index(state.label) :]:
         state, losses = relabelled(state, label)
-        return _decided(state, asked), losses
-    return relabelled(_decided(state, asked), label)
+        return _decided(state, asked)._replace(losses=losses)
+    state, notes, _ = _decided(state, asked)
+    state, losses = relabelled(state, label)
+    return Done(state, notes, losses)
 
 
-def _decided(state: State, asked: Asked) -> State:
+def _decided(state: State, asked: Asked) -> Done:
     choices = _choices(state, asked)
-    if not state.pending:
-        sys.stderr.write("nothing waits in this state\n")
+    notes = [] if state.pending else ["nothing waits in this state"]
     waiting = {one.id: one for one in state.pending}
     for one in state.pending:
         choice = choices.get(one.id)
@@ -138,8 +147,8 @@ def _decided(state: State, asked: Asked) -> State:
         state = decided(state, (waiting[one.id],), choice.verdict)
         word = "approved" if choice.verdict.approve else "rejected"
         edits = ", with other arguments" if choice.edits else ""
-        sys.stderr.write(safe(f"{word} {one.call.tool} ({one.id}){edits}") + "\n")
-    return state
+        notes.append(f"{word} {one.call.tool} ({one.id}){edits}")
+    return Done(state, tuple(notes))
 
 
 def _choices(state: State, asked: Asked) -> dict[str, Choice]:

@@ -89,22 +89,32 @@ def stats(config: Config, flags: Flags, *, as_json: bool) -> None:
 
 def prune(config: Config, flags: Flags, asked: Pruning, *, as_json: bool) -> None:
     """Count what nobody used for so long, or remove it. raises: NotFound, StoreFault, Usage, BadSettings"""
-    before = SystemClock().now() - _seconds(asked.older_than)
+    from convo.cli.paused_files import forget, named, with_files
 
-    async def taken(store: Store) -> list[tuple[str, Pruned]]:
+    before = SystemClock().now() - _seconds(asked.older_than)
+    settings = _kept(config, flags)
+    folder = settings.places.paused
+
+    async def taken(store: Store) -> tuple[list[tuple[str, Pruned]], list[str]]:
         names = [one.tenant for one in await store.upkeep.holdings()]
         if asked.tenant is not None and asked.tenant not in names:
             raise NotFound("tenant", asked.tenant, hint="convo store stats")
         chosen = names if asked.tenant is None else [asked.tenant]
-        return [(name, await store.upkeep.prune(name, before, dry=not asked.yes)) for name in chosen]
+        runs = await with_files(store, folder)
+        done = [(name, await store.upkeep.prune(name, before, dry=not asked.yes)) for name in chosen]
+        return done, [run for run in runs if not await store.agent_run(run)]
 
-    found = [(name, pruned) for name, pruned in from_store(_kept(config, flags), taken) if any(pruned)]
+    done, gone = from_store(settings, taken)
+    found = [(name, pruned) for name, pruned in done if any(pruned)]
     if as_json:
         tenants = [{"tenant": name, **pruned._asdict()} for name, pruned in found]
         say_json({"before": before, "removed": asked.yes, "tenants": tenants})
     elif found:
         say(holdings.pruned(found, medium_of(sys.stdout, os.environ)))
     note(_outcome(asked, anything=bool(found)))
+    for place in named(folder, gone):
+        note(f"the file {place} stays")
+    forget(folder, gone)
 
 
 def _outcome(asked: Pruning, *, anything: bool) -> str:

@@ -40,7 +40,10 @@ async def talk(asked: Asked, out: Out) -> int:
     cast = None
     if asked.run.agent:
         from convo.cli.conduct import cast_of
+        from convo.engine.state_file import writable
 
+        if asked.run.state is not None:
+            writable(asked.run.state)
         cast = cast_of(asked.run)
     model = cast.model if cast and asked.model is None else asked.model
     sources = read(asked.config, Flags(model=model))

@@ -59,6 +59,11 @@ class Places(NamedTuple):
         return self.data / "models"
 
     @property
+    def paused(self) -> Path:
+        """The folder of the states of paused runs."""
+        return self.data / "paused"
+
+    @property
     def prompts(self) -> Path:
         """The file of what was typed, for the arrow keys."""
         return self.state / "prompts"

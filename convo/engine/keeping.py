@@ -13,18 +13,22 @@ from convo.errors import Busy, ItemDeleted, NotFound
 from convo.history import HERE, OWNERS, Key, Link, Session, Strategy
 from convo.stores.contract import Change, Store
 
+ALL = 1_000_000
+
 
 @dataclass(frozen=True, slots=True)
 class Gone:
     """What went with one session.
 
     links, items:  how many; what other sessions share is not among them
+    runs:          those of agents, by id
     kept:          what still stands elsewhere, in words: a replay file, a remote endpoint's copy
     """
 
     session: Session
     links: int
     items: int
+    runs: tuple[str, ...] = ()
     kept: str = ""
 
 
@@ -55,6 +59,7 @@ async def remove(store: Store, sessions: Sequence[Session]) -> list[Gone]:
 async def _remove(store: Store, session: Session) -> Gone:
     links = await store.links(session.id)
     paths = await _paths(store, [session.head, *(key for link in reversed(links) for key in (link.head, link.saw))])
+    runs = tuple([run.id for run in await store.agent_runs(session=session.id, limit=ALL)])
     await store.remove_session(session.id)
     if session.strategy is Strategy.CONVERSATION and session.scope == HERE and session.handle:
         await _remove_conversation(store, session.handle)
@@ -62,7 +67,7 @@ async def _remove(store: Store, session: Session) -> Gone:
     lost: set[Key] = set()
     for keys in paths:
         lost.update(keys[await _left(store, keys) :])
-    return Gone(session, len(gone), len(lost), kept(session, links))
+    return Gone(session, len(gone), len(lost), runs, kept(session, links))
 
 
 async def _paths(store: Store, ends: Iterable[Key]) -> list[Sequence[Key]]:

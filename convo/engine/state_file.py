@@ -12,12 +12,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from convo.engine.whole_file import PRIVATE, lies_at, put, why
-from convo.errors import BadState, NotFound, StoreFault, Unreadable
+from convo.errors import BadState, NotFound, StoreFault, StoreReadOnly, Unreadable, Usage
 from convo.runstate import State, read, text
 from convo.runstate.text import BYTES
 
 MEMBERS = (b"$schemaVersion", b"current_agent", b"current_turn")
 """Some of what stands in every state, so that one that lost a member is still known for what it was."""
+
+A_STATE = "a path to what RunState.to_string() gave"
+ANOTHER = "choose another file"
 
 LIST = re.compile(rb"\s*\[\s*(?!\{\s*\"\$schemaVersion\")")
 """How a replay file begins. What is said in it may be about states."""
@@ -39,13 +42,15 @@ def judged(data: bytes, name: str) -> State:
 def taken(place: str) -> bytes:
     """The bytes of a file, no more than a state may have. raises: NotFound, Unreadable"""
     target = Path(os.path.expanduser(place))
+    if not place:
+        raise NotFound("file", place, hint=A_STATE)
     try:
         if stat.S_ISDIR(target.stat().st_mode):
             raise Unreadable(f"{place} is a folder, not a state")
         with open(target, "rb") as file:
             return piped(file)
     except FileNotFoundError as wrong:
-        raise NotFound("file", place, hint="a path to what RunState.to_string() gave") from wrong
+        raise NotFound("file", place, hint=A_STATE) from wrong
     except OSError as wrong:
         raise Unreadable(f"{place} cannot be read: {why(wrong)}") from wrong
 
@@ -64,11 +69,20 @@ def means_to_be_a_state(data: bytes) -> bool:
 def save(state: State, place: str) -> None:
     """Put `state` in a file's place, atomically, 0600.
 
-    raises:  StoreReadOnly, StoreFull, StoreFault, Unreadable  the file is as it was
+    raises:  Usage, StoreReadOnly, StoreFull, StoreFault, Unreadable  the file is as it was
     """
+    put(writable(place), text(state), mode=PRIVATE)
+
+
+def writable(place: str) -> Path:
+    """Where the file lies that a state can be kept in, as far as is known before it is written. raises: as `save`"""
+    if not place:
+        raise Usage("a state is kept in a file, and its name is empty", hint=ANOTHER)
     target = lies_at(Path(os.path.abspath(os.path.expanduser(place))))
     if not target.parent.is_dir():
-        raise StoreFault(f"{target.parent} is not a folder", hint="choose another file")
+        raise StoreFault(f"{target.parent} is not a folder", hint=ANOTHER)
     if target.is_dir() or (target.exists() and not target.is_file()):
-        raise Unreadable(f"{place} is not a file that a state can be kept in", hint="choose another file")
-    put(target, text(state), mode=PRIVATE)
+        raise Unreadable(f"{place} is not a file that a state can be kept in", hint=ANOTHER)
+    if not os.access(target.parent, os.W_OK):
+        raise StoreReadOnly(f"{target.parent} cannot be written", hint=ANOTHER)
+    return target
