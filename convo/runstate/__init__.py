@@ -10,10 +10,11 @@ writer and `signing` proves that nothing changed on the way. Each stands on smal
     a decision   `identity` (which call it is about), `records`, `lasting` (for good), `whose` (which agent)
     for people   `summary`
 
-`taking` makes a run of convo's own out of a state, with `batch` and `values`, and `making` a state
-out of a run, with `account`, `run_items`, `processed` and `totals`; both know agents and tools and
-are named by whoever needs them, so that to look at a state stays as light as reading JSON. Nothing
-here reads a file or runs a tool.
+`taking` makes a run of convo's own out of a state, with `batch`, `told` (what was said) and `values`,
+once `sendable` finds nothing that a server would refuse; `making` makes a state out of a run, with
+`account`, `run_items`, `processed` and `totals`. Both know agents and tools and are named by whoever
+needs them, so that to look at a state stays as light as reading JSON. Nothing here reads a file or
+runs a tool.
 """
 
 from convo.runstate.deciding import decided, named

@@ -2,11 +2,12 @@
 
 An answer's calls stand in a state as the model made them, as they would run and as they wait. What
 is taken is what would run, which whoever read the state has compared with what is shown. A call
-with an output is done; one that waits, waits; one that does neither needs what its tool needs now.
+with an output is done, and of one that was started and has none the outcome is unknown; one that
+waits, waits; one that does none of this needs what its tool needs now.
 The call of an agent used as a tool in which something waits has a whole run inside.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from convo.agents import Agent, Graph
@@ -49,14 +50,20 @@ def outputs(document: Json) -> dict[str, Item]:
     return {call: raw for call, raw in found.items() if call is not None}
 
 
+def started(document: Json) -> set[str]:
+    """The calls whose tools were started, as the ledger says; without an output nobody knows what came of one."""
+    ledger = at(document, ("context", "tool_invocations")) or {}
+    return {call for call, entry in ledger.items() if entry["executed"]}
+
+
 def batch(document: Json, run: Run) -> tuple[Call, ...]:
     """The calls of the last answer, in its order, each as far as it is.
 
     raises:  NotFound, BadState  a tool is not there, or takes something else than the state says
              Unsupported         a call waits of a kind that convo does not perform
     """
-    _check_said(document)
     done = outputs(document)
+    _check_said(document, done)
     open_calls = tuple(item for item in last_answer(document) if named_by(item) not in done or _is_ours(item))
     wrong = unfit(document, run.graph, run.agent)
     if wrong is not None:
@@ -68,16 +75,30 @@ def batch(document: Json, run: Run) -> tuple[Call, ...]:
         raise Unsupported("convo", f"what this state waits for: {words}", hint=SDK)
     waiting = {named_by(one.value["raw_item"]) for one in interruptions(document)}
     inside = inner(document)
-    return tuple(_inside(call) if call.id in inside else _as_far(call, done, call.id in waiting) for call in calls)
+    begun = started(document)
+    return tuple(
+        _inside(call) if call.id in inside else _as_far(call, done, call.id in waiting, call.id in begun)
+        for call in calls
+    )
 
 
-def _check_said(document: Json) -> None:
-    """raises: BadState  a call would run that the model never made, so no server would take its output"""
+def _check_said(document: Json, done: Collection[str]) -> None:
+    """What would run and what the model called must be the same.
+
+    raises:  BadState  a call would run that the model never made, so no server would take its output, or
+                       one was made that no reader would run
+    """
     answers = document.get("model_responses") or [{}]
-    said = {named_by(item) for item in answers[-1].get("output") or []}
+    output = answers[-1].get("output") or []
+    said = {named_by(item) for item in output}
+    planned = {call.id for _, call in actions(document)}
     for steps, call in actions(document):
         if call.id not in said:
             raise BadState(path(steps), "is none of the calls that the last answer in model_responses holds")
+    for place, item in enumerate(output):
+        if _asks(item) and named_by(item) not in planned and named_by(item) not in done:
+            steps = ("model_responses", len(answers) - 1, "output", place)
+            raise BadState(path(steps), "is a call that last_processed_response does not plan, and without an output")
 
 
 def unfit(document: Json, graph: Graph, identity: str) -> ConvoError | None:
@@ -132,6 +153,10 @@ def _below(key: str, below: Json) -> Json:
     return meaning(below)
 
 
+def _asks(item: Item) -> bool:
+    return is_call(item) or kind(item) == "mcp_approval_request"
+
+
 def _is_ours(item: Item) -> bool:
     """Whether a run performs such calls itself; what somebody else performed is only history."""
     return kind(item) in ("function_call", "mcp_approval_request") or not is_call(item)
@@ -148,8 +173,10 @@ def _inside(call: Call) -> Call:
     return replace(call, stage=Stage.INSIDE, output=None)
 
 
-def _as_far(call: Call, done: Mapping[str, Item], waits: bool) -> Call:
+def _as_far(call: Call, done: Mapping[str, Item], waits: bool, begun: bool) -> Call:
     if call.id in done:
         return replace(call, stage=Stage.DONE, output=done[call.id], ran=call.tool is not None)
+    if begun and call.tool is not None:
+        return replace(call, stage=Stage.UNKNOWN, output=None)
     undone = call.stage is Stage.JUDGING or (waits and call.stage is not Stage.HANDOFF)
     return replace(call, stage=Stage.WAITING, output=None) if undone else call

@@ -7,25 +7,25 @@ sent together, once the last is there. A graph that is not the one that paused i
 or tool that is missing, a tool that takes something else than when it was asked for.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from convo.agents import AgentTool, Graph
 from convo.errors import BadState, StateFault, Unsupported
 from convo.history import Strategy
-from convo.items import Hash, Item, Json, hash_of, is_assistant, is_output, kind, text
+from convo.items import Hash, Item, Json, hash_of, is_assistant, is_output, text
 from convo.run import Call, Decided, Inner, Limits, Phase, Run, Stage, decide
-from convo.runstate.batch import SDK, VERDICT, batch, inner, last_answer, named_by, unfit
+from convo.runstate.batch import SDK, batch, inner, unfit
 from convo.runstate.lasting import always
 from convo.runstate.nested import INTERRUPTION
-from convo.runstate.paths import at, path
+from convo.runstate.paths import Steps, at, path
 from convo.runstate.state import Decision, Pending, State, view
+from convo.runstate.told import acknowledged, places
 from convo.runstate.values import values_of
 from convo.runstate.versions import LABELS
 from convo.runstate.whose import identities, identity_in
 from convo.tools import Mismatch
-
-APPROVAL = "tool_approval_item"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +63,15 @@ def taken(state: State, graph: Graph, values: Mapping[str, Json] | None = None) 
     """
     document = state.document
     run = _run(state, graph, state.decisions)
-    items, acknowledged = _history(document, {call.id for call in run.batch})
+    items, held = _history(document, run)
     strategy, handle = _owner(document)
+    _check_sendable(document, run, strategy)
     return Taken(
         run,
         items,
         strategy,
         handle,
-        acknowledged if handle else 0,
+        held if handle else 0,
         tuple(_responses(document)),
         values_of(document) if values is None else values,
         hash_of(document),
@@ -109,8 +110,22 @@ def _inside(call: Call, state: State, decisions: tuple[Decision, ...]) -> Call:
     if not isinstance(tool, AgentTool):
         raise Unsupported("convo", f"a state that waits in an agent behind tool {call.lookup[-1]!r}", hint=SDK)
     run = _run(state, tool.inside, decisions)
-    items, _ = _history(state.document, {one.id for one in run.batch})
+    _check_sendable(state.document, run, Strategy.SESSION)
+    items, _ = _history(state.document, run)
     return replace(call, inner=Inner(run, items))
+
+
+def _check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
+    from convo.runstate.sendable import check  # the linter is loaded for a state that is gone on with, and for no other
+
+    if run.phase is Phase.PAUSED:
+        check(document, run, strategy)
+
+
+def _within(place: Steps, wrong: BadState) -> BadState:
+    """A fault of a state inside another, with its place in the outer one."""
+    words = wrong.message.removeprefix(f"{wrong.path} ")
+    return BadState(path(place) + wrong.path.removeprefix("$"), words, hint=wrong.hint)
 
 
 def _paused(state: State, run: Run, decisions: tuple[Decision, ...]) -> Run:
@@ -120,15 +135,21 @@ def _paused(state: State, run: Run, decisions: tuple[Decision, ...]) -> Run:
         call = run.call(call_id)
         if call is None:
             raise BadState(path(place.steps), "answers a call that the last answer does not hold")
-        run = run.put(_inside(call, view(place.value), decisions))
+        try:
+            run = run.put(_inside(call, view(place.value), decisions))
+        except BadState as wrong:
+            raise _within(place.steps, wrong) from wrong
+    by_call = defaultdict[str | None, list[Decision]](list)
+    for decision in decisions:
+        by_call[decision.call_id].append(decision)
     for one in state.pending:
         if one.holder:
             continue
-        if run.call(one.id) is None:
+        call = run.call(one.id)
+        if call is None:
             raise _of_nobody(one, state, run)
-        said = [decision for decision in decisions if decision.call_id == one.id]
-        said = [decision for decision in said if not decision.always] or said
-        if said:
+        said = [decision for decision in by_call[one.id] if not decision.always] or by_call[one.id]
+        if said and call.stage is not Stage.UNKNOWN:  # an approval of a call is none of running it again
             words = next((decision.message for decision in said if decision.message), None)
             run, _ = decide(run, Decided(one.id, all(decision.approve for decision in said), words))
     return run
@@ -166,26 +187,10 @@ def _output(run: Run, words: str) -> Json:
 # -- the history and its owner ----------------------------------------------------------------------
 
 
-def _history(document: Json, worked_on: Collection[str]) -> tuple[tuple[Item, ...], int]:
+def _history(document: Json, run: Run) -> tuple[tuple[Item, ...], int]:
     """What the model was told and said, and how much of it the last answer's server has."""
-    begun = document["original_input"]
-    items: list[Item] = [{"role": "user", "content": begun}] if isinstance(begun, str) else list(begun)
-    answer = last_answer(document)
-    acknowledged = 0
-    for generated in document.get("generated_items") or ():
-        raw = generated["raw_item"]
-        is_answer = is_output(raw) or kind(raw) == VERDICT
-        if generated.get("type") == APPROVAL or (is_answer and named_by(raw) in worked_on):
-            continue
-        items.append(raw)
-        if not is_answer and any(_same(raw, said) for said in answer):
-            acknowledged = len(items)
-    return tuple(items), acknowledged or (len(items) if answer else 0)
-
-
-def _same(one: Item, other: Item) -> bool:
-    ids = one.get("id") or one.get("call_id")
-    return one == other or (ids is not None and ids == (other.get("id") or other.get("call_id")))
+    history = [*places(document, {call.id for call in run.batch})]
+    return tuple(place.value for place in history), acknowledged(document, history)
 
 
 def _owner(document: Json) -> tuple[Strategy, str | None]:

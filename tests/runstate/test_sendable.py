@@ -1,0 +1,146 @@
+"""A state whose next request no server takes is refused before a tool runs, and only by who goes on with it."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from convo.errors import BadState
+from convo.items import is_output
+from convo.run import Stage
+from convo.runstate import of, read, summary
+from convo.runstate.taking import Taken, taken
+from tests.runstate import snapshots
+from tests.runstate.snapshots import of_label, story
+from tests.runstate.stories import agents
+
+PARALLEL = "streamed_approval"
+"""Three calls, the first and the last with their outputs; the client has the history."""
+
+OWNED = "server_parallel_partial"
+"""Two calls, the first with its output; a conversation has the history."""
+
+NESTED = "nested_agent_tool_approval"
+INSIDE = "$.last_processed_response.functions[0].agent_run_state"
+
+Break = Callable[[Any], None]
+
+
+def gone_on_with(scenario: str, broken: Break) -> Taken:
+    """What is taken of a newest snapshot once something in it was changed; showing it works all the while."""
+    (entry,) = (one for one in of_label("1.21") if one["scenario"] == scenario)
+    document = snapshots.document(scenario, "1.21")
+    broken(document)
+    state = of(document)
+    assert summary(state)["pending"] == summary(read(json.dumps(document).encode()))["pending"]
+    return taken(state, agents(story(entry["file"])))
+
+
+def refusal(scenario: str, broken: Break) -> tuple[str, str]:
+    with pytest.raises(BadState) as refused:
+        gone_on_with(scenario, broken)
+    assert "\n" not in refused.value.message
+    return refused.value.path, refused.value.message.removeprefix(f"{refused.value.path} ")
+
+
+def without_items(document: Any, kind: str, place: int) -> None:
+    """Take the call of that place in the last answer, or its output, out of the items."""
+    calls = [item["call_id"] for item in document["model_responses"][-1]["output"] if "call_id" in item]
+    for key in ("generated_items", "session_items"):
+        raws = [(item["raw_item"].get("type"), item["raw_item"].get("call_id")) for item in document[key]]
+        kept = zip(document[key], raws, strict=True)
+        document[key] = [item for item, raw in kept if raw != (kind, calls[place])]
+
+
+def called_without_a_plan(document: Any) -> None:
+    call = document["last_processed_response"]["functions"][0]["tool_call"]
+    document["model_responses"][-1]["output"].append({**call, "call_id": "zz", "id": "fc_zz"})
+
+
+def answered_without_a_call(document: Any) -> None:
+    raw = {"type": "function_call_output", "call_id": "call_9", "output": "made up"}
+    agent = document["current_agent"]
+    document["generated_items"].append(
+        {"type": "tool_call_output_item", "raw_item": raw, "agent": agent, "output": "made up"}
+    )
+
+
+def emptied(document: Any) -> None:
+    document["generated_items"][0]["raw_item"] = {}
+
+
+def staged(document: Any) -> None:
+    document["pending_input"] = [{"type": "message", "content": "whose?"}]
+
+
+def asked_before(document: Any) -> None:
+    document["original_input"] = [
+        {"role": "user", "content": "hello"},
+        {"type": "function_call", "call_id": "call_0", "name": "echo", "arguments": "{}"},
+    ]
+
+
+UNPLANNED = "is a call that last_processed_response does not plan, and without an output"
+NOT_HELD = "is a call that generated_items do not hold: its output would answer nothing"
+ANSWERS = "$.model_responses[0].output"
+
+BROKEN = {
+    "a call that nobody planned": (called_without_a_plan, f"{ANSWERS}[4]", UNPLANNED),
+    "the pending call is not there": (lambda it: without_items(it, "function_call", 1), f"{ANSWERS}[2]", NOT_HELD),
+    "a call that is done is not there": (lambda it: without_items(it, "function_call", 0), f"{ANSWERS}[1]", NOT_HELD),
+    "an output of no call": (
+        answered_without_a_call,
+        "$.generated_items[7].raw_item.call_id",
+        "cannot be sent: no call call_9 stands before this function call output",
+    ),
+    "an item without a kind": (
+        emptied,
+        "$.generated_items[0].raw_item",
+        "cannot be sent: it has neither a type nor a role",
+    ),
+    "words of nobody that wait to be said": (
+        staged,
+        "$.pending_input[0].role",
+        "cannot be sent: a message has no role",
+    ),
+    "a call in the input that nothing answers": (
+        asked_before,
+        "$.original_input[1].call_id",
+        "cannot be sent: no output answers function call call_0",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_what_no_server_takes_is_refused_with_its_place(what: str) -> None:
+    broken, path, words = BROKEN[what]
+    assert refusal(PARALLEL, broken) == (path, words)
+
+
+def test_a_server_that_has_the_history_has_the_calls_and_is_told_of_no_others() -> None:
+    """Its own items need not stand in the state; what would travel to it must be of a call that it made."""
+    found = gone_on_with(OWNED, lambda it: without_items(it, "function_call", 1))
+    assert [call.stage for call in found.run.batch] == [Stage.DONE, Stage.WAITING]
+    path, words = refusal(OWNED, answered_without_a_call)
+    assert path.startswith("$.generated_items[")
+    assert words.startswith("cannot be sent: no call call_9")
+    assert refusal(OWNED, called_without_a_plan)[1] == UNPLANNED
+
+
+def test_a_fault_in_an_agent_behind_a_tool_has_its_place_in_the_whole_document() -> None:
+    def broken(document: Any) -> None:
+        answered_without_a_call(document["last_processed_response"]["functions"][0]["agent_run_state"])
+
+    path, words = refusal(NESTED, broken)
+    assert path == f"{INSIDE}.generated_items[2].raw_item.call_id"
+    assert words == "cannot be sent: no call call_9 stands before this function call output"
+
+
+def test_a_tool_that_was_started_and_gave_nothing_is_not_run_again_unasked() -> None:
+    def broken(document: Any) -> None:
+        without_items(document, "function_call_output", 0)
+
+    found = gone_on_with(PARALLEL, broken)
+    assert [call.stage for call in found.run.batch] == [Stage.UNKNOWN, Stage.WAITING, Stage.DONE]
+    assert not any(is_output(item) for item in found.items)
