@@ -7,8 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from convo.agents import Agent
+from convo.history import Strategy
+from convo.run import Begin, kept
+from convo.stores.contract import AgentRun, Change
 from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran
 from tests.cli.chatting import scripted
+from tests.cli.held import Teller, held
+from tests.cli.test_approvals import waits
+from tests.run.driving import FREE, answer, call, run_of, told
+from tests.run.test_inbox import paused
 from tests.running import Convo, Start
 
 HANGS = AGENTS.replace(
@@ -64,20 +72,20 @@ def test_a_run_is_left_once_its_process_is_killed_and_not_before(start: Start, c
 
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    got, told = convo("approvals"), "1 run was left in the middle: convo resume mine --agent FILE.py:NAME\n"
-    assert (got.exit, got.out, got.err) == (0, "", told)
-    told_json = convo("approvals", "--json")
-    (call,) = told_json.json()
-    assert (call["call_id"], call["tool_name"], call["session"]) == ("c0", "look_up", "mine")
-    assert (call["left"], call["unknown"], told_json.err) == (True, True, told)
+    got, line = convo("approvals"), "1 run was left in the middle: convo resume mine --agent FILE.py:NAME\n"
+    assert (got.exit, got.out, got.err) == (0, "", line)
+    listed = convo("approvals", "--json")
+    (left,) = listed.json()
+    assert (left["call_id"], left["tool_name"], left["session"]) == ("c0", "look_up", "mine")
+    assert (left["left"], left["unknown"], listed.err) == (True, True, line)
     for command in (("inspect", "mine"), ("sessions", "show", "mine")):
         screen = convo(*command).out
         assert fact(screen, "waiting") == "a run of agents was left in the middle of its calls"
         assert fact(screen, "go on") == "convo resume mine --agent FILE.py:NAME"
 
     assert convo("resume", "mine", *agents("desk", AGENTS), *model).exit == 3
-    (call,) = convo("approvals", "--json").json()
-    assert (call["call_id"], call["left"], call["unknown"]) == ("c0", False, True)
+    (waiting,) = convo("approvals", "--json").json()
+    assert (waiting["call_id"], waiting["left"], waiting["unknown"]) == ("c0", False, True)
     assert "left in the middle" not in convo("approvals").err
 
 
@@ -85,7 +93,28 @@ def test_the_command_that_goes_on_keeps_a_model_that_was_asked_in_place_of_the_a
     model = scripted(REFUND, BACK)
     got = convo("chat", *agents("ours", OWN_MODEL), *model, "-n", "mine", "back")
     assert got.exit == 3
-    told = got.err.splitlines()[-1].partition("to decide and go on: convo ")[2]
-    assert told == f"resume mine --agent bot.py:ours -m {model[1]} --approve c1"
-    on = convo(*shlex.split(told))
+    command = got.err.splitlines()[-1].partition("to decide and go on: convo ")[2]
+    assert command == f"resume mine --agent bot.py:ours -m {model[1]} --approve c1"
+    on = convo(*shlex.split(command))
     assert (on.exit, on.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), on.err
+
+
+def test_several_runs_that_were_left_are_told_in_one_line_beside_what_waits(convo: Convo, home: Path) -> None:
+    run, _ = told(run_of(Agent("shop", tools=(FREE,))), Begin())
+    cut_off = told(run, answer(run, call("u1")))[0]
+
+    async def story(teller: Teller) -> None:
+        await waits("paused", paused())(teller)
+        for number, name in enumerate(("shop", "my tea"), 2):
+            chat = await teller.chat(Strategy.SESSION, name, "tea")
+            row = AgentRun(f"run_{number}", chat.session.id, 1, "running", kept(cut_off), 1.0, 1.0 + number)
+            await teller.store.commit(Change(agent_run=row))
+
+    held(home, story)
+    got = convo("approvals")
+    assert [line.split()[0] for line in got.out.splitlines()] == ["call", "g1", "g2", "m1"]
+    told_once = "2 runs were left in the middle (my tea, shop): convo resume 'my tea' --agent FILE.py:NAME\n"
+    assert (got.exit, got.err) == (0, told_once)
+    records = convo("approvals", "--json").json()
+    assert [(one["run"], one["call_id"]) for one in records if one["left"]] == [("run_3", "u1"), ("run_2", "u1")]
+    assert convo("approvals", "approve", "u1").exit == 5
