@@ -100,6 +100,37 @@ def test_a_state_file_can_be_named_and_then_stays(convo: Convo, home: Path, tmp_
     assert paused_files(home) == []
 
 
+@pytest.mark.parametrize(
+    ("place", "exit_", "says"),
+    [
+        ("nope/s.json", 1, "nope is not a folder\n"),
+        (".", 2, ". is not a file that a state can be kept in\n"),
+        ("", 2, "a state is kept in a file, and its name is empty\n"),
+    ],
+)
+def test_where_no_state_could_be_written_nothing_is_asked(
+    place: str, exit_: int, says: str, convo: Convo, home: Path
+) -> None:
+    got = convo("chat", *agents(), *scripted(REFUND, BACK), "--state", place, "pay A1 back")
+    assert (got.exit, got.out, home.exists()) == (exit_, "", False)
+    assert got.err.endswith(f"{says}  try: choose another file\n")
+
+
+def test_a_state_that_cannot_be_written_after_all_waits_in_the_inbox(convo: Convo, home: Path, tmp_path: Path) -> None:
+    (tmp_path / "going").mkdir()
+    text = AGENTS.replace('note(f"look_up {order}")', "(RAN.parent / 'going').rmdir()")
+    model = scripted(LOOK_UP, REFUND, BACK)
+    got = convo("chat", *agents("desk", text), *model, "--state", "going/s.json", "-n", "mine", "pay A1 back")
+    place = tmp_path / "going"
+    assert (got.exit, got.out) == (1, "")
+    assert got.err.endswith(
+        f"convo: {place} is not a folder; the run is paused all the same, and waits in the inbox\n"
+        "  try: convo approvals\n"
+    )
+    assert [one["call_id"] for one in convo("approvals", "--json").json()] == ["c1"]
+    assert convo("resume", "mine", *agents("desk", text), *model, "--approve", "all").out == "Paid back.\n"
+
+
 def test_jsonl_has_the_models_events_and_those_of_the_run(convo: Convo, home: Path) -> None:
     got = convo("chat", *agents(), *scripted(LOOK_UP, REFUND, BACK), "--jsonl", "pay A1 back")
     assert got.exit == 3

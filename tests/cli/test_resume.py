@@ -223,6 +223,21 @@ REFUSED = [
     (["state.json", "--decide-only", "-o", "nope/out.json"], 1, "nope is not a folder"),
     (["state.json", "--decide-only", "-o", "."], 2, ". is not a file that a state can be kept in"),
     (["bad.json", "--decide-only", "-o", "out.json"], 2, "bad.json: $.max_turns must be a number of turns"),
+    (
+        ["state.json", "--decide-only", "-o", "out.json", "--always"],
+        2,
+        "--always says how far a decision goes, and none",
+    ),
+    (
+        ["state.json", "--agent", "bot.py:desk", "--always"],
+        2,
+        "--always says how far a decision goes, and none is made",
+    ),
+    (["", "--decide-only", "-o", "out.json"], 5, "no file ''"),
+    ([""], 2, "an empty handle names nothing"),
+    (["state.json", "--decide-only", "-o", ""], 2, "a state is kept in a file, and its name is empty"),
+    (["state.json", "--agent", "bot.py:desk", "-o", ""], 2, "a state is kept in a file, and its name is empty"),
+    (["state.json", "--agent", "bot.py:desk", "-o", "nope/out.json"], 1, "nope is not a folder"),
 ]
 
 
@@ -236,6 +251,22 @@ def test_what_cannot_be_done_is_said_and_nothing_is_written(
     assert words in got.err
     assert "\n  try: " in got.err
     assert not (tmp_path / "out.json").exists()
+
+
+@pytest.mark.parametrize("out", ["nope/out.json", ".", "", "signed.json"])
+def test_what_was_not_written_is_not_told_as_decided_or_lost(
+    out: str, convo: Convo, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONVO_SIGNING_KEY", "short")
+    sign = ("--sign",) if out == "signed.json" else ()
+    got = convo("resume", "state.json", "--decide-only", "-o", out, "--approve", "all", "--schema", "1.13", *sign)
+    assert (got.exit in (1, 2), got.out, state.parent.joinpath(out).is_file()) == (True, "", False)
+    assert got.err.startswith("convo: ")
+    assert "approved" not in got.err
+    assert "lost" not in got.err
+    assert (
+        convo("resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all").err.count("approved") == 2
+    )
 
 
 def test_json_and_a_state_are_not_both_written_on_stdout(convo: Convo, state: Path) -> None:
