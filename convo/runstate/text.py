@@ -19,14 +19,20 @@ from convo.runstate.paths import Step, path
 BYTES = 64 * 1024 * 1024
 """More than this is no state; one of 5,000 items has 4 million."""
 
-HOLDERS = 2_000_000
-"""More objects and lists than this would fill the memory; one of 5,000 items has 100,000."""
+PLACES = 750_000
+"""More members and elements than this, in all objects and lists together, would fill the memory and the second
+that a refusal may take; one of 5,000 items has 110,000."""
 
 LEVELS = 400
 """How deep objects and lists may stand in one another; a state of its own needs eight."""
 
 SCANNED = 1_000_000
 """Characters in which the place of a fault is looked for; past them only its line is told."""
+
+WINDOW = 1024 * 1024
+"""Bytes that are counted in at a time."""
+
+NO_COUNT = bytes(set(range(256)) - set(b',[{"'))
 
 MARKS = (
     (b"\xef\xbb\xbf", "a UTF-8 byte order mark, which no release reads"),
@@ -43,8 +49,8 @@ def parse(data: bytes) -> dict[str, Json]:
     text = _decoded(data)
     if not text.strip():
         raise BadState("$", "is empty; a state is one JSON object")
-    if text.count("[") + text.count("{") > HOLDERS:
-        raise BadState("$", f"holds more than {HOLDERS:,} objects and lists, which no state does")
+    if _is_crowded(data):
+        raise BadState("$", f"holds more than {PLACES:,} members of objects and lists, which no state does")
     document = _loaded(text)
     if not isinstance(document, dict):
         raise BadState("$", f"is {kind(document)}, not an object")
@@ -70,6 +76,36 @@ def _decoded(data: bytes) -> str:
     except UnicodeDecodeError as wrong:
         text = data[: wrong.start].decode("utf-8")
         raise BadState(place(text, wrong.start), f"is not UTF-8 at byte {wrong.start}") from wrong
+
+
+def _is_crowded(data: bytes) -> bool:
+    """Whether it holds more than `PLACES`: one for each comma and each bracket that opens, outside strings."""
+    if sum(map(data.count, (b",", b"[", b"{"))) <= PLACES:
+        return False
+    counted = 0
+    for marks in _outside(data):
+        counted += marks
+        if counted > PLACES:
+            return True
+    return False
+
+
+def _outside(data: bytes) -> Iterator[int]:
+    """How many marks stand outside strings, one window after the other.
+
+    What is escaped goes first, so that every quote left opens a string or closes one; strings without a
+    mark in them go next, and of the others every second piece between quotes stands outside.
+    """
+    at = inside = 0
+    while at < len(data):
+        window = data[at : at + WINDOW]
+        if (len(window) - len(window.rstrip(b"\\"))) % 2:
+            window = data[at : at + WINDOW + 1]
+        at += len(window)
+        whole = window.replace(b"\\\\", b"").replace(b'\\"', b"")
+        pieces = whole.translate(None, NO_COUNT).replace(b'""', b"").split(b'"')
+        yield sum(map(len, pieces[inside::2]))
+        inside = (inside + len(pieces) - 1) % 2
 
 
 def _loaded(text: str) -> Json:

@@ -14,7 +14,7 @@ import pytest
 from convo.errors import BadState, UnknownSchema
 from convo.runstate import LABELS, read
 from convo.runstate.paths import replaced
-from convo.runstate.text import HOLDERS, LEVELS
+from convo.runstate.text import LEVELS, PLACES
 from tests.runstate.snapshots import document, malformed, snapshot
 
 UNKNOWN = "which this convo does not read"
@@ -240,7 +240,7 @@ HOSTILE = {
     "cut in a key": (b'{"a": {"b', "$.a", "goes wrong"),
     "odd key": (b'{"a b\\n": [NaN]}', '$["a b\\u000a"][0]', "is NaN"),
     "deep": (b'{"a":' + b"[" * (LEVELS + 1) + b"]" * (LEVELS + 1) + b"}", "$.a[0][0][0][0][0][0][0]…", "deeper"),
-    "many": (b"[" + b"[]," * HOLDERS + b"[]]", "$", "objects and lists"),
+    "many": (b"[" + b"[]," * PLACES + b"[]]", "$", "objects and lists"),
     "only spaces": (b" \n\t ", "$", "is empty"),
     "raw newline in a string": (b'{"a": "b\nc"}', "$.a", "goes wrong"),
 }
@@ -259,6 +259,14 @@ def test_a_state_cut_off_anywhere_is_refused() -> None:
         assert refusal(STATE[:end]).path.startswith("$")
 
 
+@pytest.mark.parametrize("shift", range(5))
+def test_what_stands_in_strings_does_not_count(shift: int) -> None:
+    """A tool may have given a table: its commas and brackets are many, and its quotes are escaped."""
+    large = document("single_approval", "1.21")
+    large["context"]["context"] = {"table": "a" * shift + '[\\",' * PLACES}
+    assert len(read(packed(large)).pending) == 1
+
+
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
@@ -274,11 +282,18 @@ except BadState as wrong:
 
 
 @pytest.mark.needs("linux")
-@pytest.mark.parametrize("what", ["deep", "twice", "cut"])
+@pytest.mark.parametrize("what", ["deep", "twice", "cut", "keys", "numbers", "records"])
 def test_a_refusal_takes_less_than_a_second_and_200_megabytes(what: str) -> None:
     """The kernel ends a process that needs more."""
     large = b'{"a": [' + b'{"b": "' + b"x" * 60 + b'"}, ' * 100_000
-    data = {"deep": b"[" * 20_000_000, "twice": large + b'{"c": 1, "c": 2}]}', "cut": large}[what]
+    data = {
+        "deep": b"[" * 20_000_000,
+        "twice": large + b'{"c": 1, "c": 2}]}',
+        "cut": large,
+        "keys": b'{"a": {' + b"".join(b'"%d": 0, ' % key for key in range(1_500_000)) + b'"a": 0}}',
+        "numbers": b'{"a": [' + b"0, " * 15_000_000 + b"0]}",
+        "records": b'{"a": [' + b'{"approved": ["c"], "rejected": ["d"]}, ' * 500_000 + b"{}]}",
+    }[what]
     done = subprocess.run([sys.executable, "-c", LIMITED], input=data, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"$")
