@@ -11,7 +11,7 @@ What it does stands in others, which it imports when it is called:
     chat        `talking`; `desk` opens the conversation, from where `forking` says; at the prompt
                 `at_prompt`, `changing`, `standing`, `offering` and `shortening`
     of agents   `run_flags`, `loading` (from FILE.py:NAME to agents) and `apart` (what their code prints),
-                `conduct`, `running`, `pauses`
+                `conduct`, `running`, `pauses`; `paused_files` is what they leave, until its session goes
     inspect     `known` (from a handle to what is known), `forms`, `inspecting_page`, `watching`; `states`
                 for paused runs
     next        `upcoming`, and `upcoming_run` where agents answer
