@@ -101,6 +101,6 @@ def _places(folder: Path, run: str) -> Sequence[str]:
 def _is_of(place: str, run: str) -> bool:
     """Whether a file is there and still has that run; one place may have been named for several."""
     try:
-        return run_in(load(place)) == run
+        return os.path.isfile(place) and run_in(load(place)) == run
     except (InputFault, NotFound):
         return False

@@ -1,5 +1,6 @@
 """What convo wrote for the runs of a session goes with the session; a file that a person named stays."""
 
+import os
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -77,6 +78,7 @@ def test_a_named_file_that_is_gone_or_has_another_run_now_is_not_told(convo: Con
         paused(convo, name, "--state", "s.json")
     assert convo("sessions", "rm", "u", "--yes").err == "removed u: 1 response and 2 items\n"
     (tmp_path / "s.json").unlink()
+    os.mkfifo(tmp_path / "s.json")
     assert convo("sessions", "rm", "v", "--yes").err == "removed v: 1 response and 2 items\n"
     assert own_files(home) == []
 
