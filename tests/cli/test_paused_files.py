@@ -5,7 +5,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from tests.cli.agenting import BACK, REFUND, agents, paused_files, runs
+from tests.cli.agenting import BACK, REFUND, agents, paused_files
 from tests.cli.chatting import scripted
 from tests.cli.held import DATABASE
 from tests.running import Convo, Launch
@@ -41,12 +41,10 @@ def test_the_states_of_a_sessions_runs_go_with_it(convo: Convo, home: Path) -> N
     assert (own_files(home), left(home)) == ([], [])
 
 
-def test_so_do_those_of_every_run_and_of_one_that_came_from_elsewhere(
+def test_so_do_those_of_a_run_that_came_from_elsewhere(
     convo: Convo, launch: Launch, home: Path, tmp_path: Path
 ) -> None:
-    first = paused(convo, "u", "--state", "u.json")
-    assert convo("resume", "u", *agents(), *scripted(REFUND, BACK), "--abort").exit == 0
-    second = paused(convo, "u2")
+    run = paused(convo, "u", "--state", "u.json")
     other = tmp_path / "other"
     on = launch("resume", "u.json", *agents(), *scripted(REFUND, BACK), "--json", env={"CONVO_HOME": str(other)})
     assert on.exit == 3, on.err
@@ -54,8 +52,7 @@ def test_so_do_those_of_every_run_and_of_one_that_came_from_elsewhere(
     assert own_files(other) == [f"{came}.base.json", f"{came}.json"]
     removed = launch("sessions", "rm", on.json()["session"], "--yes", env={"CONVO_HOME": str(other)})
     assert removed.exit == 0, removed.err
-    assert (own_files(other), left(other)) == ([], [])
-    assert {run.id for run in runs(home)} == {first, second}
+    assert (own_files(other), left(other), own_files(home)) == ([], [], [run])
 
 
 def test_a_file_that_was_named_stays_and_is_told(convo: Convo, home: Path, tmp_path: Path) -> None:
@@ -66,10 +63,16 @@ def test_a_file_that_was_named_stays_and_is_told(convo: Convo, home: Path, tmp_p
     assert (own_files(home), left(home), left(tmp_path / "here")) == ([], [], ["s.json"])
 
 
-def test_it_is_told_of_a_run_that_has_ended_too(convo: Convo, home: Path, tmp_path: Path) -> None:
-    paused(convo, "u", "--state", "s.json")
-    assert convo("resume", "s.json", *agents(), *scripted(REFUND, BACK), "--approve", "all").exit == 0
-    assert convo("sessions", "rm", "u", "--yes").err.endswith(f"; the file {tmp_path / 's.json'} stays\n")
+def test_those_of_every_run_of_a_session_are_told_and_of_one_that_has_ended_too(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    paused(convo, "u", "--state", "a.json")
+    assert convo("resume", "a.json", *agents(), *scripted(REFUND, BACK), "--approve", "all").exit == 0
+    again = convo("chat", "--from", "u", *agents(), *scripted(BACK, REFUND), "--state", "b.json", "again")
+    assert again.exit == 3, again.err
+    assert len(own_files(home)) == 2
+    stay = "; ".join(f"the file {tmp_path / name} stays" for name in ("b.json", "a.json"))
+    assert convo("sessions", "rm", "u", "--yes").err.endswith(f" items; {stay}\n")
     assert own_files(home) == []
 
 
