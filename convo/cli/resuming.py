@@ -7,6 +7,7 @@ code is 3 as long as a call waits for somebody else.
 import json
 import sys
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,15 +137,13 @@ def _as_asked(state: State, asked: Asked, label: str | None) -> Done:
 def _decided(state: State, asked: Asked) -> Done:
     choices = _choices(state, asked)
     notes = [] if state.pending else ["nothing waits in this state"]
+    meant = [(one, choices[one.id]) for one in state.pending if one.id in choices]
+    for one, choice in meant:
+        state = edited(state, one, in_an_editor(str(one.call.arguments))) if choice.edits else state
     waiting = {one.id: one for one in state.pending}
-    for one in state.pending:
-        choice = choices.get(one.id)
-        if choice is None:
-            continue
-        if choice.edits:
-            state = edited(state, one, in_an_editor(str(one.call.arguments)))
-            waiting = {now.id: now for now in state.pending}
-        state = decided(state, (waiting[one.id],), choice.verdict)
+    for verdict, alike in groupby(meant, lambda one: one[1].verdict):
+        state = decided(state, [waiting[one.id] for one, _ in alike], verdict)
+    for one, choice in meant:
         word = "approved" if choice.verdict.approve else "rejected"
         edits = ", with other arguments" if choice.edits else ""
         notes.append(f"{word} {one.call.tool} ({one.id}){edits}")

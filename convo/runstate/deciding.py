@@ -6,14 +6,15 @@ beside it from 1.15 on, under the agent from 1.18 on. Everything else stays as i
 label has no words for is refused before anything is written.
 """
 
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 
 from convo.errors import BadState, NotFound, Usage
 from convo.items import Json
 from convo.runstate.paths import Steps, at, path, replaced
 from convo.runstate.records import Verdict, for_good, noted
 from convo.runstate.state import Pending, State
-from convo.runstate.version import Version
+from convo.runstate.version import Slot, Version
 from convo.runstate.versions import BY_LABEL, WORDED, room
 from convo.runstate.versions.v1_15 import LEDGER, entry
 
@@ -29,9 +30,14 @@ def decided(state: State, calls: Iterable[Pending], verdict: Verdict) -> State:
     raises:  Usage     the label has no place for such a decision
              BadState  a call cannot be bound to what it would do
     """
+    document = state.document
+    asked = defaultdict[Steps, list[Pending]](list)
     for one in calls:
-        state = State(_with(state, one, verdict), state.version)
-    return state
+        for holder in dict.fromkeys((one.holder,) if state.is_bound else ((), one.holder)):
+            asked[holder].append(one)  # before 1.15 the outermost state speaks for those in it as well
+    for holder, its in asked.items():
+        document = replaced(document, holder, _inside(state, at(document, holder), its, verdict))
+    return State(document, state.version)
 
 
 def named(state: State, words: str) -> tuple[Pending, ...]:
@@ -49,35 +55,31 @@ def named(state: State, words: str) -> tuple[Pending, ...]:
     return found
 
 
-def _with(state: State, one: Pending, verdict: Verdict) -> Json:
-    """The document with a decision in the state that asks; before 1.15 the outermost one speaks for it as well."""
-    document = state.document
-    for holder in dict.fromkeys((one.holder,) if state.is_bound else ((), one.holder)):
-        document = replaced(document, holder, _inside(state, at(document, holder), one, verdict))
-    return document
-
-
-def _inside(state: State, kept: Json, one: Pending, verdict: Verdict) -> Json:
+def _inside(state: State, kept: Json, calls: Sequence[Pending], verdict: Verdict) -> Json:
+    """The document with a verdict on the calls that it asks for: one change for each record, however many they are."""
     if state.is_bound:
-        kept = _bound(kept, one)
-    kept, slots = room(state.version, kept, one.call, always=verdict.always)
-    if verdict.always and one.call.is_hosted and not (one.call.name and one.call.raw.get("server_label")):
-        raise Usage(f"{one.id} does not say whose tool it is, so nothing can be decided for good")
-    for slot in slots:
+        kept = _bound(kept, calls)
+    noting = defaultdict[Slot, list[Pending]](list)
+    for one in calls:
+        kept, slots = room(state.version, kept, one.call, always=verdict.always)
+        if verdict.always and one.call.is_hosted and not (one.call.name and one.call.raw.get("server_label")):
+            raise Usage(f"{one.id} does not say whose tool it is, so nothing can be decided for good")
+        for slot in slots:
+            noting[slot].append(one)
+    for slot, its in noting.items():
         record = at(kept, slot.steps) or {}
-        _check_words(state.version, one, record, verdict)
+        _check_words(state.version, its[0], record, verdict)
         lasting = Verdict(verdict.approve, verdict.message, verdict.always and slot.for_good)
-        scope = one.call.scope() if state.is_bound else None
-        kept = replaced(kept, slot.steps, noted(record, one.id, lasting, scope))
+        scope = its[-1].call.scope() if state.is_bound else None
+        kept = replaced(kept, slot.steps, noted(record, [one.id for one in its], lasting, scope))
     return kept
 
 
-def _bound(document: Json, one: Pending) -> Json:
-    """The document with the ledger's entry of a call."""
+def _bound(document: Json, calls: Sequence[Pending]) -> Json:
+    """The document with the ledger's entries of calls."""
     ledger = at(document, LEDGER) or {}
-    if one.id in ledger:
-        return document
-    return replaced(document, (*LEDGER, one.id), _entry(one))
+    fresh = {one.id: _entry(one) for one in calls if one.id not in ledger}
+    return replaced(document, LEDGER, {**ledger, **fresh}) if fresh else document
 
 
 def _entry(one: Pending) -> Json:

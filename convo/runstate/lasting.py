@@ -31,7 +31,7 @@ def for_good(state: State, run: Run) -> State:
         for slot in slots:
             if slot.for_good:
                 record = at(document, slot.steps) or {}
-                lasting = noted(record, "", Verdict(approve, always=True), call.scope())
+                lasting = noted(record, (), Verdict(approve, always=True), call.scope())
                 document = replaced(document, slot.steps, lasting)
                 state = State(document, state.version)
     return state

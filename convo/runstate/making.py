@@ -9,6 +9,8 @@ over that state, so that whatever convo does not model stays in it.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from convo.errors import BadState, InputFault, StateFault
@@ -18,11 +20,12 @@ from convo.run import Call, Inner, Phase, Run, Stage
 from convo.runstate import run_items
 from convo.runstate.account import Account, Turn, turns
 from convo.runstate.batch import inner as nested
-from convo.runstate.batch import last_answer
+from convo.runstate.batch import last_answer, named_by
 from convo.runstate.deciding import decided
 from convo.runstate.editing import edited
 from convo.runstate.lasting import for_good
-from convo.runstate.processed import processed, step, waiting, waiting_inside, waits
+from convo.runstate.nested import interruptions
+from convo.runstate.processed import processed, step, waiting_inside, waits
 from convo.runstate.reading import LABEL, of
 from convo.runstate.records import Verdict
 from convo.runstate.relabel import relabelled
@@ -56,10 +59,7 @@ def made(run: Run, account: Account) -> State:
              BadState    the turns do not fit the run
     """
     _check(run)
-    state = of(_document(run, account))
-    for call in run.batch:
-        state = _said(state, call)
-    return for_good(state, run)
+    return for_good(_said(of(_document(run, account)), run.batch), run)
 
 
 def _check(run: Run) -> None:
@@ -81,15 +81,18 @@ def _check(run: Run) -> None:
 # -- what was decided since the calls were made ------------------------------------------------------
 
 
-def _said(state: State, call: Call) -> State:
-    """The state with what a person said of a call that it waits for."""
-    one = next((waiting for waiting in state.pending if waiting.id == call.id), None)
-    if one is None or call.stage is Stage.WAITING:
-        return state
-    if call.tool is not None and call.arguments != str(call.item.get("arguments") or ""):
-        state = edited(state, one, call.arguments)
-        one = next(waiting for waiting in state.pending if waiting.id == call.id)
-    return decided(state, (one,), _verdict(call))
+def _said(state: State, calls: Iterable[Call]) -> State:
+    """The state with what a person said of the calls that it waits for."""
+    waiting = {one.id: one for one in state.pending}
+    said = [call for call in calls if call.id in waiting and call.stage is not Stage.WAITING]
+    for call in said:
+        if call.tool is not None and call.arguments != str(call.item.get("arguments") or ""):
+            state = edited(state, waiting[call.id], call.arguments)
+    waiting = {one.id: one for one in state.pending}
+    verdicts = sorted(((_verdict(call), waiting[call.id]) for call in said), key=lambda one: one[0].approve)
+    for verdict, alike in groupby(verdicts, itemgetter(0)):
+        state = decided(state, (one for _, one in alike), verdict)
+    return state
 
 
 def _verdict(call: Call) -> Verdict:
@@ -109,7 +112,9 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
     told = _since(base, run.agent, account.turns) if base else account.turns
     fresh = told[1:] if base else told
     inside = {call.id: _inside(call, call.inner, account, base) for call in run.at(Stage.INSIDE) if call.inner}
-    own = [waiting(run, base, call) for call in run.batch if waits(call)]
+    speaker = Speaker(run.graph, run.agent)
+    shown = {named_by(one.value["raw_item"]): one.value for one in interruptions(base)}
+    own = [shown.get(call.id) or run_items.waiting(speaker, call) for call in run.batch if waits(call)]
     asked = [*own, *waiting_inside(inside)]
     answer = fresh[-1].output if fresh else None
     session = _items(run, told, base, base.get("session_items") or base.get("generated_items") or ())
@@ -123,7 +128,7 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
         "trace": None,
         **{key: value for key, value in base.items() if key != LABEL and not (fresh and key in PASSING)},
         "current_turn": run.turn - (run.phase is Phase.ASKING),
-        "current_agent": Speaker(run.graph, run.agent).reference,
+        "current_agent": speaker.reference,
         "original_input": seen.get("original_input", [dict(item) for item in account.before]),
         "pending_input": [dict(item) for item in run.staged],
         "model_responses": answers,

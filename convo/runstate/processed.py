@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from convo.items import Item, Json, call_id
 from convo.run import Call, Phase, Run, Stage
 from convo.runstate import run_items
-from convo.runstate.batch import named_by
 from convo.runstate.nested import INTERRUPTION, interruptions
 from convo.runstate.run_items import Speaker
 from convo.runstate.state import State
@@ -23,12 +22,6 @@ UNPERFORMED = (
 def waits(call: Call) -> bool:
     """Whether a state asks for this call; one that was refused waits there with a decision, and words for the model."""
     return call.stage not in (Stage.HANDOFF, Stage.INSIDE) and not call.ran
-
-
-def waiting(run: Run, base: Mapping[str, Json], call: Call) -> Json:
-    """The approval item of a call, as the base has it where it does."""
-    there = (one.value for one in interruptions(base) if named_by(one.value["raw_item"]) == call.id)
-    return next(there, None) or run_items.waiting(Speaker(run.graph, run.agent), call)
 
 
 def step(run: Run, waiting: list[Json]) -> Json:
@@ -74,8 +67,9 @@ def processed(
 def _functions(run: Run, actions: Iterable[Mapping[str, Json]], inside: Mapping[str, State]) -> list[Json]:
     """The functions that were called, with the states of the agents behind them as they are now."""
     made_of: list[Json] = []
+    calls = {call.id: call for call in run.batch}
     for action in actions:
-        call = run.call(str(call_id(action["tool_call"])))
+        call = calls.get(str(call_id(action["tool_call"])))
         kept = {key: value for key, value in action.items() if key != "agent_run_state" or call is None}
         within = {"agent_run_state": inside[call.id].document} if call and call.id in inside else {}
         made_of.append({**kept, **within})

@@ -5,7 +5,7 @@ Every label keeps this form; what changed from label to label is only where it s
 reader wants to see beside it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -65,18 +65,19 @@ def message(record: Record, call: str | None) -> str | None:
     return words if isinstance(words, str) else None
 
 
-def noted(record: Record, call: str, verdict: Verdict, scope: str | None) -> Record:
-    """`record` with one more decision in it; an earlier one on the same call gives way."""
+def noted(record: Record, calls: Collection[str], verdict: Verdict, scope: str | None) -> Record:
+    """`record` with one more decision on each of `calls`; an earlier one on the same call gives way."""
+    meant = dict.fromkeys(calls)
     if verdict.always:
-        return _for_good(record, call, verdict, scope)
+        return _for_good(record, meant, verdict, scope)
     side, other = ("approved", "rejected") if verdict.approve else ("rejected", "approved")
     changed = {**record, "approved": record.get("approved", []), "rejected": record.get("rejected", [])}
     if isinstance(changed[other], list):
-        changed[other] = [one for one in changed[other] if one != call]
+        changed[other] = [one for one in changed[other] if one not in meant]
     if changed[side] is not True:
         earlier = changed[side] if isinstance(changed[side], list) else []
-        changed[side] = [*(one for one in earlier if one != call), call]
-    return _worded(changed, call, None if verdict.approve else verdict.message)
+        changed[side] = [*[one for one in earlier if one not in meant], *meant]
+    return _worded(changed, meant, None if verdict.approve else verdict.message)
 
 
 def merged(one: Record, other: Record) -> Record:
@@ -91,7 +92,7 @@ def merged(one: Record, other: Record) -> Record:
     return {**both, "rejection_messages": words} if words else both
 
 
-def _for_good(record: Record, call: str, verdict: Verdict, scope: str | None) -> Record:
+def _for_good(record: Record, calls: Collection[str], verdict: Verdict, scope: str | None) -> Record:
     changed: dict[str, Json] = {
         **record,
         "approved": verdict.approve,
@@ -103,12 +104,12 @@ def _for_good(record: Record, call: str, verdict: Verdict, scope: str | None) ->
         changed.pop("rejection_messages", None)
     elif verdict.message is not None:
         changed["sticky_rejection_message"] = verdict.message
-    return changed if verdict.approve else _worded(changed, call, verdict.message)
+    return changed if verdict.approve else _worded(changed, calls, verdict.message)
 
 
-def _worded(record: dict[str, Json], call: str, words: str | None) -> Record:
-    by_call = {one: said for one, said in (record.get("rejection_messages") or {}).items() if one != call}
+def _worded(record: dict[str, Json], calls: Collection[str], words: str | None) -> Record:
+    by_call = {one: said for one, said in (record.get("rejection_messages") or {}).items() if one not in calls}
     if words is not None:
-        by_call[call] = words
+        by_call |= dict.fromkeys(calls, words)
     rest = {key: value for key, value in record.items() if key != "rejection_messages"}
     return {**rest, "rejection_messages": by_call} if by_call else rest

@@ -1,0 +1,80 @@
+"""What is done to a state with many pending calls grows as they do, counted in calls of functions."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from convo.agents import Agent, graph
+from convo.run import Answered, Begin, Decided, Run, begin, decide
+from convo.runstate import State, Verdict, decided, summary
+from convo.runstate.account import Account, Turn
+from convo.runstate.making import made
+from convo.tools import toolbox
+from tests.run.driving import made as tool_made
+from tests.steps import Steps
+
+FEW, MANY = 50, 200
+PAY = tool_made("pay", needs_approval=True)
+
+
+def paused(calls: int) -> Run:
+    """A run that waits for so many calls of one answer."""
+    among = graph(Agent("till", tools=(PAY,)))
+    run, _ = decide(begin(among), Begin())
+    return decide(run, Answered(tuple(said(number) for number in range(calls)), toolbox(among["till"].functions)))[0]
+
+
+def said(number: int) -> dict[str, str]:
+    named = {"id": f"fc_{number}", "call_id": f"call_{number}", "name": "pay"}
+    return {"type": "function_call", **named, "arguments": json.dumps({"text": str(number)})}
+
+
+def written(run: Run) -> State:
+    return made(run, Account([{"role": "user", "content": "pay"}], [Turn("till", [call.item for call in run.batch])]))
+
+
+def judged(run: Run) -> Run:
+    """Every other call approved, the others rejected."""
+    for number, call in enumerate(run.pending):
+        run, _ = decide(run, Decided(call.id, approve=number % 2 == 0))
+    return run
+
+
+def rewritten(run: Run) -> State:
+    """The run as a state once more, over the state that it is."""
+    return made(run, Account([], base=written(run)))
+
+
+def steps(work: Callable[[Any], object], of: object) -> int:
+    with Steps() as counted:
+        work(of)
+    return counted.taken
+
+
+@pytest.mark.parametrize("write", [written, rewritten])
+@pytest.mark.parametrize("stands", [paused, lambda calls: judged(paused(calls))], ids=["undecided", "decided"])
+def test_writing_a_pause_takes_as_many_steps_for_each_call_however_many_wait(
+    stands: Callable[[int], Run], write: Callable[[Run], State]
+) -> None:
+    few, many = (steps(write, stands(calls)) for calls in (FEW, MANY))
+    assert many < 1.1 * few * MANY / FEW
+
+
+@pytest.mark.parametrize("verdict", [Verdict(approve=True), Verdict(False, "no"), Verdict(False, always=True)])
+def test_deciding_on_all_of_them_takes_as_many_steps_for_each(verdict: Verdict) -> None:
+    few, many = (
+        steps(lambda state: decided(state, state.pending, verdict), written(paused(calls))) for calls in (FEW, MANY)
+    )
+    assert many < 1.1 * few * MANY / FEW
+
+
+@pytest.mark.parametrize("verdict", [Verdict(approve=True), Verdict(False, "no"), Verdict(False, always=True)])
+def test_all_at_once_is_what_one_after_the_other_would_be(verdict: Verdict) -> None:
+    state = written(judged(paused(6)))
+    single = state
+    for one in state.pending:
+        single = decided(single, (one,), verdict)
+    assert decided(state, state.pending, verdict).document == single.document
+    assert len(summary(single)["decisions"]) == 6
