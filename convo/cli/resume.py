@@ -3,7 +3,6 @@
 The arguments alone; `convo.cli.resuming` decides for others to go on, `convo.cli.going_on` goes on.
 """
 
-import asyncio
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -142,6 +141,8 @@ def _decide_only(state: str, decided: Decided, agent: Text, written: Written, *,
 
 def _go_on(state: str, decided: Decided, going: Going, written: Written, config: Path | None, out: "Out") -> int:
     """Go on with the run here, until it ends or waits. raises: as its parts do"""
+    import asyncio  # nothing that only decides waits for anybody
+
     from convo.cli import going_on
     from convo.cli.resuming import Signing, proved
     from convo.cli.verdicts import Said

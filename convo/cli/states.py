@@ -14,7 +14,6 @@ from pathlib import Path
 from convo.engine.state_file import judged, means_to_be_a_state, piped, taken
 from convo.errors import AmbiguousHandle, NotFound, Unreadable, Usage
 from convo.runstate import State, summary, text
-from convo.transfer.run_states import items_of
 from convo.ui.medium import Medium, medium_of
 from convo.ui.pager import show
 from convo.ui.pausing import paused
@@ -56,6 +55,7 @@ def shown(state: State, handle: str, form: str, medium: Medium) -> str:
         case "--raw":
             return text(state).rstrip("\n")
         case "--items":
+            from convo.transfer.run_states import items_of
             from convo.ui.inspecting import whole
 
             said = enumerate(items_of(state), 1)
