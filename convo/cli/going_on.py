@@ -220,13 +220,15 @@ async def _perform(show: Show, asked: Resuming, out: Out) -> int:
 async def _comes_to_wait(running: Running, said: Said, out: Out) -> bool:
     """Whether a run that was left in the middle waits for somebody once it is taken up, without asking the model.
 
-    Where it does not, what was said of its calls was done before: a command may be given again after a kill.
+    Where that is not known yet, nothing that was said counts. Where it does not, what was said of its calls
+    was done before: a command may be given again after a kill.
 
     raises:  NotFound, Usage  what was said names no call that waits then, and none that has its output
     """
     run = await running.taken_up()
     if run.at(Stage.JUDGING):
-        return True
+        out.note("which calls wait is found out first; the run goes on")
+        return False
     waits = _waiting(run)
     if waits:
         choices_of(said, waits)

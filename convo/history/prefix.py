@@ -69,8 +69,5 @@ class Prefix(Sequence[Element]):
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Prefix | tuple) else NotImplemented
 
-    def __hash__(self) -> int:
-        return hash(tuple(self))
-
     def __repr__(self) -> str:
         return f"Prefix({tuple(self)!r})"

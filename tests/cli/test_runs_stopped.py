@@ -126,6 +126,24 @@ def test_a_command_that_is_given_again_after_a_kill_goes_on(start: Start, convo:
     assert len(ran()) == 1
 
 
+@pytest.mark.parametrize("needed", [True, False])
+def test_a_decision_waits_for_what_is_not_known_to_wait(needed: bool, start: Start, convo: Convo, home: Path) -> None:
+    """Killed while a function says whether its tool needs approval: that is asked again before anything counts."""
+    asks = "def asks(context, arguments):\n    ASKS\n    return NEEDED\n\n@tool(needs_approval=asks)\ndef refund"
+    text = AGENTS.replace("@tool(needs_approval=True)\ndef refund", asks.replace("NEEDED", str(needed)))
+    model = scripted(REFUND, BACK)
+    hangs = text.replace("ASKS", 'print("STARTED", flush=True)\n    import time\n    time.sleep(60)')
+    kill_once_started(start("chat", *agents("desk", hangs), *model, "-n", "mine", "back"))
+    argv = ("resume", "mine", *agents("desk", text.replace("ASKS", "pass")), *model, "--approve", "c1")
+    got = convo(*argv)
+    assert "which calls wait is found out first; the run goes on\n" in got.err
+    assert (got.exit, got.out) == ((3, "") if needed else (0, "Paid back.\n")), got.err
+    if needed:
+        assert ran() == []
+        assert convo(*argv).out == "Paid back.\n"
+    assert len(ran()) == 1
+
+
 def test_a_run_with_an_unknown_outcome_can_be_ended(killed: tuple[str, str], convo: Convo, home: Path) -> None:
     assert convo("resume", "mine", *agents(), *killed, "--abort").exit == 0
     assert (runs(home)[0].status, len(outputs(home))) == ("stopped", 1)
