@@ -5,12 +5,14 @@
     │   ├── WrongOwner            a handle, flag or record that belongs to another owner
     │   ├── AmbiguousHandle       a prefix that several handles share
     │   └── BadSettings           a settings file or variable that cannot be used
+    │       └── UnknownModel      a model's name that no provider is known for
     ├── NotFound                  exit 5, status 404   a handle that nobody knows
     ├── InputFault                exit 2, status 400   a file or item that cannot be read as what it should be
     │   ├── Unreadable            a file that is missing, a folder, half written or not allowed
     │   ├── NotCanonical          an item that has no exact JSON form
     │   └── BadState              a RunState that cannot be read, or claims what it may not
-    │       └── UnknownSchema     a label that no release ever wrote
+    │       ├── UnknownSchema     a label that no release ever wrote
+    │       └── JavaScriptState   a RunState of the JavaScript SDK, which is another format
     ├── StateFault                exit 1, status 400   the conversation is not where the caller thinks
     │   ├── Conflict              the head moved since it was read
     │   ├── Busy                  another process is writing this conversation
@@ -29,6 +31,7 @@
     │   ├── TryLater              status as answered   429, 408, 409, 5xx, conversation_locked
     │   ├── Unreachable           status 502           no connection, or it broke before an answer
     │   ├── StreamBroken          status 502           the answer began and did not end
+    │   ├── LimitReached          status 502           the answer is longer than a setting allows, or takes longer
     │   └── StateIgnored          status 502           the answer came without the history it should have had
     ├── ModelFault                exit 1, status 400   a model that cannot do what was asked
     │   ├── ModelMissing          the weights or the engine are not installed
@@ -45,6 +48,9 @@ approval is an outcome of a run and stands nowhere here.
 
 from collections.abc import Sequence
 from typing import Self
+
+LONGEST_SHOWN = 300
+"""Characters of a handle that a message repeats whole."""
 
 
 class ConvoError(Exception):
@@ -95,7 +101,13 @@ class AmbiguousHandle(Usage):
 class BadSettings(Usage):
     """A settings file, or a variable of the environment, cannot be used as it is."""
 
-    code, hint = "bad_settings", "mend the value where it is set"
+    code, hint = "bad_settings", "correct the value where it is set"
+
+
+class UnknownModel(BadSettings):
+    """No provider is known to have the model of this name."""
+
+    code, hint = "model_not_found", "write provider/model; convo models --ask lists what there is"
 
 
 class NotFound(ConvoError):
@@ -105,7 +117,8 @@ class NotFound(ConvoError):
 
     def __init__(self, kind: str, handle: str, *, hint: str | None = None) -> None:
         self.kind, self.handle = kind, handle
-        super().__init__(f"no {kind} {handle!r}", hint=hint)
+        shown = handle if len(handle) <= LONGEST_SHOWN else f"{handle[:64]}…"
+        super().__init__(f"no {kind} {shown!r}", hint=hint)
 
 
 class InputFault(ConvoError):
@@ -148,15 +161,29 @@ class UnknownSchema(BadState):
 
     def __init__(self, path: str, label: str, known: Sequence[str]) -> None:
         self.label, self.known = label, tuple(known)
-        hint = "upgrade convo-state, if a newer release wrote it" if _newer(label, self.known) else None
-        super().__init__(path, f"is {label}, which this convo does not read; it reads {', '.join(known)}", hint=hint)
+        why, hint = "which this convo does not read", None
+        if _newer(label, self.known):
+            hint = "upgrade convo-state, if a newer release wrote it"
+        elif _number(label):
+            why += ", because no release of openai-agents wrote it"
+            hint = "write the state again with a release of openai-agents"
+        super().__init__(path, f"is {label}, {why}; it reads {', '.join(known)}", hint=hint)
+
+
+class JavaScriptState(BadState):
+    """A RunState is one of the JavaScript SDK: its labels look like Python's and mean something else."""
+
+    code, hint = "javascript_state", "resume it with @openai/agents, which wrote it"
 
 
 def _newer(label: str, known: Sequence[str]) -> bool:
+    return _number(label) > _number(known[-1])
+
+
+def _number(label: str) -> list[int]:
+    """1.20 as [1, 20]; empty where it is no such number."""
     parts = label.strip("'").split(".")
-    return all(part.isdecimal() and len(part) < 6 for part in parts) and (
-        [int(part) for part in parts] > [int(part) for part in known[-1].split(".")]
-    )
+    return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 6 for part in parts) else []
 
 
 # -- the state ------------------------------------------------------------------------------------
@@ -317,6 +344,30 @@ class StreamBroken(EndpointFault):
     """The answer began and did not end."""
 
     code, status, hint = "stream_broken", 502, "/retry asks again"
+
+
+class LimitReached(EndpointFault):
+    """A server's answer reached a limit of the settings and was not read further.
+
+    `limit` is the setting's name below `limits`, `most` its value: bytes, events or seconds.
+    """
+
+    code, status = "limit_reached", 502
+    hint = "convo config set the limit with a larger value"
+
+    def __init__(self, limit: str, most: float) -> None:
+        self.limit, self.most = f"limits.{limit}", most
+        super().__init__(
+            f"the answer was cut at {self.limit} = {most:g}"
+            if limit.endswith("_s")
+            else f"the answer was cut at {self.limit} = {most}",
+            hint=f"convo config set {self.limit} VALUE, with a larger value",
+        )
+
+    @property
+    def timed(self) -> bool:
+        """Whether the limit is one of time."""
+        return self.limit.endswith("_s")
 
 
 class StateIgnored(EndpointFault):

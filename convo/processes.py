@@ -6,6 +6,7 @@ is gone; anywhere else it has to wait until the right runs out.
 
 import os
 import socket
+from hashlib import sha256
 from pathlib import Path
 
 
@@ -35,6 +36,26 @@ def spoken(holder: str) -> str:
     """`holder` in words."""
     machine, pid, _ = _parts(holder)
     return f"process {pid} on {machine.partition('@')[0]}" if pid else holder
+
+
+def process_tag() -> str:
+    """This process in letters that a file's name may have: a hash of the machine, the pid and its start."""
+    return f"{_machine_hash()}-{os.getpid()}-{_began(os.getpid())}"
+
+
+def is_tag_here(tag: str) -> bool:
+    """Whether a process of this machine made `tag`."""
+    return tag.partition("-")[0] == _machine_hash()
+
+
+def is_tag_of_dead(tag: str) -> bool:
+    """Whether the process of this machine that made `tag` has ended."""
+    _, pid, began = tag.split("-")
+    return is_dead(f"{_machine()}:{pid}:{began}")
+
+
+def _machine_hash() -> str:
+    return sha256(_machine().encode()).hexdigest()[:8]
 
 
 def _machine() -> str:

@@ -71,6 +71,9 @@ class Scripts:
     async def warm(self, model: str) -> None:
         await self._model.warm(model)
 
+    async def check_request(self, ask: Ask) -> None:
+        await self._model.check_request(ask)
+
     async def count(self, ask: Ask) -> int | None:
         return await self._model.count(ask)
 

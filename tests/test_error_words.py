@@ -12,7 +12,11 @@ from convo.cli.failures import AT_THE_SHELL, explain
 from convo.errors import ConvoError, EndpointFault, Interrupted, Refused, StreamBroken, TryLater
 from tests.words.errors import VALUE, Said, classes, said
 
-IN_THE_WORDS_OF_THE_API = ("convo.endpoints.embedded.", "convo.endpoints.remote.connection", "convo.endpoints.open")
+IN_THE_WORDS_OF_THE_API = (
+    "convo.endpoints.embedded.",
+    "convo.endpoints.remote.connection",
+    "convo.endpoints.on_behalf",
+)
 IN_HTTP = ("convo.gateway.", "convo.models.scripted")
 
 NO_STEP = {

@@ -1,8 +1,7 @@
 """Each file of the house by itself.
 
-How long it and its functions may be, that it says what it is, that its package says so too, that its names mean
-something, and who may take any error for an answer. An exception is a row with its reason. Every
-rule is also tried on a line that breaks it.
+Every module has a docstring, no name is a word without a meaning, and only the listed modules catch any
+exception. An exception is a row with its reason. Every rule is also tried on a line that breaks it.
 """
 
 import ast
@@ -22,54 +21,17 @@ CATCHES = {
 
 ANY_ERROR = {"Exception", "BaseException"}
 
-LINES, OF_A_FUNCTION = 400, 40
-"""A file is one story and a function one thought; past this they are two."""
-
 VAGUE = {"helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 """Words that name nothing of the field."""
-
-UNLISTED = {
-    "": "the README maps the packages",
-    "convo": "the README maps the packages",
-    "convo.runstate.versions": "a file is named after the label that it is about",
-}
-"""Packages whose story does not name every module."""
-
 
 Rule = Callable[[Module], Iterator[str]]
 
 NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-def too_long(module: Module) -> Iterator[str]:
-    lines = module.source.count("\n")
-    if lines > LINES:
-        yield f"{module.name} has {lines} lines"
-
-
-def too_much_in_one(module: Module) -> Iterator[str]:
-    for node in ast.walk(module.tree):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            lines = (node.end_lineno or node.lineno) - node.lineno + 1
-            if lines > OF_A_FUNCTION:
-                yield f"{module.name}:{node.lineno} {node.name} has {lines} lines"
-
-
 def without_a_story(module: Module) -> Iterator[str]:
     if not ast.get_docstring(module.tree):
         yield f"{module.name} does not say what it is"
-
-
-def in_no_story(module: Module) -> Iterator[str]:
-    parent, _, name = module.name.rpartition(".")
-    stories = {each.name: ast.get_docstring(each.tree) or "" for each in modules() if each.name == parent}
-    if parent not in UNLISTED and name not in named_in(stories[parent]):
-        yield f"{parent} does not say what {name} is for"
-
-
-def named_in(story: str) -> set[str]:
-    """What stands in backticks, or as a heading of a line in a table."""
-    return {*re.findall(r"`(\w+)`", story), *re.findall(r"^ +(\w+)  ", story, re.MULTILINE)}
 
 
 def vaguely_named(module: Module) -> Iterator[str]:
@@ -91,7 +53,7 @@ def takes_any(handler: ast.ExceptHandler) -> bool:
     return bool(kinds & ANY_ERROR) and not isinstance(handler.body[-1], ast.Raise)
 
 
-RULES: tuple[Rule, ...] = (too_long, too_much_in_one, without_a_story, in_no_story, vaguely_named, takes_any_error)
+RULES: tuple[Rule, ...] = (without_a_story, vaguely_named, takes_any_error)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -100,7 +62,7 @@ def test_no_file_breaks_a_rule(rule: Rule) -> None:
     assert complaints == ""
 
 
-OF_TESTS: tuple[Rule, ...] = (too_long, vaguely_named)
+OF_TESTS: tuple[Rule, ...] = (vaguely_named,)
 
 
 @pytest.mark.parametrize("rule", OF_TESTS, ids=lambda rule: rule.__name__)
@@ -115,10 +77,7 @@ def test_every_file_of_tests_says_what_it_is() -> None:
 
 
 BROKEN = [
-    (too_long, "convo.items.text", "x = 1\n" * 401),
-    (too_much_in_one, "convo.items.text", "def f():\n" + "    ...\n" * 40),
     (without_a_story, "convo.items.text", "x = 1"),
-    (in_no_story, "convo.items.nowhere", "x = 1"),
     (vaguely_named, "convo.items.utils", "x = 1"),
     (vaguely_named, "convo.items.text", "class TextManager: ..."),
     (takes_any_error, "convo.engine.turn", "try: ...\nexcept Exception: ..."),
@@ -133,8 +92,6 @@ def test_a_rule_is_broken_by_a_line_that_it_forbids(rule: Rule, name: str, sourc
 
 
 KEPT = [
-    (too_much_in_one, "convo.items.text", "async def f():\n" + "    ...\n" * 39),
-    (in_no_story, "convo.items.text", "x = 1"),
     (vaguely_named, "convo.items.text", "def utility(): ..."),
     (takes_any_error, "convo.engine.turn", "try: ...\nexcept BaseException:\n    undo()\n    raise"),
     (takes_any_error, "convo.engine.turn", "try: ...\nexcept KeyError: ..."),

@@ -29,12 +29,15 @@ ROWS = (
     ("agents", "tools", "tokens"),
     ("history",),
     ("items",),
-    ("errors", "clock", "config", "ids", "processes"),
+    ("errors", "clock", "config", "ids", "notices", "processes", "temporary"),
 )
 """From the roof to the ground. A package imports from the rows below its own, and from itself."""
 
 BESIDE = {
     ("config", "errors"): "settings that cannot be used are an error with a name",
+    ("config", "notices"): "a project file that is ignored is a notice",
+    ("config", "temporary"): "model lists are written into a temporary file first",
+    ("temporary", "processes"): "the name of a temporary file says which process made it",
     ("strategies", "compaction"): "going back ends at a compaction",
     ("run", "handoffs"): "a call of a run is a tool's, or hands over in the words that handoffs have for it",
     ("agents", "tools"): "an agent carries its tools, and says its output as a tool says its arguments",
@@ -43,7 +46,10 @@ BESIDE = {
 
 SEAMS = {
     "endpoints": {"contract", "errors"},
-    "models": {"contract", "account", "catalogue", "sealed", "stream", "foreign", "line", "turns"},
+    "models": {
+        *("contract", "account", "bodies", "catalogue", "sealed", "stream", "foreign", "ignored", "limited", "line"),
+        "turns",
+    },
     "stores": {"contract", "condition", "forms", "leasing", "rules", "terms", "upkeep", "verbatim"},
 }
 """What a seam's own modules, and the rows above, may know of it: its contract and what all its sides share.
@@ -94,8 +100,11 @@ EFFECTS = {
     *("asyncio", "concurrent", "contextvars", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets"),
     *("select", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time"),
     *("urllib.request", "uuid", "warnings"),
-    *("convo.clock", "convo.ids", "convo.processes"),
+    *("convo.clock", "convo.ids", "convo.processes", "convo.temporary"),
 }
+
+IN_MEMORY = {("convo.items.partial", "io"): "StringIO: adding each piece to a string would copy all before it"}
+"""A module with effects that is used for what touches nothing outside."""
 
 CHANCE = {"time", "random", "secrets"}
 
@@ -109,7 +118,9 @@ HANDED_IN = {
     "convo.models.local.child": "a key that nobody chose",
     "convo.models.local.weights": "the age of a folder that another process left",
     "convo.stores.memory.store": "a database has a clock of its own",
+    "convo.stores.sqlite.checking": "the seconds that a person waits for the quick check of a file",
     "convo.stores.sqlite.database": "a thread waits for a lock, and no loop runs in it",
+    "convo.temporary": "the age of a file that another machine left",
     "convo.ui.listing": "the day and hour of a time that it was given",
     "convo.ui.tree": "the day and hour of a time that it was given",
 }
@@ -209,7 +220,8 @@ def one_command_in_another(module: Module) -> Iterator[str]:
 def effects_in_a_decision(module: Module) -> Iterator[str]:
     if package(module.name) not in DECISIONS:
         return
-    yield from (str(found) for found in module.imports if within(found.target, EFFECTS))
+    touched = (found for found in module.imports if (module.name, found.target) not in IN_MEMORY)
+    yield from (str(found) for found in touched if within(found.target, EFFECTS))
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith):
             yield f"{module.name}:{node.lineno} waits"

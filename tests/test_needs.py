@@ -20,6 +20,19 @@ def test_long():
     assert True
 """
 
+QUARTERS = """
+import pytest
+
+@pytest.mark.full
+@pytest.mark.parametrize("n", range(40))
+def test_long(n):
+    assert True
+
+@pytest.mark.full(every_commit=True)
+def test_without_a_small_sibling():
+    assert True
+"""
+
 WORKERS = pytest.mark.parametrize("workers", ["0", "2"])
 
 
@@ -65,6 +78,24 @@ def test_the_long_ones_run_when_they_are_asked_for(suite: pytest.Pytester) -> No
     result = suite.runpytest_subprocess("-n", "0", "-m", "full")
     result.assert_outcomes(passed=1, deselected=3)
     result.stdout.no_fnmatch_line("left out: long*")
+
+
+def test_each_long_variant_is_drawn_by_one_of_four_commits(suite: pytest.Pytester) -> None:
+    suite.makepyfile(QUARTERS)
+    drawn: list[str] = []
+    for commit in ("00000000", "00000001", "00000002", "00000003"):
+        result = suite.runpytest_subprocess("-n", "0", "-m", "full", "-v", "--quarter", commit)
+        passed = [line.split()[0] for line in result.outlines if " PASSED" in line]
+        assert any("without_a_small_sibling" in test for test in passed)
+        drawn += [test for test in passed if "test_long[" in test]
+    assert len(drawn) == len(set(drawn)) == 40
+
+
+def test_a_test_that_hangs_fails(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("import threading\n\ndef test_hangs():\n    threading.Event().wait()\n")
+    result = pytester.runpytest_subprocess("-n", "0", "-o", "timeout=0.2", "-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines(["*Timeout*0.2*"])
+    assert result.ret == 1
 
 
 def test_a_part_that_nobody_wrote_down_is_an_error(suite: pytest.Pytester) -> None:

@@ -81,8 +81,12 @@ class Agent:
     description:        what another agent's model is told of it
     model:              "provider/model" or an alias; None: as the run has it
     settings:           further fields of its requests: temperature, tool_choice, reasoning, ...
+    model_defaults:     makes what takes the place of `settings` where the agent has no model: of the name by
+                        which the run's model is asked
     tools:              ours, and hosted ones as they stand in a request
     output:             the schema that its answer has to fit; None: plain words
+    cache_key:          its requests to api.openai.com carry a `prompt_cache_key` of their session, unless its settings
+                        or the chat's name one
     reset_tool_choice:  a tool that was forced is forced once: after any tool was used the model is free
     """
 
@@ -98,6 +102,8 @@ class Agent:
     output_guardrails: tuple[Guardrail, ...] = ()
     after_tools: AfterTools = "ask again"
     reset_tool_choice: bool = True
+    model_defaults: Callable[[str], Mapping[str, Json]] | None = None
+    cache_key: bool = False
 
     def __post_init__(self) -> None:
         """raises: InputFault  a part of it is of a kind that it cannot be, or could never be sent or come up"""
@@ -117,6 +123,10 @@ class Agent:
             _offered(whose, tool)
         if not isinstance(self.after_tools, str):
             _stops(whose, self.after_tools, self.tools)
+
+    def settings_for(self, wire_model: str) -> Mapping[str, Json]:
+        """The fields of its requests to a model, which is asked by the name `wire_model`."""
+        return self.settings if self.model or self.model_defaults is None else self.model_defaults(wire_model)
 
     @property
     def functions(self) -> tuple[Tool, ...]:

@@ -5,9 +5,11 @@ here. One that has no field is refused by its name: an agent that is asked other
 tried is another one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
+from convo.agents.foreign_fields import HINT, PACKAGE
 from convo.errors import Unsupported
 from convo.items import Json
 
@@ -16,42 +18,48 @@ SAME = (
     *("metadata", "store", "top_logprobs", "prompt_cache_retention", "prompt_cache_options", "context_management"),
 )
 FIELDS = {**{name: name for name in SAME}, "max_tokens": "max_output_tokens", "response_include": "include"}
-LEFT = {"include_usage", "preserve_raw_usage", "retry", "timeout"}
-"""Settings about how it asks, which here are the engine's affair."""
+LEFT = {"include_usage", "preserve_raw_usage"}
+"""Settings without an effect on a run here: the usage of every answer is asked for and kept as it came."""
+REFUSED = {"retry", "timeout", "extra_headers", "extra_query"}
+"""Settings about how the SDK asks, which convo does otherwise."""
 
-CHOICES = {"auto", "required", "none"}
-HOSTED_CHOICES = {
-    *("file_search", "web_search", "web_search_preview", "computer_use_preview", "image_generation"),
-    *("code_interpreter", "mcp"),
-}
+LOGPROBS = "message.output_text.logprobs"
+"""What the SDK asks for with `top_logprobs`."""
 
 
-def settings_of(found: Any) -> dict[str, Json]:
+def settings_of(found: Any, include: Iterable[str] = (), choice: Json = None) -> dict[str, Json]:
     """The fields of a request that a settings object stands for; what is None is left out.
 
-    raises:  Unsupported  a setting that has no field
+    include:  what the agent's tools ask to be included in the response
+    choice:   the `tool_choice` that the SDK makes of the one in `found`, among the agent's tools
+    raises:   Unsupported  a setting that has no field
     """
     said = {name: value for name, value in vars(found).items() if value is not None and not name.startswith("_")}
     fields: dict[str, Json] = {}
     for name, value in said.items():
         if name in FIELDS:
             fields[FIELDS[name]] = value
+        elif name == "tool_choice":
+            fields[name] = choice
         elif name in MADE:
             _merge(fields, MADE[name](value))
-        elif name not in LEFT:
-            raise Unsupported("convo", f"the model setting {name}", param=name, hint="leave it out")
-    return fields
+        elif name in REFUSED or name not in LEFT:
+            raise Unsupported("convo", f"the model setting {name}", param=name, hint=HINT)
+    included = {*include, *(said.get("response_include") or ()), *((LOGPROBS,) if "top_logprobs" in said else ())}
+    return {**fields, "include": sorted(included)} if included else fields
 
 
-def tool_choice(said: Any) -> Json:
-    """The request's `tool_choice`: a word, a hosted tool or a function by its name."""
-    if said in CHOICES or isinstance(said, Mapping):
-        return said
-    if said in HOSTED_CHOICES:
-        return {"type": said}
-    if isinstance(said, str):
-        return {"type": "function", "name": said}
-    return {"type": "mcp", "server_label": said.server_label, "name": said.name}
+def defaults_of(agent: Any, include: Iterable[str]) -> Callable[[str], Mapping[str, Json]] | None:
+    """The settings of an agent that says none itself, by the name of the model that is asked in the end.
+
+    The SDK gives such an agent the defaults of the model's name; None where the agent has settings of its own.
+    """
+    by_name = import_module(f"{PACKAGE}.models").get_default_model_settings
+    model = getattr(agent, "model", None)
+    implicit = by_name() if model is None else by_name(model)
+    if agent.model_settings != implicit:
+        return None
+    return lambda wire_model: settings_of(by_name(wire_model), include)
 
 
 def _reasoning(said: Any) -> dict[str, Json]:
@@ -59,7 +67,6 @@ def _reasoning(said: Any) -> dict[str, Json]:
 
 
 MADE = {
-    "tool_choice": lambda said: {"tool_choice": tool_choice(said)},
     "reasoning": _reasoning,
     "verbosity": lambda said: {"text": {"verbosity": said}},
     "extra_args": dict,

@@ -5,7 +5,8 @@ What is no object travels inside one, under `response`, because a strict schema'
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from enum import Enum
 from typing import Any
 
 from convo.errors import InputFault
@@ -34,6 +35,21 @@ class Output:
     def format(self) -> dict[str, Json]:
         """The request's `text.format`."""
         return {"type": "json_schema", "name": "final_output", "schema": dict(self.schema), "strict": self.strict}
+
+
+def plain_json(value: object) -> Json:
+    """The JSON form of a value: models, dataclasses, sets and enums as what they hold; what has none, as its `str`."""
+    return json.loads(json.dumps(value, default=_plain))
+
+
+def _plain(value: Any) -> Json:
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return value.value if isinstance(value, Enum) else str(value)
 
 
 def output(kind: Any, *, strict: bool = True) -> Output | None:

@@ -14,6 +14,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, cast
 
 import typer
@@ -27,6 +28,7 @@ from convo.cli.exits import IN_LINES
 from convo.cli.failures import OUTPUT_LOST, explain, show_traceback, tell
 from convo.cli.shape import App, Call, Group, narrow, write_sections
 from convo.errors import Usage
+from convo.notices import notices_to
 
 EXAMPLES = f"""
 Examples:
@@ -56,8 +58,7 @@ class Shell(Group):
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         name = args[0]
         if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
-            near = get_close_matches(name, self.table, n=1)
-            raise Usage(f"no command {name!r}", hint=f"convo {near[0]}" if near else "convo --help")
+            raise Usage(f"no command {short(name)!r}", hint=meant(args, self.table))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
@@ -68,6 +69,40 @@ class Shell(Group):
             return super().shell_complete(ctx, incomplete)
         rows = self.table.items()
         return [CompletionItem(name, help=row.summary) for name, row in rows if name.startswith(incomplete)]
+
+
+SENTENCE = 3
+"""Words from which a command line without a command reads like a message."""
+
+LONGEST = 200
+"""Characters of a command line that a hint repeats."""
+
+
+def meant(args: Sequence[str], table: Table) -> str:
+    """The command that `args` could mean: one of a similar name, `inspect` of a handle or file, or `chat`."""
+    name, rest = args[0], args[1:]
+    plain = [word for word in args if not word.startswith("-")]
+    near = get_close_matches(name, table, n=1, cutoff=0.6 if len(plain) < SENTENCE else 0.8) if " " not in name else []
+    if near:
+        return f"convo {near[0]}"
+    if name.startswith(("resp_", "conv_", "ses_", "@")) or os.path.isfile(name):
+        return f"convo inspect {quote(name)}" if len(name) <= LONGEST else "convo --help"
+    if "chat" not in table:
+        return "convo --help"
+    at = next((at for at, word in enumerate(rest) if word.startswith("-")), len(rest))
+    prompt, options = " ".join((name, *rest[:at])), [quote(word) for word in rest[at:]]
+    if not prompt.strip() or len(prompt) + len(" ".join(options)) > LONGEST:
+        return 'convo chat "..."'
+    return " ".join(("convo chat", in_double_quotes(prompt), *options))
+
+
+def in_double_quotes(words: str) -> str:
+    """`words` quoted for a shell, with double quotes where nothing in them has a meaning inside those."""
+    return quote(words) if set(words) & set('"\\$`!') else f'"{words}"'
+
+
+def short(name: str) -> str:
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
 
 
 def begin(
@@ -86,6 +121,7 @@ def begin(
 ) -> None:
     """Choose who owns the state of a conversation, and see what the next request will contain."""
     ctx.obj = Call(config)
+    ctx.with_resource(notices_to(_print_notice))
     if profile is not None:
         from convo.config.files import under_profile
 
@@ -105,6 +141,12 @@ def begin(
     else:
         return
     raise typer.Exit
+
+
+def _print_notice(line: str) -> None:
+    from convo.cli.saying import note  # few runs have a notice
+
+    note(line)
 
 
 def shell(table: Table = COMMANDS) -> Shell:

@@ -19,9 +19,10 @@ Examples:
   convo approvals approve call_1 call_2
   convo approvals reject send_mail="not on a Friday" --always
   convo approvals approve all --run monads
-  convo resume monads --agent support.py:triage    performs what was decided
+  convo resume monads                              performs what was decided
 
-CALL is a call's id, the name of a tool, or all. Nothing runs by a decision.
+CALL is a call's id, the name of a tool, or all. A name and all mean undecided calls; a call's id can
+change a decision, until somebody resumes the run. A decision runs nothing.
 """
 
 Calls = Annotated[list[str], typer.Argument(metavar="CALL...", help="A call's id, a tool's name, or all.")]

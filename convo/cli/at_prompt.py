@@ -8,10 +8,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from convo.cli.changing import check_no_run
-from convo.cli.desk import Desk, there
+from convo.cli.desk import Desk, called, there
 from convo.cli.standing import Sums, check_takes, recent
 from convo.config import Price
 from convo.engine.chat import Chat
@@ -91,6 +92,9 @@ class AtPrompt(Desk):
             there(want.handle)
         if session:
             await check_no_run(self._store, session)
+            if not self._asked.agents and await self._store.agent_runs(session=session.id, limit=1):
+                again = f"{called()} chat --from {quote(session.name)}"
+                self._out.note(f"{session.name} used agents, and this chat does not; to use them: {again}")
         edges, asking = await self._reach(session)
         made = await open_chat(want, session, asking, edges)
         await self._move(chat, made)

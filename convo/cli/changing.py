@@ -54,8 +54,8 @@ def not_there(name: str, chat: Chat) -> Path:
     """The file of a name. raises: Usage  it is there already"""
     file = Path(os.path.expanduser(name))
     if os.path.lexists(file):
-        over = f"convo export {quote(chat.session.name)} -o {quote(str(file))}"
-        raise Usage(f"{file} is there already", hint=f"another name; or {over}, which writes over it")
+        over = f"convo export {quote(chat.session.name)} -o {quote(str(file))} --force"
+        raise Usage(f"{file} is there already", hint=f"choose another name, or {over}")
     return file
 
 

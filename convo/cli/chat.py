@@ -5,22 +5,16 @@ The options stand in tables: who keeps the state, how to ask, runs of agents, wh
 """
 
 import asyncio
-import fcntl
-import io
-import os
-import re
-import stat
-import sys
-import termios
 from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from convo.cli.options import Text, Texts, flag, value
+from convo.cli.piped_input import read_message
 from convo.cli.run_flags import RunFlags
 from convo.cli.shape import App, call_of
-from convo.errors import Unreadable, Usage
+from convo.errors import Usage
 from convo.history import Strategy
 from convo.items import Json
 
@@ -28,16 +22,11 @@ app = App()
 
 HOTTEST = 2
 
-NO_CHARACTER = re.compile(r"[\udc80-\udcff]")
-"""What stands in a command line for bytes that are no characters."""
-
-AS_TEXT = "convert it, with iconv for instance, or attach it as a file"
-
 EXAMPLES = """
 Examples:
   convo chat                                  talk; the conversation is kept on this machine
   convo chat "why is the sky blue?"           one question, one answer
-  git diff | convo chat "review this:" -      a question and what is piped in
+  git diff | convo chat "review this"         a question, and below it the piped input
   convo chat --chain "hello"                  let the Responses API keep the conversation
   convo chat --from resp_... "and then?"      go on from any response
   convo chat --replay --from talk.json "hi"   keep it in a file that you can edit
@@ -46,7 +35,7 @@ Examples:
 """
 
 Prompt = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROMPT]...", help="Ask once; - stands for what is piped in.")
+    list[str] | None, typer.Argument(metavar="[PROMPT]...", help="Ask once. Piped input is appended; - sets its place.")
 ]
 
 
@@ -59,7 +48,7 @@ class Whose:
     conversation: bool = flag("--conversation", "The endpoint's Conversations API.")
     chain: bool = flag("--chain", "The endpoint's Responses API.")
     handle: Text = value("--from", "HANDLE", "Go on from a file, a session, conv_... or resp_....")
-    last: bool = flag("-c --continue", "Go on with the session used last.")
+    last: bool = flag("-c --continue", "Continue the last session that has an answer.")
     fork: Text = value(
         "--fork", "HANDLE[@N]", "A second session from where HANDLE stands, or stood after its N-th turn."
     )
@@ -125,7 +114,9 @@ def chat(
     from convo.ui.signals import orderly
 
     printed.check()
-    run.check(system=request.system, schema=request.schema)
+    continues = bool(whose.handle or whose.last or whose.fork)
+    run.check(system=request.system, schema=request.schema, continues=continues)
+    files = (*(request.attach or ()), request.schema, run.context, whose.handle)
     asked = Asked(
         strategies=whose.strategies,
         handle=whose.handle,
@@ -138,49 +129,9 @@ def chat(
         attach=tuple(request.attach or ()),
         schema=request.schema,
         parameters=request.parameters(),
-        prompt=words(prompt or []),
+        prompt=read_message(prompt or [], files, example='convo chat "..."', required=True),
         config=call_of(ctx).config,
         run=run,
     )
     out = Out(printed.quiet, printed.as_json, printed.as_jsonl, live=not printed.no_stream, plain=printed.plain)
-    if prompt and "-" not in prompt and is_piped_in():
-        out.note("what is piped in was not read: add - where it belongs")
     raise typer.Exit(asyncio.run(orderly(talk(asked, out))))
-
-
-def words(prompt: list[str]) -> str | None:
-    """The one question of this command line, or None when a person is to be asked.
-
-    raises:  Usage       stdin is a terminal and - asks for what is piped in
-             Unreadable  what was said or piped in is not text
-    """
-    person = sys.stdin.isatty()
-    if "-" in prompt and person:
-        raise Usage("- reads what is piped in, and nothing is", hint='convo chat "..."')
-    if not prompt:
-        return None if person else piped_in()
-    spoken = " ".join(word for word in prompt if word != "-")
-    if NO_CHARACTER.search(spoken):
-        raise Unreadable(f"the message is not text in {sys.getfilesystemencoding().upper()}", hint=AS_TEXT)
-    return "\n\n".join(part for part in (spoken, piped_in() if "-" in prompt else "") if part)
-
-
-def is_piped_in() -> bool:
-    """Whether something waits in a pipe at stdin."""
-    try:
-        waiting = fcntl.ioctl(sys.stdin.fileno(), termios.FIONREAD, bytes(4))
-        return stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode) and any(waiting)
-    except (OSError, ValueError):
-        return False
-
-
-def piped_in() -> str:
-    """All of stdin. raises: Unreadable  it is not text, or cannot be read"""
-    if isinstance(sys.stdin, io.TextIOWrapper):
-        sys.stdin.reconfigure(errors="strict")
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError as wrong:
-        raise Unreadable(f"what is piped in is not text in {wrong.encoding.upper()}", hint=AS_TEXT) from wrong
-    except OSError as wrong:
-        raise Unreadable(f"stdin cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong

@@ -35,7 +35,7 @@ COMMANDS: Table = MappingProxyType(
         "resume": Row("convo.cli.resume", "Decide on the calls that a paused run waits for, and go on with it."),
         "approvals": Row("convo.cli.approvals", "List and decide what paused runs wait for."),
         "sessions": Row("convo.cli.sessions", "List, search, rename and remove conversations."),
-        "store": Row("convo.cli.store", "Migrate, measure and prune the database of conversations."),
+        "store": Row("convo.cli.store", "Check, back up, recover, migrate, measure and prune the database."),
         "models": Row("convo.cli.models", "List what can be used, and fetch the built-in model."),
         "config": Row("convo.cli.config", "Show what is set and by whom, and change it."),
         "schema": Row("convo.cli.schema", "Print the JSON Schema of what a command prints as JSON."),

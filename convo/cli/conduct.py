@@ -7,12 +7,15 @@ a file of the person's own changes nothing.
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from shlex import quote
 from typing import cast
 
-from convo.agents import AgentTool, Graph
-from convo.cli.loading import function_of, graph_of, made_by, reads_python
+from convo.agents import AgentTool, ForeignInputFilter, Graph, is_foreign_filter
+from convo.cli.loading import foreign_agents_of, function_of, graph_of, made_by, reads_python
+from convo.cli.remembered_agents import agents_record
 from convo.cli.run_flags import RunFlags
+from convo.cli.saying import note
 from convo.engine.conduct import Conduct, Route
 from convo.engine.named_file import text_of
 from convo.errors import InputFault, Unreadable, Usage
@@ -20,7 +23,7 @@ from convo.handoffs import MARKERS, Habits, Mapper, Markers
 from convo.items import Json
 from convo.run import Limits
 from convo.stores.contract import Store
-from convo.tools import Hosted, Tool
+from convo.tools import NO_VALUES, Hosted, Tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,10 @@ class Cast:
     def asked_alike(self) -> "Cast":
         """The same, where every agent is asked as the chat is: somebody said which model answers."""
         return replace(self, graph=_alike(self.graph), model=None, alike=_has_models(self.graph))
+
+    def of_session(self, session: str, model: str | None, folder: Path) -> "Cast":
+        """The same for the runs of one session, which remember the agents and -m; `folder`: convo's own data."""
+        return replace(self, conduct=replace(self.conduct, origin=agents_record(self.words, model, session, folder)))
 
     def flags(self, model: str) -> str:
         """What names them on a command line that goes on with them as they are; `model` is who answers now."""
@@ -86,7 +93,14 @@ def cast_of(flags: RunFlags, held: Json = None) -> Cast:
     """
     assert flags.agent
     graph = graph_of(flags.agent)
-    return Cast(graph, conduct_of(flags, held), graph[graph.start].model, flags.agent)
+    _note_unused(flags, graph)
+    conduct = conduct_of(flags, held)
+    if flags.input_filter is not None:
+        function = function_of(flags.input_filter, "--input-filter")
+        found = foreign_agents_of(flags.agent)
+        if is_foreign_filter(function, foreign_agents=bool(found)):
+            conduct = replace(conduct, input_filter=ForeignInputFilter(function, found))
+    return Cast(graph, conduct, graph[graph.start].model, flags.agent)
 
 
 def conduct_of(flags: RunFlags, held: Json = None) -> Conduct:
@@ -97,7 +111,7 @@ def conduct_of(flags: RunFlags, held: Json = None) -> Conduct:
         habits=_habits(flags),
         input_filter=function_of(asked, "--input-filter") if asked else None,
         session_limit=flags.session_limit,
-        values=_values(flags.context, held) if flags.context else {},
+        values=_values(flags.context, held) if flags.context else NO_VALUES,
         scratch=_scratch,
     )
 
@@ -113,10 +127,17 @@ def _mapper(said: str | None) -> Mapper | None:
 
 
 def _habits(flags: RunFlags) -> Habits:
-    """A mapper or markers say that a history is nested, unless another flag says that it is not."""
+    """A mapper and markers say how a history is nested; whether it is, --nest-history and the handoffs say."""
     mapper = _mapper(flags.history_mapper)
-    nest = bool(mapper or flags.history_markers) if flags.nest_history is None else flags.nest_history
-    return Habits(nest=nest, mapper=mapper, markers=_markers(flags.history_markers))
+    return Habits(nest=bool(flags.nest_history), mapper=mapper, markers=_markers(flags.history_markers))
+
+
+def _note_unused(flags: RunFlags, graph: Graph) -> None:
+    """Say that a mapper or markers have no effect, where no handoff makes a summary of the history."""
+    named = "--history-mapper" if flags.history_mapper else "--history-markers" if flags.history_markers else None
+    nests = flags.nest_history or any(way.nest for agent in graph.agents.values() for way in agent.ways)
+    if named and not nests:
+        note(f"{named} has no effect: no handoff nests its history; --nest-history does")
 
 
 def _markers(said: tuple[str, str] | None) -> Markers:

@@ -3,6 +3,7 @@
 The arguments alone; `convo.cli.configuring` does the rest, and `convo.cli.keeping_keys` what keys need.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -22,6 +23,7 @@ Examples:
   convo config set 'prices."groq/llama"' '{ input = 0.1, output = 0.4 }'
   convo --profile work config set tenant office into [profiles.work]
   convo config unset model
+  convo config trust                            trust this project's .convo.toml as it is now
   $EDITOR "$(convo config path)"
   convo config key set openai                   into the keyring; it is asked for, and not shown
 
@@ -51,6 +53,10 @@ Name = Annotated[
 Part = Annotated[
     str | None,
     typer.Argument(metavar="[KEY]", help="This one, or those below it.", autocompletion=names, show_default=False),
+]
+File = Annotated[
+    Path | None,
+    typer.Argument(metavar="[PATH]", help="The file or its folder; default: the nearest one.", show_default=False),
 ]
 Provider = Annotated[str, typer.Argument(metavar="PROVIDER", help="Whose key.")]
 
@@ -97,6 +103,29 @@ def path(ctx: typer.Context, project: Project = False) -> None:
     from convo.cli.configuring import Target
 
     typer.echo(str(Target(call_of(ctx).config, project).place))
+
+
+@app.command()
+def trust(
+    ctx: typer.Context,
+    path: File = None,
+    list_all: Annotated[bool, typer.Option("--list", help="List the files that are trusted.")] = False,
+) -> None:
+    """Trust a project's .convo.toml as it is now, and show what it sets."""
+    from convo.cli import configuring
+
+    if list_all:
+        configuring.list_trusted()
+    else:
+        configuring.trust(call_of(ctx).config, path)
+
+
+@app.command()
+def untrust(ctx: typer.Context, path: File = None) -> None:
+    """Stop trusting a project's .convo.toml."""
+    from convo.cli.configuring import untrust as forget
+
+    forget(call_of(ctx).config, path)
 
 
 @key.callback(epilog=KEY_EXAMPLES)

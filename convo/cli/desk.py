@@ -6,7 +6,7 @@ before the model is chosen; and nothing is sent or stored before this process ma
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,14 +14,15 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from convo.cli.forking import Forked, forked
-from convo.cli.run_flags import RunFlags
+from convo.cli.run_flags import NO_AGENTS, RunFlags
+from convo.cli.saying import note
 from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for, endpoint_of
 from convo.clock import SystemClock
 from convo.config import Choice, Layer, Settings, Sources, choose
 from convo.config.files import PROFILE
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
-from convo.engine.finding import absolute
+from convo.engine.finding import absolute, last_used
 from convo.engine.lease import writing
 from convo.engine.naming import fit
 from convo.engine.opening import fork, open_chat, recorded
@@ -43,6 +44,8 @@ from convo.ui.sheet import PLAIN, sheet_at
 from convo.ui.thinking import folded, thought
 
 if TYPE_CHECKING:
+    from convo.cli.conduct import Cast
+    from convo.cli.remembered_agents import AgentReference
     from convo.endpoints.contract import Endpoint
     from convo.engine.conduct import Route
     from convo.transfer.shortening import Shortening
@@ -70,6 +73,16 @@ class Asked:
     config: Path | None = None
     run: RunFlags = field(default_factory=RunFlags)
 
+    @property
+    def continues(self) -> bool:
+        """Whether an existing conversation is continued or forked."""
+        return bool(self.handle or self.last or self.fork)
+
+    @property
+    def agents(self) -> str | None:
+        """The value of --agent; None for `none`."""
+        return None if self.run.agent == NO_AGENTS else self.run.agent
+
 
 @dataclass(frozen=True, slots=True)
 class Out:
@@ -84,7 +97,7 @@ class Out:
     def note(self, words: str) -> None:
         """Tell the person something that is not the answer."""
         if not self.quiet:
-            sys.stderr.write(safe(words) + "\n")
+            note(words)
             sys.stderr.flush()
 
     def tell(self, words: str) -> None:
@@ -110,6 +123,8 @@ class Desk:
         begun = await forked(self._store, asked.fork) if asked.fork else Forked()
         want, source = self._wanted(begun), begun.session
         session = source or (None if asked.fork else await recorded(self._store, want))
+        if asked.last and session:
+            await self._note_skipped_session(session)
         if want.strategy is Strategy.REPLAY and want.handle and not (session or asked.strategies):
             there(want.handle)
         name = await self._name(None if source else session)
@@ -121,7 +136,7 @@ class Desk:
         try:
             await self._hold(chat)
         except Busy as busy:
-            if not session or asked.run.agent or not await offered(busy, session):
+            if not session or asked.agents or not await offered(busy, session):
                 raise
             chat = await fork(session, asking, edges)
             await self._hold(chat)
@@ -157,9 +172,10 @@ class Desk:
         assert link
         return self.receipt_of(chat, link)
 
-    def receipt_of(self, chat: Chat, link: Link) -> str:
+    def receipt_of(self, chat: Chat, link: Link, parts: Sequence[Link] = ()) -> str:
+        """The line for `link`, which may be the total of several calls."""
         assert self._settings
-        return receipt(link, chat.session, price_of(chat.asking.model, self._settings.prices))
+        return receipt(link, chat.session, price_of(chat.asking.model, self._settings.prices), parts)
 
     async def way_back(self, chat: Chat) -> str:
         """The command that goes on with this chat later; "" when nothing is left of it."""
@@ -168,7 +184,7 @@ class Desk:
         kept = self._settings.storage.type not in FORGETS and await self._store.session(session.id)
         handle = session.name if kept else session.handle
         begin = f"{called()} --config {quote(str(config))}" if config else called()
-        agents = f" --agent {quote(self._asked.run.agent)}" if self._asked.run.agent else ""
+        agents = f" --agent {quote(self._asked.agents)}" if self._asked.agents else ""
         return f"{begin} chat --from {quote(handle)}{agents}" if handle and chat.turn else ""
 
     @property
@@ -180,6 +196,29 @@ class Desk:
     def prompts(self) -> Path:
         """The file that remembers what was typed."""
         return self._sources.places.prompts
+
+    def remembering(self, chat: Chat, cast: "Cast") -> "Cast":
+        """`cast` for the runs of `chat`, which remember the agents as long as the store does."""
+        assert self._settings
+        if self._settings.storage.type in FORGETS:
+            return cast
+        return cast.of_session(chat.session.id, self._asked.model, self._sources.places.data)
+
+    async def agents_before(self) -> "AgentReference | None":
+        """The agents that the session to be continued, or forked, had before. raises: as `open`; Usage, Unreadable"""
+        asked = self._asked
+        begun = await forked(self._store, asked.fork) if asked.fork else Forked()
+        session = begun.session or (None if asked.fork else await recorded(self._store, self._wanted(begun)))
+        if session is None or not await self._store.agent_runs(session=session.id, limit=1):
+            return None
+        from convo.cli.remembered_agents import agents_of_session  # a chat without agents imports nothing of them
+
+        found = await agents_of_session(self._store, session.id, self._sources.places.data)
+        if found is None:
+            self._out.note(
+                "the agents of this session are not stored: continuing without agents; add --agent to use them"
+            )
+        return found
 
     # -- which conversation -----------------------------------------------------------------------
 
@@ -206,6 +245,12 @@ class Desk:
         if await self._store.session(fit(wish)):
             raise name_taken(wish)
         return wish
+
+    async def _note_skipped_session(self, session: Session) -> None:
+        """Note that -c continues `session` although another one was used later."""
+        newest = await last_used(self._store)
+        if newest.id != session.id:
+            self._out.note(f"{newest.name!r} has no answer yet, so this continues {session.name!r}")
 
     def _tell_new_file(self, session: Session) -> None:
         if session.strategy is Strategy.REPLAY and session.handle and not os.path.lexists(session.handle):

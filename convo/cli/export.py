@@ -35,6 +35,7 @@ Examples:
                                                 its run of agents, for the Agents SDK
 
 The suffix of -o names the format: .json, .jsonl, .md, .html. convo import takes each of them back.
+A file that exists is overwritten with --force only.
 """
 
 
@@ -44,6 +45,7 @@ class Written:
 
     form: Form | None = value("--format", "FORMAT", "replay, jsonl, markdown, html or runstate.")
     file: Text = value("-o --output", "FILE", "Write there; - is stdout.")
+    force: bool = flag("--force", "Overwrite FILE.")
     links: bool = flag("--links", "jsonl: also the calls that made the items.")
     no_data: bool = flag("--no-data", "markdown, html: only what is read; cannot be imported.")
 
@@ -54,7 +56,9 @@ class OfAgents:
 
     agent: Text = value("--agent", "FILE:NAME", "runstate: the agents of the run.")
     context: Text = value("--context", "FILE", "runstate: the application's values.")
-    schema: Text = value("--schema", "LABEL", "runstate: of an older release, like 1.5.")
+    schema: Text = value(
+        "--schema", "LABEL", "runstate: of an older release, like 1.5; but no 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
+    )
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ def export(
         handle=handle,
         form=written.form and str(written.form),
         file=named_file(written.file),
+        force=written.force,
         links=written.links,
         data=not written.no_data,
         redact=hidden.redact,

@@ -44,6 +44,7 @@ class Asked:
     handle: str
     form: str | None = None
     file: Path | None = None
+    force: bool = False
     links: bool = False
     data: bool = True
     redact: bool = False
@@ -59,6 +60,7 @@ class Asked:
 async def export_one(asked: Asked) -> None:
     """Write one conversation. raises: as its parts do; then nothing was written"""
     form, settings = form_of(asked), load(asked.config)
+    check_free(asked)
     if form == RUNSTATE:
         await _export_run(asked, settings)
         return
@@ -78,9 +80,22 @@ async def export_one(asked: Asked) -> None:
         note(words)
 
 
+def check_free(asked: Asked) -> None:
+    """Raises Usage when the file exists and --force was not given. A pipe or a device is written into."""
+    file = Path(absolute(str(asked.file))) if asked.file else None
+    if file and not asked.force and os.path.lexists(file) and (file.is_file() or not file.exists()):
+        raise Usage(f"{asked.file} exists", hint="--force overwrites it; or name another file with -o")
+
+
 def form_of(asked: Asked) -> str:
-    """The form to write in. raises: Usage  an option belongs to another one"""
-    suffix = SUFFIXES.get(asked.file.suffix.lower()) if asked.file else None
+    """The form to write in. raises: Usage  an option belongs to another one, or the suffix names no form"""
+    ending = asked.file.suffix.lower() if asked.file else ""
+    suffix = SUFFIXES.get(ending)
+    if ending and suffix is None and asked.form is None:
+        raise Usage(
+            f"unknown file format {ending}; -o accepts {', '.join(dict.fromkeys(SUFFIXES))}",
+            hint="use another suffix, or --format FORMAT",
+        )
     form = asked.form or suffix or "replay"
     if asked.links and form != "jsonl":
         raise Usage(f"--links is for jsonl, not for {form}", hint="--format jsonl --links")

@@ -21,6 +21,7 @@ from typer._click import ClickException
 from typer._click.exceptions import NoSuchOption, UsageError
 
 import convo
+from convo.config.secret import without_passwords
 from convo.errors import ConvoError, Refused, StreamBroken, TryLater
 
 PACKAGE = Path(convo.__file__).parent
@@ -92,7 +93,12 @@ def misused(error: UsageError) -> Failure:
         near = get_close_matches(error.option_name, error.possibilities or (), n=1)
         hint = ahead(error) or (f"{command} {near[0]}" if near else f"{command} --help")
         return Failure("usage", f"no option {error.option_name!r}", hint, 2)
-    return Failure("usage", tidy(error.format_message()), f"{command} --help", error.exit_code)
+    hint = LISTING.get(getattr(error, "option_name", ""), f"{command} --help")
+    return Failure("usage", tidy(error.format_message()), hint, error.exit_code)
+
+
+LISTING = {"--explain": "convo lint --explain all"}
+"""By an option that was given no value: the command that lists its values."""
 
 
 def ahead(error: NoSuchOption) -> str | None:
@@ -108,8 +114,9 @@ def ahead(error: NoSuchOption) -> str | None:
 
 
 def tidy(message: str) -> str:
-    """A sentence of Typer's as we write ours: it begins small, does not end in a stop and names no type."""
-    return (message[:1].lower() + message[1:].rstrip(".")).replace("valid int range", "whole number")
+    """A sentence of Typer's as we write ours: one line that begins small, does not end in a stop and names no type."""
+    line = " ".join(message.replace(". Choose from:", "; choose from").split())
+    return (line[:1].lower() + line[1:].rstrip(".")).replace("valid int range", "whole number")
 
 
 def mistake(error: BaseException) -> Failure:
@@ -129,13 +136,14 @@ def place(error: BaseException) -> str:
 
 def tell(failure: Failure, *, as_json: bool) -> int:
     """Say `failure` once, on stdout as JSON or on stderr in words; returns the exit code."""
+    message, hint = without_passwords(failure.message), without_passwords(failure.hint)
     if as_json:
-        fields = {"code": failure.code, "message": failure.message or failure.code, "hint": failure.hint}
+        fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
         sys.stdout.write(json.dumps({"error": fields}) + "\n")
-    elif failure.message:
-        sys.stderr.write(printable(f"convo: {failure.message}\n"))
-        if failure.hint:
-            sys.stderr.write(printable(f"  try: {failure.hint}\n"))
+    elif message:
+        sys.stderr.write(printable(f"convo: {message}\n"))
+        if hint:
+            sys.stderr.write(printable(f"  try: {hint}\n"))
     return failure.exit
 
 
@@ -149,7 +157,7 @@ def printable(text: str) -> str:
 def show_traceback(error: BaseException) -> None:
     """Print where `error` came from, for whoever set CONVO_DEBUG."""
     if os.environ.get("CONVO_DEBUG"):
-        sys.stderr.writelines(map(printable, traced(error)))
+        sys.stderr.writelines(printable(without_passwords(line)) for line in traced(error))
 
 
 def traced(error: BaseException) -> Iterator[str]:

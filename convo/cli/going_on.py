@@ -6,31 +6,36 @@ on with, or refused where it has ended. The agents are needed here, and have to 
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
+from typing import Any, TypeAlias
 
-from convo.cli.choosing import ALL
+from convo.cli.choosing import ALL, outcome_text, verdict_word
 from convo.cli.conduct import Cast, cast_of
 from convo.cli.desk import Asked, Desk, Out
 from convo.cli.paused_files import run_in
 from convo.cli.pauses import Pauses, values_in
+from convo.cli.remembered_agents import agents_of_run
 from convo.cli.run_flags import RunFlags
 from convo.cli.running import Show, told
-from convo.cli.verdicts import Said, choices_of, events_of
+from convo.cli.verdicts import Said, choices_of, events_of, kept_decisions
 from convo.cli.wiring import store_of
 from convo.config import Flags, Sources, read, resolve
 from convo.engine.chat import Chat
 from convo.engine.lease import resuming
 from convo.engine.running import Running, kept_run
-from convo.errors import Busy, StateFault
+from convo.errors import Busy, StateFault, Usage
 from convo.history import Strategy
 from convo.items import Item, call_id, hash_of, is_output, kind
 from convo.run import Decided, Given, decide, inbox
-from convo.run.state import ENDED, Run, Stage
+from convo.run.state import ENDED, Phase, Run, Stage
 from convo.runstate import State
+from convo.runstate.batch import inner as inner_states
+from convo.runstate.batch import named_by
+from convo.runstate.nested import actions, interruptions
 from convo.runstate.taking import Taken, taken
 from convo.runstate.values import described
 from convo.stores.contract import AgentRun, Store
@@ -56,12 +61,36 @@ class Resuming:
 
 async def resume(asked: Resuming, out: Out) -> int:
     """Go on until the run ends or waits for somebody; returns the exit code. raises: as its parts do"""
+    if asked.run.agent is None:
+        asked = await _as_before(asked, out)
     cast = cast_of(asked.run, held=described(asked.state.document) if asked.state else None)
     sources = read(asked.config, Flags(model=cast.model if asked.model is None else asked.model))
     async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
         cast = cast.asked_alike() if asked.model else cast
         opening = Opening(asked, sources, store, open_things, out)
         return await _perform(await opening.show(cast), asked, out)
+
+
+async def _as_before(asked: Resuming, out: Out) -> Resuming:
+    """`asked` with the agents, and -m, that the run had in this store.
+
+    raises:  NotFound, AmbiguousHandle  there is no such run
+             Usage                      its agents are not remembered, or were named elsewhere
+             Unreadable                 their file is not there any more
+    """
+    sources = read(asked.config, Flags())
+    async with store_of(resolve(sources)) as store:
+        row = await (_known(store, asked.state) if asked.state else kept_run(store, asked.handle))
+        found = agents_of_run(row, sources.places.data) if row else None
+    if found is None:
+        raise Usage(
+            "resuming a run needs its agents: none were named",
+            hint=f"convo resume {asked.handle} --agent FILE.py:NAME;"
+            " or --decide-only -o decided.json, to resume with the SDK",
+        )
+    out.note(f"agents as before: {found.file}")
+    model = found.model if asked.model is None else asked.model
+    return replace(asked, model=model, run=replace(asked.run, agent=found.file))
 
 
 class Opening:
@@ -83,10 +112,10 @@ class Opening:
             return await self._adopted(state, cast)
         _check_same(row, state, cast.words)
         show = await self._kept(row, cast)
-        decided = {one.call_id for one in state.decisions} if run_in(state) else set()
-        if show.running.pending:
-            choices_of(self._asked.said, [one for one in _waiting(show.running.run) if one.call_id not in decided])
-        await _take_over(show.running, state)
+        if show.running.run.phase is Phase.PAUSED:
+            run, events = _merge_decisions(show.running.run, state, self._asked)
+            choices_of(self._asked.said, _decidable(run))
+            await show.running.decide(*events)
         return show
 
     async def _kept(self, row: AgentRun, cast: Cast) -> Show:
@@ -101,7 +130,9 @@ class Opening:
         cast = cast if self._asked.model else cast.routed(desk.route)
         if self._asked.run.context is None:
             cast = cast.with_values(values_in(row, desk.paused, self._asked.state))
-        running = await Running.open(chat, cast.graph, cast.conduct, kept=row)
+        cast = desk.remembering(chat, cast)
+        limits = None if self._asked.run.max_turns is None else cast.conduct.limits
+        running = await Running.open(chat, cast.graph, cast.conduct, kept=row, limits=limits)
         return Show(chat, running, cast, self._pauses(desk, cast), desk, self._out)
 
     async def _adopted(self, state: State, cast: Cast) -> Show:
@@ -110,7 +141,7 @@ class Opening:
         found = taken(state, cast.graph, values)
         if found.run.phase in ENDED:
             raise StateFault(f"the run of {self._asked.handle} has ended", hint="convo inspect shows what it came to")
-        choices_of(self._asked.said, _waiting(found.run))
+        choices_of(self._asked.said, _decidable(found.run))
         desk = self._desk(*_owner(found))
         chat = await _opened(desk)
         cast = cast if self._asked.model else cast.routed(desk.route)
@@ -122,6 +153,7 @@ class Opening:
             held = chat.held
             chat.record.held = replace(held, path=held.path.grow(items[found.acknowledged :]))
             items = ()
+        cast = desk.remembering(chat, cast)
         running = await Running.adopt(chat, run, items, cast.conduct, state=found.source)
         pauses = self._pauses(desk, cast)
         assert running.kept
@@ -139,7 +171,7 @@ class Opening:
         return Desk(self._sources, self._store, self._open_things, asked, self._out)
 
     def _pauses(self, desk: Desk, cast: Cast) -> Pauses:
-        return Pauses(desk.paused, self._asked.run.state, dict(cast.conduct.values), self._out.note)
+        return Pauses(desk.paused, self._asked.run.state, cast.conduct.values, self._out.note, resumed=True)
 
 
 async def _opened(desk: Desk) -> Chat:
@@ -167,34 +199,79 @@ def _check_same(row: AgentRun, state: State, agents: str) -> None:
     """raises: StateFault  a document of convo's own is older than the run that it is of"""
     if row.status in ENDS or run_in(state) != row.id:
         return
-    waits = {call["id"] for call in row.document.get("batch", ())}
-    if not {one.id for one in state.pending} <= waits or state.document["current_turn"] != row.document.get("turn"):
-        raise StateFault(
-            f"this is how {row.id} stood at an earlier pause, and it went on since",
-            hint=f"convo resume {row.id} --agent {quote(agents)}",
-        )
+    now = dict(_runs_in(row.document))
+    for way, turn, waits in _states_in(state.document):
+        if way not in now or now[way][0] != turn or not waits <= now[way][1]:
+            raise StateFault(
+                f"{row.id} has continued since this state was written",
+                hint=f"convo resume {row.id} --agent {quote(agents)}",
+            )
 
 
-async def _take_over(running: Running, state: State) -> None:
-    """Decide as the document does on what still waits here: somebody decided on it elsewhere.
+CallPath: TypeAlias = tuple[str, ...]
+"""The calls that contain a run, outermost first."""
 
-    A call that has started since is another question: nobody who decided before could know of it.
+
+def _runs_in(document: Mapping[str, Any], way: CallPath = ()) -> Iterator[tuple[CallPath, tuple[int, set[str]]]]:
+    """Yield for a stored run and those inside its calls: call path, count of finished model calls, ids of the calls."""
+    calls = document.get("batch") or ()
+    turn = document.get("turn", 0) - (document.get("phase") == Phase.ASKING.name)
+    yield way, (turn, {call["id"] for call in calls})
+    for call in calls:
+        if call.get("inner"):
+            yield from _runs_in(call["inner"]["run"], (*way, call["id"]))
+
+
+def _states_in(document: Mapping[str, Any], way: CallPath = ()) -> Iterator[tuple[CallPath, int, set[str]]]:
+    """Yield for a state and the states inside its calls: the call path, the turn, the ids of its own pending calls."""
+    within = {call: place.value for call, place in inner_states(document).items()}
+    below = {id_ for child in within.values() for id_ in _ids(child)}
+    planned = {call.id for _, call in actions(document)}
+    yield way, document["current_turn"], {id_ for id_ in _ids(document) if id_ not in below or id_ in planned}
+    for call_id_, child in within.items():
+        yield from _states_in(child, (*way, call_id_))
+
+
+def _ids(document: Mapping[str, Any]) -> set[str]:
+    """The ids of the calls that a state waits for."""
+    return {name for place in interruptions(document) if (name := named_by(place.value["raw_item"])) is not None}
+
+
+def _merge_decisions(run: Run, state: State, asked: Resuming) -> tuple[Run, list[Decided]]:
+    """The run with the decisions of a document of convo's own on what still waits, and those decisions.
+
+    raises:  StateFault  the document and the store decided differently on a call, and no flag names that call
     """
+    events = list[Decided]()
     if run_in(state) is None:
-        return
+        return run, events
     shown = {one.id: str(one.call.arguments) for one in state.pending}
-    run, events = running.run, list[Decided]()
-    for said in state.decisions:
-        waits = (call for call in run.pending if call.id == said.call_id and call.stage is Stage.WAITING)
-        call = next(waits, None)
-        if call is None:  # one for good may speak for several
+    calls = {call.id: call for _, call in run.decidable}
+    words = {one.call_id: one for one in state.decisions}
+    sticky = {one.call_id for one in state.decisions if one.always}
+    for call_id_, approve in state.verdicts.items():
+        call = calls.get(call_id_)
+        if call is None or call.stage is Stage.UNKNOWN:  # a call that started since is another question
             continue
-        edited = shown.get(call.id) if said.approve and shown.get(call.id) != call.arguments else None
-        message = None if said.approve else said.message
-        events.append(Decided(call.id, said.approve, message, said.always and edited is None, edited))
-        run, _ = decide(run, events[-1])
-    if events:
-        await running.decide(*events)
+        if call.verdict is not None:
+            if call.verdict != approve and not _is_named(call_id_, asked.said):
+                here, there = verdict_word(call.verdict), verdict_word(approve)
+                raise StateFault(
+                    f"{call_id_} is {there} in {asked.handle} and {here} in the store",
+                    hint=f"--approve {quote(call_id_)} or --reject {quote(call_id_)} to choose the decision",
+                )
+            continue
+        edited = shown.get(call_id_) if approve and shown.get(call_id_) != call.arguments else None
+        message = None if approve else words[call_id_].message
+        events.append(Decided(call_id_, approve, message, call_id_ in sticky and edited is None, edited))
+    for event in events:
+        run, _ = decide(run, event)
+    return run, events
+
+
+def _is_named(call: str, said: Said) -> bool:
+    """Whether a flag names a call by its id."""
+    return call in (*said.approve, *said.edit, *said.reject) or any(one.startswith(f"{call}=") for one in said.reject)
 
 
 # -- going on ---------------------------------------------------------------------------------------
@@ -205,13 +282,16 @@ async def _perform(show: Show, asked: Resuming, out: Out) -> int:
     running, before = show.running, len(show.chat.held.path)
     if asked.said.abort:
         return await _aborted(show, out, before)
-    if not running.pending and asked.said.anything and await _comes_to_wait(running, asked.said, out):
+    paused = running.run.phase is Phase.PAUSED
+    if not paused and asked.said.anything and await _comes_to_wait(running, asked.said, out):
         await show.all_of(running.go_on())
-    if running.pending:
-        waits = _waiting(running.run)
+    if running.run.phase is Phase.PAUSED and (paused or running.pending):
+        waits = _decidable(running.run)
         events = events_of(asked.said, waits)
         await running.decide(*events)
         _tell(events, waits, out)
+        for words in kept_decisions(asked.said, waits):
+            out.note(words)
     if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
         return await _with_a_person(show, out, before)
     return await told(show, out, before, running.go_on)
@@ -274,16 +354,21 @@ async def _aborted(show: Show, out: Out, before: int) -> int:
 
 
 def _tell(events: Sequence[Decided | Given], waits: Sequence[inbox.Waiting], out: Out) -> None:
-    tools = {call.call_id: call.tool for call in waits}
+    calls = {call.call_id: call for call in waits}
     for event in events:
-        tool = tools[event.call_id]
+        call = calls[event.call_id]
         if isinstance(event, Given):
-            out.note(f"{tool} gave what you said ({event.call_id})")
+            out.note(f"{call.tool} has the output that you gave ({event.call_id})")
             continue
-        word = "approved" if event.approve else "rejected"
-        edits = ", with other arguments" if event.arguments is not None else ""
-        out.note(f"{word} {tool} ({event.call_id}){edits}" + (" for good" if event.always else ""))
+        edited = event.arguments is not None
+        approve, was = event.approve, call.verdict
+        out.note(outcome_text(call.tool, event.call_id, approve=approve, was=was, edited=edited, always=event.always))
 
 
 def _waiting(run: Run) -> list[inbox.Waiting]:
     return [inbox.asked(call, agent) for agent, call in run.waiting]
+
+
+def _decidable(run: Run) -> list[inbox.Waiting]:
+    """The calls that wait, and those that are decided and not performed yet."""
+    return [inbox.asked(call, agent) for agent, call in run.decidable]

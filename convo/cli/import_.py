@@ -20,7 +20,8 @@ Examples:
   convo import agents.db --only thread-7     one session of the Agents SDK
   convo import state.json                    what was said in a run; convo resume goes on with the run
 
-The file is not changed. The sessions are held by the local store; convo convert gives them another owner.
+The file is not changed. What was imported before is not imported again; --as NAME makes one more session of it.
+The sessions are held by the local store; convo convert gives them another owner.
 """
 
 

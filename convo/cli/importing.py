@@ -1,27 +1,26 @@
 """What `convo import` does: read every conversation in the file, then store each as a session.
 
 All of them are read before the first is stored, so that a file that is wrong somewhere leaves nothing
-behind. Of several, those that came over before are left out, so that one that was cut off can be
-carried out again. Who answers from now on is the model that the file names, else the one that the settings choose.
+behind. Those that came over before are left out, so that an import that was killed can be repeated. Who answers
+from now on is the model that the file names, else the one that the settings choose.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 
 from convo.cli.converting import scope_of
-from convo.cli.saying import say, say_json
+from convo.cli.saying import note, say, say_json
 from convo.cli.wiring import store_of
 from convo.clock import SystemClock
 from convo.config import Settings, choose, load
 from convo.engine.naming import fit
-from convo.errors import BadSettings, NotFound, Usage
+from convo.errors import BadSettings, Conflict, NotFound, Usage
 from convo.history import Session
 from convo.ids import random_id
 from convo.inspection.document import Document
 from convo.items import Json
-from convo.stores.contract import Store
-from convo.stores.rules import name_taken
 from convo.transfer.beside import Beside
 from convo.transfer.keeping import Answers, came_before, keep, wish
 from convo.transfer.reading import documents_in
@@ -50,12 +49,20 @@ async def import_file(asked: Asked) -> None:
             tell(document, None, as_json=asked.as_json)
         return
     async with store_of(settings) as store:
-        await free(asked.name, store)
+        name = None if asked.name is None else fit(asked.name)
+        there = await came_before(documents, store, name)
         beside = Beside(store, SystemClock(), random_id)
-        there = await came_before(documents, store) if len(documents) > 1 else [None] * len(documents)
         for document, before in zip(documents, there, strict=True):
-            made = before or await keep(document, answers(document, settings), beside, asked.name)
+            try:
+                made = before or await keep(document, answers(document, settings), beside, name)
+            except Conflict:  # the name is taken, or another process imports the same at this moment
+                (before,) = await came_before([document], store, name)
+                if before is None:
+                    raise
+                made = before
             tell(document, made, as_json=asked.as_json, before=before is not None)
+        if len(documents) == 1 and any(there):
+            note(f"imported before; to import it once more: convo import {quote(asked.file)} --as NAME")
 
 
 def wanted(documents: Sequence[Document], asked: Asked) -> Sequence[Document]:
@@ -69,12 +76,6 @@ def wanted(documents: Sequence[Document], asked: Asked) -> Sequence[Document]:
             f"--as names one session, and the file holds {counted(len(documents), 'conversation')}", hint="--only"
         )
     return documents
-
-
-async def free(name: str | None, store: Store) -> None:
-    """Make sure of the name that was asked for. raises: Usage  it is none;  Conflict  it is taken"""
-    if name is not None and await store.session(fit(name)):
-        raise name_taken(name)
 
 
 def answers(document: Document, settings: Settings) -> Answers:

@@ -14,16 +14,17 @@ from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
 
-from convo.cli.choosing import ALL
+from convo.cli.choosing import ALL, kept_text, outcome_text
 from convo.cli.wiring import from_store, store_of
 from convo.clock import SystemClock
 from convo.config import load
 from convo.engine.lease import writing
 from convo.engine.left_runs import Left, left_runs
+from convo.engine.run_keeping import ORIGIN
 from convo.errors import AmbiguousHandle, Busy, NotFound
 from convo.items import Json
 from convo.run import Decided
-from convo.run.inbox import Waiting, decided, waiting
+from convo.run.inbox import Waiting, decidable, decided, waiting
 from convo.stores.contract import AgentRun, Change, Store
 from convo.ui.answer import safe
 from convo.ui.asking import Paused, listed, one_call
@@ -91,7 +92,7 @@ async def decide(config: Config, words: Sequence[str], of: str | None, verdict: 
              Busy  a run's session is open in another process, which may decide itself
     """
     async with store_of(load(config)) as store:
-        found = await _inbox(store, of)
+        found = await _inbox(store, of, decided_too=True)
         chosen = _chosen(words, found, approve=verdict.approve)
         for run in {one.run.id: one.run for one in chosen}.values():
             await _keep(store, run, [one for one in chosen if one.run.id == run.id], verdict)
@@ -100,6 +101,8 @@ async def decide(config: Config, words: Sequence[str], of: str | None, verdict: 
         say(json.dumps([record for run, paused in left for record in _records(run, paused)]))
     else:
         _tell(chosen, left, verdict)
+    for note_ in _kept(words, found, chosen, verdict):
+        note(note_)
 
 
 async def _keep(store: Store, run: AgentRun, chosen: Sequence[Chosen], verdict: Verdict) -> None:
@@ -112,7 +115,7 @@ async def _keep(store: Store, run: AgentRun, chosen: Sequence[Chosen], verdict: 
         raise Busy(busy.name, busy.holder, hint="decide there, or leave that chat first") from busy
     try:
         now = await store.agent_run(run.id) or run
-        events = [await _event(one, verdict) for one in _to_be_told(chosen, verdict)]
+        events = [await _event(one, verdict) for one in chosen]
         document = decided(now.document, events)
         changed = replace(now, revision=now.revision + 1, document=document, changed_at=SystemClock().now())
         await store.commit(Change(agent_run=changed))
@@ -120,13 +123,17 @@ async def _keep(store: Store, run: AgentRun, chosen: Sequence[Chosen], verdict: 
         await hold.release()
 
 
-def _to_be_told(chosen: Sequence[Chosen], verdict: Verdict) -> Iterator[Chosen]:
-    """The calls but for those that a decision for good on an earlier call of the tool holds for."""
-    tools: set[str] = set()
-    for one in chosen:
-        if not verdict.always or one.call.unknown or one.call.tool not in tools:
-            yield one
-        tools.add(one.call.tool)
+def _kept(
+    words: Sequence[str], found: Sequence[tuple[AgentRun, Paused]], chosen: Sequence[Chosen], verdict: Verdict
+) -> Iterator[str]:
+    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    names = {word if verdict.approve else word.partition("=")[0] for word in words}
+    meant = {id(one.call) for one in chosen}
+    for _, paused in found:
+        for call in paused.calls:
+            differs = call.verdict is not None and call.verdict != verdict.approve and id(call) not in meant
+            if differs and names & {ALL, call.tool}:
+                yield kept_text(call.tool, call.call_id, bool(call.verdict))
 
 
 async def _event(one: Chosen, verdict: Verdict) -> Decided:
@@ -141,14 +148,19 @@ async def _event(one: Chosen, verdict: Verdict) -> Decided:
 # -- which calls ------------------------------------------------------------------------------------
 
 
-async def _inbox(store: Store, of: str | None) -> list[tuple[AgentRun, Paused]]:
-    """The paused runs, or the one that `of` names: a run's id, or its session's name or id. raises: NotFound"""
+async def _inbox(store: Store, of: str | None, *, decided_too: bool = False) -> list[tuple[AgentRun, Paused]]:
+    """The paused runs, or the one that `of` names: a run's id, or its session's name or id.
+
+    decided_too:  with the calls that are decided and not performed yet
+    raises:       NotFound
+    """
+    calls = decidable if decided_too else waiting
     found = []
     for run in await store.agent_runs(status="paused", limit=MANY):
         session = await store.session(run.session)
         name = session.name if session else run.session
         if of in (None, run.id, run.session, name):
-            found.append((run, Paused(run.id, name, _since(run), waiting(run.document))))
+            found.append((run, Paused(run.id, name, _since(run), calls(run.document))))
     if of is not None and not found:
         raise NotFound("paused run", of, hint="convo approvals")
     return found
@@ -169,15 +181,16 @@ def _chosen(words: Sequence[str], found: Sequence[tuple[AgentRun, Paused]], *, a
 
 
 def _named(word: str, found: Sequence[tuple[AgentRun, Paused]], *, approve: bool) -> list[Chosen]:
-    """An id wins over a tool's name; one id in two runs could mean either."""
+    """An id wins over a tool's name, and a name means undecided calls; one id in two runs could mean either."""
     there = [(run, call) for run, paused in found for call in paused.calls]
+    open_ = [pair for pair in there if pair[1].verdict is None]
     name, _, why = (word, "", "") if approve or any(word == call.call_id for _, call in there) else word.partition("=")
     by_id = [pair for pair in there if pair[1].call_id == name]
     if len({run.id for run, _ in by_id}) > 1:
         raise AmbiguousHandle(name, [(f"--run {run.id}", call.tool) for run, call in by_id])
-    fits = by_id or (there if name == ALL else [pair for pair in there if pair[1].tool == name])
-    if not fits:
-        waits = ", ".join(call.call_id for _, call in there)
+    fits = by_id or (open_ if name == ALL else [pair for pair in open_ if pair[1].tool == name])
+    if not fits and not (there if name == ALL else [pair for pair in there if pair[1].tool == name]):
+        waits = ", ".join(call.call_id for _, call in open_)
         raise NotFound("pending call", name, hint=f"one of {waits}" if waits else "convo approvals")
     return [Chosen(run, call, why or None) for run, call in fits]
 
@@ -213,12 +226,13 @@ def _record(run: AgentRun, paused: Paused, call: Waiting) -> dict[str, Json]:
 
 
 def _tell(chosen: Sequence[Chosen], left: Sequence[tuple[AgentRun, Paused]], verdict: Verdict) -> None:
-    word = "approved" if verdict.approve else "rejected"
     for one in chosen:
-        note(f"{word} {one.call.tool} ({one.call.call_id})" + (" for good" if verdict.always else ""))
+        call = one.call
+        note(outcome_text(call.tool, call.call_id, approve=verdict.approve, was=call.verdict, always=verdict.always))
     for run, paused in left:
         waits = ", ".join(call.call_id for call in paused.calls)
-        going = f"convo resume {quote(paused.session or run.id)} --agent FILE.py:NAME performs what was decided"
+        agents = "" if ORIGIN in run.document else " --agent FILE.py:NAME"
+        going = f"convo resume {quote(paused.session or run.id)}{agents} performs what was decided"
         note(f"{paused.session} still waits for {waits}" if waits else going)
 
 

@@ -23,12 +23,16 @@ Examples:
   convo inspect @last --chart                what its tokens went into, request by request
   convo inspect @last --watch                the same screen, as the conversation goes on elsewhere
   convo inspect @last --html page.html       the same and more as a page in a browser
+  convo inspect resp_                        the newest responses; conv_ and ses_ do the same
   convo inspect resp_4f1c --json             links and items for a program
   convo inspect ./conversation.json          a replay file
   convo inspect ./state.json                 a paused run, and what it waits for
   convo inspect resp_4f1c... --provider openai
                                              a chain that only its endpoint knows
 """
+
+PREFIXES = ("resp_", "conv_", "ses_")
+"""Handles without an id: the newest of their kind are listed."""
 
 Handles = Annotated[
     list[str], typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
@@ -77,6 +81,11 @@ def inspect(
     form, config = shown.form(), call_of(ctx).config
     if live.watch or live.until_idle:
         follow(handles, config, live, {form: bool(form), "--remote": remote, "--provider": bool(provider)})
+        return
+    if not form and len(handles) == 1 and handles[0] in PREFIXES:
+        from convo.cli.known import print_newest
+
+        print_newest(handles[0], config)
         return
     from convo.cli.states import print_states, state_at
 

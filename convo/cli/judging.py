@@ -12,6 +12,7 @@ from typing import NamedTuple
 from convo.cli.judging_store import EPHEMERAL
 from convo.config import Choice, Serve
 from convo.config.secret import names_a_variable
+from convo.config.trust import ProjectNotice
 from convo.ui.findings import Finding, fault, ok, warning
 from convo.ui.medium import Medium
 
@@ -28,9 +29,18 @@ def versions(seen: Versions) -> Finding:
     return ok(f"{seen.convo}, Python {seen.python}, {seen.system}")
 
 
-def settings(said: Sequence[str]) -> Finding:
-    """`said`: the files, variables and flags that set something."""
-    return ok(", ".join(said) if said else "no file and no variable sets anything; all values are built in")
+class SettingSources(NamedTuple):
+    """places: the files, variables and flags that set something; notice: what is ignored of a project's file"""
+
+    places: Sequence[str]
+    notice: ProjectNotice | None = None
+
+
+def settings(seen: SettingSources) -> Finding:
+    if seen.notice:
+        return warning(seen.notice.summary, seen.notice.hint)
+    places = ", ".join(seen.places)
+    return ok(places or "no file and no variable sets anything; all values are defaults")
 
 
 class Folders(NamedTuple):

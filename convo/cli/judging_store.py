@@ -4,6 +4,7 @@ The store itself said why it cannot be reached; here stands what it would not sa
 needs it: tables that are missing, rights, a disk that is nearly full, state that does not stay.
 """
 
+from shlex import quote
 from typing import NamedTuple
 
 from convo.config import Layer, Origin, Storage
@@ -38,6 +39,9 @@ EPHEMERAL = {
 }
 
 
+WITH_ITS_LOG = "copy it with convo store backup FILE: the file without its -wal is incomplete"
+
+
 def store(kept: Kept) -> Finding:
     match kept.condition:
         case FileCondition() as file:
@@ -52,6 +56,12 @@ def store(kept: Kept) -> Finding:
 
 def _in_file(kept: Kept, file: FileCondition) -> Finding:
     said = f"sqlite:{file.file} ({kept.origin})"
+    same = _same(kept)
+    if file.quick_check not in ("ok", None):
+        return fault(
+            f"{said} is damaged: {file.quick_check}",
+            f"convo store check{same} names the sessions, convo store recover NEW.db{same} saves what can be read",
+        )
     if file.filesystem in NETWORKS:
         return warning(
             f"{said} is on a network file system ({file.filesystem}), where SQLite's locks cannot be trusted",
@@ -63,7 +73,8 @@ def _in_file(kept: Kept, file: FileCondition) -> Finding:
         return ok(f"{said} will be made by the first turn")
     if file.schema < file.known:
         return warning(f"{said} has schema {file.schema}; this convo's is {file.known}", _migrate(kept))
-    return ok(f"{said}, schema {file.schema}, {size(file.free_bytes)} free" + _ttl(kept.storage))
+    checked = "" if file.quick_check else "; too large for the quick check: convo store check"
+    return ok(f"{said}, schema {file.schema}, {size(file.free_bytes)} free{checked}" + _ttl(kept.storage), WITH_ITS_LOG)
 
 
 def _on_server(kept: Kept, server: ServerCondition) -> Finding:
@@ -107,6 +118,11 @@ def _migrate(kept: Kept, *, above: int = 0, may_create: bool = True) -> str:
         return f"convo store migrate{same}"
     missing = f" --above {above}" if above else ""
     return f"convo store migrate --print-sql{missing} > schema.sql{same}, for somebody who may create schemas to run"
+
+
+def _same(kept: Kept) -> str:
+    """The store as the command line has to name it again."""
+    return f" --store {quote(str(kept.storage))}" if kept.origin.layer is Layer.FLAG else ""
 
 
 def _ttl(storage: Storage) -> str:

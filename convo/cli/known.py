@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from convo.cli.saying import note
-from convo.cli.wiring import endpoint_for, record_of, store_of
+from convo.cli.saying import note, say
+from convo.cli.wiring import endpoint_for, from_store, record_of, store_of
 from convo.config import Choice, Layer, ModelName, Origin, Settings, choose, load
 from convo.engine.looking import look, look_at_file
 from convo.engine.walking import walk
@@ -20,11 +20,16 @@ from convo.errors import NotFound, Unreachable, Usage, WrongOwner
 from convo.history import Scope, Strategy, root
 from convo.inspection import Known, drift
 from convo.stores.contract import Store
+from convo.ui.answer import safe
 from convo.ui.inspecting import screen
 from convo.ui.medium import drawn_on
 
 IDS = ("resp_", "conv_")
 """How the handles begin that an endpoint may know."""
+
+KINDS = {"resp_": "response", "conv_": "conversation", "ses_": "session"}
+NEWEST = 20
+"""Handles that are listed for a bare prefix."""
 
 ELSEWHERE = "--provider NAME asks the endpoint that made it; CONVO_STORE names another store to look in"
 
@@ -52,6 +57,18 @@ async def known_of(handles: Sequence[str], where: Where) -> list[Known]:
     async with store_of(settings) as store:
         search = Search(settings, store, where)
         return [await search.one(handle) for handle in handles]
+
+
+def print_newest(prefix: str, config: Path | None) -> None:
+    """Print the ids that begin with a bare prefix, newest first, with their first words. raises: NotFound"""
+    found = from_store(load(config), lambda store: store.find(prefix, limit=NEWEST))
+    ids = [one for one in found if one.id.startswith(prefix)]
+    if not ids:
+        owner = "--conversation " if prefix == "conv_" else ""
+        raise NotFound(KINDS[prefix], prefix, hint=f'convo chat {owner}"hello"')
+    say("\n".join(safe(f"{one.id}  {one.words}").rstrip() for one in ids))
+    if len(found) == NEWEST:
+        note(f"only the newest {NEWEST} are shown; convo sessions lists conversations")
 
 
 async def shown(store: Store, handle: str) -> str:

@@ -9,16 +9,17 @@ import os
 import sys
 import tomllib
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from shlex import quote
 from types import ModuleType, TracebackType
 from typing import NamedTuple
 
-from convo.agents import Graph, from_object, from_tables
+from convo.agents import Graph, foreign_agents, from_object, from_tables
 from convo.cli.apart import divide
 from convo.engine.named_file import text_of
 from convo.engine.theirs import as_theirs, spoken
@@ -66,6 +67,12 @@ def graph_of(words: str) -> Graph:
     if found.file.suffix == ".toml":
         return _from_toml(found)
     return from_object(_named(found, Asker("--agent")))
+
+
+def foreign_agents_of(words: str) -> Mapping[str, object]:
+    """The SDK's own agents that `--agent` names, by identity; none where it names others. raises: as `graph_of`"""
+    found = reference(words, "--agent")
+    return {} if found.file.suffix == ".toml" else foreign_agents(_named(found, Asker("--agent")))
 
 
 def function_of(words: str, option: str) -> Callable[..., object]:
@@ -125,14 +132,15 @@ def _named(found: Reference, asker: Asker) -> object:
 def _other(found: Reference, module: ModuleType, asker: Asker) -> str:
     """A reference into this file that could have been meant; a file refers to more than agents."""
     near = get_close_matches(found.name, [name for name in vars(module) if not name.startswith("_")], n=1)
-    return asker.to_write(_first(found, module), f"{found.file.name}:{near[0] if near else 'NAME'}")
+    place = found.file.name if asker.beside is None else os.path.relpath(found.file, asker.beside)
+    return asker.to_write(_first(found, module), f"{place}:{near[0] if near else 'NAME'}")
 
 
 def _first(found: Reference, module: ModuleType) -> str:
     """A reference to an agent in this file."""
     agents = [name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_LIKE)]
     named = [name for name in agents if not isinstance(getattr(module, name), type)]
-    return f"{found.file.name}:{named[-1] if named else 'NAME'}"
+    return quote(f"{_shown(found.file)}:{named[-1] if named else 'NAME'}")
 
 
 @cache

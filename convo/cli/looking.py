@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 import convo
-from convo.cli.judging import Extras, Folders, Seal, Served, Terminal, Versions
+from convo.cli.judging import Extras, Folders, Seal, Served, SettingSources, Terminal, Versions
 from convo.cli.judging_store import Kept
 from convo.cli.wiring import url_of
 from convo.config import (
@@ -29,6 +29,7 @@ from convo.config import (
 )
 from convo.config.places import check_writable
 from convo.config.secret import secret_in
+from convo.config.trust import is_loopback
 from convo.errors import BadSettings, StoreUnavailable
 
 Result = TypeVar("Result")
@@ -99,12 +100,13 @@ def versions(case: Case) -> Versions:
     return Versions(convo.__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
 
 
-def settings(case: Case) -> list[str]:
+def settings(case: Case) -> SettingSources:
     """The places that set something, the strongest first. raises: BadSettings"""
     if case.wrong:
         raise case.wrong
     said = {one.origin for one in case.settings.listed if one.origin.layer is not Layer.DEFAULT}
-    return [_named(origin) for origin in sorted(said, key=lambda origin: (origin.layer, origin.name))]
+    places = [_named(origin) for origin in sorted(said, key=lambda origin: (origin.layer, origin.name))]
+    return SettingSources(places, case.settings.notice)
 
 
 def _named(origin: Origin) -> str:
@@ -172,8 +174,6 @@ def pooler(url: str) -> str:
 
 def serve(case: Case) -> Served:
     """raises: BadSettings  the keys file cannot be read, or a line of it"""
-    from convo.gateway.callers import is_loopback
-
     wanted = case.settings.serve
     lacking = [name for name in EXTRAS["serve"] if find_spec(name) is None]
     keys = None if wanted.keys_file is None else _keys_in(wanted.keys_file)

@@ -95,7 +95,7 @@ def ollama(case: Case) -> Ollama | None:
     provider, models = wanted[0].provider, settings.places.models
     seen = Ollama(provider.base_url or "", sorted({choice.name.model for choice in wanted}))
     seen = seen._replace(chosen=any(choice.origin.name != AN_ALIAS for choice in wanted))
-    catalogue = open_catalogue(provider, models)
+    catalogue = open_catalogue(provider, models, settings.limits)
     assert catalogue is not None
     try:
         return seen._replace(models=asyncio.run(ask(catalogue, "ollama", within_s=PATIENCE_S)))

@@ -38,7 +38,8 @@ PLACES = {
 
 FILES = {
     "~/.config/convo/config.toml": "the user's settings; convo config path says where it is on this machine",
-    ".convo.toml": "a project's settings, in the working folder or above it",
+    ".convo.toml": "a project's settings, in the working folder or above it up to the root of the repository",
+    "~/.config/convo/trust": "the project files that the user trusts, by path and content",
     "~/.local/share/convo/convo.db": "the conversations, where no other store is set",
 }
 

@@ -37,7 +37,10 @@ CountedBy = Annotated[
         help="Who counts tokens: endpoint (asks it), offline (nobody), or auto: an endpoint on this machine.",
     ),
 ]
-Prompt = Annotated[list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What would be said.")]
+Prompt = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[PROMPT]...", help="The next message. Piped input is appended; - sets its place."),
+]
 Url = Annotated[Text, typer.Option("--url", metavar="URL", help="Where --curl sends it: the base URL of an API.")]
 
 
@@ -69,7 +72,7 @@ class Request:
 class Agents:
     """Runs of agents: who would answer, and what makes their input."""
 
-    agent: Text = value("--agent", "FILE:NAME", "Who would answer: support.py:triage, or a .toml.")
+    agent: Text = value("--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml; none: no agents.")
     context: Text = value(*CONTEXT)
     session_limit: int | None = value(*SESSION_LIMIT, min=0)
     input_filter: Text = value(*INPUT_FILTER)
@@ -82,7 +85,7 @@ class Agents:
             session_limit=self.session_limit,
             input_filter=self.input_filter,
         )
-        said.check(system=system)
+        said.check(system=system, continues=True)
         return said
 
 
@@ -105,11 +108,13 @@ def next_(
         raise Usage(f"--count takes {', '.join(COUNTS)}, not {count!r}", hint="convo next --help")
     import asyncio
 
+    from convo.cli.piped_input import read_message
     from convo.cli.upcoming import Wished, printed, upcoming
 
+    files = (handle, *(request.attach or ()), agents.context)
     wished = Wished(
         handle=handle,
-        prompt=" ".join(prompt or ()),
+        prompt=read_message(prompt or [], files, example='convo next HANDLE "..."') or "",
         model=request.model,
         system=request.system,
         attach=tuple(request.attach or ()),

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from convo.cli.saying import note, say, say_json
 from convo.config import BUILT_IN_MODEL, Provider, Settings, choose, find_key, load, token_of
+from convo.config.model_lists import keep_lists
 from convo.config.names import named
-from convo.config.providers import OWNS_STATE
+from convo.config.providers import takes_no_key
 from convo.endpoints.open import open_catalogue
 from convo.errors import BadSettings, ConvoError, EndpointFault, KeyRefused, ModelMissing
 from convo.items import Json
@@ -32,6 +33,9 @@ def show(config: Path | None, *, asking: bool, as_json: bool) -> None:
     settings = load(config)
     opened = [open_entry(settings, provider) for provider in settings.providers.values()]
     entries = asyncio.run(asked(opened)) if asking else [entry for entry, _ in opened]
+    keep_lists(
+        settings.places, {one.provider.name: (one.provider.base_url, one.models) for one in entries if one.models}
+    )
     there = local(settings.places.models)
     if as_json:
         say_json(as_object(settings, there, entries))
@@ -41,6 +45,13 @@ def show(config: Path | None, *, asking: bool, as_json: bool) -> None:
     for entry in entries if asking else ():
         if words := said(entry):
             note(words)
+    if asking and all(entry.models is None for entry in entries):
+        keys = ", ".join(entry.variable for entry in entries if entry.variable and entry.key == "not set")
+        note(
+            "no server answered with its models"
+            + (f"; set one of {keys}," if keys else ";")
+            + " or describe one under [providers]"
+        )
 
 
 def open_entry(settings: Settings, provider: Provider) -> tuple[Entry, Catalogue | None]:
@@ -52,7 +63,7 @@ def open_entry(settings: Settings, provider: Provider) -> tuple[Entry, Catalogue
         return Entry(provider, "not set", provider.key_env, lacks=refused), None
     try:
         choose(settings, f"{provider.name}/any")
-        return entry, open_catalogue(provider, settings.places.models)
+        return entry, open_catalogue(provider, settings.places.models, settings.limits)
     except ConvoError as lacks:
         return replace(entry, lacks=lacks), None
 
@@ -63,8 +74,9 @@ def key_state(provider: Provider) -> Entry:
         return Entry(provider, "set", provider.token_env, place=provider.token_env)
     if found := find_key(provider, os.environ):
         return Entry(provider, "set", provider.key_env, place=found.place)
-    needs = provider.key_env or provider.api in OWNS_STATE
-    return Entry(provider, "not set", provider.key_env) if needs else Entry(provider, "none needed", None)
+    if takes_no_key(provider):
+        return Entry(provider, "none needed", None)
+    return Entry(provider, "not set", provider.key_env)
 
 
 async def asked(opened: Sequence[tuple[Entry, Catalogue | None]]) -> list[Entry]:

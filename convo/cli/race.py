@@ -19,6 +19,7 @@ Examples:
   convo race                                       four short turns, with the model of your settings
   convo race "hello" "and then?" -m openai/gpt-5-mini
   convo race -f script.txt --json                  one turn a line
+  git diff | convo race "review this" "shorter"    the piped input follows the first turn
   convo race --jsonl                               what each turn took, as soon as it is over
   convo race --keep                                and look at them afterwards: convo inspect race-chain
 
@@ -30,7 +31,10 @@ Each turn is asked four times. The sessions, and what they left at the endpoint,
 def race(
     ctx: typer.Context,
     turns: Annotated[
-        list[str] | None, typer.Argument(metavar="[PROMPT]...", help="What is said, one turn each.")
+        list[str] | None,
+        typer.Argument(
+            metavar="[PROMPT]...", help="The turns. Piped input is appended to the first; - makes it a turn."
+        ),
     ] = None,
     script: Annotated[
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="A text file with one turn a line.")
@@ -48,10 +52,19 @@ def race(
     """Ask the same under all four owners, and compare what each took."""
     import asyncio
 
-    from convo.cli.racing import Asked, race_all
+    from convo.cli.racing import Asked, race_all, turns_of
 
     if as_json and as_jsonl:
         raise Usage("--json is one object and --jsonl a line for each turn", hint="use one of them")
-    forms = {"as_json": as_json, "as_jsonl": as_jsonl}
-    asked = Asked(tuple(turns or ()), script, model, system, keep=keep, **forms, config=call_of(ctx).config)
-    raise typer.Exit(asyncio.run(race_all(asked)))
+    asked = Asked(
+        turns=tuple(turns or ()),
+        script=script,
+        model=model,
+        system=system,
+        keep=keep,
+        as_json=as_json,
+        as_jsonl=as_jsonl,
+        config=call_of(ctx).config,
+    )
+    said = turns_of(asked)
+    raise typer.Exit(asyncio.run(race_all(asked, said)))

@@ -3,10 +3,11 @@
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
+from convo.cli.piped_input import DASH, append_text, check, has_piped_input, piped_input
 from convo.cli.saying import say, say_json
 from convo.cli.wiring import asking_of, chosen, endpoint_for, store_of
 from convo.clock import SystemClock
@@ -17,6 +18,7 @@ from convo.errors import Usage
 from convo.history import Strategy
 from convo.ids import random_id
 from convo.items import Json
+from convo.temporary import temporary_folder
 from convo.tokens import price_of
 from convo.transfer.racing import ORDER, Course, Lane, Lap, Watch, race
 from convo.ui.answering import waited
@@ -30,6 +32,8 @@ TURNS = (
     "Say both in one short sentence.",
 )
 """What is said where nobody says what."""
+
+EXAMPLE = 'convo race "hello" "and then?"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +50,14 @@ class Asked:
     config: Path | None = None
 
 
-async def race_all(asked: Asked) -> int:
+async def race_all(asked: Asked, turns: Sequence[str]) -> int:
     """Carry out one race and print it; 1 when an owner did not come to the end. raises: as its parts do"""
-    turns = said(asked)
     sources = read(asked.config, Flags(model=asked.model))
     settings, choice = chosen(sources, None)
-    with TemporaryDirectory(prefix="convo-race-") as scratch:
+    with nullcontext(Path.cwd()) if asked.keep else temporary_folder("convo-race-") as folder:
         async with store_of(resolve(sources)) as store, endpoint_for(choice, settings, store) as endpoint:
             asking = asking_of(choice, instructions=asked.system, parameters={})
-            folder = Path.cwd() if asked.keep else Path(scratch)
-            course = Course(turns, asking, Edges(store, endpoint, SystemClock(), random_id), folder, asked.keep)
+            course = Course(tuple(turns), asking, Edges(store, endpoint, SystemClock(), random_id), folder, asked.keep)
             price = price_of(asking.model, settings.prices)
             lanes = await waited(_run(course, price, told=asked.as_jsonl))
     if asked.as_json:
@@ -65,16 +67,28 @@ async def race_all(asked: Asked) -> int:
     return 1 if any(lane.error for lane in lanes) else 0
 
 
-def said(asked: Asked) -> tuple[str, ...]:
-    """The turns. raises: Usage  both ways at once, or nothing to say;  Unreadable"""
+def turns_of(asked: Asked) -> tuple[str, ...]:
+    """The turns, with the piped input below the first one or where `-` stands.
+
+    raises:  Usage  words and a file together, or an empty turn;  Unreadable
+    """
     if asked.turns and asked.script:
         raise Usage("the turns are given twice: as words and in a file", hint="use one of them")
-    if asked.script is None:
-        turns = asked.turns or TURNS
-    else:
-        turns = tuple(line.strip() for line in text_of(str(asked.script)).splitlines() if line.strip())
+    check(asked.turns, example=EXAMPLE)
+    script = str(asked.script) if asked.script else None
+    turns = asked.turns
+    if script:
+        turns = tuple(line.strip() for line in text_of(script).splitlines() if line.strip())
+    if DASH in asked.turns:
+        piped = piped_input()
+        turns = tuple(piped if turn == DASH else turn for turn in turns)
+    elif has_piped_input((script,)):
+        piped = piped_input()
+        turns = (append_text(turns[0], piped), *turns[1:]) if turns else (piped,) if piped.strip() else ()
+    if not (turns or script):
+        turns = TURNS
     if not turns or not all(turn.strip() for turn in turns):
-        raise Usage("there is nothing to say: a turn is empty", hint='convo race "hello" "and then?"')
+        raise Usage("a turn is empty", hint=EXAMPLE)
     return turns
 
 

@@ -21,6 +21,7 @@ app = App()
 
 EXAMPLES = """
 Examples:
+  convo resume state.json --approve all              with the agents that the run had here before
   convo resume state.json --agent support.py:triage --approve all
   convo resume @last --agent support.py:triage --reject call_1="not on a Friday"
   convo resume run_... --agent support.py:triage --output call_1="it went through"
@@ -33,6 +34,7 @@ Examples:
 
 STATE is a RunState in a file, - for one that is piped in, or a session or run that this store has.
 CALL is a call's id, the name of a tool, or all; an id wins over a name, and a name over all.
+A name and all mean undecided calls. To change a decision, give the call's id.
 Without --decide-only the run goes on here, until it ends (0) or waits for a decision (3).
 The key for --sign and --verify is taken from CONVO_SIGNING_KEY, or from --key-env NAME; where no
 variable has it, from the keyring (keyring set convo NAME).
@@ -58,7 +60,7 @@ class Decided:
 class Going:
     """How the run goes on."""
 
-    agent: Text = value("--agent", "FILE:NAME", "Whose run it is: support.py:triage, or a .toml.")
+    agent: Text = value("--agent", "FILE:NAME", "Agents of the run: support.py:triage, or a .toml; default: as before.")
     model: Text = value("-m --model", "MODEL", "Who answers, for all of them.")
     context: Text = value("--context", "FILE", "Values for its tools in place of its own; or FILE.py:NAME.")
     max_turns: int | None = value("--max-turns", "N", "At most N model calls in all.")
@@ -78,7 +80,9 @@ class Written:
 
     decide_only: bool = flag("--decide-only", "Write the decided state; the SDK goes on.")
     out: Text = value("-o --out", "FILE", "Where a state goes to; - is stdout.")
-    schema: Text = value("--schema", "LABEL", "Write another label, 1.0 to 1.21.")
+    schema: Text = value(
+        "--schema", "LABEL", "Write another label: 1.0 to 1.21, but no 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
+    )
     sign: bool = flag("--sign", "Sign what is written.")
     verify: bool = flag("--verify", "Refuse a state that is not signed with the key.")
     key_env: str = value("--key-env", "NAME", "The variable that holds the key.", default="CONVO_SIGNING_KEY")
@@ -104,14 +108,6 @@ def resume(
     if written.decide_only:
         raise typer.Exit(_decide_only(state, decided, going.agent, written, as_json=as_json))
     config = call_of(ctx).config
-    if going.agent is None:
-        from convo.cli.resuming import check_there
-
-        check_there(state, config)
-        raise Usage(
-            "to go on with a run takes its agents, and none are named",
-            hint=f"convo resume {state} --agent FILE.py:NAME; or --decide-only -o decided.json, and the SDK goes on",
-        )
     if written.out == "-" or written.schema or written.sign:
         raise Usage("a run that goes on here writes its state into a file, as it is", hint="-o FILE, or --decide-only")
     from convo.cli.desk import Out

@@ -6,17 +6,18 @@ code is 3 as long as a call waits for somebody else.
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from convo.cli.choosing import chosen, rank
+from convo.cli.choosing import ALL, chosen, kept_text, outcome_text, rank
 from convo.cli.keys import signing_key
 from convo.cli.states import PIPE, from_pipe, state_at
 from convo.engine.state_file import load, save
 from convo.runstate import (
     LABELS,
+    VERSIONS,
     Loss,
     State,
     Verdict,
@@ -37,6 +38,9 @@ from convo.ui.pausing import lost
 from convo.ui.rewriting import in_an_editor
 
 PAUSED = 3
+
+(OWNED,) = (version for version in VERSIONS if version.label == "1.18")
+"""From this label on a sticky decision on a function belongs to an agent; newer readers ignore older ones."""
 
 
 class Asked(NamedTuple):
@@ -88,16 +92,6 @@ def proved(place: str, config: Path | None, signing: Signing) -> State | None:
     return unsigned(state)
 
 
-def check_there(place: str, config: Path | None) -> None:
-    """raises: NotFound, AmbiguousHandle, Unreadable, BadState  nothing at `place` could be gone on with"""
-    if proved(place, config, Signing("", verify=False)) is None:
-        from convo.cli.wiring import from_store
-        from convo.config import load as settings_of
-        from convo.engine.run_keeping import kept_run
-
-        from_store(settings_of(config), lambda store: kept_run(store, place))
-
-
 def decide(place: str, asked: Asked, written: Written) -> int:
     """Decide on the state at `place` and write it; returns the exit code.
 
@@ -109,17 +103,23 @@ def decide(place: str, asked: Asked, written: Written) -> int:
         verify(state, key)
     done = _as_asked(unsigned(state), asked, written.schema)
     _write(signed(done.state, key) if written.sign else done.state, written.out)
-    for words in (*done.notes, *lost(done.losses)):
+    old = done.sticky and done.state.version.number < OWNED.number
+    for words in (*done.notes, *([_not_sticky(done.state.label)] if old else []), *lost(done.losses)):
         sys.stderr.write(safe(words) + "\n")
     return _told(done.state, done.losses, written)
 
 
 class Done(NamedTuple):
-    """What is written, and what is told of it: what was decided, in words, and what was lost."""
+    """What is written, and what is told of it.
+
+    notes:   what was decided, in words
+    sticky:  whether a decision on a function holds for later calls as well
+    """
 
     state: State
     notes: tuple[str, ...]
     losses: tuple[Loss, ...] = ()
+    sticky: bool = False
 
 
 def _as_asked(state: State, asked: Asked, label: str | None) -> Done:
@@ -129,25 +129,45 @@ def _as_asked(state: State, asked: Asked, label: str | None) -> Done:
     if label in LABELS[LABELS.index(state.label) :]:
         state, losses = relabelled(state, label)
         return _decided(state, asked)._replace(losses=losses)
-    state, notes, _ = _decided(state, asked)
-    state, losses = relabelled(state, label)
-    return Done(state, notes, losses)
+    done = _decided(state, asked)
+    state, losses = relabelled(done.state, label)
+    return done._replace(state=state, losses=losses)
 
 
 def _decided(state: State, asked: Asked) -> Done:
-    choices = _choices(state, asked)
+    choices, before = _choices(state, asked), state.verdicts
     notes = [] if state.pending else ["nothing waits in this state"]
     meant = [(one, choices[one.id]) for one in state.pending if one.id in choices]
+    notes += _kept(state, asked, choices)
     for one, choice in meant:
         state = edited(state, one, in_an_editor(str(one.call.arguments))) if choice.edits else state
     waiting = {one.id: one for one in state.pending}
     for verdict, alike in groupby(meant, lambda one: one[1].verdict):
         state = decided(state, [waiting[one.id] for one, _ in alike], verdict)
-    for one, choice in meant:
-        word = "approved" if choice.verdict.approve else "rejected"
-        edits = ", with other arguments" if choice.edits else ""
-        notes.append(f"{word} {one.call.tool} ({one.id}){edits}")
-    return Done(state, tuple(notes))
+    for one, (verdict, edits) in meant:
+        approve, was = verdict.approve, before.get(one.id)
+        notes.append(outcome_text(one.call.tool, one.id, approve=approve, was=was, edited=edits, always=verdict.always))
+    sticky = any(choice.verdict.always and one.call.is_function for one, choice in meant)
+    return Done(state, tuple(notes), sticky=sticky)
+
+
+def _kept(state: State, asked: Asked, choices: Mapping[str, Choice]) -> Iterator[str]:
+    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    flags = [(words, True) for words in (*asked.approve, *asked.edit)]
+    flags += [(words.partition("=")[0], False) for words in asked.reject]
+    for one in state.pending:
+        was = state.verdicts.get(one.id)
+        names = (ALL, one.call.tool, *one.call.keys)
+        if was is not None and one.id not in choices and any(w in names and a != was for w, a in flags):
+            yield kept_text(one.call.tool, one.id, was)
+
+
+def _not_sticky(label: str) -> str:
+    """Say that newer releases ignore the sticky decisions on functions in a state of this label."""
+    return (
+        f"openai-agents {OWNED.release} and later ignore --always in a state of label {label} and ask again,"
+        f" for these calls too; --schema {OWNED.label} writes a label that keeps it"
+    )
 
 
 def _choices(state: State, asked: Asked) -> dict[str, Choice]:

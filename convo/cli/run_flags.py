@@ -9,9 +9,16 @@ from dataclasses import dataclass
 from convo.cli.options import STDOUT, Text, flag, value
 from convo.errors import Usage
 
+NO_AGENTS = "none"
+"""What --agent says to leave out the agents that a session had before."""
+
 CONTEXT = "--context", "FILE", "Values for its tools: a JSON object, or FILE.py:NAME."
 SESSION_LIMIT = "--session-limit", "N", "Send the newest N kept items alone."
-INPUT_FILTER = "--input-filter", "FILE:NAME", "Makes the input of every model call."
+INPUT_FILTER = (
+    "--input-filter",
+    "FILE:NAME",
+    "(ModelInput) -> ModelInput, before each model call; or the SDK's form.",
+)
 NEST_HISTORY = "--nest-history/--no-nest-history", "Hand over a summary of what was said."
 HISTORY_MAPPER = "--history-mapper", "FILE:NAME", "Makes that summary."
 HISTORY_MARKERS = "--history-markers", "START END", "Stand around it."
@@ -25,7 +32,7 @@ class RunFlags:
     state:    the file that a paused run is written to
     """
 
-    agent: Text = value("--agent", "FILE:NAME", "Who answers: support.py:triage, or a .toml.")
+    agent: Text = value("--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml; none: no agents.")
     context: Text = value(*CONTEXT)
     max_turns: int | None = value("--max-turns", "N", "At most N model calls a run.", min=1)
     session_limit: int | None = value(*SESSION_LIMIT, min=0)
@@ -41,20 +48,22 @@ class RunFlags:
         fields = (name for name in RunFlags.__slots__ if name != "agent")
         return [f"--{name.replace('_', '-')}" for name in fields if getattr(self, name) is not None]
 
-    def check(self, *, system: str | None = None, schema: str | None = None) -> None:
+    def check(self, *, system: str | None = None, schema: str | None = None, continues: bool = False) -> None:
         """Make sure that the flags fit together.
 
         system, schema:  what an agent says itself
+        continues:       agents may be those that the session had before, which is known later
         raises:          Usage
         """
-        if self.agent is None and self.beside:
+        agents = None if self.agent == NO_AGENTS else self.agent
+        if agents is None and self.beside and not (continues and self.agent is None):
             raise Usage(
                 f"{self.beside[0]} is about runs of agents, and none is named",
                 hint=f"--agent FILE.py:NAME {self.beside[0]}",
             )
         if self.state == STDOUT:
             raise Usage("a paused run is written into a file, beside the answer on stdout", hint="--state FILE")
-        if self.agent and (system is not None or schema is not None):
+        if agents and (system is not None or schema is not None):
             flag, own = ("-s", "instructions") if system is not None else ("--schema", "output type")
             raise Usage(
                 f"{flag} and --agent do not go together: an agent has {own} of its own", hint=f"leave {flag} out"

@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from shlex import quote
 
+from convo.agents import plain_json
 from convo.cli.conduct import Cast
 from convo.cli.desk import Desk, Out, called
 from convo.cli.pauses import Pauses
@@ -18,6 +19,7 @@ from convo.engine.running import Running
 from convo.errors import ConvoError, Interrupted, StateFault
 from convo.history import Link, Strategy
 from convo.items import Event, Item, Json, kind, text
+from convo.run import Limits
 from convo.run.state import Stage
 from convo.stores.contract import AgentRun
 from convo.ui.answering import watched
@@ -49,13 +51,16 @@ class Show:
     @classmethod
     async def open(cls, chat: Chat, cast: Cast, desk: Desk, out: Out, place: str | None) -> "Show":
         """The runs of a chat, with the open one taken up; nothing is asked. raises: as `Running.open`"""
-        running = await Running.open(chat, cast.graph, cast.conduct)
-        pauses = Pauses(desk.paused, place, dict(cast.conduct.values), out.note)
+        cast = desk.remembering(chat, cast)
+        limits = None if cast.conduct.limits == Limits() else cast.conduct.limits
+        running = await Running.open(chat, cast.graph, cast.conduct, limits=limits)
+        pauses = Pauses(desk.paused, place, cast.conduct.values, out.note)
         return cls(chat, running, cast, pauses, desk, out)
 
     async def opened(self, chat: Chat) -> None:
         """See to it that runs are of `chat`, which another conversation may have taken the place of."""
         if chat is not self.chat:
+            self._cast = self._desk.remembering(chat, self._cast)
             self.running = await Running.open(chat, self._cast.graph, self._cast.conduct)
             self.chat = chat
 
@@ -86,7 +91,7 @@ class Show:
 
     def _take(self, event: Event) -> None:
         if self._out.as_jsonl:
-            sys.stdout.write(json.dumps(event, default=str) + "\n")
+            sys.stdout.write(json.dumps(plain_json(event)) + "\n")
             sys.stdout.flush()
         elif not self._out.as_json:
             self._teller.take(event)
@@ -96,7 +101,7 @@ class Show:
         if self._kept != self.running.kept:
             await self._keep()
         if not self.running.pending:
-            return 0
+            return 1 if self.asked and self.asked[-1].status == "incomplete" else 0
         if self.state_file:
             self._out.note(f"paused; the state is in {self.state_file}")
         self._out.note(f"to decide and go on: {self.way_on}")
@@ -122,7 +127,7 @@ class Show:
     def receipt(self) -> str:
         """The line for everything that was asked since the last message."""
         calls = f"{counted(len(self.links), 'call')} · " if len(self.links) > 1 else ""
-        return calls + self._desk.receipt_of(self.chat, total(self.links))
+        return calls + self._desk.receipt_of(self.chat, total(self.links), self.links)
 
     def outcome(self, before: int) -> dict[str, Json]:
         """The object of `--json`; `before` is how many items there were. source: DESIGN.md, "Settings and shapes"."""
@@ -137,7 +142,7 @@ class Show:
             "agent": self.running.run.agent,
             "run": self.running.kept.id if self.running.kept else None,
             "output_text": self._words(output),
-            "final_output": json.loads(json.dumps(self.running.output, default=str)),
+            "final_output": plain_json(self.running.output),
             "output": output,
             "usage": link.usage if link else None,
             "status": self.status,

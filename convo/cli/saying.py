@@ -7,6 +7,7 @@ What somebody else wrote (a name, an error) is told with its control characters 
 import json
 import sys
 
+from convo.config.secret import without_passwords
 from convo.items import Json
 from convo.ui.answer import safe
 
@@ -22,5 +23,5 @@ def say_json(value: Json) -> None:
 
 
 def note(words: str) -> None:
-    """Tell the person something that is not the answer."""
-    sys.stderr.write(safe(words) + "\n")
+    """Tell the person something that is not the answer; passwords in URLs are left out."""
+    sys.stderr.write(safe(without_passwords(words)) + "\n")

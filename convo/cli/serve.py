@@ -25,6 +25,9 @@ Clients take its address, with /v1, as their base URL:
   OPENAI_BASE_URL=http://127.0.0.1:8788/v1
 A browser shows what is kept, who owns it and what each request sent at its address without /v1.
 
+[serve.limits] in config.toml limits the requests of each key (convo config list serve.limits). In the file
+of keys the word admin at the end of a line lets that key read the figures of every key at /metrics.
+
 convo models says which models it can ask, and in which file others are described.
 """
 

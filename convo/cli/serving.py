@@ -15,8 +15,10 @@ from convo.cli.failures import explain, show_traceback
 from convo.cli.saying import note, say
 from convo.clock import SystemClock
 from convo.config import Flags, Settings, load
+from convo.config.secret import without_passwords
 from convo.errors import StoreFault, Usage
 from convo.ids import random_id
+from convo.items.partial import STREAMED
 from convo.stores.open import open_store
 from convo.ui.answer import safe
 
@@ -89,9 +91,10 @@ def logged(exchange: "Exchange") -> None:
     """One line about a request that has been answered: no words, no keys."""
     scope = exchange.scope
     path = scope["raw_path"].decode("ascii", "replace")
-    ended = f"{exchange.status} {exchange.code}".rstrip()
+    differs = STREAMED if exchange.differs else ""
+    ended = " ".join(filter(None, (str(exchange.status), exchange.code, exchange.limit, differs)))
     line = f"{exchange.method} {path} {ended} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
-    sys.stderr.write(safe(line.rstrip() + "\n"))
+    sys.stderr.write(safe(without_passwords(line.rstrip()) + "\n"))
 
 
 class Trouble:

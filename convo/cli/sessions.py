@@ -18,6 +18,9 @@ Examples:
   convo sessions search monad haskell              where these words were said
   convo sessions rename @last monads
   convo sessions rm monads what-is-a-monad --yes
+
+What other clients asked convo serve for has no session: convo inspect resp_ lists the newest of it, and
+convo chat --from resp_... goes on with it in a session of its own. -c and @last never mean it.
 """
 
 AT_ONCE = 20

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import typer
 from typer._click import Context, HelpFormatter, Parameter
+from typer._click.exceptions import UsageError
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
 from convo.cli.options import spread
@@ -45,6 +46,14 @@ def call_of(ctx: typer.Context) -> Call:
 
 class Command(TyperCommand):
     """One command, in our shape."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse the arguments. An error always carries the context, so that its hint names this command."""
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as wrong:
+            wrong.ctx = wrong.ctx or ctx
+            raise
 
     def collect_usage_pieces(self, ctx: Context) -> list[str]:
         return [bare(piece) for piece in super().collect_usage_pieces(ctx)]

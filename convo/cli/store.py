@@ -3,6 +3,7 @@
 The arguments alone; `convo.cli.storing` does the rest.
 """
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,6 +19,10 @@ Examples:
   convo store stats                                what each tenant keeps
   convo store prune --older-than 30d               what would go
   convo store prune --older-than 30d --yes         let it go
+  convo store check                                verify every row
+  convo store backup convo-2026-11-22.db           a complete copy, also while others write
+  CONVO_STORE=sqlite:convo-2026-11-22.db convo sessions
+  convo store recover new.db                       copy what can be read of a damaged database
   convo store migrate --store postgresql://user@host/db
   convo store migrate --print-sql > schema.sql     for somebody else to run
 """
@@ -25,7 +30,7 @@ Examples:
 
 @app.callback(epilog=EXAMPLES)
 def store() -> None:
-    """Migrate, measure and prune the database of conversations."""
+    """Check, back up, recover, migrate, measure and prune the database."""
 
 
 @app.command()
@@ -65,6 +70,46 @@ def stats(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -
     from convo.cli import storing
 
     storing.stats(call_of(ctx).config, Flags(store=store), as_json=as_json)
+
+
+@app.command()
+def check(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -> None:
+    """Verify the database file and every row. Nothing is changed."""
+    from convo.cli import storing
+
+    if not storing.check(call_of(ctx).config, Flags(store=store), as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command()
+def backup(
+    ctx: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
+    ],
+    store: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the database into one new file, or print the pg_dump command."""
+    from convo.cli import storing
+
+    storing.backup(call_of(ctx).config, Flags(store=store), file, as_json=as_json)
+
+
+@app.command()
+def recover(
+    ctx: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
+    ],
+    store: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy every row that can be read from a damaged database."""
+    from convo.cli import storing
+
+    if not storing.recover(call_of(ctx).config, Flags(store=store), file, as_json=as_json):
+        raise typer.Exit(1)
 
 
 @app.command()

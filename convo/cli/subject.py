@@ -24,7 +24,7 @@ from convo.engine.whole_file import why
 from convo.errors import ItemDeleted, NotFound, Unreadable, Usage
 from convo.history import Strategy
 from convo.inspection import Known
-from convo.inspection.linting import Report, View, bare, report, viewed
+from convo.inspection.linting import Report, View, bare, exposed_in, report, viewed
 from convo.inspection.linting.lines import lines
 from convo.items import call_id, is_call, is_output, is_user
 from convo.runstate import State
@@ -150,7 +150,7 @@ def _of_state(handle: str, state: State) -> Subject:
     waiting = frozenset(one.id for one in state.pending)
     owner = {"previous_response_id": state.document.get("previous_response_id")}
     owner["conversation"] = state.document.get("conversation_id")
-    view = replace(bare(items_of(state), owner), waiting=waiting)
+    view = replace(bare(items_of(state), owner), waiting=waiting, exposed=exposed_in(state.document))
     return Subject(handle, view, state=state, places=_places(state))
 
 

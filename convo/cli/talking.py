@@ -5,18 +5,20 @@ import re
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from convo.cli.at_prompt import AtPrompt
 from convo.cli.changing import check_no_run
 from convo.cli.desk import Asked, Desk, Out, ended
-from convo.cli.wiring import store_of
-from convo.config import Flags, read, resolve
+from convo.cli.wiring import store_of, url_of
+from convo.config import Flags, Sources, read, resolve
 from convo.engine.attaching import attached
 from convo.engine.chat import Chat
 from convo.errors import ConvoError, Interrupted, Usage
 from convo.history import OWNERS, Link, Strategy
 from convo.items import Event, Item, Json, kind, text, user
+from convo.strategies import kind_of
 from convo.ui.answer import Printer
 from convo.ui.answering import watched
 
@@ -37,18 +39,16 @@ async def talk(asked: Asked, out: Out) -> int:
     said = first_message(asked.prompt, along)
     if said is None and (out.as_json or out.as_jsonl):
         raise Usage("--json and --jsonl are about one turn", hint='convo chat --json "..."')
-    cast = None
-    if asked.run.agent:
-        from convo.cli.conduct import cast_of
-        from convo.engine.state_file import writable
-
-        if asked.run.state is not None:
-            writable(asked.run.state)
-        cast = cast_of(asked.run)
-    model = cast.model if cast and asked.model is None else asked.model
-    sources = read(asked.config, Flags(model=model))
+    cast = _cast(asked)
+    sources = _sources(asked, cast.model if cast and asked.model is None else asked.model, out)
     async with store_of(resolve(sources)) as store, AsyncExitStack() as open_things:
         desk = AtPrompt(sources, store, open_things, asked, out)
+        if asked.continues and not asked.run.agent:
+            again = await _as_before(desk, asked, out)
+            if again is not asked:
+                asked, cast = again, _cast(again)
+                model = cast.model if cast and asked.model is None else asked.model
+                desk = AtPrompt(read(asked.config, Flags(model=model)), store, open_things, asked, out)
         chat = await desk.open()
         show = await shown(chat, cast, desk, out, asked) if cast else None
         if not show:
@@ -60,6 +60,44 @@ async def talk(asked: Asked, out: Out) -> int:
 
             return await run_once(show, said, out)
         return await ask_once(chat, said, desk, out)
+
+
+def _sources(asked: Asked, model: str | None, out: Out) -> Sources:
+    """The settings' sources, with a store in memory where a replayed conversation could have no other."""
+    from convo.stores.open import is_writable
+
+    sources = read(asked.config, Flags(model=model))
+    is_replayed = asked.strategies == (Strategy.REPLAY,) or (
+        asked.handle is not None and kind_of(asked.handle) is Strategy.REPLAY and not asked.strategies
+    )
+    storage = resolve(sources).storage
+    if not is_replayed or storage.type == "none" or is_writable(url_of(storage)):
+        return sources
+    out.note(f"{storage} cannot be written: only the file of the conversation is saved")
+    return read(asked.config, Flags(model=model, store="memory"))
+
+
+def _cast(asked: Asked) -> "Cast | None":
+    """The agents that --agent names; None without agents. raises: as `cast_of`"""
+    if not asked.agents:
+        return None
+    from convo.cli.conduct import cast_of
+    from convo.engine.state_file import writable
+
+    if asked.run.state is not None:
+        writable(asked.run.state)
+    return cast_of(asked.run)
+
+
+async def _as_before(desk: Desk, asked: Asked, out: Out) -> Asked:
+    """`asked` with the agents, and -m, that the session had before. raises: Usage  flags that do not fit them"""
+    found = await desk.agents_before()
+    if found is not None:
+        out.note(f"agents as before: {found.file}")
+        model = found.model if asked.model is None else asked.model
+        asked = replace(asked, model=model, run=replace(asked.run, agent=found.file))
+    asked.run.check(system=asked.system, schema=asked.schema)
+    return asked
 
 
 async def shown(chat: Chat, cast: "Cast", desk: Desk, out: Out, asked: Asked) -> "Show":

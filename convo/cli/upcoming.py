@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from convo.cli.changing import check_no_run
 from convo.cli.known import Search, Where
-from convo.cli.run_flags import RunFlags
+from convo.cli.run_flags import NO_AGENTS, RunFlags
 from convo.cli.saying import note, say, say_json
 from convo.cli.wiring import asking_of, chosen, counts_here, endpoint_for, store_of
 from convo.config import Choice, Flags, Record, Settings, Sources, choose, read, resolve, token_of
@@ -30,6 +30,7 @@ from convo.inspection.coming import Coming, next_as_json
 from convo.items import user
 from convo.stores.contract import Store
 from convo.strategies import kind_of
+from convo.ui.answer import safe
 from convo.ui.coming import curl, screen
 from convo.ui.medium import medium_of
 
@@ -73,6 +74,11 @@ async def upcoming(wished: Wished) -> tuple[Coming, Settings]:
         known = await gone_on_with(store, wished, resolve(sources))
         if known.session:
             await check_no_run(store, known.session)
+        if wished.run.agent is None:
+            wished = await _as_before(store, known, wished, sources.places.data)
+            cast = cast_in(wished.run)
+            model = cast.model if cast and wished.model is None else wished.model
+            sources = read(wished.config, Flags(model=model))
         settings, choice = answers(sources, known, model)
         endpoint = await open_things.enter_async_context(endpoint_for(choice, settings, store))
         asked, sent, count = asking(choice, known, wished), None, COUNTS[wished.count](endpoint, choice)
@@ -88,9 +94,22 @@ async def upcoming(wished: Wished) -> tuple[Coming, Settings]:
     return found, settings
 
 
+async def _as_before(store: Store, known: Known, wished: Wished, data: Path) -> Wished:
+    """`wished` with the agents, and -m, that the session had before. raises: Usage  flags that do not fit them"""
+    if known.session and await store.agent_runs(session=known.session.id, limit=1):
+        from convo.cli.remembered_agents import agents_of_session
+
+        found = await agents_of_session(store, known.session.id, data)
+        if found is not None:
+            sys.stderr.write(f"agents as before: {safe(found.file)}\n")
+            wished = replace(wished, model=wished.model or found.model, run=replace(wished.run, agent=found.file))
+    wished.run.check(system=wished.system)
+    return wished
+
+
 def cast_in(flags: RunFlags) -> "Cast | None":
     """The agents that would answer, where some are named. raises: as `cast_of`"""
-    if flags.agent is None:
+    if flags.agent in (None, NO_AGENTS):
         return None
     from convo.cli.conduct import cast_of
 

@@ -1,13 +1,14 @@
 """What the flags of `convo resume` decide on the calls of a run that convo itself goes on with.
 
-Everything is looked at before anything is kept: a word that names nothing changes nothing.
+Everything is looked at before anything is kept: a word that names nothing changes nothing. The calls
+that are given in are those that wait and those that are decided and not performed yet.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from convo.cli.choosing import ALL, chosen, rank
+from convo.cli.choosing import ALL, chosen, kept_text, rank
 from convo.errors import NotFound, Usage
 from convo.run import Decided, Given
 from convo.run.inbox import Waiting
@@ -60,6 +61,17 @@ def choices_of(said: Said, waiting: Sequence[Waiting]) -> dict[str, Choice]:
     return chosen(one for word, what in _flags(said) for one in _named(word, what, waiting))
 
 
+def kept_decisions(said: Said, waiting: Sequence[Waiting]) -> Iterator[str]:
+    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    choices = choices_of(said, waiting)
+    for call in waiting:
+        if call.verdict is None or call.call_id in choices:
+            continue
+        asked = {what != "reject" for word, what in _flags(said) if _parts(word, what, waiting)[0] in (ALL, call.tool)}
+        if asked - {call.verdict}:
+            yield kept_text(call.tool, call.call_id, call.verdict)
+
+
 def _flags(said: Said) -> Iterator[tuple[str, str]]:
     for what in ("approve", "reject", "edit", "rerun", "output"):
         for word in getattr(said, what):
@@ -68,10 +80,11 @@ def _flags(said: Said) -> Iterator[tuple[str, str]]:
 
 def _named(word: str, what: str, waiting: Sequence[Waiting]) -> Iterator[tuple[str, int, Choice]]:
     name, words = _parts(word, what, waiting)
-    meant = [call for call in waiting if what == "reject" or call.unknown == (what in ("rerun", "output"))]
+    undecided = [call for call in waiting if call.verdict is None]
+    meant = [call for call in undecided if what == "reject" or call.unknown == (what in ("rerun", "output"))]
     fits = [call for call in waiting if call.call_id == name] or [call for call in meant if name in (ALL, call.tool)]
-    fits = fits or [call for call in waiting if name in (ALL, call.tool)]
-    if not fits:
+    fits = fits or [call for call in undecided if name in (ALL, call.tool)]
+    if not fits and not any(name in (ALL, call.tool) for call in waiting):
         ids = ", ".join(call.call_id for call in waiting)
         raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "nothing waits in this run")
     for call in fits:
@@ -104,11 +117,10 @@ def _check(call: Waiting, what: str) -> None:
 
 
 def _events(said: Said, choices: dict[str, Choice], waiting: Sequence[Waiting]) -> Iterator[Decided | Given]:
-    """One event a call; a decision for good holds for the other calls of its tool as well."""
-    covered: set[str] = set()
+    """One event a call."""
     for call in waiting:
         choice = choices.get(call.call_id)
-        if choice is None or (call.tool in covered and not call.unknown):
+        if choice is None:
             continue
         if choice.what == "output":
             yield Given(call.call_id, choice.words)
@@ -116,5 +128,3 @@ def _events(said: Said, choices: dict[str, Choice], waiting: Sequence[Waiting]) 
         arguments = in_an_editor(call.arguments) if choice.what == "edit" else None
         always = said.always and not call.unknown
         yield Decided(call.call_id, choice.what != "reject", choice.words, always, arguments)
-        if always:
-            covered.add(call.tool)

@@ -2,7 +2,7 @@
 
 In reading order: `origin` (seven layers, and how a value remembers its own), `checks` and `shape`
 (what may stand in a file), `durations`, `secret`, `expand`, `postgres`, `storage`, `providers`,
-`keys` and `prices` (what single values mean), `settings` (the result), `layers` (how it comes
+`keys`, `prices` and `rates` (what single values mean), `settings` (the result), `layers` (how it comes
 about), `names` (which model is meant), `binding` (where a session's record wins), `choice` (both
 together), `places`, `files` and `trust` (the disk, and whose file may say what), `editing` (a file
 with one value changed).
@@ -26,18 +26,22 @@ from convo.config.origin import Layer, Origin, Setting
 from convo.config.places import Places, private
 from convo.config.prices import Price, Room
 from convo.config.providers import Provider
+from convo.config.rates import KeyLimits, ServeLimits
 from convo.config.secret import Secret
-from convo.config.settings import ALONE, Serve, Settings
+from convo.config.settings import ALONE, DEFAULT_LIMITS, Limits, Serve, Settings
 from convo.config.storage import Storage
 
 __all__ = [
     "ALONE",
     "BUILT_IN_MODEL",
+    "DEFAULT_LIMITS",
     "TENANT",
     "Choice",
     "Flags",
     "Found",
+    "KeyLimits",
     "Layer",
+    "Limits",
     "ModelName",
     "Origin",
     "Places",
@@ -47,6 +51,7 @@ __all__ = [
     "Room",
     "Secret",
     "Serve",
+    "ServeLimits",
     "Setting",
     "Settings",
     "Sources",

@@ -99,8 +99,7 @@ def _moved(provider: Provider, held: Whereabouts) -> Provider:
         return provider
     if held.url == "embedded":
         return provider._replace(owner="convo")
-    unasked = provider.unasked if provider.base_url == held.url else None
-    moved = provider._replace(owner="provider", base_url=held.url, unasked=unasked)
+    moved = provider._replace(owner="provider", base_url=held.url)
     return moved._replace(organisation=held.organisation, project=held.project)
 
 

@@ -91,7 +91,7 @@ def port(value: object) -> int:
     if type(value) is not int:
         raise Unfit(f"must be a whole number, not {kind(value)}")
     if not 0 <= value < PORTS:
-        raise Unfit(f"must be a port from 0 (any free one) to {PORTS - 1}")
+        raise Unfit(f"must be a port from 0 (any free one) to {PORTS - 1}", hint="choose a port, such as 8788")
     return value
 
 
@@ -173,6 +173,17 @@ def one_of(*known: str) -> Check:
         if word not in known:
             raise Unfit(f"must be one of {', '.join(known)}")
         return word
+
+    return check
+
+
+def some_of(*known: str) -> Check:
+    """Check an array of words among `known`; duplicates are dropped."""
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one in known for one in value):
+            raise Unfit(f"must be an array of some of {', '.join(known)}")
+        return tuple(dict.fromkeys(value))
 
     return check
 

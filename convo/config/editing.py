@@ -11,10 +11,15 @@ from typing import Any, cast
 
 from convo.config.checks import Unfit
 from convo.config.origin import Key, dotted
-from convo.config.shape import Named, Shape, Whole, shape_at
+from convo.config.shape import SHAPE, Named, Shape, Whole, shape_at
 from convo.errors import BadSettings, Usage
 
-QUOTED = "a name with other signs than letters stands in quotes: 'prices.\"openai/gpt-5-mini\"'"
+TABLES = {
+    "input": "{ input = 0.25, output = 2 }",
+    "context": "{ context = 128000, output = 16000 }",
+    "type": '{ type = "sqlite", connection_string = "convo.db" }',
+}
+"""By the first field of a table that is set as a whole: how such a table looks."""
 
 
 def key_in(written: str) -> Key:
@@ -25,7 +30,7 @@ def key_in(written: str) -> Key:
         name, found = next(iter(found.items()))
         key.append(name)
     if not key or found != 0:
-        raise Usage(f"{written!r} is no setting's name", hint=QUOTED)
+        raise Usage(f"{written!r} is no setting's name", hint=_quoted(written))
     return tuple(key)
 
 
@@ -44,6 +49,16 @@ def value_in(written: str, key: Key, place: str) -> object:
     except Unfit as unfit:
         hint = unfit.hint or f"convo config list {dotted(key)}"
         raise BadSettings(f"{place}: '{dotted(key)}' {unfit}", hint=hint) from unfit
+
+
+def _quoted(written: str) -> str:
+    """How a key is written whose name has other signs than letters."""
+    table, _, rest = written.partition(".")
+    name = rest.removesuffix(".context") if table == "windows" else rest
+    example = (
+        f"'{table}.\"{name}\"'" if table in SHAPE and name and '"' not in name else "'prices.\"openai/gpt-5-mini\"'"
+    )
+    return f"a name with other signs than letters stands in quotes: {example}"
 
 
 def with_value(text: str, key: Key, value: object, place: str) -> str:
@@ -129,7 +144,10 @@ def _fitting(shape: Shape, written: str, as_value: object) -> object:
     """The word itself where that fits, else what TOML reads in it. raises: Unfit"""
     if isinstance(shape, Whole):
         if not isinstance(as_value, dict):
-            raise Unfit("is several values at once", hint='an inline table: "{ input = 0.25, output = 2 }"')
+            raise Unfit(
+                "is several values at once",
+                hint=f"an inline table: '{TABLES[next(iter(cast(Mapping[str, Shape], shape.shape)))]}'",
+            )
         return as_value
     check = cast(Any, shape)
     try:

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from convo.config.providers import Provider
 from convo.config.secret import Secret, secret_in
-from convo.config.trust import how_to_trust
 from convo.errors import BadSettings
 
 SERVICE = "convo"
@@ -42,10 +41,8 @@ def key_of(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
 def find_key(provider: Provider, environ: Mapping[str, str]) -> Found | None:
     """The provider's key and where it is.
 
-    raises:  BadSettings  a file or a keyring does not give it out, or the provider may not have it
+    raises:  BadSettings  a file or a keyring does not give it out
     """
-    if is_keyed(provider, environ):
-        _check_asked(provider)
     if key := secret_in(environ, provider.key_env):
         return Found(key, str(provider.key_env))
     if provider.key_file:
@@ -55,11 +52,8 @@ def find_key(provider: Provider, environ: Mapping[str, str]) -> Found | None:
 
 
 def token_of(provider: Provider, environ: Mapping[str, str]) -> Secret | None:
-    """Azure's Entra ID token, where one is set. raises: BadSettings  the provider may not have it"""
-    token = secret_in(environ, provider.token_env)
-    if token:
-        _check_asked(provider)
-    return token
+    """Azure's Entra ID token, where one is set."""
+    return secret_in(environ, provider.token_env)
 
 
 def put_away(provider: Provider) -> bool:
@@ -75,15 +69,6 @@ def is_keyed(provider: Provider, environ: Mapping[str, str]) -> bool:
 def account(provider: Provider) -> str:
     """What a keyring knows the provider's key by: the name of the variable that would hold it."""
     return provider.key_env or provider.name
-
-
-def _check_asked(provider: Provider) -> None:
-    if provider.unasked:
-        raise BadSettings(
-            f"{provider.unasked} is not trusted to name the server that gets the key of {provider.name},"
-            f" {provider.base_url}",
-            hint=how_to_trust(provider.unasked.parent),
-        )
 
 
 def _in_file(path: Path, provider: str) -> Secret:

@@ -16,26 +16,29 @@ from typing import Any, NamedTuple, cast
 
 from convo.config.binding import Record
 from convo.config.checks import Unfit, nearest
-from convo.config.keys import put_away
-from convo.config.names import BUILT_IN_MODEL, OPENAI_MODEL
+from convo.config.keys import is_keyed, put_away
+from convo.config.model_lists import ModelLists
+from convo.config.names import BUILT_IN_MODEL, DEFAULT_MODELS
 from convo.config.origin import BUILT_IN, Key, Layer, Origin, Setting
 from convo.config.places import Places
 from convo.config.prices import Price, Room
-from convo.config.providers import KNOWN, Provider, ollama_url
+from convo.config.providers import FILE_APIS, KNOWN, Provider, ollama_url, takes_no_key
+from convo.config.rates import KeyLimits, ServeLimits
 from convo.config.secret import secret_in
-from convo.config.settings import Serve, Settings, defaults
+from convo.config.settings import Limits, Serve, Settings, defaults
 from convo.config.shape import check_at, checked, leaves
 from convo.config.storage import Storage, Written, from_word, path_of, storage
-from convo.config.trust import TRUSTED, how_to_trust, is_unasked, leaves_here
+from convo.config.trust import ProjectNotice
 from convo.errors import BadSettings
 
 MODEL: Key = ("model",)
 STORAGE: Key = ("state_storage",)
 TENANT: Key = ("tenant",)
 KEYS_FILE: Key = ("serve", "keys_file")
+RATES: Key = ("serve", "limits")
 PROFILE: Key = ("profile",)
 PROFILES = "profiles"
-TRUST: Key = (TRUSTED,)
+TRUSTED = "trusted"
 
 VARIABLES: dict[str, Key] = {
     "CONVO_MODEL": MODEL,
@@ -78,7 +81,7 @@ FLAGS: dict[str, tuple[str, Key]] = {
 
 
 class File(NamedTuple):
-    """A settings file as TOML gave it."""
+    """A settings file as TOML gave it; of a project file that is not trusted only what it may set."""
 
     origin: Origin
     document: Mapping[str, object]
@@ -88,7 +91,9 @@ class Sources(NamedTuple):
     """Everything that settings are made of.
 
     files:   the stronger first: the project's, then the user's
+    model_lists:  the model lists that were kept
     folder:  the working folder, in which relative paths of flags and variables begin
+    notice:  the part of the project's file that is not among `files`; None where all of it is
     """
 
     flags: Flags
@@ -97,6 +102,8 @@ class Sources(NamedTuple):
     places: Places
     folder: Path
     home: Path
+    model_lists: ModelLists = MappingProxyType({})
+    notice: ProjectNotice | None = None
 
     def __repr__(self) -> str:
         return f"Sources(folder={str(self.folder)!r}, files={[file.origin.place for file in self.files]})"
@@ -110,11 +117,11 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
     found: dict[Key, Setting] = {}
     for setting in _said(sources, record):
         found.setdefault(setting.key, setting)
-    trusted = _trusted(found.get(TRUST), sources)
-    kept = _storage(found.get(STORAGE), sources, trusted)
+    _check_trusted(found.get((TRUSTED,)))
+    kept = _storage(found.get(STORAGE), sources)
     found |= {key: _path(found[key], sources) for key in found if key == KEYS_FILE or key[2:] == ("key_file",)}
-    providers = _providers(found, trusted)
-    model = found.get(MODEL) or _first_model(providers["openai"], sources.environ)
+    providers = _providers(found)
+    model = found.get(MODEL) or _default_model(providers, sources.environ)
     found |= {MODEL: model, STORAGE: kept}
     values = {key: setting.value for key, setting in found.items()}
     return Settings(
@@ -124,6 +131,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         storage=cast(Storage, kept.value),
         tenant=str(values[TENANT]),
         serve=_serve(values),
+        limits=Limits(**_table("limits", values)),
         prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
         places=sources.places,
         listed=tuple(found[key] for key in sorted(found)),
@@ -132,6 +140,9 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         windows=MappingProxyType({key[1]: cast(Room, value) for key, value in values.items() if key[0] == "windows"}),
         editing=str(values[("editing",)]),
         answers=str(values[("answers",)]),
+        configured=frozenset(name for name, one in providers.items() if _is_configured(one, sources.environ)),
+        model_lists=sources.model_lists,
+        notice=sources.notice,
     )
 
 
@@ -148,17 +159,21 @@ def _said(sources: Sources, record: Record | None) -> Iterator[Setting]:
     yield from above
     if record is not None:
         yield Setting(MODEL, record.model, record.origin)
-    yield from _from_profile(files, next((one for one in (*above, *files) if one.key == PROFILE), None))
+    chosen = next((one for one in (*above, *files) if one.key == PROFILE), None)
+    yield from _from_profile(files, chosen, sources.notice)
     yield from (one for one in files if one.key[0] != PROFILES)
     yield from (Setting(key, value, BUILT_IN) for key, value in defaults(KNOWN).items())
 
 
-def _from_profile(files: Sequence[Setting], chosen: Setting | None) -> Iterator[Setting]:
-    """What the chosen profile says. raises: BadSettings  no file has it"""
+def _from_profile(files: Sequence[Setting], chosen: Setting | None, notice: ProjectNotice | None) -> Iterator[Setting]:
+    """What the chosen profile says. raises: BadSettings  no file has it, or all of it is ignored"""
     if chosen is None:
         return
     name, there = str(chosen.value), {one.key[1] for one in files if one.key[0] == PROFILES}
     if name not in there:
+        if notice and any(one.key[:2] == (PROFILES, name) for one in notice.ignored):
+            message = f"{chosen.origin.place}: profile {name!r} is in a file that is not trusted"
+            raise BadSettings(message, hint=notice.hint)
         near = nearest(name, there)
         said = f"did you mean {near!r}?" if near else f"there {'are' if there else 'is'} {', '.join(there) or 'none'}"
         raise BadSettings(f"{chosen.origin.place}: no profile {name!r}; {said}", hint=f"describe [profiles.{name}]")
@@ -187,38 +202,32 @@ def _one(key: Key, value: object, origin: Origin) -> Setting:
             value = ollama_url(str(value))
         return Setting(key, from_word(value) if key == STORAGE else check_at(key)(value), origin)
     except Unfit as unfit:
-        raise BadSettings(f"{origin.name} {unfit}") from unfit
+        raise BadSettings(f"{origin.name} {unfit}", hint=unfit.hint) from unfit
 
 
 # -- what the values mean together -----------------------------------------------------------------
 
 
-def _trusted(said: Setting | None, sources: Sources) -> tuple[Path, ...]:
-    """The folders whose settings files are obeyed. raises: BadSettings  such a file says it of itself"""
-    if said is None:
-        return ()
-    if is_unasked(said.origin, ()):
-        raise BadSettings(f"{said.origin.place}: {TRUSTED!r} is said in a file of your own", hint="convo config path")
-    return tuple(path_of(one, sources.folder, sources.home) for one in cast(tuple[str, ...], said.value))
+def _check_trusted(said: Setting | None) -> None:
+    """raises: BadSettings  a project's file names the folders that are trusted"""
+    if said is not None and said.origin.layer is Layer.PROJECT:
+        raise BadSettings(
+            f"{said.origin.place}: {TRUSTED!r} can only be set in your own settings", hint="convo config path"
+        )
 
 
-def _storage(said: Setting | None, sources: Sources, trusted: Sequence[Path]) -> Setting:
+def _storage(said: Setting | None, sources: Sources) -> Setting:
     if said is None:
         return Setting(STORAGE, Storage("sqlite", path=sources.places.database), BUILT_IN)
 
     def meant(written: object) -> Storage:
-        one = cast(Written, written)
-        found = storage(
-            one,
+        return storage(
+            cast(Written, written),
             sources.environ,
             base=said.origin.folder or sources.folder,
             home=sources.home,
             database=sources.places.database,
         )
-        if one.has_variables and found.url and leaves_here(found.url.reveal()) and is_unasked(said.origin, trusted):
-            hint = how_to_trust(said.origin.folder)
-            raise Unfit("would send variables to another machine, and this file is not trusted", hint=hint)
-        return found
 
     key = (*STORAGE, "connection_string")
     return Setting(STORAGE, checked(key, said.value, meant, said.origin.place), said.origin)
@@ -229,31 +238,46 @@ def _path(said: Setting, sources: Sources) -> Setting:
     return Setting(said.key, path_of(str(said.value), base, sources.home), said.origin)
 
 
-def _providers(found: Mapping[Key, Setting], trusted: Sequence[Path]) -> dict[str, Provider]:
+def _providers(found: Mapping[Key, Setting]) -> dict[str, Provider]:
     settings = [setting for key, setting in found.items() if key[0] == "providers"]
     names = dict.fromkeys(setting.key[1] for setting in settings)
-    return {name: _provider(name, [one for one in settings if one.key[1] == name], trusted) for name in sorted(names)}
+    return {name: _provider(name, [one for one in settings if one.key[1] == name]) for name in sorted(names)}
 
 
-def _provider(name: str, settings: Sequence[Setting], trusted: Sequence[Path]) -> Provider:
+def _provider(name: str, settings: Sequence[Setting]) -> Provider:
     fields: dict[str, Any] = {setting.key[2]: setting.value for setting in settings}
     if "api" not in fields:
         place = next(iter(settings)).origin.place
         raise BadSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-    at = next((setting for setting in settings if setting.key[2] == "base_url"), None)
-    unasked = at is not None and leaves_here(str(at.value)) and is_unasked(at.origin, trusted)
-    return Provider(name, **fields, unasked=Path(at.origin.place) if at and unasked else None)
+    return Provider(name, **fields)
 
 
-def _first_model(openai: Provider, environ: Mapping[str, str]) -> Setting:
-    """The model where nobody chose one."""
-    if secret_in(environ, openai.key_env):
-        return Setting(MODEL, OPENAI_MODEL, Origin(Layer.DEFAULT, f"{openai.key_env} is set"))
-    if put_away(openai):
-        return Setting(MODEL, OPENAI_MODEL, Origin(Layer.DEFAULT, "built in; openai has a key"))
+def _default_model(providers: Mapping[str, Provider], environ: Mapping[str, str]) -> Setting:
+    """The default model."""
+    for name, model in DEFAULT_MODELS.items():
+        provider = providers[name]
+        if secret_in(environ, provider.key_env):
+            return Setting(MODEL, model, Origin(Layer.DEFAULT, f"{provider.key_env} is set"))
+        if put_away(provider):
+            return Setting(MODEL, model, Origin(Layer.DEFAULT, f"built in; {name} has a key"))
     return Setting(MODEL, BUILT_IN_MODEL, Origin(Layer.DEFAULT, "built in; no key found"))
 
 
+def _is_configured(provider: Provider, environ: Mapping[str, str]) -> bool:
+    """Whether a bare model name may mean this provider."""
+    if provider.api not in FILE_APIS or provider.base_url is None:
+        return False
+    keyed = is_keyed(provider, environ) or secret_in(environ, provider.token_env) is not None
+    return keyed or takes_no_key(provider)
+
+
 def _serve(values: Mapping[Key, object]) -> Serve:
-    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "serve"}
-    return Serve(**{"keys_file": None, **fields})
+    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "serve" and len(key) == 2}
+    rates: dict[str, Any] = {key[2]: value for key, value in values.items() if key[:2] == RATES and len(key) == 3}
+    keys = {key[3]: cast(KeyLimits, value) for key, value in values.items() if key[:2] == RATES and len(key) == 4}
+    limits = ServeLimits(**rates, keys=MappingProxyType(keys))
+    return Serve(**{"keys_file": None, **fields, "limits": limits})
+
+
+def _table(name: str, values: Mapping[Key, object]) -> dict[str, Any]:
+    return {key[1]: value for key, value in values.items() if key[0] == name}

@@ -17,6 +17,9 @@ APP = "convo"
 PROJECT_FILE = ".convo.toml"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+PRIVATE_FILE = 0o600
+"""The mode of a file that only its owner may read."""
+
 TRIED = 65_536
 """Bytes that a folder must have room for."""
 
@@ -48,6 +51,11 @@ class Places(NamedTuple):
     def settings(self) -> Path:
         """The user's settings file."""
         return self.config / "config.toml"
+
+    @property
+    def trust(self) -> Path:
+        """The folder that records which project files the user trusts."""
+        return self.config / "trust"
 
     @property
     def database(self) -> Path:

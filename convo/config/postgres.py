@@ -19,19 +19,45 @@ HOST = re.compile(r"(?:\[[0-9A-Fa-f:.%]+\]|[^][:@]*)(?::[0-9]*)?")
 
 BARE_PERCENT = re.compile(r"%(?![0-9A-Fa-f]{2})")
 PARAMETER = re.compile(r"[A-Za-z_]+=.*")
+PLACEHOLDER = re.compile(r"\[[A-Z][A-Z0-9_ -]*\]|<[A-Za-z][A-Za-z0-9_ -]*>|\{\{?[A-Za-z][A-Za-z0-9_ -]*\}?\}")
+"""A place of a template that is to be filled in: [USER], <host>, {{DATABASE}}."""
+
 NOT_IN_A_URL = re.compile(r"[\x00-\x20\x7f]")
+
+
+PASSWORDS = ("password", "sslpassword")
+"""The parameters of a URL that are secret."""
 
 
 def check_url(url: str) -> None:
     """Make sure that `url` can only be read in one way. raises: Unfit"""
+    if left := _placeholders(url):
+        raise Unfit(
+            f"still has {' and '.join(left)} from a template in it: write your own value there, as in"
+            " postgresql://myuser@db.example.com:5432/postgres"
+        )
     if NOT_IN_A_URL.search(url):
         raise Unfit("has a space or a line break in it, which no URL has; a space is %20")
     if not _is_plain(url):
         signs = ", ".join(f"{sign} as {quote(sign, safe='')}" for sign in SPECIAL)
         raise Unfit(
-            "cannot be read as a URL, postgresql://user:password@host:port/database; in a user's name or a"
-            f" password these signs must be percent-encoded: {signs}"
+            f"cannot be read as a URL; in a user's name or a password these signs must be percent-encoded: {signs};"
+            " the whole is postgresql://user@host:port/database, with :password after the user's name if there is one"
         )
+
+
+def _placeholders(url: str) -> list[str]:
+    """Placeholders of a template in `url`, such as [USER].
+
+    A password counts where it is nothing but a place in square brackets, which a real one has percent-encoded.
+    """
+    who, at, rest = url.partition("?")[0].partition("://")[2].rpartition("@")
+    if not at and "@" in url:  # the end of a password, perhaps
+        return []
+    user, _, password = who.partition(":")
+    found = [match[0] for part in (user, rest) for match in PLACEHOLDER.finditer(part)]
+    found += [match[0] for match in PLACEHOLDER.finditer(password) if match[0] == password and password[0] == "["]
+    return list(dict.fromkeys(found))
 
 
 def _is_plain(url: str) -> bool:
@@ -54,10 +80,20 @@ def _ends_plainly(url: str, parts: SplitResult) -> bool:
     return "#" not in url and "@" not in parts.path and named
 
 
-def shown(url: str) -> str:
+def without_credentials(url: str) -> str:
     """A URL that was checked, without its password and its parameters, which may hold another one."""
     scheme, _, rest = url.partition("?")[0].partition("://")
     authority, slash, database = rest.partition("/")
     who, at, hosts = authority.rpartition("@")
     user, colon, _ = who.partition(":")
     return f"{scheme}://{user}{':***' if colon else ''}{at}{hosts}{slash}{database}"
+
+
+def without_password(url: str) -> str:
+    """A URL that was checked, with all that it says but its passwords."""
+    before, mark, query = url.partition("?")
+    scheme, _, rest = before.partition("://")
+    authority, slash, database = rest.partition("/")
+    who, at, hosts = authority.rpartition("@")
+    kept = [part for part in query.split("&") if part and part.partition("=")[0] not in PASSWORDS]
+    return f"{scheme}://{who.partition(':')[0]}{at}{hosts}{slash}{database}{mark if kept else ''}{'&'.join(kept)}"

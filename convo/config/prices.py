@@ -24,7 +24,8 @@ class Price(NamedTuple):
     """USD per million tokens. `cached` is as `input` where nothing else is said.
 
     written:  input that the provider put into its cache; None where nobody knows
-    upto:     the most input tokens for which this holds; longer calls cost more, nobody knows how much
+    upto:     the most input tokens of a call for which this holds
+    above:    factors on the prices of input and output for the whole of a longer call; None where they are unknown
     source:   where it was read; "" for what a person said
     """
 
@@ -34,6 +35,7 @@ class Price(NamedTuple):
     written: float | None = None
     upto: int | None = None
     source: str = ""
+    above: tuple[float, float] | None = None
 
     def cost_usd(
         self, *, input_tokens: int, cached_tokens: int, output_tokens: int, written_tokens: int = 0
@@ -42,11 +44,16 @@ class Price(NamedTuple):
 
         returns:  None where the price of a part is not known
         """
-        if (written_tokens and self.written is None) or (self.upto is not None and input_tokens > self.upto):
+        into, out = 1.0, 1.0
+        if self.upto is not None and input_tokens > self.upto:
+            if self.above is None:
+                return None
+            into, out = self.above
+        if written_tokens and self.written is None:
             return None
         fresh = input_tokens - cached_tokens - written_tokens
-        paid = fresh * self.input + cached_tokens * self.cached + output_tokens * self.output
-        return (paid + written_tokens * (self.written or 0.0)) / PER
+        read = fresh * self.input + cached_tokens * self.cached + written_tokens * (self.written or 0.0)
+        return (into * read + out * output_tokens * self.output) / PER
 
     def __str__(self) -> str:
         return f"input {self.input:g}, cached {self.cached:g}, output {self.output:g} USD per million tokens"

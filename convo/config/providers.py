@@ -21,6 +21,12 @@ FILE_APIS: tuple[Api, ...] = ("chat", "responses", "anthropic", "azure")
 """What a file may give as `api`; the others come with convo."""
 
 OWNS_STATE: frozenset[Api] = frozenset({"responses", "azure"})
+EXTRA_FIELDS = (
+    *("service_tier", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+    *("safety_identifier", "user", "top_k", "seed", "stop", "chat_template_kwargs"),
+)
+"""Parameters that only some servers of an API know: `extra_fields` of a provider says which it is sent."""
+
 NEEDS_NO_URL: frozenset[Api] = frozenset({"local", "scripted"})
 
 
@@ -35,7 +41,7 @@ class Provider(NamedTuple):
     api_version, deployment:  Azure's own
     key_file:      the file that holds the key where no variable does, absolute
     keyring:       whether the keyring holds it where neither does
-    unasked:       the settings file that names `base_url` and is not trusted with a key; None: it gets its key
+    extra_fields:  parameters beside the API's own that the server knows: top_k, service_tier, ...
     """
 
     name: str
@@ -50,11 +56,16 @@ class Provider(NamedTuple):
     deployment: str | None = None
     key_file: Path | None = None
     keyring: bool = False
-    unasked: Path | None = None
+    extra_fields: tuple[str, ...] = ()
 
     @property
     def endpoint(self) -> EndpointKind:
         return "remote" if self.api in OWNS_STATE and self.owner == "provider" else "embedded"
+
+
+def takes_no_key(provider: Provider) -> bool:
+    """Whether nothing in the settings says that the provider has a key or a token."""
+    return not (provider.key_env or provider.token_env or provider.key_file or provider.keyring)
 
 
 KNOWN: dict[str, dict[str, str]] = {

@@ -10,6 +10,19 @@ from collections.abc import Mapping
 
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+IN_A_URL = re.compile(
+    r"(?P<before>\b(?:https?:/{1,2}[^\s:/@]*:(?!\d{1,5}(?:[/?#\s'\"]|$))|(?!https?:)[a-z][a-z0-9+.-]*:/{1,2}[^\s:/]*:))"
+    r"(?P<secret>[^\n]*)(?=@)",
+    re.IGNORECASE,
+)
+"""A password before the last "@" of a line: signs that a URL does not allow may be in it."""
+
+IN_A_PARAMETER = re.compile(
+    r"(?P<before>(?:[?&](?:api[-_]?key|(?:access_)?token|key|secret|sig)|\b(?:ssl)?password)\s*=\s*)"
+    r"(?P<secret>'[^']*'|[^\s&'\"]+)",
+    re.IGNORECASE,
+)
+
 LONG = 20
 """Characters from which a name that mixes cases and digits is taken for a key."""
 
@@ -37,6 +50,13 @@ class Secret:
 
     def __hash__(self) -> int:
         return hash(self._text)
+
+
+def without_passwords(text: str) -> str:
+    """`text` with stars in place of passwords in URLs and connection strings, for what is printed or logged."""
+    if ":/" in text:
+        text = IN_A_URL.sub(r"\g<before>***", text)
+    return IN_A_PARAMETER.sub(r"\g<before>***", text) if "=" in text else text
 
 
 def secret_in(environ: Mapping[str, str], variable: str | None) -> Secret | None:

@@ -9,11 +9,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
+from convo.config.model_lists import ModelLists
 from convo.config.origin import BUILT_IN, Key, Origin, Setting
 from convo.config.places import Places
 from convo.config.prices import Price, Room
 from convo.config.providers import Provider
+from convo.config.rates import ServeLimits
 from convo.config.storage import Storage
+from convo.config.trust import ProjectNotice
 
 ALONE = "local"
 """The tenant where there are no keys: whoever uses this machine."""
@@ -35,6 +38,7 @@ class Serve(NamedTuple):
     keepalive_s:       seconds of quiet after which a stream says that it is still there
     grace_s:           seconds that running turns have when the server is told to end
     reasoning_events:  whose names the events of reasoning have: "openai" or "specification"
+    limits:            requests at once and a minute
     """
 
     host: str
@@ -51,7 +55,32 @@ class Serve(NamedTuple):
     keepalive_s: float = 15.0
     grace_s: float = 30.0
     reasoning_events: str = "openai"
+    limits: ServeLimits = ServeLimits()
 
+
+class Limits(NamedTuple):
+    """How much of a server's answer is read. The defaults leave room for an answer that takes hours.
+
+    answer_bytes:   of one streamed answer as it arrives, comments and keep-alives included
+    answer_events:  of one streamed answer
+    answer_s:       seconds of one streamed answer, from the request to its end
+    idle_s:         seconds without an event that adds to the answer; comments and keep-alives are none. A model may
+                    reason for an hour in silence, so the default is twice that
+    event_bytes:    of one event; the last one repeats the whole answer
+    output_bytes:   of the items of one answer: text, reasoning, arguments, images in base64
+    body_bytes:     of an answer that is not streamed: a stored response, a page of items, a list of models
+    """
+
+    answer_bytes: int = 256 * 1024 * 1024
+    answer_events: int = 1_000_000
+    answer_s: float = 6 * 3600.0
+    idle_s: float = 2 * 3600.0
+    event_bytes: int = 8 * 1024 * 1024
+    output_bytes: int = 4 * 1024 * 1024
+    body_bytes: int = 32 * 1024 * 1024
+
+
+DEFAULT_LIMITS = Limits()
 
 COMPACT_AT = 0.8
 """Four fifths of a window: there is room left for a long answer."""
@@ -75,7 +104,11 @@ class Settings(NamedTuple):
     redact:     regular expressions of what `--redact` takes out besides what it knows
     windows:    how much a model has room for, by "provider/model", where somebody said so
     editing:    the keys of the prompt: "emacs" or "vi"; "plain" draws nothing, for who listens to a screen
+    configured:   the providers that have a key, or take none
+    model_lists:  the model lists that providers gave, as `convo.config.model_lists` keeps them
     answers:    how they stand in a terminal: "markdown", laid out, or "plain", as the model wrote them
+    limits:     how much of a server's answer is read
+    notice:     the part of the project's file that is ignored; None where all of it is used
     """
 
     model: str
@@ -92,6 +125,10 @@ class Settings(NamedTuple):
     windows: Mapping[str, Room] = MappingProxyType({})
     editing: str = EDITING
     answers: str = ANSWERS
+    configured: frozenset[str] = frozenset()
+    model_lists: ModelLists = MappingProxyType({})
+    limits: Limits = DEFAULT_LIMITS
+    notice: ProjectNotice | None = None
 
     def origin(self, *key: str) -> Origin:
         """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""
@@ -101,8 +138,14 @@ class Settings(NamedTuple):
 def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     """What holds where no layer says anything."""
     serve = {"host": "127.0.0.1", "port": 8788, "seal_key_env": "CONVO_SEAL_KEY", **Serve._field_defaults}
+    del serve["limits"]
+    rates = {name: value for name, value in ServeLimits._field_defaults.items() if name != "keys"}
+    found: dict[Key, object] = {("tenant",): ALONE, ("compact_at",): COMPACT_AT}
+    found |= {("editing",): EDITING, ("answers",): ANSWERS}
     return (
-        {("tenant",): ALONE, ("compact_at",): COMPACT_AT, ("editing",): EDITING, ("answers",): ANSWERS}
+        found
         | {("serve", name): value for name, value in serve.items()}
+        | {("serve", "limits", name): value for name, value in rates.items()}
+        | {("limits", name): value for name, value in Limits._field_defaults.items()}
         | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}
     )

@@ -21,6 +21,7 @@ from convo.config.checks import (
     patterns,
     port,
     seconds,
+    some_of,
     tenant,
     text,
     url,
@@ -30,7 +31,8 @@ from convo.config.checks import (
 from convo.config.durations import duration, durations
 from convo.config.origin import Key, dotted
 from convo.config.prices import Price, Room
-from convo.config.providers import FILE_APIS, OWNERS_OF
+from convo.config.providers import EXTRA_FIELDS, FILE_APIS, OWNERS_OF
+from convo.config.rates import KeyLimits
 from convo.config.storage import TYPES, from_table
 from convo.errors import BadSettings
 
@@ -70,13 +72,16 @@ def profile_name(name: str) -> None:
 def model_name(name: str) -> None:
     provider, slash, model = name.partition("/")
     if not (provider and slash and model):
-        raise Unfit("is not a model's full name, provider/model")
+        raise Unfit("is not a model's full name, provider/model", hint='write it in quotes: "provider/model"')
 
 
 def price(table: Mapping[str, object]) -> Price:
     figures = cast(Mapping[str, float], table)
     if missing := [name for name in ("input", "output") if name not in figures]:
-        raise Unfit(f"needs {' and '.join(missing)}, in USD per million tokens")
+        raise Unfit(
+            f"needs {' and '.join(missing)}, in USD per million tokens",
+            hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or what the model costs",
+        )
     plain = figures["input"]
     return Price(plain, figures["output"], figures.get("cached", plain), figures.get("written", plain))
 
@@ -84,7 +89,7 @@ def price(table: Mapping[str, object]) -> Price:
 def room(table: Mapping[str, object]) -> Room:
     figures = cast(Mapping[str, int], table)
     if "context" not in figures:
-        raise Unfit("needs context, in tokens")
+        raise Unfit("needs context, in tokens", hint="add context = 128000, or how many tokens the model takes")
     return Room(figures["context"], figures.get("output"))
 
 
@@ -100,7 +105,21 @@ PROVIDER: dict[str, Shape] = {
     "deployment": text,
     "key_file": text,
     "keyring": yes_or_no,
+    "extra_fields": some_of(*EXTRA_FIELDS),
 }
+
+
+def key_limits(table: Mapping[str, object]) -> KeyLimits:
+    return KeyLimits(**cast(Mapping[str, int], table))
+
+
+def key_name(name: str) -> None:
+    tenant(name)
+
+
+RATE = at_least(0, most=100_000)
+
+KEY_LIMITS: dict[str, Shape] = {"concurrent": RATE, "per_minute": RATE}
 
 SERVE: dict[str, Shape] = {
     "host": text,
@@ -117,6 +136,21 @@ SERVE: dict[str, Shape] = {
     "keepalive_s": seconds,
     "grace_s": seconds,
     "reasoning_events": one_of("openai", "specification"),
+    "limits": {
+        **KEY_LIMITS,
+        "process_per_minute": RATE,
+        "keys": Named(key_name, Whole(KEY_LIMITS, key_limits)),
+    },
+}
+
+LIMITS: dict[str, Shape] = {
+    "answer_bytes": at_least(1024),
+    "answer_events": at_least(10),
+    "answer_s": seconds,
+    "idle_s": seconds,
+    "event_bytes": at_least(1024),
+    "output_bytes": at_least(1024),
+    "body_bytes": at_least(1024),
 }
 
 STORAGE: dict[str, Shape] = {
@@ -139,6 +173,7 @@ SETTINGS: dict[str, Shape] = {
     "aliases": Named(alias_name, text),
     "state_storage": Whole(STORAGE, from_table),
     "serve": SERVE,
+    "limits": LIMITS,
     "prices": Named(model_name, Whole(PRICE, price)),
     "windows": Named(model_name, Whole({"context": at_least(1), "output": at_least(1)}, room)),
 }
@@ -168,6 +203,43 @@ def leaves(document: Mapping[str, object], place: str) -> Iterator[tuple[Key, ob
     raises:  BadSettings  an unknown key, a wrong type, a value out of its range
     """
     return _walk((), document, SHAPE, place)
+
+
+def fitting_leaves(key: Key, value: object) -> Iterator[tuple[Key, object]]:
+    """Every value at and below `key` of an untrusted file, each with its key. Never raises.
+
+    A value is None where it is invalid or no setting, as it may be a secret in the wrong place, and
+    for regular expressions, as trying one can take forever.
+    """
+    shape: Shape | None = SHAPE
+    for name in key:
+        shape = _shape_below(name, shape)
+    yield from _fitting_leaves(key, value, shape)
+
+
+def _fitting_leaves(key: Key, value: object, shape: Shape | None) -> Iterator[tuple[Key, object]]:
+    if isinstance(shape, Named | Mapping) and isinstance(value, dict):
+        for name, below in value.items():
+            yield from _fitting_leaves((*key, name), below, _shape_below(name, shape))
+        return
+    if shape is None or shape is patterns:
+        yield key, None
+        return
+    try:
+        yield from _walk(key, value, shape, "")
+    except BadSettings:
+        yield key, None
+
+
+def _shape_below(name: str, shape: Shape | None) -> Shape | None:
+    """The shape of what `name` is in a table of this shape; None where it has no such setting."""
+    if isinstance(shape, Named):
+        try:
+            shape.check(name)
+        except Unfit:
+            return None
+        return shape.shape
+    return shape.get(name) if isinstance(shape, Mapping) else None
 
 
 def checked(key: Key, value: object, check: Check, place: str) -> object:

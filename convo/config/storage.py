@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, cast, get_args
 
 from convo.config.checks import Unfit, text
 from convo.config.expand import expand
-from convo.config.postgres import SCHEMES, check_url, shown
+from convo.config.postgres import SCHEMES, check_url, without_credentials
 from convo.config.secret import Secret
 
 StorageType = Literal["none", "memory", "sqlite", "postgres"]
@@ -59,7 +59,7 @@ class Storage(NamedTuple):
 
     def __str__(self) -> str:
         if self.url is not None:
-            return shown(self.url.reveal())
+            return without_credentials(self.url.reveal())
         return f"sqlite:{self.path}" if self.path is not None else self.type
 
 
@@ -75,9 +75,16 @@ class Written(NamedTuple):
     ttl: float | None = None
     ttls: Ttls = NO_TTLS
 
-    @property
-    def has_variables(self) -> bool:
-        return self.variables and self.connection is not None and "$" in self.connection.reveal().replace("$$", "")
+    def __str__(self) -> str:
+        """The kind of storage and its place. Only a place in which no password can hide is shown."""
+        place = (self.connection.reveal() if self.connection else "").removeprefix("sqlite:")
+        if self.type == "postgres" and place.startswith(SCHEMES):
+            try:
+                check_url(place)
+            except Unfit:
+                return self.type
+            return without_credentials(place)
+        return f"{self.type}:{place}" if self.type == "sqlite" and place and "://" not in place else self.type
 
 
 def from_table(table: Mapping[str, object]) -> Written:

@@ -1,51 +1,266 @@
-"""What a project's settings file may do with the secrets of whoever works in it.
+"""Trust: what a project's `.convo.toml` may set, and which hosts are this machine.
 
-A `.convo.toml` comes with a clone, from people one may not know. It can choose models, prices and
-servers; but a key, or a variable in a connection string, goes to a server that it names on another
-machine only where the person said that this is meant, in a file of their own:
+The file comes with a clone, so it is untrusted input. Until the user trusts it, only the settings
+that `UNTRUSTED` allows count; the rest is ignored as if it were absent, and one line says so. A
+user trusts one file by its path and content (`convo config trust`), or all files below a folder:
 
-    trusted = ["~/work"]        the folders whose .convo.toml is obeyed, and those below them
+    trusted = ["~/work"]        in the user's own settings
 """
 
-from collections.abc import Sequence
-from ipaddress import ip_address
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from ipaddress import IPv6Address, ip_address
 from pathlib import Path
-from urllib.parse import SplitResult, urlsplit
+from typing import NamedTuple
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from convo.config.origin import Origin
-from convo.config.places import PROJECT_FILE
+from convo.config.checks import Unfit
+from convo.config.origin import Key, Origin, Setting, dotted
+from convo.config.shape import SHAPE, check_at, fitting_leaves, profile_name
 
-TRUSTED = "trusted"
+TRUST = "convo config trust"
 
 
-def is_unasked(origin: Origin, trusted: Sequence[Path]) -> bool:
-    """Whether a value stands in the settings file of a project that nobody said to trust."""
-    folder = origin.folder
-    return origin.name == PROJECT_FILE and folder is not None and not any(map(folder.is_relative_to, trusted))
+class UntrustedRule(NamedTuple):
+    """Whether an untrusted file may set a value, and the reason."""
+
+    allowed: bool
+    reason: str
+
+
+UNTRUSTED: Mapping[str, UntrustedRule] = {
+    "model": UntrustedRule(True, "a well-known provider's model by name; see `_is_well_known`"),
+    "editing": UntrustedRule(True, "keys of the prompt: emacs, vi or plain"),
+    "answers": UntrustedRule(True, "layout of answers in the terminal: markdown or plain"),
+    "tenant": UntrustedRule(False, "selects whose conversations are read and written"),
+    "compact_at": UntrustedRule(False, "a small value makes every turn pay for a compaction"),
+    "redact": UntrustedRule(False, "replaces the user's own patterns, so that an export keeps secrets"),
+    "providers": UntrustedRule(False, "sends conversations and keys to another server"),
+    "aliases": UntrustedRule(False, "changes which server answers under the user's own names"),
+    "state_storage": UntrustedRule(False, "moves, deletes (ttl) or sends conversations, and PGPASSWORD with them"),
+    "serve": UntrustedRule(False, "opens the user's store to other machines and other keys"),
+    "prices": UntrustedRule(False, "shows wrong costs"),
+    "windows": UntrustedRule(False, "cuts or compacts the history that the model sees"),
+    "limits": UntrustedRule(False, "lets an answer use all memory and time of this machine, or cuts every answer"),
+    "trusted": UntrustedRule(False, "a file cannot trust itself"),
+    "profile": UntrustedRule(False, "selects among the user's own profiles, with their store, tenant and servers"),
+}
+"""Every setting outside `profiles`. The same rules hold in each profile; a setting without a row is ignored."""
+
+WELL_KNOWN = re.compile(r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+"""A model that an untrusted file may choose. No slash after the first: it is a name and never a path."""
+
+NAMED_KEYS = 8
+NAMED_CHARACTERS = 60
+"""Bounds of the line about ignored settings: how many keys it names, and how much of each."""
+
+
+class Trust(Enum):
+    """Whether the user trusts a project file as it is now."""
+
+    TRUSTED = "trusted"
+    CHANGED = "changed since it was trusted"
+    UNKNOWN = "not trusted"
+
+
+def trust_of(path: Path, content: bytes, recorded: str | None, folders: Sequence[Path]) -> Trust:
+    """The trust in the project file at `path` with this content.
+
+    path:      its folder's real path and its name
+    recorded:  the digest under which the user trusted the path; None if never
+    folders:   real paths of the folders that the user trusts
+    """
+    if is_below(path, folders) or recorded == sha256_hex(content):
+        return Trust.TRUSTED
+    return Trust.UNKNOWN if recorded is None else Trust.CHANGED
+
+
+def is_below(path: Path, folders: Sequence[Path]) -> bool:
+    """Whether one of `folders` holds `path`."""
+    return any(map(path.is_relative_to, folders))
+
+
+def sha256_hex(content: bytes) -> str:
+    """SHA-256 of a file, as hex digits."""
+    from hashlib import sha256  # most folders have no project file
+
+    return sha256(content).hexdigest()
+
+
+class ProjectNotice(NamedTuple):
+    """A project file that is not used, or not in full.
+
+    problem:  a sentence that names the file, without a final stop
+    ignored:  its settings that are ignored; the value is None where it is invalid or may be a secret
+    hint:     what the user can do about it
+    """
+
+    path: Path
+    problem: str
+    ignored: tuple[Setting, ...] = ()
+    hint: str = TRUST
+
+    @property
+    def line(self) -> str:
+        """The notice in one line, without control characters."""
+        return f"{self.summary}; try: {visible(self.hint)}"
+
+    @property
+    def summary(self) -> str:
+        """The line without the hint."""
+        if not self.ignored:
+            return visible(self.problem)
+        named = [_shortened(visible(dotted(one.key))) for one in self.ignored[:NAMED_KEYS]]
+        more = len(self.ignored) - len(named)
+        keys = ", ".join(named) + (f" and {more} more" if more else "")
+        return f"{visible(self.problem)}, so these settings are ignored: {keys}"
+
+
+def visible(text: str) -> str:
+    """`text` with everything spelled out that a terminal would not show as a character."""
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= NAMED_CHARACTERS else f"{text[:NAMED_CHARACTERS]}…"
+
+
+# -- what an untrusted file sets --------------------------------------------------------------------
+
+
+class FilteredDocument(NamedTuple):
+    """An untrusted document in two parts: what counts, and what is ignored."""
+
+    allowed: Mapping[str, object]
+    ignored: tuple[Setting, ...]
+
+
+def filter_untrusted(document: Mapping[str, object], origin: Origin) -> FilteredDocument:
+    """Keep what an untrusted file may set. An allowed setting with an invalid value is ignored too."""
+    own, ignored = _own_names(document), list[Setting]()
+
+    def kept(key: Key, table: Mapping[str, object]) -> dict[str, object]:
+        allowed: dict[str, object] = {}
+        for name, value in table.items():
+            if _is_allowed(name, value, own):
+                allowed[name] = value
+            elif key or name != "profiles":
+                ignored.extend(Setting(one, found, origin) for one, found in fitting_leaves((*key, name), value))
+        return allowed
+
+    allowed = kept((), document)
+    if "profiles" in document:
+        named = document["profiles"]
+        tables = _profiles(document)
+        profiles = {name: kept(("profiles", name), table) for name, table in tables.items()}
+        allowed["profiles"] = {name: table for name, table in profiles.items() if table}
+        unusable: list[Key] = [("profiles", name) for name, _ in _items(named) if name not in tables]
+        unusable += [] if isinstance(named, dict) else [("profiles",)]
+        ignored.extend(Setting(key, None, origin) for key in unusable)
+    return FilteredDocument(allowed, tuple(ignored))
+
+
+def _profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    """The profiles of a document that have a usable name and are tables."""
+    found: dict[str, dict[str, object]] = {}
+    for name, table in _items(document.get("profiles")):
+        try:
+            profile_name(name)
+        except Unfit:
+            continue
+        if isinstance(table, dict):
+            found[name] = table
+    return found
+
+
+def _is_allowed(name: str, value: object, own: frozenset[str]) -> bool:
+    rule = UNTRUSTED.get(name)
+    if rule is None or not rule.allowed or name not in SHAPE:
+        return False
+    try:
+        checked = check_at((name,))(value)
+    except Unfit:
+        return False
+    return name != "model" or _is_well_known(str(checked), own)
+
+
+def _is_well_known(model: str, own: frozenset[str]) -> bool:
+    """Whether `model` names a model of a well-known provider that the same file does not define itself."""
+    found = WELL_KNOWN.fullmatch(model)
+    return found is not None and found[1] not in own and model not in own
+
+
+def _own_names(document: Mapping[str, object]) -> frozenset[str]:
+    """The names of providers and aliases that a document defines anywhere."""
+    tables = [document, *(table for _, table in _items(document.get("profiles")) if isinstance(table, dict))]
+    return frozenset(
+        name for table in tables for kind in ("providers", "aliases") for name, _ in _items(table.get(kind))
+    )
+
+
+def _items(value: object) -> Iterator[tuple[str, object]]:
+    """The items of a table; nothing for another value."""
+    return iter(value.items() if isinstance(value, dict) else ())
+
+
+# -- hosts ------------------------------------------------------------------------------------------
+
+
+def is_loopback(host: str) -> bool:
+    """Whether `host` is `localhost` or a literal loopback address. No name is resolved.
+
+    An IPv6 address may stand in brackets. Names below `localhost`, names with a final dot, short
+    forms (127.1) and addresses with a zone are not loopback: a resolver decides what they are.
+    """
+    if host.lower() == "localhost":
+        return True
+    bracketed = host.startswith("[") and host.endswith("]")
+    try:
+        address = ip_address(host[1:-1] if bracketed else host)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address):
+        if address.scope_id is not None:
+            return False
+        return (address.ipv4_mapped or address).is_loopback
+    return address.is_loopback and not bracketed
+
+
+POSTGRES = ("postgresql", "postgres")
 
 
 def leaves_here(url: str) -> bool:
-    """Whether what is sent to `url` goes to another machine."""
-    parts = urlsplit(url)
-    if "host" in parts.query:  # a PostgreSQL URL may name its server, or several, behind the "?"
-        return True
-    return any(not _is_here(host) for host in _hosts(parts))
+    """Whether what is sent to `url`, of HTTP or PostgreSQL, can reach another machine.
 
-
-def how_to_trust(folder: Path | None) -> str:
-    """The command that says so."""
-    return f"""convo config set {TRUSTED} '["{folder}"]'"""
-
-
-def _hosts(parts: SplitResult) -> list[str]:
-    place = parts.netloc.rpartition("@")[2]
-    return [urlsplit(f"//{one}").hostname or "" for one in place.split(",")]
-
-
-def _is_here(host: str) -> bool:
-    if host in ("", "localhost") or host.endswith(".localhost"):
-        return True
+    A PostgreSQL URL may name several servers, or more of them in its query; one that is not this
+    machine is enough. A service file is not read: what it names counts as another machine.
+    """
     try:
-        return ip_address(host.partition("%")[0]).is_loopback
+        parts = urlsplit(url)
+        if parts.scheme in POSTGRES:
+            return not all(map(_is_local_server, _servers(parts)))
+        return not is_loopback(parts.hostname or "")
     except ValueError:
-        return False
+        return True
+
+
+def _servers(parts: SplitResult) -> Iterator[str]:
+    """The hosts of a PostgreSQL URL as libpq reads them; "?" for what is not known from here."""
+    for one in parts.netloc.rpartition("@")[2].split(","):
+        # libpq decodes %2F in a host, which urlsplit leaves as it is
+        yield (
+            unquote(one).partition("]")[0].removeprefix("[") if one.startswith("[") else unquote(one.partition(":")[0])
+        )
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name in ("host", "hostaddr"):
+            yield from value.split(",")
+        if name in ("service", "servicefile"):
+            yield "?"
+        if name == "dbname" and ("=" in value or "://" in value):
+            yield "?"
+
+
+def _is_local_server(host: str) -> bool:
+    """An empty host is the default socket; one that begins with / or @ is a socket by its path or name."""
+    return host == "" or host.startswith(("/", "@")) or is_loopback(host)

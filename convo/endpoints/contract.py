@@ -35,6 +35,10 @@ INCLUDABLE = (
 """What a reader may ask to see as well. Items are shown with everything that is kept, so each is honoured."""
 
 
+LIMIT = "limit"
+"""The field of a last event, beside its response, that names a limit of ours which ended the answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Page:
     """Part of a list, as the API pages it."""
@@ -184,6 +188,16 @@ class Endpoint(Protocol):
 
     async def count(self, body: Mapping[str, Json]) -> int | None:
         """Exact input tokens of a request, or None where the endpoint cannot tell."""
+        ...
+
+    async def check_request(self, body: Mapping[str, Json]) -> None:
+        """Refuse now what `create` would refuse, as far as that is known without an answer; nothing is billed.
+
+        It is known whether the model takes such a request, and whether the server answers and takes the key. It is
+        not known whether the server has the model, room for the input, or any quota left.
+
+        raises:  Unsupported, ModelMissing, Unreadable, Unreachable, KeyRefused, Refused
+        """
         ...
 
     async def warm(self, model: str) -> None:

@@ -10,6 +10,8 @@ from convo.errors import ConvoError, EndpointFault, KeyRefused, NotFound, StoreF
 from convo.items import Json
 
 FINAL = (".", "!", "?")
+WITHOUT_CODE = frozenset({"missing_api_key"})
+"""Codes of ours for errors that the real API sends without one."""
 NO_STORE = "The server cannot use its store now. Please retry in a few seconds"
 
 
@@ -43,15 +45,13 @@ def _sentence(fault: ConvoError) -> str:
 
 
 def _type(fault: ConvoError) -> str:
-    if isinstance(fault, KeyRefused):
-        return "authentication_error"
     if isinstance(fault, TryLater) and fault.status == 429:
-        return "rate_limit_error"
+        return "requests" if fault.code == "rate_limit_exceeded" else "rate_limit_error"
     return "invalid_request_error" if fault.status < 500 else "server_error"
 
 
 def _code(fault: ConvoError) -> str | None:
-    if isinstance(fault, NotFound):
+    if isinstance(fault, NotFound) or fault.code in WITHOUT_CODE:
         return None
     named = isinstance(fault, EndpointFault) and fault.code == type(fault).code
     return None if named and not isinstance(fault, KeyRefused) else fault.code

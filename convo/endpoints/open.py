@@ -11,14 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from convo.clock import Clock, SystemClock
-from convo.config import Provider, Secret, Settings, key_of, token_of
+from convo.config import DEFAULT_LIMITS, Limits, Provider, Secret, Settings, key_of, token_of
+from convo.config.model_lists import ModelLists, keep_lists
 from convo.config.names import BUILT_IN_MODEL, Choice, named
 from convo.config.providers import FILE_APIS, EndpointKind
 from convo.config.secret import secret_in
 from convo.endpoints.contract import Endpoint
 from convo.endpoints.late import Late
-from convo.endpoints.on_behalf import OnBehalf, key_of_the_server
-from convo.errors import BadSettings, ConvoError, ModelMissing, Refused
+from convo.endpoints.on_behalf import OnBehalf, key_of_the_server, no_model
+from convo.errors import BadSettings, ConvoError, ModelMissing
 from convo.history import HERE
 from convo.ids import NewId, random_id
 from convo.items import Json
@@ -55,10 +56,10 @@ def _seal_key(settings: Settings) -> Secret | None:
 
 
 def _remote(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
-    return open_remote(provider)
+    return open_remote(provider, settings.limits)
 
 
-def open_catalogue(provider: Provider, models: Path) -> Catalogue | None:
+def open_catalogue(provider: Provider, models: Path, limits: Limits = DEFAULT_LIMITS) -> Catalogue | None:
     """The server that can be asked which models `provider` has; nothing is connected yet.
 
     models:   the folder of weights that convo fetched
@@ -69,19 +70,20 @@ def open_catalogue(provider: Provider, models: Path) -> Catalogue | None:
         account_of(provider, key=key_of(provider, os.environ), token=token_of(provider, os.environ))
         return None
     if provider.endpoint == "remote":
-        return open_remote(provider)
+        return open_remote(provider, limits)
     if provider.api == "local":
         built_in_file(models)
     key = key_of(provider, os.environ)
-    model = open_model(provider, key=key, models=models, clock=SystemClock(), new_id=random_id)
+    model = open_model(provider, key=key, models=models, clock=SystemClock(), new_id=random_id, limits=limits)
     return model if isinstance(model, Catalogue) else None
 
 
-def open_remote(provider: Provider) -> "Remote":
+def open_remote(provider: Provider, limits: Limits = DEFAULT_LIMITS) -> "Remote":
     """The account at a server that keeps state. raises: KeyRefused, BadSettings"""
     from convo.endpoints.remote import Remote
 
-    return Remote(account_of(provider, key=key_of(provider, os.environ), token=token_of(provider, os.environ)))
+    account = account_of(provider, key=key_of(provider, os.environ), token=token_of(provider, os.environ))
+    return Remote(account, limits=limits)
 
 
 ENDPOINTS: dict[EndpointKind, Callable[[Provider, Settings, Store, Clock, NewId], Endpoint]] = {
@@ -114,18 +116,26 @@ class ModelsByName:
 
     def _opened(self, provider: Provider) -> Model:
         """raises: KeyRefused, BadSettings"""
-        return open_model(
+        from convo.models.limited import LimitedModel
+
+        model = open_model(
             provider,
             key=key_of(provider, os.environ),
             token=token_of(provider, os.environ),
             models=self._settings.places.models,
             clock=self._clock,
             new_id=self._new_id,
+            limits=self._settings.limits,
         )
+        return LimitedModel(model, self._settings.limits)
 
     def _chosen(self, name: str) -> Choice:
         """raises: BadSettings"""
         return named(self._settings, name, "the request")
+
+    def learn(self, lists: ModelLists) -> None:
+        """Use these model lists from now on, beside the others that are known."""
+        self._settings = self._settings._replace(model_lists={**self._settings.model_lists, **lists})
 
     async def aclose(self) -> None:
         for model in self._open.values():
@@ -140,9 +150,13 @@ ECHO = "scripted/echo"
 class ModelsForClients(ModelsByName):
     """As `ModelsByName`, for people who hold no provider's key and may not read files here by naming them."""
 
+    def __call__(self, name: str) -> tuple[Model, str]:
+        model, own = super().__call__(name)
+        return OnBehalf(model, self._chosen(name).provider.name, asked=name, own=own), own
+
     def _opened(self, provider: Provider) -> Model:
         with key_of_the_server(provider.name, asked=False):
-            return OnBehalf(super()._opened(provider), provider.name)
+            return super()._opened(provider)
 
     def _chosen(self, name: str) -> Choice:
         choice = super()._chosen(name)
@@ -154,13 +168,6 @@ class ModelsForClients(ModelsByName):
 def _open_to_all(choice: Choice) -> bool:
     """Whether a model is there for whoever knows its name: no file is read that only the name points at."""
     return choice.provider.api in FILE_APIS or str(choice.name) in (BUILT_IN_MODEL, ECHO)
-
-
-def no_model(name: str, why: BadSettings) -> Refused:
-    """What the real API says of a model that is not there."""
-    return Refused(
-        f"The requested model '{name}' does not exist", code="model_not_found", param="model", hint=why.message
-    )
 
 
 # -- for a server ---------------------------------------------------------------------------------
@@ -180,18 +187,22 @@ def open_service(settings: Settings, *, store: Store, clock: Clock, new_id: NewI
     from convo.endpoints.embedded import SPECIFIED, Manner, Service
 
     manner = Manner(
-        outlasts=True,
+        for_clients=True,
         stateless=settings.storage.type == "none",
         renamed=SPECIFIED if settings.serve.reasoning_events == "specification" else {},
         strict=strict,
+        estimates=True,
     )
 
     began = int(clock.now())
+    models = ModelsForClients(settings, clock, new_id)
 
     async def listed() -> Sequence[Mapping[str, Json]]:
-        return await models_of(settings, began)
+        found = await asked_lists(settings)
+        models.learn({name: {"base_url": url, "models": names} for name, (url, names) in found.items()})
+        await asyncio.to_thread(keep_lists, settings.places, found)
+        return models_of(settings, found, began)
 
-    models = ModelsForClients(settings, clock, new_id)
     kept = settings.storage
     ttl_s = kept.ttl_s if kept.ttl or kept.ttls else None
     return Service(
@@ -199,15 +210,25 @@ def open_service(settings: Settings, *, store: Store, clock: Clock, new_id: NewI
     )
 
 
-async def models_of(settings: Settings, created: int) -> Sequence[Mapping[str, Json]]:
-    """What a client can ask for by name, as resources of the API; whoever does not answer is passed over.
+Lists = Mapping[str, tuple[str | None, Sequence[str]]]
+"""The names that providers gave, each with the base URL that was asked."""
+
+
+async def asked_lists(settings: Settings) -> Lists:
+    """Ask every provider for its models, all at once; one that does not answer is passed over."""
+    asked = [provider for provider in settings.providers.values() if provider.api in FILE_APIS]
+    found = await asyncio.gather(*(_names(settings, provider) for provider in asked))
+    return {one.name: (one.base_url, names) for one, names in zip(asked, found, strict=True) if names}
+
+
+def models_of(settings: Settings, lists: Lists, created: int) -> Sequence[Mapping[str, Json]]:
+    """What a client can ask for by name, as resources of the API.
 
     created:  seconds since 1970; nobody says when a model was made
     """
-    asked = [provider for provider in settings.providers.values() if provider.api in FILE_APIS]
-    catalogues = await asyncio.gather(*(_names(settings, provider) for provider in asked))
-    names = dict([*_own_names(settings), *(pair for catalogue in catalogues for pair in catalogue)])
-    return [{"id": name, "object": "model", "created": created, "owned_by": owner} for name, owner in names.items()]
+    theirs = ((f"{provider}/{name}", provider) for provider, (_, names) in lists.items() for name in names)
+    owners = dict([*_own_names(settings), *theirs])
+    return [{"id": name, "object": "model", "created": created, "owned_by": owner} for name, owner in owners.items()]
 
 
 def _own_names(settings: Settings) -> Iterable[tuple[str, str]]:
@@ -224,10 +245,9 @@ def _own_names(settings: Settings) -> Iterable[tuple[str, str]]:
     yield BUILT_IN_MODEL, "local"
 
 
-async def _names(settings: Settings, provider: Provider) -> Sequence[tuple[str, str]]:
+async def _names(settings: Settings, provider: Provider) -> Sequence[str]:
     try:
         catalogue = open_catalogue(provider, settings.places.models)
-        found = await ask(catalogue, provider.name, within_s=PATIENCE_S) if catalogue else ()
+        return await ask(catalogue, provider.name, within_s=PATIENCE_S) if catalogue else ()
     except ConvoError:
         return ()
-    return [(f"{provider.name}/{name}", provider.name) for name in found]

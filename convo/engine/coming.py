@@ -14,7 +14,7 @@ from convo.endpoints.contract import COUNTED, Endpoint, Wire
 from convo.engine.record import handle_of
 from convo.engine.turn import Asking
 from convo.errors import ConvoError, ItemDeleted
-from convo.history import OWNERS, Link, Strategy
+from convo.history import OURS, OWNERS, Link, Strategy
 from convo.inspection import Known
 from convo.inspection.coming import Coming
 from convo.inspection.window import Filling, by_kind, filled, requested
@@ -23,7 +23,7 @@ from convo.strategies import Held, Sent
 from convo.tokens import window_of
 from convo.tokens.windows import NONE
 
-OF_THE_LAST = frozenset({"instructions", "generate", "background"})
+OF_THE_LAST = OURS | {"instructions", "generate", "background"}
 """Fields of a request that are not simply said again with the next one."""
 
 

@@ -9,19 +9,22 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convo.agents import Agent, AgentTool, Graph
+from convo.agents import Agent, AgentTool, ForeignInputFilter, Graph
 from convo.endpoints.contract import Endpoint
 from convo.engine.turn import Asking
-from convo.errors import InputFault, NotCanonical, Usage, WrongOwner
+from convo.errors import InputFault, NotCanonical, Unsupported, Usage, WrongOwner
 from convo.handoffs import Habits, offers, plan
 from convo.history import OWNERS, Strategy
 from convo.items import Item, Json, hash_of
 from convo.run import Limits
 from convo.stores.contract import Store
-from convo.tools import definitions, toolbox
+from convo.tools import NO_VALUES, Hosted, Tool, definitions, toolbox
 
 OURS = frozenset({"input", "model", "instructions", "tools", "previous_response_id", "conversation", "stream"})
 """Fields of a request that an agent's settings may not say: the owner and the run do."""
+
+CLIENT_TOOLS = frozenset({"function", "local_shell", "apply_patch", "computer", "computer_use_preview", "custom"})
+"""Types of hosted tools whose calls the client has to perform, which a run does for functions of its own alone."""
 
 OWN_IT = "take it out, or own the history with --session or --replay"
 """The next step where nothing has been said yet; afterwards it is a command that hands the history over."""
@@ -53,24 +56,27 @@ class Conduct:
 
     limits:         model calls a run, calls at once
     habits:         how it hands over: nesting, mapper, markers, filter
-    input_filter:   `call_model_input_filter`: ModelInput -> ModelInput, sync or async, before every model call;
+    input_filter:   ModelInput -> ModelInput, sync or async, before every model call; or a `call_model_input_filter`
+                    of the Agents SDK as a `ForeignInputFilter`;
                     under an owner that remembers it sees, and may change, only what the owner lacks
     session_limit:  how many of the newest kept items precede new input; session and replay only
     session_input:  (kept items, new items) -> the model's input, sync or async; session and replay only
     values:         the application's own, for tools, guardrails and instructions
     route:          who answers for an agent's own model; None: every agent is asked as the chat is
     scratch:        an empty store that keeps nothing beyond this process, for runs inside a call
+    origin:         how the application got the agents: kept beside the run, and read by the application alone
     at:             called with a name between every two effects: where a test ends the process
     """
 
     limits: Limits = field(default_factory=Limits)
     habits: Habits = field(default_factory=Habits)
-    input_filter: Callable[[ModelInput], Any] | None = None
+    input_filter: Callable[[ModelInput], Any] | ForeignInputFilter | None = None
     session_limit: int | None = None
     session_input: Callable[[list[Item], list[Item]], Any] | None = None
-    values: Mapping[str, Json] = field(default_factory=dict)
+    values: Mapping[str, Json] = field(default_factory=lambda: NO_VALUES)
     route: Callable[[str], Route] | None = None
     scratch: Callable[[], Store] | None = None
+    origin: Mapping[str, Json] | None = None
     at: Callable[[str], None] = nowhere
 
 
@@ -82,6 +88,7 @@ def check(
     own_it:  how the person comes to own the history
     raises:  WrongOwner  named above;  Usage  an agent's model that nobody here answers for
              InputFault  tools that a call could not tell apart
+             Unsupported  a hosted tool whose calls a run does not perform
     """
     remembers = OWNERS[strategy].remembers
     _numbers(conduct)
@@ -96,6 +103,7 @@ def check(
         if remembers and agent.output_guardrails:
             raise _refused(f"an output guardrail (agent {agent.name!r})", strategy, own_it)
         _settings(agent)
+        _hosted(agent)
         _model(agent, conduct, remembers, asking, endpoint, own_it)
         for tool in agent.functions:
             if isinstance(tool, AgentTool):
@@ -112,7 +120,7 @@ def _inside(tool: AgentTool, conduct: Conduct, asking: Asking, endpoint: Endpoin
 def inside(tool: AgentTool, conduct: Conduct) -> Conduct:
     """How the run inside a call of `tool` behaves."""
     limits = replace(conduct.limits, max_turns=tool.max_turns)
-    return replace(conduct, limits=limits, session_limit=None, session_input=None)
+    return replace(conduct, limits=limits, session_limit=None, session_input=None, origin=None)
 
 
 def _numbers(conduct: Conduct) -> None:
@@ -123,6 +131,24 @@ def _numbers(conduct: Conduct) -> None:
         raise Usage("a session's limit is a number of items", hint="0 sends none of them")
     if conduct.session_input is not None and not callable(conduct.session_input):
         raise Usage("a session's input callback is no function", hint="name a function, as file.py:name")
+
+
+def _hosted(agent: Agent) -> None:
+    """Refuse to offer a tool whose calls would have to be run by the client."""
+    for tool in agent.tools:
+        if not isinstance(tool, Tool) and _is_for_the_client(tool):
+            kind = tool["type"]
+            raise Unsupported(
+                "a run", f"the tool {kind!r} of agent {agent.name!r}", hint="offer a function of your own instead"
+            )
+
+
+def _is_for_the_client(tool: Hosted) -> bool:
+    if tool["type"] == "shell":
+        return bool((tool.get("environment") or {}).get("type", "local") == "local")
+    if tool["type"] == "tool_search":
+        return bool(tool.get("execution") == "client")
+    return tool["type"] in CLIENT_TOOLS
 
 
 def _settings(agent: Agent) -> None:

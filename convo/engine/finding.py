@@ -8,10 +8,12 @@ refused with the list of them.
 import os
 
 from convo.engine.glance import others_answered
-from convo.errors import AmbiguousHandle, NotFound, Usage
-from convo.history import Link, Session, Strategy
+from convo.engine.naming import SCRATCH
+from convo.errors import AmbiguousHandle, ItemDeleted, NotFound, Usage
+from convo.history import Link, Session, Strategy, root
+from convo.items import is_assistant, is_output, kind
 from convo.stores.contract import Conversation, Found, Store
-from convo.strategies import at_turn, kind_of
+from convo.strategies import at_turn, check_handle, kind_of
 
 LAST = "@last"
 
@@ -27,6 +29,7 @@ async def find(store: Store, handle: str) -> Found:
     session = await store.session(handle)
     if session:
         return _as_found(session)
+    check_handle(handle)
     found = await store.find(handle)
     exact = [one for one in found if one.id == handle]
     if len(exact or found) > 1:
@@ -37,11 +40,37 @@ async def find(store: Store, handle: str) -> Found:
 
 
 async def last_used(store: Store) -> Session:
-    """The session used last. raises: NotFound  there is none yet"""
-    newest = await store.sessions(limit=1)
-    if not newest:
-        raise NotFound("session", LAST, hint=await others_answered(store) or 'convo chat "hello"')
-    return newest[0]
+    """The session used last; those of a running or killed command do not count. raises: NotFound  there is none yet"""
+    for session in await store.sessions(limit=1):
+        if not session.name.startswith(SCRATCH):
+            return session
+    for session in await store.sessions():
+        if not session.name.startswith(SCRATCH):
+            return session
+    raise NotFound("session", LAST, hint=await others_answered(store) or 'convo chat "hello"')
+
+
+async def last_answered(store: Store) -> Session:
+    """The session used last among those with an answer or a history; the session used last where none has one.
+
+    A session whose first turn failed holds its unconfirmed input alone.
+    raises:  NotFound  there is no session
+    """
+    for session in await store.sessions():
+        if session.name.startswith(SCRATCH):
+            continue
+        if session.link or session.mark != root(store.tenant) or await _has_answer(store, session):
+            return session
+    return await last_used(store)
+
+
+async def _has_answer(store: Store, session: Session) -> bool:
+    """Whether something besides user input is on the session's path: a partial answer, for instance."""
+    try:
+        path = await store.path(session.head)
+    except ItemDeleted:
+        return True
+    return any(is_assistant(item) if kind(item) == "message" else not is_output(item) for item in path.items)
 
 
 async def the_session(store: Store, handle: str) -> Session:

@@ -13,13 +13,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
+from shlex import quote
 
 from convo.engine.named_file import all_of
 from convo.engine.replay_file import LOOKS_LIKE, ReplayFile
 from convo.engine.whole_file import put, why
 from convo.errors import InputFault, NotFound, Unreadable, Usage
 from convo.inspection.document import Document, from_lines, from_whole, is_document
-from convo.items import Item, Json
+from convo.items import Item, Json, kind
+
+UNNAMED = "it"
+"""The name of a text for a caller that puts the file's name in front itself."""
+
+WRAPPERS = ("payload", "response", "message", "item", "event", "data", "record", "part")
+"""Members of the records in other programs' logs; no item of the API has an object there."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +48,8 @@ class ItemFile:
 
 def read_items(place: str) -> ItemFile:
     """The items of a file. raises: NotFound, Unreadable"""
+    if os.path.isdir(os.path.expanduser(place)):
+        raise Unreadable(f"{place} is a folder, not a replay file", hint="name a file in it")
     try:
         with Path(os.path.expanduser(place)).open("rb") as opened:
             text = StringIO(all_of(opened).decode("utf-8-sig"), newline=None).read()
@@ -75,7 +84,9 @@ def write_items(place: str, items: Sequence[Item], like: ItemFile | None = None)
 
 
 def understood(place: str, text: str) -> ItemFile:
-    """The items that a text stands for; `place` is its name. raises: Unreadable"""
+    """The items that a text stands for; `place` is its name. raises: Unreadable  also of what has other lines"""
+    if not text.strip():
+        raise Unreadable(f"{place} is empty", hint=LOOKS_LIKE)
     try:
         found: Json = json.loads(text)
     except (ValueError, RecursionError) as wrong:
@@ -113,11 +124,34 @@ def _by_line(place: str, text: str, wrong: Exception) -> list[Json]:
             found.append(json.loads(row))
         except (ValueError, RecursionError) as broken:
             said = f"{place}, line {number}, is not JSON: {broken}" if found else f"{place} is not JSON: {wrong}"
-            raise Unreadable(said, hint="it may be half written; mend it, or name another file") from broken
+            if not found and row.lstrip().lower().startswith(("<!doctype html", "<html")):
+                hint = f"convo import {quote(place)}, if convo wrote this page; then name the session"
+            else:
+                hint = "it may be half written; mend it, or name another file"
+            raise Unreadable(said, hint=hint) from broken
     return found
 
 
 def _checked(place: str, found: Json) -> tuple[Item, ...]:
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise Unreadable(f"{place} holds no list of items", hint=LOOKS_LIKE)
+    where = "" if place == UNNAMED else f"{place}: "
+    for number, item in enumerate(found, 1):
+        if kind(item) == "unknown":
+            raise Unreadable(f"{where}item {number} has neither a type nor a role", hint=LOOKS_LIKE)
+        if wrapper := _wrapper(item):
+            inside = 'select(.type == "response_item") | .payload' if wrapper == "payload" else f".{wrapper}"
+            raise Unreadable(
+                f"{where}item {number} is a {kind(item)!r} record with a {wrapper}, not an item of the API",
+                hint=f"take the items out first: jq -c '{inside}' FILE > items.jsonl",
+            )
     return tuple(found)
+
+
+def _wrapper(item: Item) -> str | None:
+    """The member that makes `item` a record of another program's log; None for an item, whatever its type.
+
+    Items of unknown types are items too. Logs put an object into each line: an event's response, a rollout's
+    payload, a transcript's message.
+    """
+    return next((name for name in WRAPPERS if isinstance(item.get(name), dict)), None)

@@ -60,9 +60,9 @@ async def _remove(store: Store, session: Session) -> Gone:
     links = await store.links(session.id)
     paths = await _paths(store, [session.head, *(key for link in reversed(links) for key in (link.head, link.saw))])
     runs = tuple([run.id for run in await store.agent_runs(session=session.id, limit=ALL)])
-    await store.remove_session(session.id)
     if session.strategy is Strategy.CONVERSATION and session.scope == HERE and session.handle:
-        await _remove_conversation(store, session.handle)
+        await _remove_conversation(store, session)  # first: after a kill in between the record still names it
+    await store.remove_session(session.id)
     gone = [link.id for link in links if await store.link(link.id) is None]
     lost: set[Key] = set()
     for keys in paths:
@@ -82,11 +82,11 @@ async def _paths(store: Store, ends: Iterable[Key]) -> list[Sequence[Key]]:
     return paths
 
 
-async def _remove_conversation(store: Store, conversation_id: str) -> None:
-    """Take a conversation at which no session stands any more."""
-    others = [one for one in await store.sessions() if one.handle == conversation_id]
-    if not others and await store.conversation(conversation_id):
-        await store.remove_conversation(conversation_id)
+async def _remove_conversation(store: Store, session: Session) -> None:
+    """Remove the conversation of a session, unless another session has it too."""
+    others = [one for one in await store.sessions() if one.handle == session.handle and one.id != session.id]
+    if not others and session.handle and await store.conversation(session.handle):
+        await store.remove_conversation(session.handle)
 
 
 async def _left(store: Store, keys: Sequence[Key]) -> int:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from convo.engine.finding import absolute, by_handle, find, session_of_run, the_conversation, the_link, the_session
+from convo.engine.item_file import read_items
 from convo.engine.open_runs import open_run
 from convo.engine.replay_file import ReplayFile
 from convo.errors import AmbiguousHandle, ItemDeleted, NotFound, Unreadable
@@ -39,7 +40,7 @@ async def look(store: Store, handle: str, *, files: bool = True) -> Known:
 
 
 async def look_at_file(store: Store, place: str) -> Known:
-    """What is known of the replay file at `place`; its record's links, where it has one.
+    """What is known of the file of items at `place`; its record's links, where it has one.
 
     raises:  NotFound, Unreadable
     """
@@ -49,7 +50,7 @@ async def look_at_file(store: Store, place: str) -> Known:
     session = await by_handle(store, Strategy.REPLAY, absolute(place))
     if session:
         return replace(await of_session(store, session), handle=place)
-    path = Path(root(store.tenant)).grow(file.read())
+    path = Path(root(store.tenant)).grow(read_items(place).items)
     places = Places(path.root)
     places.add(path)
     return Known(place, Strategy.REPLAY, None, path, path.head, (), places)

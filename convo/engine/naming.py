@@ -12,10 +12,13 @@ from convo.items import Item, first_words
 from convo.stores.contract import Store
 from convo.strategies import kind_of
 
+SCRATCH = "@"
+"""How the names of sessions begin that only last as long as a command; no other name does, see `fit`."""
+
 WORDS = 4
 LONGEST = 40
 
-TAKEN = ("@", "-", "ses_", "try_")
+TAKEN = (SCRATCH, "-", "ses_", "try_")
 """How handles and options begin that are no names; `kind_of` knows those of the endpoints and files."""
 
 NAMED_LIKE = "words with dashes: monads-in-haskell"

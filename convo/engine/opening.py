@@ -14,7 +14,7 @@ from shlex import quote
 
 from convo.engine.chat import Chat
 from convo.engine.edges import Edges
-from convo.engine.finding import absolute, by_handle, find, last_used, the_conversation
+from convo.engine.finding import absolute, by_handle, find, last_answered, the_conversation
 from convo.engine.naming import free_name
 from convo.engine.paging import PAGE, every
 from convo.engine.record import Record, last_link, reopened
@@ -35,7 +35,7 @@ async def recorded(store: Store, wanted: Wanted) -> Session | None:
              WrongOwner  the record has another owner than the flag names
     """
     if wanted.last:
-        session: Session | None = await last_used(store)
+        session: Session | None = await last_answered(store)
     elif wanted.handle is None:
         return None
     elif wanted.strategy is Strategy.REPLAY:

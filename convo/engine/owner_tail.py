@@ -5,16 +5,16 @@ lie in the same store and are read there; a remote conversation is read newest f
 meets what is known. A remote chain cannot be asked for its children: there a resend is a fork.
 """
 
+from contextlib import aclosing
 from dataclasses import dataclass, replace
 
 from convo.endpoints.contract import Endpoint
+from convo.engine.paging import PAGE, pages
 from convo.errors import StateFault
 from convo.history import HERE, Link, Path, Strategy
 from convo.items import Item
 from convo.stores.contract import Store
 from convo.strategies import Held, after_mark, answered, send
-
-PAGE = 100
 
 ANSWERED = ("completed", "incomplete")
 """How a response ended that a chain may go on from."""
@@ -70,16 +70,15 @@ async def _conversation_here(held: Held, store: Store) -> Tail:
 
 
 async def _conversation(held: Held, endpoint: Endpoint) -> Tail:
-    newest_first: list[Item] = []
-    more = True
-    while more:
-        after = str(newest_first[-1]["id"]) if newest_first else None
-        page = await endpoint.conversation_items(held.handle or "", after=after, limit=PAGE, order="desc")
-        newest_first += page.items
-        more = page.has_more and bool(page.items)
-        tail = after_mark(held, newest_first)
-        if tail is not None and (held.mark != held.path.root or not more):
-            return Tail(tuple(tail))
+    handle, newest_first = held.handle or "", list[Item]()
+    listed = pages(lambda after: endpoint.conversation_items(handle, after=after, limit=PAGE, order="desc"))
+    async with aclosing(listed):
+        async for page in listed:
+            newest_first += page.items
+            more = page.has_more and bool(page.items)
+            tail = after_mark(held, newest_first)
+            if tail is not None and (held.mark != held.path.root or not more):
+                return Tail(tuple(tail))
     raise _drifted(held)
 
 

@@ -48,6 +48,7 @@ from convo.run import (
     Run,
     Start,
     Tripped,
+    at_rest,
     decide,
     recover,
 )
@@ -63,12 +64,28 @@ Inside = Callable[[Call, AgentTool], Awaitable[Returned | PausedInside]]
 class Performing:
     """Performs one run after the other on one chat.
 
-    run:  as it stands
+    run:     as it stands
+    usages:  the usage of each model call of the run, those of runs inside its calls among them
     """
 
-    def __init__(self, chat: Chat, graph: Graph, conduct: Conduct, keeper: Keeper, run: Run, inside: Inside) -> None:
-        """Prepare for runs; `inside` performs the call of a tool behind which a run of its own stands."""
+    def __init__(
+        self,
+        chat: Chat,
+        graph: Graph,
+        conduct: Conduct,
+        keeper: Keeper,
+        run: Run,
+        inside: Inside,
+        usages: list[Mapping[str, Json]] | None = None,
+    ) -> None:
+        """Prepare for runs.
+
+        inside:  performs the call of a tool behind which a run of its own stands
+        usages:  that of the run in whose call this one is
+        """
         self.run, self._inside = run, inside
+        self._within = usages is not None
+        self.usages = [] if usages is None else usages
         self._chat, self._graph, self._conduct, self._keeper = chat, graph, conduct, keeper
         self._todo: deque[Effect] = deque()
         self._events: deque[Event] = deque()
@@ -86,6 +103,12 @@ class Performing:
         self.run, self._doubt, self._cause = run, doubt, None
         self._todo, self._events, self._beside = deque(effects), deque(), AtOnce(self._passed)
 
+    def begin(self, run: Run, effects: Sequence[Effect], *, doubt: bool) -> None:
+        """Begin a new run, of which no model call is counted yet."""
+        if not self._within:
+            self.usages = []
+        self.take(run, effects, doubt=doubt)
+
     async def hear(self, event: Told, cause: ConvoError | None = None) -> None:
         """Let the machine decide over `event`, and make durable what follows. raises: IllegalMove, StoreFault"""
         await whole(self._hear(Heard(event, cause)))
@@ -95,6 +118,7 @@ class Performing:
         ledger = await self._keeper.ledger(self.run)
         self._told = frozenset(ledger)
         held = self._chat.reread()
+        await self._recount()
         if self.run.phase is Phase.PAUSED:
             self.take(self.run)
             await self.hear(Resume())
@@ -107,9 +131,22 @@ class Performing:
             await whole(self._keeper.commit(self.run, run, Resume(), effects))
         self.take(run, effects, doubt=asking)
 
+    async def _recount(self) -> None:
+        """Read the usage of the run's earlier model calls, which another process may have made."""
+        if self.usages or not self.run.turn:
+            return
+        links = await self._chat.edges.store.links(self._chat.session.id)
+        done = [link.usage for link in links if link.status == "completed"]
+        calls = self.run.turn - (self.run.phase is Phase.ASKING and not self.run.answered)
+        self.usages += [usage or {} for usage in done[max(0, len(done) - calls) :]]
+
     async def taken_up(self) -> Run:
         """How the run stands when nobody performs anything any more; nothing is kept."""
         return recover(self.run, self._known(await self._keeper.ledger(self.run)))[0]
+
+    async def at_rest(self) -> Run:
+        """The run in a form that can be stored while no process runs it; nothing is stored."""
+        return at_rest(self.run, self._known(await self._keeper.ledger(self.run)))
 
     def _known(self, ledger: Mapping[str, AgentCall]) -> dict[str, Json]:
         """Results of calls that had started; one that the store could not take is still known here."""
@@ -178,7 +215,8 @@ class Performing:
         chat = self._chat
         try:
             base = Route(chat.asking, chat.edges.endpoint)
-            how, seen = await prepared(effect, self.run, self._keeper, base, self._conduct)
+            context = self._context(effect.agent)
+            how, seen = await prepared(effect, self.run, self._keeper, base, self._conduct, context)
         except THEIRS as wrong:
             await self.hear(Broke(wrong.code, wrong.message), wrong)
             return
@@ -204,6 +242,8 @@ class Performing:
                 async for event in events:
                     yield event
         finally:
+            if turn.link and turn.link.status == "completed":
+                self.usages.append(turn.link.usage or {})
             if answer and chat.record.agent_run is answer[0][2]:
                 self.run, effects, self._keeper.kept, self._keeper.standing = answer[0]
                 self._todo += effects
@@ -252,12 +292,12 @@ class Performing:
         self._conduct.at(f"before {call.id}")
         if isinstance(call.tool, AgentTool):
             return await self._inside(call, call.tool)
-        output = await carried_out(call, self._context(call))
+        output = await carried_out(call, self._of_call(call))
         self._conduct.at(f"after {call.id}")
         return Returned(call.id, output)
 
     async def _check(self, effect: CheckInput | CheckOutput) -> Told:
-        agent, context = self._graph[effect.agent], Context(effect.agent, "", "", self._conduct.values)
+        agent, context = self._graph[effect.agent], self._context(effect.agent)
         if isinstance(effect, CheckOutput):
             return await guarding.asked(agent.output_guardrails[effect.place], effect.place, context, effect.output)
         view, held = self._keeper.view, self._chat.held
@@ -272,7 +312,7 @@ class Performing:
         assert callable(tool.needs_approval)
         arguments = read_arguments(tool, call.arguments)
         what = f"what says whether tool {tool.title!r} needs approval"
-        needed = await told_whether(what, "tool_failed", tool.needs_approval, self._context(call), arguments)
+        needed = await told_whether(what, "tool_failed", tool.needs_approval, self._of_call(call), arguments)
         return Judged(call.id, needed)
 
     async def _hand_over(self, effect: HandOver) -> None:
@@ -289,7 +329,7 @@ class Performing:
                 self._events.append(telling.told("warning", message=words))
             elif way.taken:
                 await keeper.keep(self.run, keeper.call(self.run, effect.call.id))
-                await handing.tell(way, effect, self._context(effect.call))
+                await handing.tell(way, effect, self._of_call(effect.call))
             view = await handing.view(todo, habits, keeper.standing, held.path)
         except THEIRS as wrong:
             await self.hear(Broke(wrong.code, wrong.message), wrong)
@@ -299,8 +339,18 @@ class Performing:
         self._events.append(telling.told("handoff", **over))
         await self.hear(HandedOver())
 
-    def _context(self, call: Call) -> Context:
-        return Context(self.run.agent, telling.title(call), call.id, self._conduct.values)
+    def _context(self, agent: str) -> Context:
+        """What functions of `agent` may know of the run."""
+        keeper, path = self._keeper, self._chat.held.path
+        view, begun = keeper.view, keeper.standing.begun
+        if view:
+            given = view.path.items[: view.history]
+        else:
+            given = path.items[: path.place(begun)] if path.passes(begun) else path.items
+        return Context(agent, "", "", self._conduct.values, tuple(self.usages), tuple(given))
+
+    def _of_call(self, call: Call) -> Context:
+        return replace(self._context(self.run.agent), tool=telling.title(call), call_id=call.id, call=call.item)
 
     # -- ending ------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from convo.agents import Graph
+from convo.agents import ForeignInputFilter, Graph
 from convo.endpoints.contract import Endpoint
 from convo.engine.agent_asking import Asked, asked
 from convo.engine.conduct import Conduct, ModelInput, Route
@@ -24,6 +24,7 @@ from convo.items import Item, call_id, is_output, kind
 from convo.run import Ask, Run
 from convo.strategies import Held, Sent
 from convo.strategies.newest import latest_outputs, newest
+from convo.tools import Context
 
 CODE = "input_filter"
 
@@ -68,12 +69,16 @@ async def begun_with(held: Held, items: Sequence[Item], conduct: Conduct) -> Inp
     return Input(tuple(_new(made, older, given[1])), tuple(made))
 
 
-async def prepared(ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Conduct) -> tuple[Asked, Seen | None]:
+async def prepared(
+    ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Conduct, context: Context
+) -> tuple[Asked, Seen | None]:
     """How `ask` is asked, and what its model sees in place of the conversation.
 
+    context:  what the agent's functions may know of the run
     raises:  RunFailed, InputFault, WrongOwner  what a person wrote raised, or may not be sent
     """
-    how, held = await asked(run.graph, ask, base, conduct), keeper.chat.held
+    how = await asked(run.graph, ask, base, conduct, context, keeper.chat.record.session.id)
+    held = keeper.chat.held
     view = _to_be_opened(how, held, keeper.view, keeper.chat.record.last)
     if view is not keeper.view:
         keeper.standing = replace(keeper.standing, view=view)
@@ -83,7 +88,7 @@ async def prepared(ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Con
     if keeper.standing.filtered and keeper.standing.filtered[0] == held.path.head:
         return _instructed(how, keeper.standing.filtered[1]), seen
     sent = seen.sent if seen else how.asking.sent(held)
-    how, made = await _filtered(how, sent, held, conduct.input_filter)
+    how, made = await _filtered(how, sent, held, conduct.input_filter, context)
     if made is sent:
         return how, seen
     if not held.remembers:
@@ -95,17 +100,26 @@ async def prepared(ask: Ask, run: Run, keeper: Keeper, base: Route, conduct: Con
 
 
 async def foreseen(
-    graph: Graph, ask: Ask, held: Held, view: View | None, last: Link | None, base: Route, conduct: Conduct
+    graph: Graph,
+    ask: Ask,
+    held: Held,
+    view: View | None,
+    last: Link | None,
+    base: Route,
+    conduct: Conduct,
+    session: str,
 ) -> Foreseen:
     """How `ask` would be asked and what would travel; nothing is kept. raises: as `prepared`
 
-    last:  the link that the owner confirmed last
+    last:     the link that the owner confirmed last
+    session:  its id
     """
-    how = await asked(graph, ask, base, conduct)
+    context = Context(ask.agent, "", "", conduct.values, input=held.path.items)
+    how = await asked(graph, ask, base, conduct, context, session)
     seen = _seen(how, held, _to_be_opened(how, held, view, last))
     sent = seen.sent if seen else how.asking.sent(held)
     if conduct.input_filter is not None:
-        how, sent = await _filtered(how, sent, held, conduct.input_filter)
+        how, sent = await _filtered(how, sent, held, conduct.input_filter, context)
     return Foreseen(how.asking, how.endpoint, sent)
 
 
@@ -124,10 +138,14 @@ def _seen(how: Asked, held: Held, view: View | None) -> Seen | None:
     return Seen(view.path, how.asking.sent(replace(held, path=view.path, mark=view.path.root)))
 
 
-async def _filtered(how: Asked, sent: Sent, held: Held, function: Any) -> tuple[Asked, Sent]:
+async def _filtered(how: Asked, sent: Sent, held: Held, function: Any, context: Context) -> tuple[Asked, Sent]:
     """What a filter makes of a request; `sent` itself where it leaves the items as they are."""
     given = ModelInput(copy.deepcopy(list(sent.items)), how.asking.instructions)
-    made = await told_by("the input filter", CODE, function, given)
+    if isinstance(function, ForeignInputFilter):
+        parts = given.items, given.instructions, context
+        made = ModelInput(*await told_by("the input filter", CODE, function, *parts))
+    else:
+        made = await told_by("the input filter", CODE, function, given)
     if not isinstance(made, ModelInput) or not _are_items(made.items):
         raise InputFault("the input filter did not return a ModelInput", hint="return ModelInput(items, instructions)")
     how, items = _instructed(how, made.instructions), tuple(latest_outputs(made.items))

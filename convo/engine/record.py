@@ -82,6 +82,7 @@ class Record:
             handle=self.session.handle if held.strategy is Strategy.REPLAY else held.handle,
             link=last.id if last else None,
             used_at=self._clock.now(),
+            use=None,
         )
         await self._save(session, grown, links, beside)
         self.held, self.last, self._stored = held, last, held.path
@@ -126,7 +127,7 @@ class Record:
 
     async def update(self, session: Session) -> None:
         """Store other fields of the record; its head stays."""
-        await whole(self._save(replace(session, used_at=self._clock.now())))
+        await whole(self._save(replace(session, used_at=self._clock.now(), use=None)))
 
     async def _save(
         self, session: Session, grow: tuple[Growth, ...] = (), links: tuple[Link, ...] = (), beside: Beside = NOTHING

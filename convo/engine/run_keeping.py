@@ -52,6 +52,9 @@ STATUS: Mapping[Phase, Status] = {
 }
 """How a row calls a phase; every other one is "running"."""
 
+ORIGIN = "origin"
+"""The member of a row's document that says how the application got its agents; only the application reads it."""
+
 REPEATED = (CheckInput, CheckOutput, Judge)
 """Effects that do nothing twice, so nothing has to be durable before them."""
 
@@ -63,8 +66,12 @@ class Keeper:
     standing:  where the run stands in the conversation
     """
 
-    def __init__(self, chat: Chat, kept: AgentRun | None, standing: Standing) -> None:
+    def __init__(
+        self, chat: Chat, kept: AgentRun | None, standing: Standing, origin: Mapping[str, Json] | None = None
+    ) -> None:
+        """Keep runs of `chat`; `origin` says how the application got its agents, None: as `kept` has it."""
         self.chat, self.kept, self.standing = chat, kept, standing
+        self._origin = kept.document.get(ORIGIN) if kept and origin is None else origin
         self._started: dict[str, float] = {}
 
     @property
@@ -160,6 +167,8 @@ class Keeper:
         now, status = edges.clock.now(), STATUS.get(run.phase, "running")
         again = [call.id for call in run.at(Stage.READY) if _entry(run, call.id) in self._started]
         document = {**as_document(run), "standing": written(standing), AGAIN: again}
+        if self._origin is not None:
+            document[ORIGIN] = dict(self._origin)
         if before is None:
             before = AgentRun(edges.new_id("run"), self.chat.session.id, 0, status, document, now, now, state)
         return replace(before, revision=before.revision + 1, status=status, document=document, changed_at=now)
@@ -246,12 +255,12 @@ async def newest_of(chat: Chat) -> AgentRun | None:
     return rows[0] if rows and rows[0].status in OPEN else None
 
 
-async def opened(chat: Chat, kept: AgentRun | None) -> Keeper:
+async def opened(chat: Chat, kept: AgentRun | None, origin: Mapping[str, Json] | None = None) -> Keeper:
     """What keeps a chat's runs, from `kept` on. raises: Usage  that one is another session's"""
     if kept and kept.session != chat.session.id:
         raise Usage(f"{kept.id} belongs to another session", hint="convo approvals")
     said = kept.document.get("standing") if kept else None
-    return Keeper(chat, kept, await read(said, chat.held.path, chat.edges.store))
+    return Keeper(chat, kept, await read(said, chat.held.path, chat.edges.store), origin)
 
 
 async def kept_run(store: Store, handle: str) -> AgentRun:

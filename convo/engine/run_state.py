@@ -12,7 +12,7 @@ from convo.agents import Graph
 from convo.engine.standing import read
 from convo.history import OWNERS, Link, Session
 from convo.items import Item, Json
-from convo.run import Run
+from convo.run import Phase, Run
 from convo.runstate import State
 from convo.runstate.account import Account, Turn, answers, turns
 from convo.runstate.making import made
@@ -21,13 +21,27 @@ from convo.stores.contract import AgentRun, Store
 
 
 async def state_of(
-    store: Store, session: Session, row: AgentRun, run: Run, values: Mapping[str, Json], base: State | None = None
+    store: Store,
+    session: Session,
+    row: AgentRun,
+    run: Run,
+    values: Mapping[str, Json],
+    base: State | None = None,
+    *,
+    own: bool = False,
+    unknown: bool = False,
 ) -> State:
     """The run as a state of the newest label.
 
+    One that failed is written as one that asks its model next: its calls have their outputs, so no tool runs again.
+
     base:    the state that it goes on from, where it did not begin here
+    own:     it is for convo alone, so agents may share a name
+    unknown: calls whose outcome is unknown are written as begun
     raises:  as `convo.runstate.making.made`; NotFound, ItemDeleted  its history is not whole any more
     """
+    if run.phase is Phase.FAILED:
+        run = replace(run, phase=Phase.ASKING, turn=run.turn + 1, batch=(), answered=False, failure=None)
     path = await store.path(session.head)
     standing = await read(row.document.get("standing"), path, store)
     since = [node.item for node in path.after(standing.begun)] if path.passes(standing.begun) else list(path.items)
@@ -42,7 +56,7 @@ async def state_of(
         seen = standing.view.path.items
         shown = len(list(answers(seen[standing.view.history :])))
         account = replace(account, before=seen[: standing.view.history], summed=max(0, len(told) - shown))
-    return made(run, replace(account, base=base))
+    return made(run, replace(account, base=base, own=own, unknown=unknown))
 
 
 def _turns(graph: Graph, first: str, items: Sequence[Item], links: Sequence[Link]) -> list[Turn]:

@@ -19,13 +19,14 @@ lists those. A failed request leaves the run open where it was; what a guardrail
 code says no to ends it.
 """
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from shlex import quote
 
 from convo.agents import AgentTool, Graph
 from convo.engine.adopting import question
+from convo.engine.agent_asking import asked
 from convo.engine.chat import Chat
 from convo.engine.conduct import OWN_IT, Conduct, ModelInput, Route, check, inside
 from convo.engine.edges import Edges
@@ -35,9 +36,9 @@ from convo.engine.preparing import Foreseen, begun_with, foreseen
 from convo.engine.record import whole
 from convo.engine.run_keeping import Keeper, kept_run, newest_of, opened, read_run
 from convo.engine.standing import Standing, unanswered
-from convo.engine.theirs import outcome
+from convo.engine.theirs import came_of, outcome
 from convo.engine.tooling import worded
-from convo.errors import RunFailed, StateFault
+from convo.errors import ConvoError, RunFailed, StateFault
 from convo.history import Path, Strategy
 from convo.items import Event, Item, Json, user
 from convo.run import (
@@ -47,6 +48,7 @@ from convo.run import (
     Decided,
     Given,
     Inner,
+    Limits,
     PausedInside,
     Phase,
     Returned,
@@ -56,11 +58,12 @@ from convo.run import (
     begin,
     decide,
 )
+from convo.run.answers import output_item
 from convo.run.moves import asking
 from convo.run.state import ENDED, Stage
 from convo.stores.contract import AgentRun
 from convo.strategies import Wanted
-from convo.tools import Wrong, output_text, read_arguments
+from convo.tools import Context, Wrong, output_text, read_arguments
 
 __all__ = ["Conduct", "ModelInput", "Route", "Running", "kept_run"]
 
@@ -71,17 +74,34 @@ BETWEEN = (Phase.NEW, Phase.GUARDING, Phase.ASKING)
 class Running:
     """Runs of agents on one chat, one after the other; the chat is not used otherwise while one is read."""
 
-    def __init__(self, chat: Chat, graph: Graph, conduct: Conduct, keeper: Keeper, run: Run) -> None:
+    def __init__(
+        self,
+        chat: Chat,
+        graph: Graph,
+        conduct: Conduct,
+        keeper: Keeper,
+        run: Run,
+        usages: list[Mapping[str, Json]] | None = None,
+    ) -> None:
         self.chat = chat
         self._graph, self._conduct, self._keeper = graph, conduct, keeper
-        self._performing = Performing(chat, graph, conduct, keeper, run, self._inside)
+        self._performing = Performing(chat, graph, conduct, keeper, run, self._inside, usages)
 
     @classmethod
     async def open(
-        cls, chat: Chat, graph: Graph, conduct: Conduct | None = None, *, kept: AgentRun | None = None
+        cls,
+        chat: Chat,
+        graph: Graph,
+        conduct: Conduct | None = None,
+        *,
+        kept: AgentRun | None = None,
+        limits: Limits | None = None,
+        usages: list[Mapping[str, Json]] | None = None,
     ) -> "Running":
         """Take up `kept`, or the session's own newest run where it has not ended; nothing is performed.
 
+        limits:  in place of those that the run began with
+        usages:  that of the run in whose call this one is; it grows with this one's
         raises:  WrongOwner, Usage  an agent, a filter or a limit that the owner does not allow
                  NotFound, BadState  the kept run does not fit the graph
         """
@@ -89,17 +109,26 @@ class Running:
         check(graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint, _own_it(chat))
         kept = kept or await newest_of(chat)
         run = await read_run(chat.edges.store, kept, graph) if kept else begin(graph, conduct.limits)
-        return cls(chat, graph, conduct, await opened(chat, kept), run)
+        run = replace(run, limits=limits) if limits else run
+        return cls(chat, graph, conduct, await opened(chat, kept, conduct.origin), run, usages)
 
     @classmethod
     async def adopt(
-        cls, chat: Chat, run: Run, items: Sequence[Item], conduct: Conduct | None = None, *, state: str | None = None
+        cls,
+        chat: Chat,
+        run: Run,
+        items: Sequence[Item],
+        conduct: Conduct | None = None,
+        *,
+        state: str | None = None,
+        usages: list[Mapping[str, Json]] | None = None,
     ) -> "Running":
         """Take up a run that was written down elsewhere, and keep it.
 
         items:   what was said, the last answer included and without outputs of its calls, in place of what
                  `chat` holds; () where the chat's owner has the history already
         state:   the content hash of the RunState that it comes from
+        usages:  as in `open`
         """
         conduct = conduct or Conduct()
         check(run.graph, conduct, chat.session.strategy, chat.asking, chat.edges.endpoint, _own_it(chat))
@@ -108,9 +137,9 @@ class Running:
             path = Path(held.path.root).grow(items)
             held = replace(held, path=path, mark=path.head)
         asked = question(held.path).head
-        keeper = Keeper(chat, None, Standing(asked, asked))
+        keeper = Keeper(chat, None, Standing(asked, asked), conduct.origin)
         await keeper.begin(run, held, items, asked=asked, state=state)
-        return cls(chat, run.graph, conduct, keeper, run)
+        return cls(chat, run.graph, conduct, keeper, run, usages)
 
     @property
     def run(self) -> Run:
@@ -156,17 +185,20 @@ class Running:
         """
         self._check_between()
         held, conduct, last = self.chat.reread(), self._conduct, self.chat.record.last
+        session = self.chat.record.session.id
         base = Route(self.chat.asking, self.chat.edges.endpoint)
         if self.unfinished and not items:
             standing = self._keeper.standing
             held = unanswered(held, standing)
             done = standing.filtered if standing.filtered and standing.filtered[0] == held.path.head else None
             conduct = replace(conduct, input_filter=None) if done else conduct
-            found = await foreseen(self._graph, asking(self.run), held, self._keeper.view, last, base, conduct)
+            found = await foreseen(self._graph, asking(self.run), held, self._keeper.view, last, base, conduct, session)
             return replace(found, asking=replace(found.asking, instructions=done[1])) if done else found
         new = await begun_with(held, items, conduct)
         grown = replace(held, path=held.path.grow(new.said))
-        return await foreseen(self._graph, Ask(self._graph.start, 1), grown, new.view(grown.path), last, base, conduct)
+        return await foreseen(
+            self._graph, Ask(self._graph.start, 1), grown, new.view(grown.path), last, base, conduct, session
+        )
 
     # -- what a person may do -------------------------------------------------------------------
 
@@ -186,7 +218,7 @@ class Running:
         grown = replace(held, path=held.path.grow(new.said))
         run, effects = decide(begin(self._graph, self._conduct.limits), Begin())
         await self._keeper.begin(run, grown, new.said, new.view(grown.path))
-        self._performing.take(run, effects, doubt=doubt)
+        self._performing.begin(run, effects, doubt=doubt)
         async with aclosing(self._performing.perform()) as events:
             async for event in events:
                 yield event
@@ -208,15 +240,40 @@ class Running:
         """How the open run stands when `go_on` begins; nothing is performed or kept."""
         return await self._performing.taken_up()
 
+    async def at_rest(self) -> Run:
+        """The run in a form that can be stored while no process runs it; calls without a result are unknown."""
+        return await self._performing.at_rest()
+
+    async def check_models(self) -> None:
+        """Find out whether the models that get the outputs of approved tools can be asked; no tool has run yet.
+
+        raises:  Unreachable, KeyRefused, Unsupported, ...  a model cannot;  RunFailed  an agent's own code raised
+        """
+        base = Route(self.chat.asking, self.chat.edges.endpoint)
+        for asking_run, items, conduct in _to_be_asked(self.run, self.chat.held.path.items, self._conduct):
+            context = Context(asking_run.agent, "", "", conduct.values, input=tuple(items))
+            how = await asked(asking_run.graph, asking(asking_run), base, conduct, context)
+            said = how.asking
+            words = {"instructions": said.instructions} if said.instructions is not None else {}
+            body = {"model": said.wire_model, "input": items, "store": False, **words, **said.parameters}
+            try:
+                await how.endpoint.check_request(body)
+            except ConvoError as wrong:
+                wrong.args = (f"{wrong.message}; no tool has run",)
+                raise
+
     async def go_on(self) -> AsyncGenerator[Event, None]:
         """Go on with the open run: after decisions, a failed request, Ctrl-C or in another process.
 
-        Without a decision a paused run pauses again, and nothing is asked.
+        Without a decision a paused run pauses again, and nothing is asked. Before an approved tool runs the model
+        is checked that gets its output.
 
-        raises:  StateFault  no run is open;  otherwise as `say`
+        raises:  StateFault  no run is open;  as `check_models`;  otherwise as `say`
         """
         if not self.unfinished:
             raise StateFault("no run is open here", hint="say something to begin one")
+        if self.run.phase is Phase.PAUSED:
+            await self.check_models()
         await self._performing.go_on()
         async with aclosing(self._performing.perform()) as events:
             async for event in events:
@@ -235,26 +292,50 @@ class Running:
 
         raises:  RunFailed  that run did, and the tool has no words for it
         """
-        conduct, edges = inside(tool, self._conduct), self.chat.edges
+        conduct, edges, usages = inside(tool, self._conduct), self.chat.edges, self._performing.usages
         assert conduct.scratch
         store = conduct.scratch()
         try:
             here = Edges(store, edges.endpoint, edges.clock, edges.new_id)
             chat = await open_chat(Wanted(Strategy.SESSION), None, self.chat.asking, here, name="inside")
             if call.inner:
-                one = await Running.adopt(chat, call.inner.run, call.inner.items, conduct)
+                one = await Running.adopt(chat, call.inner.run, call.inner.items, conduct, usages=usages)
                 events = one.go_on()
             else:
-                one = await Running.open(chat, tool.inside, conduct)
+                one = await Running.open(chat, tool.inside, conduct, usages=usages)
                 events = one.say([user(asked_of(call, tool))])
             came = await outcome(to_the_end, events)
             if came.raised is not None:
                 return Returned(call.id, worded(tool, came.raised))
             if one.unfinished:
                 return PausedInside(call.id, Inner(one.run, chat.held.path.items))
-            return Returned(call.id, output_text(one.output))
+            said = came_of(tool.serialize or output_text, one.output)
+            return Returned(call.id, said.value if said.raised is None else worded(tool, said.raised))
         finally:
             await store.aclose()
+
+
+def _to_be_asked(run: Run, items: Sequence[Item], conduct: Conduct) -> Iterator[tuple[Run, list[Item], Conduct]]:
+    """The runs whose model is asked once approved calls have run, those inside calls first.
+
+    Each with what its model would see, words in place of the outputs, and its conduct. One that has no model call
+    left, or whose answer is a tool's output, is left out.
+    """
+    for call in run.batch:
+        if isinstance(call.tool, AgentTool) and call.inner and call.stage is Stage.INSIDE:
+            yield from _to_be_asked(call.inner.run, call.inner.items, inside(call.tool, conduct))
+        elif isinstance(call.tool, AgentTool) and call.stage is Stage.READY:
+            yield begin(call.tool.inside), [user("...")], inside(call.tool, conduct)
+    left = run.limits.max_turns is None or run.turn < run.limits.max_turns
+    if _has_ready(run) and left and run.current.after_tools == "ask again":
+        outputs = [call.output or output_item(call, "...") for call in run.batch if call.tool or call.output]
+        over = next((call.to for call in run.batch if call.to is not None), None)
+        yield (replace(run, agent=over) if over else run), [*items, *outputs], conduct
+
+
+def _has_ready(run: Run) -> bool:
+    """Whether a call of the run, or of one inside it, runs next."""
+    return bool(run.at(Stage.READY)) or any(_has_ready(call.inner.run) for call in run.batch if call.inner)
 
 
 def _own_it(chat: Chat) -> str:

@@ -6,7 +6,7 @@ a turn: one in which tools were called took several.
 """
 
 from convo.errors import NotFound
-from convo.history import HERE, OWNERS, Link, Node, Path, Prefix, Strategy, root
+from convo.history import HERE, OWNERS, Link, Node, Path, Prefix, Strategy, requested, root
 from convo.inspection import Known
 from convo.inspection.forks import line_to
 from convo.inspection.requests import Request
@@ -63,7 +63,7 @@ def travelled(link: Link, path: Path, before: Path) -> dict[str, Json]:
         sent,
         model=wire_model if remote else link.model,
         instructions=link.parameters.get("instructions"),
-        parameters={name: value for name, value in link.parameters.items() if name != "instructions"},
+        parameters={name: value for name, value in requested(link.parameters).items() if name != "instructions"},
     )
 
 

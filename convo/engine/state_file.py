@@ -16,7 +16,7 @@ from convo.errors import BadState, NotFound, StoreFault, StoreReadOnly, Unreadab
 from convo.runstate import State, read, text
 from convo.runstate.text import BYTES
 
-MEMBERS = (b"$schemaVersion", b"current_agent", b"current_turn")
+MEMBERS = (b"$schemaVersion", b"current_agent", b"current_turn", b'"currentAgent"')
 """Some of what stands in every state, so that one that lost a member is still known for what it was."""
 
 A_STATE = "a path to what RunState.to_string() gave"

@@ -36,7 +36,9 @@ async def carried_out(call: Call, context: Context) -> Json:
     except TimeoutError:
         return _late(tool)
     if came.raised is None:
-        came = came_of(output_text, came.value)  # an object of theirs may raise when it is put into words
+        came = came_of(
+            tool.serialize or output_text, came.value
+        )  # an object of theirs may raise when it is put into words
     if came.raised is not None:
         return worded(tool, came.raised)
     return _sayable(tool, came.value)

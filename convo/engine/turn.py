@@ -9,24 +9,28 @@ after it. Streaming and collected use are the same loop: who wants the answer wh
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 
+from convo.endpoints.contract import LIMIT
 from convo.engine import adopting
 from convo.engine.calling import call
 from convo.engine.edges import Edges
 from convo.engine.owner_tail import Tail, owner_tail
 from convo.engine.record import NOTHING, Beside, Record, whole
-from convo.errors import ConvoError, EndpointFault, StreamBroken
-from convo.history import Link, Path, Strategy, storable
+from convo.errors import ConvoError, EndpointFault, LimitReached, StateIgnored, StreamBroken
+from convo.history import HERE, IGNORED, OWNERS, Link, Path, Strategy, storable
 from convo.history.link import Status
 from convo.items import Event, Item, Json, Response
-from convo.items.partial import ENDS, Partial
+from convo.items.partial import ENDS, STREAMED, TEXT_DIFFERS, Partial, StreamedText
 from convo.items.wellformed import wellformed
 from convo.strategies import Held, Sent, body, confirm, interrupt, reconcile, send
 
 STOPPED = {"code": "interrupted", "message": "stopped before the answer was whole"}
+
+UNFINISHED = ("queued", "in_progress")
+"""Statuses of a link that the response of the same id replaces."""
 
 NOT_PARAMETERS = frozenset({"model", "input", "previous_response_id", "conversation", "store", "include"})
 """Fields of a request that a link keeps in other columns."""
@@ -119,7 +123,8 @@ class Turn:
         self.unwanted = False
         self._record, self._asking, self._edges, self._doubt, self._noted = record, asking, edges, doubt, noted
         self._seen, self._closing = seen, closing
-        self._partial = Partial()
+        self._partial, self._text, self._differs = Partial(), StreamedText(), False
+        self._ignored: Sequence[str] = ()
         self._asked: Held | None = None
         self._sent = Sent((), 0, {})
         self._adopted = record.held.path
@@ -138,9 +143,35 @@ class Turn:
         except (asyncio.CancelledError, GeneratorExit):
             await whole(self._cut_off("cancelled", STOPPED))
             raise
+        except LimitReached as reached:
+            last = self._limited(reached)
+            if last is None:
+                await self._cut_off("failed", {"code": reached.code, "message": reached.message, LIMIT: reached.limit})
+                raise
+            await self._take(last)
+            yield last
         except ConvoError as failure:
             await self._cut_off("failed", {"code": failure.code, "message": failure.message})
             raise
+
+    def _limited(self, reached: LimitReached) -> Event | None:
+        """The last event of an answer that reached a limit of size, where the client owns the history.
+
+        None where it failed: a server that owns the history does not have what came of the answer.
+        """
+        if reached.timed or self._asked is None or not self._partial.began or OWNERS[self._asked.strategy].remembers:
+            return None
+        response = {
+            "id": self._partial.response_id,
+            "status": "incomplete",
+            "incomplete_details": {"reason": "max_output_tokens"},
+            "output": self._partial.kept,
+        }
+        return {
+            "type": "response.incomplete",
+            "response": response,
+            LIMIT: {"name": reached.limit, "message": reached.message},
+        }
 
     # -- asking -------------------------------------------------------------------------------
 
@@ -161,6 +192,7 @@ class Turn:
 
     async def _open(self) -> AsyncGenerator[Event, None] | None:
         record = self._record
+        await self._edges.store.upkeep.check_room()
         if record.held.strategy is Strategy.CONVERSATION and not record.held.handle:
             created = await self._edges.endpoint.create_conversation()
             await record.move(replace(record.held, handle=created["id"]))
@@ -218,13 +250,21 @@ class Turn:
 
     async def _take(self, event: Event) -> None:
         self._partial.take(wellformed(event))
+        self._text.take(event)
+        self._ignored = event.get(IGNORED) or self._ignored
         if self._partial.began and self._times.first is None:
             self._times.first = self._edges.clock.ticks()
         if event["type"] in ENDS:
-            await self._end(event["response"])
+            limit = event.get(LIMIT)
+            if limit and event["type"] != "response.failed":
+                self._noted(f"{limit['message']}; convo config set {limit['name']} VALUE raises it")
+            self._differs = not limit and (STREAMED in event or self._text.differs(event))
+            if self._differs:
+                self._noted(f"warning: {TEXT_DIFFERS}")
+            await self._end(event["response"], limit)
 
-    async def _end(self, response: Response) -> None:
-        if not response.get("output"):  # it was told piece by piece, and left out at the end
+    async def _end(self, response: Response, limit: Mapping[str, Json] | None) -> None:
+        if not response.get("output") and not limit:  # it was told piece by piece, and left out at the end
             response = {**response, "output": self._partial.output}
         self.response = response
         if self._asked is None:
@@ -232,11 +272,16 @@ class Turn:
             return
         if response.get("status") == "failed":
             raise failure_in(response)
+        if limit:
+            error = {"code": "max_output_tokens", "message": limit["message"], LIMIT: limit["name"]}
+            response = {**response, "error": error}
+        if self._asked.strategy is Strategy.CHAIN and not response.get("id") and not limit:
+            raise StateIgnored("the endpoint answered without a response id, from which a chain continues")
         output = tuple(response.get("output") or ())
         held = confirm(self._asked, self._sent, response)
         saw = self._seen.path if self._seen else held.path.first(len(held.path) - len(output))
         beside = await self._closing(held, output)
-        link = self._as_link(response, saw, saw.grow(output))
+        link = self._as_link(response, await self._link_id(response), saw, saw.grow(output))
         if beside is None and held.strategy is not Strategy.CONVERSATION:
             self.link = link
             await self._record.move(self._asked, link, seen=saw.grow(output))
@@ -255,15 +300,27 @@ class Turn:
         came = [node.item for node in held.path.nodes[len(self._asked.path) :]]
         cut = {"id": self._partial.response_id, "status": status, "error": error}
         saw = self._seen.path if self._seen else self._asked.path
-        self.link = self._as_link(cut, saw, saw.grow(came))
+        self.link = self._as_link(cut, await self._link_id(cut), saw, saw.grow(came))
         await self._record.move(held, self.link, seen=saw.grow(came) if self._seen else None)
 
-    def _as_link(self, response: Response, saw: Path, head: Path) -> Link:
+    async def _link_id(self, response: Response) -> str:
+        """The id of the turn's link: the response's own, unless an earlier response of a session has it."""
+        given: str | None = response.get("id")
+        if not given:
+            return self._edges.new_id("try")
+        there = None if self._edges.endpoint.scope == HERE else await self._edges.store.link(given)
+        if there is None or there.session is None or there.status in UNFINISHED:
+            return given
+        own = self._edges.new_id("try")
+        self._noted(f"warning: the endpoint used the response id {given} again; this response is kept as {own}")
+        return own
+
+    def _as_link(self, response: Response, link_id: str, saw: Path, head: Path) -> Link:
         assert self._asked is not None
         fields = self._asking.body(replace(self._sent, items=()))
         times, session = self._times, self._record.session
         return Link(
-            id=response.get("id") or self._edges.new_id("try"),
+            id=link_id,
             saw=saw.head,
             head=head.head,
             sent=self._sent.nodes,
@@ -278,11 +335,17 @@ class Turn:
             previous_response_id=fields.get("previous_response_id"),
             seconds=self._edges.clock.ticks() - times.began,
             first_token_s=None if times.first is None else times.first - times.began,
-            parameters=storable({name: value for name, value in fields.items() if name not in NOT_PARAMETERS}),
+            parameters=storable({name: value for name, value in fields.items() if name not in NOT_PARAMETERS})
+            | ({IGNORED: list(self._ignored)} if self._ignored else {}),
             usage=response.get("usage"),
-            error=response.get("error") or cut_short(response),
+            error=self._error(response),
             stored=bool(fields.get("store", True)),
         )
+
+    def _error(self, response: Response) -> Mapping[str, Json] | None:
+        error = response.get("error") or cut_short(response)
+        differs = {"code": "text_differs", "message": TEXT_DIFFERS}
+        return {**differs, **(error or {}), STREAMED: True} if self._differs else error
 
 
 def _with(held: Held, beside: Beside | None) -> Held:

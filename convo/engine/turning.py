@@ -28,8 +28,7 @@ def after_turn(items: Sequence[Item], number: int) -> int:
     many = len(ends) - 1
     at = number if number >= 0 else many + number
     if not 0 <= at <= many:
-        said = "1 turn" if many == 1 else f"{many} turns"
-        raise NotFound("turn", str(number), hint=f"there {'is' if many == 1 else 'are'} {said}")
+        raise NotFound("turn", str(number), hint=f"choose a turn from 0, the beginning, to {many}, the last")
     return ends[at]
 
 
@@ -37,7 +36,9 @@ async def around(cut: Path, last: Link | None, store: Store) -> tuple[Link | Non
     """The link that went on from the end of `cut`, and the one before it, on the line that ends with `last`."""
     keys = {cut.root, *cut.keys}
     began: Link | None = None
-    while last is not None and last.head not in keys:
+    seen: set[str] = set()
+    while last is not None and last.head not in keys and last.id not in seen:
+        seen.add(last.id)
         began, last = last, await store.link(last.parent) if last.parent else None
     return began, last
 

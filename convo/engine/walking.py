@@ -12,6 +12,9 @@ from convo.history import Key, Path, Strategy
 from convo.inspection import Known, Places, walked
 from convo.items import Response
 
+MOST_RESPONSES = 10_000
+"""Responses of a chain that are read from a server: it may name another one before each, without an end."""
+
 GONE = 404
 """The status of what an endpoint does not know, or no longer."""
 
@@ -61,6 +64,9 @@ async def _back_from(endpoint: Endpoint, handle: str) -> tuple[list[Response], t
     found = {handle: await endpoint.retrieve(handle)}
     before = found[handle].get("previous_response_id")
     while before and before not in found:
+        if len(found) >= MOST_RESPONSES:
+            note = f"the chain is longer than {MOST_RESPONSES:,} responses; responses before {before} are not read"
+            return list(reversed(found.values())), (note,)
         try:
             found[before] = await endpoint.retrieve(before)
         except ConvoError as error:

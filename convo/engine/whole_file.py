@@ -1,17 +1,18 @@
 """Put a whole file in the place of another, so that a reader sees the old one or the new one.
 
 The text goes into a new file beside it, is on the disk before the name changes hands, and takes
-the place in one step; a kill at any instruction leaves one of the two, whole. A pipe or a device is no
+the place in one step; a kill at any instruction leaves one of the two, whole. The next write in the same
+folder removes the new file that a killed process left. A pipe or a device is no
 file whose place could be taken: it is given the text as it stands.
 """
 
 import errno
 import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
+from convo.temporary import open_temporary
 
 NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 """The error numbers of a full disk, a used up quota, a file size limit."""
@@ -59,7 +60,7 @@ def _is_stream(place: Path) -> bool:
 def _replace(target: Path, text: str, mode: int | None) -> None:
     if mode is None:
         mode = target.stat().st_mode & 0o777 if os.path.exists(target) else PRIVATE
-    handle, name = tempfile.mkstemp(prefix=".convo-", dir=target.parent)
+    handle, name = open_temporary(target.parent)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as out:
             out.write(text)

@@ -12,7 +12,6 @@ from convo.config import Price
 from convo.endpoints.contract import Endpoint, Page, Service
 from convo.gateway import refusals
 from convo.gateway.going import Going
-from convo.gateway.metrics import Metrics
 from convo.gateway.relaying import Answering
 from convo.items import Json
 from convo.stores.contract import Store
@@ -37,6 +36,7 @@ class Asked:
     """One request, read.
 
     inspected: what the inspector page shows
+    figures:   what is counted, as far as the caller may see it, for Prometheus
     ending:    whether the server is going down
     tenant:    whose key came with it
     ids:       the variable parts of its path, by name
@@ -46,7 +46,7 @@ class Asked:
 
     service: Service
     inspected: Inspected
-    metrics: Metrics
+    figures: Callable[[], Awaitable[bytes]]
     ending: bool
     tenant: str
     ids: Mapping[str, str]

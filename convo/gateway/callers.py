@@ -8,27 +8,18 @@ an address of this machine, and an Origin has to be the server's own. No CORS he
 
 from collections.abc import Mapping
 from functools import lru_cache
-from ipaddress import ip_address
 
+from convo.config.trust import is_loopback
 from convo.gateway import refusals
 
-
-@lru_cache(maxsize=256)
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens on `host`."""
-    name = host.strip("[]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(name.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
+_is_loopback = lru_cache(maxsize=256)(is_loopback)
+"""Every request asks."""
 
 
 def check(headers: Mapping[bytes, bytes]) -> None:
     """raises: Refused  a web page stands behind the request"""
     host = headers.get(b"host", b"").decode("latin-1")
-    if host and not is_loopback(without_port(host)):
+    if host and not _is_loopback(without_port(host)):
         raise refusals.foreign_host(host)
     origin = headers.get(b"origin", b"").decode("latin-1")
     if origin and origin.partition("://")[2] != host:

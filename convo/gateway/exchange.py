@@ -5,17 +5,19 @@ the request's id and how long it took; whatever is refused is the API's error ob
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import ceil
 from typing import TYPE_CHECKING
 
 from convo.clock import Clock
 from convo.config import Serve
+from convo.endpoints.contract import LIMIT
 from convo.endpoints.errors import error_object
-from convo.errors import ConvoError, KeyRefused
+from convo.errors import ConvoError, KeyRefused, LimitReached
 from convo.gateway import documents, refusals
 from convo.gateway.documents import NotJson
-from convo.items import Json
+from convo.items import Event, Json
+from convo.items.partial import STREAMED
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -30,6 +32,9 @@ NO_CONTENT = 204
 CLIENT_GONE = 499
 """The status, in logs and figures alone, of a request whose client did not wait for an answer."""
 
+LIMIT_HEADER = b"x-convo-limit"
+"""The setting that ended an answer early; in a stream it is a comment before the last event."""
+
 LARGE = 256 * 1024
 """A body of more bytes is read beside the loop, where it takes milliseconds from nobody."""
 
@@ -39,8 +44,35 @@ LISTS = ("input", "items")
 Header = tuple[bytes, bytes]
 
 
+CONNECTION = "convo.connection"
+"""The ASGI extension under which a connection says that its client has left."""
+
+
 class ClientGone(Exception):
-    """The client went away before its request was whole."""
+    """The client disconnected before it was answered."""
+
+
+class Connection:
+    """Whether the client of one request is still connected.
+
+    A client that closes only its sending half counts as gone: HTTP cannot tell the two apart.
+    """
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._on_close: Callable[[], object] | None = None
+
+    def on_close(self, call: Callable[[], object] | None) -> None:
+        """Call `call` once, when the client leaves; at once where it has left; None: nothing any more."""
+        self._on_close = call
+        if self.closed and call is not None:
+            call()
+
+    def close(self) -> None:
+        if not self.closed:
+            self.closed = True
+            if self._on_close is not None:
+                self._on_close()
 
 
 class Exchange:
@@ -50,14 +82,21 @@ class Exchange:
     route:    the template of its path, for metrics; "" until one is found
     tenant:   whose key it carried; "" until that is known
     status:   of the answer, 0 until it began
+    connection: tells when the client leaves
     code:     of the error that it was refused with
+    limit:    the setting that ended its answer early
+    differs:  the final text of its answer is not the text that the model streamed
+    ignored:  the fields of the request that the model was not sent, for a header of the answer
     allow:    the methods of its path, when it came with another one
     """
 
     def __init__(self, scope: "Scope", receive: "Receive", send: "Send", *, request_id: str, clock: Clock) -> None:
         self.scope, self.receive, self._send = scope, receive, send
         self.id, self.route, self.tenant, self.status, self.allow = request_id, "", "", 0, ""
-        self.code = ""
+        self.code = self.limit = ""
+        self.differs = False
+        self.ignored: tuple[str, ...] = ()
+        self.connection: Connection = (scope.get("extensions") or {}).get(CONNECTION) or Connection()
         self.headers: Mapping[bytes, bytes] = dict(scope["headers"])
         self._clock, self._began = clock, clock.ticks()
 
@@ -122,6 +161,8 @@ class Exchange:
 
     async def begin(self, status: int, headers: Iterable[Header]) -> None:
         self.status = status
+        if self.ignored:
+            headers = (*headers, (b"x-convo-ignored", ", ".join(self.ignored).encode()))
         took = b"%d" % (self.took_s * 1000)
         common = ((b"x-request-id", self.id.encode()), (b"openai-processing-ms", took))
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, *common]})
@@ -137,9 +178,20 @@ class Exchange:
         await self.begin(status, ((b"content-type", form), *length, *headers))
         await self.piece(body, more=False)
 
+    def reached(self, event: Event) -> list[Header]:
+        """The header that names the limit which ended an answer with `event`; the log names it as well.
+
+        The log also says that the text of the answer is not the text that was streamed.
+        """
+        self.differs = self.differs or STREAMED in event
+        limit = event.get(LIMIT)
+        self.limit = limit["name"] if limit else self.limit
+        return [(LIMIT_HEADER, self.limit.encode())] if limit else []
+
     async def refuse(self, fault: ConvoError) -> None:
         """Answer with the error object of `fault`, under its status."""
         self.code = fault.code
+        self.limit = fault.limit if isinstance(fault, LimitReached) else ""
         allow = ((b"allow", self.allow.encode()),) if self.allow else ()
         await self.answer({"error": error_object(fault)}, fault.status, (*headers_of(fault), *allow))
 
@@ -167,6 +219,8 @@ def headers_of(fault: ConvoError) -> list[Header]:
     wait_s = getattr(fault, "retry_after_s", None)
     if wait_s is not None:
         headers += [(b"retry-after", b"%d" % ceil(wait_s)), (b"retry-after-ms", b"%d" % (wait_s * 1000))]
+    if isinstance(fault, LimitReached):
+        headers.append((LIMIT_HEADER, fault.limit.encode()))
     if isinstance(fault, KeyRefused):
         headers.append((b"www-authenticate", b"Bearer"))
     if fault.status in ENDS_THE_CONNECTION:

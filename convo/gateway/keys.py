@@ -5,6 +5,9 @@ that the file gives no key away. Several lines may share a name, which is how a 
 file is read again when it changes. A line that cannot be read then counts as none, so that its key
 opens nothing; at the start it is an error. So is a key under two names: nobody can say whose it is.
 
+A line "NAME SHA256 admin" makes the key an admin's: it also sees the figures of the whole server at
+`/metrics`. It sees no other name's state.
+
 Without a file there is one tenant, "local", and any key or none is taken: then only this machine
 may ask, see `convo.gateway.callers`.
 """
@@ -22,7 +25,7 @@ from convo.config import ALONE, TENANT, private
 from convo.errors import BadSettings, StoreFault
 from convo.gateway import refusals
 
-LINE = re.compile(rf"(?P<name>{TENANT.pattern})\s+(?P<hash>[0-9a-f]{{64}})")
+LINE = re.compile(rf"(?P<name>{TENANT.pattern})\s+(?P<hash>[0-9a-f]{{64}})(?P<admin>\s+admin)?")
 BUCKET = 8
 BEARER = "bearer "
 
@@ -34,12 +37,19 @@ class Keys(Protocol):
         """Whose key this header carries. raises: KeyRefused"""
         ...
 
+    def is_admin(self, authorization: str | None) -> bool:
+        """Whether this header, which carries a key, may see the figures of the whole server."""
+        ...
+
 
 class NoKeys:
     """One tenant, whatever is said."""
 
     def tenant(self, authorization: str | None) -> str:
         return ALONE
+
+    def is_admin(self, authorization: str | None) -> bool:
+        return True
 
 
 class KeysFile:
@@ -56,7 +66,7 @@ class KeysFile:
         for digest in shared(listed):
             names = ", ".join(sorted({name for name, known in listed if known == digest}))
             raise BadSettings(f"{path}: one key stands under several names: {names}", hint="give each a key of its own")
-        self._known = buckets(listed)
+        self._known, self._admins = buckets(listed), admins(path)
 
     def tenant(self, authorization: str | None) -> str:
         """Whose key this header carries. raises: KeyRefused"""
@@ -81,6 +91,10 @@ class KeysFile:
             listed = list(entries(self._path, strict=False)) if seen else []
             unclear = shared(listed)
             self._known = buckets([entry for entry in listed if entry[1] not in unclear])
+            self._admins = admins(self._path) if seen else frozenset()
+
+    def is_admin(self, authorization: str | None) -> bool:
+        return hash_of((authorization or "")[len(BEARER) :].strip()) in self._admins
 
 
 def hash_of(key: str) -> str:
@@ -117,6 +131,16 @@ def entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, str]]:
                 f"{path}, line {number}: is not a name and the SHA-256 of a key",
                 hint="convo serve --new-key NAME writes such a line",
             )
+
+
+def admins(path: Path) -> frozenset[str]:
+    """The hashes of the keys in the file that are an admin's; none where it cannot be read."""
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    found = (LINE.fullmatch(line.partition("#")[0].strip()) for line in lines)
+    return frozenset(one["hash"] for one in found if one and one["admin"])
 
 
 def shared(listed: Sequence[tuple[str, str]]) -> Set[str]:

@@ -2,7 +2,8 @@
 
 The registry is the gateway's own. Labels are routes as they are written in the table, statuses,
 models and kinds of tokens: never a tenant, an id or a path as it was asked for. A model counts once
-it has answered; past a bound on their number the rest share one label.
+it has answered; past a bound on their number the rest share one label. Where there are keys, each
+name has figures of its own beside those of the server.
 """
 
 from prometheus_client import (
@@ -26,11 +27,15 @@ LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5,
 
 
 class Metrics:
-    """The figures of one gateway."""
+    """The figures of one gateway, or of one key's name.
 
-    def __init__(self) -> None:
+    process:  with those of the process: memory, processor time, open files
+    """
+
+    def __init__(self, *, process: bool = True) -> None:
         self._registry = registry = CollectorRegistry()
-        ProcessCollector(registry=registry)
+        if process:
+            ProcessCollector(registry=registry)
         self._requests = Counter(
             "convo_requests", "Requests answered.", ["method", "route", "status"], registry=registry
         )
@@ -42,6 +47,8 @@ class Metrics:
             "convo_first_event_seconds", "From a request to the first event of its answer.", ["route"],
             registry=registry, buckets=LATENCY_S,
         )  # fmt: skip
+        self._store_seconds: Histogram | None = None
+        self._store_bytes: Gauge | None = None
         self._streams = Gauge("convo_streams_open", "Streams that are being sent.", registry=registry)
         self._tokens = Counter("convo_tokens", "Tokens as models reported them.", ["model", "kind"], registry=registry)
         self._faults = Counter("convo_store_errors", "Answers that the store stood in the way of.", registry=registry)
@@ -69,6 +76,22 @@ class Metrics:
     def store_fault(self) -> None:
         self._faults.inc()
 
+    def store_took(self, seconds: float) -> None:
+        """Count one transaction of the store."""
+        if self._store_seconds is None:
+            self._store_seconds = Histogram(
+                "convo_store_seconds", "Store transactions, with the wait for their start.",
+                registry=self._registry, buckets=LATENCY_S,
+            )  # fmt: skip
+        self._store_seconds.observe(seconds)
+
+    def store_size(self, size: int) -> None:
+        if self._store_bytes is None:
+            self._store_bytes = Gauge(
+                "convo_store_bytes", "Bytes of the store on its disk, at most a minute old.", registry=self._registry
+            )
+        self._store_bytes.set(size)
+
     def text(self) -> bytes:
         return generate_latest(self._registry)
 
@@ -76,6 +99,33 @@ class Metrics:
         if len(self._models) < MOST_MODELS:
             self._models.add(model)
         return model if model in self._models else OTHERS
+
+
+class CombinedMetrics:
+    """Counts for the whole gateway and for one key's name."""
+
+    def __init__(self, *metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def answered(self, method: str, route: str, status: int, took_s: float) -> None:
+        for one in self._metrics:
+            one.answered(method, route, status, took_s)
+
+    def first_event(self, route: str, after_s: float) -> None:
+        for one in self._metrics:
+            one.first_event(route, after_s)
+
+    def ended(self, response: Json) -> None:
+        for one in self._metrics:
+            one.ended(response)
+
+    def stream(self, change: int) -> None:
+        for one in self._metrics:
+            one.stream(change)
+
+    def store_fault(self) -> None:
+        for one in self._metrics:
+            one.store_fault()
 
 
 def kinds(usage: Json) -> dict[str, int]:

@@ -21,7 +21,10 @@ EVENTS = "text/event-stream"
 
 ABOUT = """The Responses and Conversations API in front of any model.
 
-Every field that this document does not name is refused by its name. Ids of other keys are not there."""
+Fields that this document does not name are refused. An id of another key is not found.
+
+A client that disconnects cancels its response; with `background: true` it runs on. Past a limit of requests the
+answer is 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait."""
 
 STREAMED = (
     "Server-sent events: `event:` names the type, `data:` holds the event as JSON, numbered from 0 without a gap. "

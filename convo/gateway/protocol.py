@@ -8,16 +8,20 @@ is wrong as the API's error object, where somebody still reads.
 from asyncio import AbstractEventLoop, TimerHandle, Transport
 from typing import Any, ClassVar
 
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from convo.config import Serve
 from convo.endpoints.errors import error_object
 from convo.errors import ConvoError
 from convo.gateway import documents, refusals
+from convo.gateway.exchange import CONNECTION, Connection
 from convo.ids import random_id
 
 MOST_WAITING = 64 * 1024
 """Bytes that wait for others before they are written."""
+
+MOST_PIPELINED = 8
+"""Requests that are read while an answer before them is not complete."""
 
 
 class Gathering:
@@ -65,14 +69,24 @@ class BoundedHttp(HttpToolsProtocol):
     _stalled: TimerHandle | None = None
     _in_head = True
     _fault: ConvoError | None = None
+    _pipelined = 0
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._unanswered: list[tuple[RequestResponseCycle, Connection]] = []
 
     def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
         super().connection_made(Gathering(transport, self.loop))  # type: ignore[arg-type]  # it is one in all but name
         self._wait_for_a_head()
 
+    def eof_received(self) -> None:
+        self.transport.flush()  # type: ignore[attr-defined]  # what was sent so far is still handed over
+        self._left()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self._taken()
+        self._left()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -105,7 +119,45 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._in_head = False
         self._stop_waiting()
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is before:
+            return
+        connection = Connection()
+        self.scope["extensions"] = {CONNECTION: connection}  # type: ignore[dict-item]  # an object of ours
+        self._unanswered = [(cycle, one) for cycle, one in self._unanswered if not cycle.response_complete]
+        self._unanswered.append((self.cycle, connection))
+        self._read_on(0)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._read_on(len(body))
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._read_on(0)
+
+    def _read_on(self, size: int) -> None:
+        """Read behind a whole request, within limits: only a connection that is read tells that it was closed.
+
+        uvicorn stops reading while requests wait for the answers before them, and when a body is large.
+        """
+        if self.cycle is None:
+            return
+        self._pipelined = self._pipelined + size if self.pipeline else 0
+        if len(self.pipeline) > MOST_PIPELINED or self._pipelined > self.serve.max_body_bytes:
+            return
+        if self.pipeline or not self.cycle.more_body:
+            self.flow.resume_reading()
+
+    def _left(self) -> None:
+        """Tell every request that has no answer yet that its client has left."""
+        for cycle, connection in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+                connection.close()
+        self._unanswered.clear()
 
     def send_400_response(self, msg: str) -> None:
         self._refuse(self._fault or refusals.not_http())

@@ -1,9 +1,10 @@
 """What HTTP itself can be refused for, before an endpoint is asked.
 
-The words are the real API's where it has some. Every one of them travels as the API's error object.
+The messages, codes and statuses are the real API's where they are known: a refusal without a code here has none
+there. Every one of them travels as the API's error object.
 """
 
-from convo.errors import ConvoError, KeyRefused, Refused, StreamBroken, TryLater
+from convo.errors import KeyRefused, Refused, StreamBroken, TryLater
 
 FULL_FOR_S = 1.0
 """Seconds after which a client may ask again when too many requests run."""
@@ -11,7 +12,7 @@ FULL_FOR_S = 1.0
 
 def no_route(method: str, path: str) -> Refused:
     advice = "" if f"{path}/".startswith("/v1/") else "; the paths of this API begin with /v1"
-    return Refused(f"Invalid URL ({method} {path}){advice}", code="not_found", status=404)
+    return Refused(f"Invalid URL ({method} {path}){advice}", status=404)
 
 
 def wrong_method(method: str, path: str, allowed: str) -> Refused:
@@ -19,11 +20,11 @@ def wrong_method(method: str, path: str, allowed: str) -> Refused:
 
 
 def wrong_form(given: str) -> Refused:
-    said = f"but you specified '{given}'" if given else "but the request names none"
+    header = f"you specified the header 'Content-Type: {given}'" if given else "you specified no Content-Type header"
     return Refused(
-        f"Unsupported content type: this API method only accepts 'application/json' requests, {said}",
+        f"Unsupported content type: '{given}'. This API method only accepts 'application/json' requests, but {header}. "
+        "Please try again with a supported content type",
         code="unsupported_content_type",
-        status=415,
     )
 
 
@@ -34,11 +35,11 @@ def encoded(given: str) -> Refused:
 
 
 def not_json(why: str) -> Refused:
-    return Refused(f"We could not parse the JSON body of your request: {why}", code="invalid_json")
+    return Refused(f"We could not parse the JSON body of your request: {why}")
 
 
 def not_an_object() -> Refused:
-    return Refused("The JSON body of your request must be an object", code="invalid_json")
+    return Refused("The JSON body of your request must be an object")
 
 
 def body_too_large(most: int) -> Refused:
@@ -86,8 +87,15 @@ def ending() -> TryLater:
     )
 
 
-def not_ready(why: ConvoError) -> TryLater:
-    return TryLater(why.message, code=why.code, retry_after_s=FULL_FOR_S)
+def not_ready() -> TryLater:
+    """It gives no reason, because callers are not authenticated. The reason is in the server's log."""
+    return TryLater("The server is not ready. Please retry in a moment", code="not_ready", retry_after_s=FULL_FOR_S)
+
+
+def duplicate_authorization() -> Refused:
+    return Refused(
+        "Your request has more than one Authorization header; send one", code="duplicate_authorization_header"
+    )
 
 
 def foreign_host(said: str) -> Refused:
@@ -117,8 +125,9 @@ def wrong_type(name: str, wanted: str) -> Refused:
 
 
 def wrong_value(name: str, got: str, known: tuple[str, ...]) -> Refused:
-    *most, last = [f"'{value}'" for value in known]
-    listed = f"{', '.join(most)} and {last}" if most else last
+    values = [f"'{value}'" for value in known]
+    last = f"and {values.pop()}" if len(values) > 1 else values.pop()
+    listed = f"{', '.join(values)}, {last}" if len(values) > 1 else " ".join([*values, last])
     return Refused(f"Invalid value: '{got}'. Supported values are: {listed}", code="invalid_value", param=name)
 
 
@@ -130,24 +139,11 @@ def only_with(name: str, other: str) -> Refused:
     return Refused(f"The '{name}' parameter is only allowed with '{other}'", code="invalid_value", param=name)
 
 
-def not_padded() -> Refused:
-    name = "include_obfuscation"
-    return Refused(
-        f"Unsupported parameter: '{name}': events are not padded here", code="unsupported_parameter", param=name
-    )
-
-
 # -- what an endpoint cannot say ------------------------------------------------------------------
 
 
 def no_model(model: str) -> Refused:
     return Refused(f"The model '{model}' does not exist", code="model_not_found", param="model", status=404)
-
-
-def not_counted(model: str) -> Refused:
-    return Refused(
-        f"The model '{model}' cannot count tokens before it answers", code="unsupported_parameter", param="model"
-    )
 
 
 def no_answer() -> StreamBroken:

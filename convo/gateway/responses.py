@@ -21,8 +21,6 @@ async def create(asked: Asked) -> Answer:
 
 async def retrieve(asked: Asked) -> Answer:
     query = asked.query
-    if query.get("include_obfuscation"):
-        raise refusals.not_padded()
     if query.get("stream"):
         events = asked.endpoint.follow(asked.ids["response_id"], after=query.get("starting_after"))
         return Answering(events, streamed=True, maybe=True)
@@ -51,6 +49,4 @@ async def compact(asked: Asked) -> Answer:
 
 async def count(asked: Asked) -> Answer:
     tokens = await asked.endpoint.count(asked.body)
-    if tokens is None:
-        raise refusals.not_counted(str(asked.body.get("model")))
     return {"object": "response.input_tokens", "input_tokens": tokens}

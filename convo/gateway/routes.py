@@ -26,6 +26,7 @@ class Route:
     optional:  whether the body may be left out
     events:    whether the answer may come as server-sent events
     open:      whether it needs no key and counts for no limit
+    asks:      whether a model is asked before it answers: a client that disconnects cancels that
     """
 
     method: str
@@ -38,6 +39,7 @@ class Route:
     query: tuple[Query, ...] = ()
     events: bool = False
     open: bool = False
+    asks: bool = False
 
 
 async def document(asked: Asked) -> Answer:
@@ -61,11 +63,11 @@ ROUTES = (
     ),
     Route(
         "POST", "/v1/responses/compact", responses.compact, "Make a smaller window for a history.",
-        "CompactResource", takes="CompactResponseBody",
+        "CompactResource", takes="CompactResponseBody", asks=True,
     ),
     Route(
         "POST", "/v1/responses/input_tokens", responses.count, "Count the input tokens of a request.",
-        "InputTokens", takes="CountTokensBody",
+        "InputTokens", takes="CountTokensBody", asks=True,
     ),
     Route(
         "GET", RESPONSE, responses.retrieve, "Retrieve a response, or follow its events.", "ResponseResource",
@@ -102,7 +104,10 @@ ROUTES = (
     Route("GET", "/healthz", standing.healthz, "Whether the server runs.", "Status", open=True),
     Route("GET", "/readyz", standing.readyz, "Whether the server can answer.", "Status", open=True),
     Route("GET", "/openapi.json", document, "This document.", "Document", open=True),
-    Route("GET", "/metrics", standing.metrics, "Figures for Prometheus.", "Text"),
+    Route(
+        "GET", "/metrics", standing.metrics,
+        "Prometheus metrics of your key's name; of the whole server with an admin's key.", "Text",
+    ),
 )  # fmt: skip
 """In the order in which paths are tried: fixed parts before variable ones."""
 

@@ -72,17 +72,23 @@ METADATA: Schema = {
 
 INPUT = either(STRING, array(ref("InputItem")))
 
-CONVERSATION = either(STRING, held({"id": STRING}))
+ID: Schema = {"type": "string", "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9_.:=+~@$-]{1,512}$"}
+
+CONVERSATION = either(ID, held({"id": ID}))
+
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+SUMMARY = enum("auto", "concise", "detailed")
 
 CREATE: Mapping[str, Schema] = {
     "input": INPUT,
-    "previous_response_id": STRING,
+    "previous_response_id": ID,
     "conversation": CONVERSATION,
     "store": BOOLEAN,
     "stream": BOOLEAN,
-    "stream_options": closed({}, {"include_obfuscation": constant(False)}),
+    "stream_options": closed({}, {"include_obfuscation": BOOLEAN}),
     "background": BOOLEAN,
     "background_options": closed({}, {"completion_window": constant("soonest")}),
+    "chat_template_kwargs": OBJECT,
     "client_metadata": OBJECT,
     "context_management": array(held({"type": constant("compaction"), "compact_threshold": whole(1)})),
     "access_programs": OBJECT,
@@ -100,13 +106,16 @@ CREATE: Mapping[str, Schema] = {
     "prompt_cache_key": STRING,
     "prompt_cache_options": OBJECT,
     "prompt_cache_retention": enum("in_memory", "24h"),
-    "reasoning": OBJECT,
+    "reasoning": held({}, {"effort": enum(*EFFORTS), "summary": SUMMARY, "generate_summary": SUMMARY}),
     "safety_identifier": STRING,
+    "seed": INTEGER,
     "service_tier": enum("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
+    "stop": either(STRING, array(STRING)),
     "temperature": number(0, 2),
     "text": held({}, {"format": held({"type": STRING}), "verbosity": enum("low", "medium", "high")}),
     "tool_choice": either(STRING, held({"type": STRING})),
     "tools": array(ref("Tool")),
+    "top_k": whole(0),
     "top_logprobs": whole(0, 20),
     "top_p": number(0, 1),
     "truncation": enum("auto", "disabled"),
@@ -125,8 +134,10 @@ COMPACTED = (
 )
 
 
-def request(*names: str) -> Schema:
-    return closed({"model": NAME}, {name: CREATE[name] for name in names})
+def request(*names: str, model: bool = True) -> Schema:
+    """The body of a request with these fields; `model`: whether it has to name one."""
+    fields = {name: CREATE[name] for name in names}
+    return closed({"model": NAME}, fields) if model else closed({}, {"model": NAME, **fields})
 
 
 def deleted(kind: str) -> Schema:
@@ -202,7 +213,7 @@ SCHEMAS: Mapping[str, Schema] = {
     "Conversation": held(
         {"id": STRING, "object": constant("conversation"), "created_at": INTEGER, "metadata": METADATA}
     ),
-    "CountTokensBody": request(*COUNTED),
+    "CountTokensBody": request(*COUNTED, model=False),
     "CreateConversationBody": closed({}, {"items": array(ref("InputItem"), most=20), "metadata": METADATA}),
     "CreateResponseBody": request(*CREATE),
     "Deleted": either(deleted("response"), deleted("conversation.deleted")),

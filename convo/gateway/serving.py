@@ -18,9 +18,9 @@ from typing import Any
 import uvicorn
 
 from convo.config import Serve
+from convo.config.trust import is_loopback
 from convo.endpoints.contract import Service
 from convo.errors import BadSettings
-from convo.gateway import callers
 from convo.gateway.application import Gateway
 from convo.gateway.protocol import bounded
 
@@ -123,7 +123,7 @@ def address(listening: socket.socket) -> str:
 
 def check_exposed(serve: Serve) -> None:
     """raises: BadSettings  it would take requests from other machines without a key"""
-    if serve.keys_file is None and not callers.is_loopback(serve.host):
+    if serve.keys_file is None and not is_loopback(serve.host):
         raise BadSettings(
             f"{serve.host} lets other machines in, and there are no keys",
             hint="convo serve --new-key NAME --keys FILE makes one; then serve with --keys FILE",

@@ -30,9 +30,10 @@ async def readyz(asked: Asked) -> Answer:
     try:
         await asked.service.check()
     except ConvoError as fault:
-        raise refusals.not_ready(fault) from fault
+        raise refusals.not_ready() from fault
     return {"status": "ready"}
 
 
 async def metrics(asked: Asked) -> Answer:
-    return Plain(asked.metrics.text(), FORM)
+    """The figures of the whole server without keys or with an admin's key, else those of the key's own name."""
+    return Plain(await asked.figures(), FORM)

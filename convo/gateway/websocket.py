@@ -6,7 +6,7 @@
     end       the client left, the connection is too old, or the server stops
 
 A connection that grew too old, or whose server stops, ends behind the running turn and begins no
-other one. When the client left, the loop ends and closes the endpoint's generator, as over HTTP.
+other one. When the client left, the loop is cancelled and closes the endpoint's generator, as over HTTP.
 
 Compression is left off. In one window with what a stranger brought into the input, the size of a
 message tells about the words beside it; and an idle connection would hold 36 KB for an hour. Most
@@ -26,7 +26,7 @@ from convo.errors import ConvoError, Refused, StoreFault
 from convo.gateway import documents
 from convo.gateway import websocket_messages as messages
 from convo.gateway.exchange import CLIENT_GONE
-from convo.gateway.relaying import TERMINAL, Noticing
+from convo.gateway.relaying import TERMINAL, Noticing, as_the_api_has_it
 from convo.gateway.websocket_messages import STEER, Create
 from convo.items import Event, Json
 
@@ -237,7 +237,9 @@ class Socket:
 
     async def _send(self, event: Event) -> bool:
         """Whether the client is still there to take it."""
-        return await self._tell({"type": "websocket.send", "text": documents.write(event).decode("ascii")})
+        return await self._tell(
+            {"type": "websocket.send", "text": documents.write(as_the_api_has_it(event)).decode("ascii")}
+        )
 
     async def _say_goodbye(self) -> None:
         ending = self._ending
@@ -279,7 +281,7 @@ class Sockets:
         for socket in self._open:
             socket.end(STOPPING)
         if left:
-            await asyncio.wait(left, timeout=grace_s)
+            await asyncio.wait(left, timeout=grace_s + FLUSHING_S)  # the service ends what still runs
         for socket in list(self._open):
             socket.break_off()
         if left:

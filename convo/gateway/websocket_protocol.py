@@ -24,6 +24,12 @@ class BoundedSocket(WebSocketsSansIOProtocol):
         self._write_s = write_s
         self._stalled: TimerHandle | None = None
 
+    def eof_received(self) -> None:
+        """What is sent from now on is not sent: the client has closed the connection."""
+        self.transport.flush()  # type: ignore[attr-defined]  # it gathers what is written
+        self.disconnected = True
+        self.writable.set()
+
     def connection_lost(self, exc: Exception | None) -> None:
         self._taken()
         super().connection_lost(exc)

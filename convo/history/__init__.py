@@ -10,13 +10,16 @@ from convo.history.compare import Difference, common, first_difference, same
 from convo.history.link import Link
 from convo.history.owner import HERE, OWNERS, Owner, Scope, Strategy
 from convo.history.prefix import Prefix
-from convo.history.remembered import storable
+from convo.history.remembered import IGNORED, OURS, PROVIDER, honoured, requested, storable
 from convo.history.session import Session
 from convo.history.tree import Key, Node, Path, child, root
 
 __all__ = [
     "HERE",
+    "IGNORED",
+    "OURS",
     "OWNERS",
+    "PROVIDER",
     "Difference",
     "Key",
     "Link",
@@ -30,6 +33,8 @@ __all__ = [
     "child",
     "common",
     "first_difference",
+    "honoured",
+    "requested",
     "root",
     "same",
     "storable",

@@ -13,6 +13,31 @@ SECRET = frozenset({"authorization", "headers", "api_key", "access_token", "pass
 """Fields of a tool that no store, log or answer may hold."""
 
 
+IGNORED = "ignored"
+"""Where a link's parameters keep the names of the fields that its model was not sent."""
+
+PROVIDER = "convo.provider"
+"""Where a link's parameters keep the provider of its model, if the model's name does not begin with it."""
+
+OURS = frozenset({IGNORED, PROVIDER})
+"""Parameters of a link that no client sent."""
+
+
+def requested(parameters: Mapping[str, Json]) -> dict[str, Json]:
+    """A link's parameters as the client sent them."""
+    return {name: value for name, value in parameters.items() if name not in OURS}
+
+
+def honoured(parameters: Mapping[str, Json]) -> dict[str, Json]:
+    """A link's parameters without those that were ignored, as a response shows them."""
+    ignored = parameters.get(IGNORED, ())
+    left = {name: value for name, value in requested(parameters).items() if name not in ignored}
+    inner = [name.partition(".")[2] for name in ignored if name.startswith("reasoning.")]
+    if inner and isinstance(left.get("reasoning"), Mapping):
+        left["reasoning"] = {name: value for name, value in left["reasoning"].items() if name not in inner}
+    return left
+
+
 def storable(parameters: Mapping[str, Json]) -> dict[str, Json]:
     """`parameters` as they may be kept and shown: without what a tool needs to log in somewhere."""
     kept = dict(parameters)

@@ -5,7 +5,7 @@ owner it is a mirror, and `handle` is what counts. Items between `mark` and `hea
 not confirmed: input whose turn failed, a partial answer, input that is on its way right now.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from convo.history.owner import HERE, Scope, Strategy
 from convo.history.tree import Key
@@ -26,6 +26,8 @@ class Session:
     written:       replay only: the head as it last stood in the file
     instructions:  what -s said, sent with every turn
     created_at, used_at:  seconds since 1970
+    use:           its place among the last used, as the store counts; None where it is not known. A record that is
+                   stored with another `used_at` and without a place is a use: it goes behind all others
     """
 
     id: str
@@ -41,3 +43,4 @@ class Session:
     handle: str | None = None
     written: Key | None = None
     instructions: str | None = None
+    use: int | None = field(default=None, compare=False)

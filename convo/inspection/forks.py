@@ -28,13 +28,32 @@ class Row:
 def children(links: Sequence[Link]) -> dict[str | None, list[Link]]:
     """The links that go on from each link, in the order given; under None those that go on from none.
 
-    A link whose parent is not among `links` counts as going on from none.
+    A link whose parent is not among `links` counts as going on from none, and so does the first link of a circle,
+    which a file or an endpoint that reuses ids can make.
     """
-    ids = {link.id for link in links}
+    parents = _without_circles({link.id: link.parent for link in links})
     found: dict[str | None, list[Link]] = {}
     for link in links:
-        found.setdefault(link.parent if link.parent in ids else None, []).append(link)
+        found.setdefault(parents[link.id], []).append(link)
     return found
+
+
+def _without_circles(parents: dict[str, str | None]) -> dict[str, str | None]:
+    """The parent of each id among `parents`; None where it is unknown, and once in each circle."""
+    order = {name: at for at, name in enumerate(parents)}
+    cut = {name: parent if parent in parents else None for name, parent in parents.items()}
+    ends: set[str] = set()
+    for name in parents:
+        walk: dict[str, None] = {}
+        at: str | None = name
+        while at is not None and at not in ends and at not in walk:
+            walk[at] = None
+            at = cut[at]
+        if at is not None and at in walk:
+            circle = list(walk)[list(walk).index(at) :]
+            cut[min(circle, key=order.__getitem__)] = None
+        ends.update(walk)
+    return cut
 
 
 def rows(links: Sequence[Link], head: str | None) -> Iterator[Row]:

@@ -12,13 +12,17 @@ import re
 from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
-from convo.items import Item, Json, is_call, is_output, kind, text
+from convo.items import Item, Json, is_call, is_output, kind, text, with_characters
 
 Form = Literal["prose", "thought", "code", "image", "aside"]
 
 WORDS = ("text", "refusal", "transcript")
 
-UNREADABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
+UNREADABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069"
+    "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+)
 """What is no text: controls that a terminal obeys, half characters, and what turns a line around."""
 
 
@@ -55,7 +59,7 @@ def _pieces(item: Item) -> Iterator[tuple[Form, str]]:
             yield "aside", "a thought that is sealed" if item.get("encrypted_content") else "a thought without words"
     elif is_call(item):
         said = item.get("arguments", item.get("input"))
-        yield "code", said if isinstance(said, str) else _json(dict(item))
+        yield "code", with_characters(said) if isinstance(said, str) else _json(dict(item))
     elif is_output(item):
         yield from _output(item.get("output"))
     elif kind(item) == "compaction":

@@ -34,6 +34,17 @@ class Rule(NamedTuple):
     pattern: Pattern
     fits: Callable[[str], bool] = lambda found: True
 
+    def is_in(self, text: str) -> bool:
+        """Whether `text` holds a secret of this kind."""
+        found: list[str] = []
+
+        def note(match: re.Match[str]) -> str:
+            found.append(match[0])
+            return match[0]
+
+        self.pattern.sub(note, text)
+        return any(map(self.fits, found))
+
 
 def luhn(found: str) -> bool:
     """Whether the last of these digits is the check of the others. source: ISO/IEC 7812-1, annex B"""

@@ -9,12 +9,13 @@ gives the place before each place, so that such a path can be spelled out.
 from collections.abc import Mapping, Sequence
 
 from convo.config import Price
-from convo.history import Key, Link
+from convo.history import IGNORED, PROVIDER, Key, Link
 from convo.inspection.bill import cost_of
 from convo.inspection.forks import children
 from convo.inspection.known import Known
 from convo.inspection.places import Places
 from convo.items import Json
+from convo.items.partial import STREAMED
 
 LONG = 100
 """The longest path from the first item that is spelled out for every link."""
@@ -38,11 +39,13 @@ def as_json(known: Known) -> dict[str, Json]:
 
 
 def _link(link: Link, places: Places, after: Sequence[Link] | None, prices: Mapping[str, Price]) -> dict[str, Json]:
+    limit = (link.error or {}).get("limit")
     return {
         "response_id": link.id,
         "previous_response_id": link.previous_response_id,
         "conversation_id": link.conversation_id,
         "model": link.model,
+        "provider": provider_of(link),
         "status": link.status,
         "created_at": link.created_at,
         "sent": _path(link.saw, link.sent, places),
@@ -50,8 +53,17 @@ def _link(link: Link, places: Places, after: Sequence[Link] | None, prices: Mapp
         "output": _added(link, places),
         "usage": dict(link.usage) if link.usage is not None else None,
         "cost_usd": cost_of(link, prices),
+        **({"ignored": list(link.parameters[IGNORED])} if IGNORED in link.parameters else {}),
         "children": None if after is None else [child.id for child in after],
+        **({"limit": limit} if limit else {}),
+        **({STREAMED: True} if STREAMED in (link.error or {}) else {}),
     }
+
+
+def provider_of(link: Link) -> str | None:
+    """The provider that was asked, where it is known."""
+    named, slash, _ = link.model.partition("/")
+    return link.parameters.get(PROVIDER) or (named if slash else None)
 
 
 def _path(key: Key, count: int | None, places: Places) -> Json:

@@ -5,7 +5,12 @@ endpoint's final payload leaves the answer out: the items that were begun, with 
 arrived.
 """
 
+from collections.abc import Mapping
+from io import StringIO
+from zlib import crc32
+
 from convo.items.shapes import Event, Item, Json
+from convo.items.wire import plain
 
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed"})
 """The events that end a response and carry it whole."""
@@ -14,35 +19,102 @@ BEGINS = frozenset({"response.created", "response.queued", "response.in_progress
 """The events that say nothing of the answer yet."""
 
 PIECES = {
-    "response.output_text.delta": ("output_text", "text"),
-    "response.refusal.delta": ("refusal", "refusal"),
-    "response.reasoning_text.delta": ("reasoning_text", "text"),
-    "response.reasoning.delta": ("reasoning_text", "text"),
+    "response.output_text.delta": ("content", "output_text", "text"),
+    "response.refusal.delta": ("content", "refusal", "refusal"),
+    "response.reasoning_text.delta": ("content", "reasoning_text", "text"),
+    "response.reasoning.delta": ("content", "reasoning_text", "text"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_text", "text"),
 }
-"""Events that carry a piece of a content part: the kind of the part, and the field that it belongs to."""
+"""Events that carry a piece of a part: the list that holds the part, its kind, and the field of the piece."""
+
+TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
+"""Events that carry a piece of a message."""
+
+ADDS_PART = {"response.content_part.added": "content", "response.reasoning_summary_part.added": "summary"}
+"""Events that begin a part, and the list of the item that it belongs to."""
+
+
+STREAMED = "streamed_text_differs"
+"""The field of a last event, and of a link's error, that says that the final text is not the streamed text."""
+
+TEXT_DIFFERS = "the text that was streamed differs from the final text, which was kept"
+
+
+class StreamedText:
+    """Compares the text of an answer's deltas with the text of its last event; it keeps checksums only."""
+
+    def __init__(self) -> None:
+        self._streamed: dict[Json, int] = {}
+        self._together = 0
+
+    def take(self, event: Event) -> None:
+        delta = event.get("delta")
+        if event["type"] in TEXT_DELTAS and isinstance(delta, str):
+            at = event.get("output_index")
+            self._streamed[at] = _checksum(delta, self._streamed.get(at, 0))
+            self._together = _checksum(delta, self._together)
+
+    def differs(self, event: Event) -> bool:
+        """Whether text was streamed, and the last event `event` of an answer that ended well has another one.
+
+        Some servers number every delta alike, so several messages are compared as one text, too.
+        """
+        response = event.get("response")
+        output = response.get("output") if isinstance(response, Mapping) else None
+        if event["type"] == "response.failed" or not self._streamed or not isinstance(output, list) or not output:
+            return False
+        final = [words for words in map(_text, output) if words]
+        alike = sorted(map(_checksum, final)) == sorted(self._streamed.values())
+        return not alike and _checksum("".join(final)) != self._together
+
+
+def _checksum(words: str, before: int = 0) -> int:
+    return crc32(words.encode("utf-8", "surrogatepass"), before)
+
+
+def _text(item: Json) -> str:
+    """The words of a message: its text and its refusals."""
+    content = item.get("content") if isinstance(item, Mapping) and item.get("type") == "message" else None
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
 
 
 class Partial:
     """Gathers the events of one response; they are well-formed.
 
-    Pieces stay pieces until somebody asks for the whole: an answer may come in very many.
+    Pieces go into a buffer until the whole text is read: an answer may come in very many, and adding
+    to a string copies it each time.
     """
 
     def __init__(self) -> None:
         self.response_id: str | None = None
         self.began = False
         self._items: dict[int, dict[str, Json]] = {}
-        self._pieces: dict[tuple[int, str], list[str]] = {}
+        self._pieces: dict[tuple[int, str, str], StringIO] = {}
+        self._done: set[int] = set()
 
     @property
     def output(self) -> list[Item]:
         """The items so far, in the order of the answer."""
-        for (at, field), pieces in self._pieces.items():
-            whole = "".join(pieces)
-            pieces[:] = [whole]
-            owner = self._items[at] if field == "arguments" else self._items[at]["content"][-1]
-            owner[field] = whole
+        for place in self._pieces:
+            self._settle(*place)
         return [self._items[at] for at in sorted(self._items)]
+
+    @property
+    def kept(self) -> list[Item]:
+        """The items so far of an answer that ends here: whole ones, and begun ones that said something, as incomplete.
+
+        A partial call is left out: it must not be run.
+        """
+        output = self.output
+        at_ends = zip(sorted(self._items), output, strict=True)
+        ended = [(at in self._done, item) for at, item in at_ends]
+        cut = [item if whole else {**item, "status": "incomplete"} for whole, item in ended]
+        return [item for (whole, _), item in zip(ended, cut, strict=True) if whole or plain(item)]
+
+    def _settle(self, at: int, parts: str, field: str) -> None:
+        owner = self._items[at][parts][-1] if parts else self._items[at]
+        owner[field] = self._pieces[at, parts, field].getvalue()
 
     def take(self, event: Event) -> None:
         """Account for one event; kinds that carry no piece of the answer change nothing."""
@@ -53,38 +125,47 @@ class Partial:
         self.began = self.began or kind not in ENDS
         if kind in ("response.output_item.added", "response.output_item.done"):
             self._item(event["output_index"], event["item"])
-        elif kind == "response.content_part.added":
-            self._part(event["output_index"], dict(event["part"]))
+            if kind == "response.output_item.done":
+                self._done.add(event["output_index"])
+        elif kind in ADDS_PART:
+            self._part(event["output_index"], dict(event["part"]), ADDS_PART[kind])
         elif kind in PIECES:
-            part, field = PIECES[kind]
-            self._piece(event, part, field)
+            self._piece(event, *PIECES[kind])
         elif kind == "response.function_call_arguments.delta":
             self._items.setdefault(event["output_index"], {"type": "function_call"})
-            self._add(event["output_index"], "arguments", event["delta"])
+            self._add(event["output_index"], "", "arguments", event["delta"])
 
     def _item(self, at: int, item: dict[str, Json]) -> None:
-        parts = item.get("content")
-        self._items[at] = {**item, "content": list(parts)} if isinstance(parts, list) else dict(item)
-        for field in [field for index, field in self._pieces if index == at]:
-            del self._pieces[at, field]
+        lists = {name: list(item[name]) for name in ("content", "summary") if isinstance(item.get(name), list)}
+        self._items[at] = {**item, **lists}
+        for place in [place for place in self._pieces if place[0] == at]:
+            del self._pieces[place]
 
-    def _part(self, at: int, part: dict[str, Json]) -> None:
-        settled = self.output  # the part before this one is whole
-        del settled
-        self._content(at).append(part)
-        for field in ("text", "refusal"):
-            self._pieces.pop((at, field), None)
+    def _part(self, at: int, part: dict[str, Json], name: str) -> None:
+        parts = self._parts(at, name)
+        for field in ("text", "refusal"):  # the part before this one is whole
+            if (at, name, field) in self._pieces:
+                self._settle(at, name, field)
+                del self._pieces[at, name, field]
+        parts.append(part)
 
-    def _piece(self, event: Event, part: str, field: str) -> None:
+    def _piece(self, event: Event, name: str, part: str, field: str) -> None:
         at = event["output_index"]
-        if not self._content(at):
-            self._content(at).append({"type": part, field: ""})
-        self._add(at, field, event["delta"])
+        parts = self._parts(at, name)
+        if not parts or not isinstance(parts[-1], dict):
+            parts.append({"type": part, field: ""})
+        self._add(at, name, field, event["delta"])
 
-    def _add(self, at: int, field: str, piece: str) -> None:
-        self._pieces.setdefault((at, field), []).append(piece)
+    def _add(self, at: int, name: str, field: str, piece: str) -> None:
+        if (at, name, field) not in self._pieces:
+            self._pieces[at, name, field] = StringIO(newline="")
+        self._pieces[at, name, field].write(piece)
 
-    def _content(self, at: int) -> list[dict[str, Json]]:
-        item = self._items.setdefault(at, {"type": "message", "role": "assistant"})
-        parts: list[dict[str, Json]] = item.setdefault("content", [])
+    def _parts(self, at: int, name: str) -> list[dict[str, Json]]:
+        """The list `name` of an item: "content" of a message, or "summary" of reasoning."""
+        began = {"type": "reasoning"} if name == "summary" else {"type": "message", "role": "assistant"}
+        item = self._items.setdefault(at, began)
+        if not isinstance(item.get(name), list):  # some servers begin a message with null
+            item[name] = []
+        parts: list[dict[str, Json]] = item[name]
         return parts

@@ -4,12 +4,19 @@ Words stand in different places in a message, a summary and an output, as a stri
 Lists, searches and names for sessions all mean the same words, so they are found here.
 """
 
+import re
 from collections.abc import Iterator
 
 from convo.items.kinds import kind
 from convo.items.shapes import Item, Json
 
 TEXT_FIELDS = ("text", "refusal", "transcript")
+
+
+ESCAPED = re.compile(
+    r"\\(?:(?P<code>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4})|.)", re.DOTALL
+)
+"""An escape in JSON text, a pair of surrogates as one."""
 
 
 def text(item: Item) -> str:
@@ -21,6 +28,21 @@ def searchable(item: Item) -> str:
     """What a search should find `item` by: its words, and the names and arguments of calls."""
     named = (item.get(field) for field in ("name", "arguments", "input"))
     return "\n".join(found for found in (text(item), *named) if isinstance(found, str) and found)
+
+
+def with_characters(text: str) -> str:
+    r"""JSON text with the characters that its escapes name: `Z\u00fcrich` becomes `Zürich`.
+
+    Escapes of controls, marks that change the direction of a line, and anything else that does not print stay.
+    """
+    return ESCAPED.sub(_character, text) if "\\u" in text else text
+
+
+def _character(found: re.Match[str]) -> str:
+    if not found["code"]:
+        return found[0]  # a backslash that is escaped itself
+    character = bytes.fromhex(found["code"].replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
+    return character if character.isprintable() and character not in '"\\\ufffd' else found[0]
 
 
 def first_words(item: Item, width: int = 60) -> str:

@@ -14,12 +14,20 @@ Types = type | tuple[type, ...]
 
 OF_EVENTS: dict[str, Mapping[str, Types]] = {
     **{f"response.{kind}": {"response": dict} for kind in ("created", "queued", "in_progress")},
-    **{f"response.{kind}": {"response": dict} for kind in ("completed", "incomplete", "failed")},
+    **{f"response.{kind}": {"response": dict} for kind in ("completed", "incomplete", "failed", "cancelled")},
     **{f"response.output_item.{kind}": {"output_index": int, "item": dict} for kind in ("added", "done")},
     "response.content_part.added": {"output_index": int, "part": dict},
+    "response.reasoning_summary_part.added": {"output_index": int, "part": dict},
     **{
         f"response.{kind}.delta": {"output_index": int, "delta": str}
-        for kind in ("output_text", "refusal", "reasoning_text", "reasoning", "function_call_arguments")
+        for kind in (
+            "output_text",
+            "refusal",
+            "reasoning_text",
+            "reasoning",
+            "reasoning_summary_text",
+            "function_call_arguments",
+        )
     },
 }
 

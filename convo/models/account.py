@@ -6,16 +6,18 @@ server. Retries are ours, because they know who owns the history, and the packag
 """
 
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from convo.config.secret import Secret
+from convo.config.settings import DEFAULT_LIMITS, Limits
 from convo.errors import KeyRefused
 from convo.history import Scope
 from convo.items import Json
-from convo.models.foreign import Asked, edge
+from convo.models.bodies import limit_bodies
+from convo.models.foreign import Asked
+from convo.models.line import Line
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -37,6 +39,7 @@ class Account:
     ambient:      what the environment says for OpenAI's own account counts: OPENAI_CUSTOM_HEADERS
     azure:        speak to it as to an Azure resource, with `api_version` where it is an older one
     deployment:   Azure: what is sent as the model's name, whatever model was asked for
+    keyless:      the server takes no key
     """
 
     provider: str = "openai"
@@ -49,6 +52,7 @@ class Account:
     azure: bool = False
     api_version: str | None = None
     deployment: str | None = None
+    keyless: bool = False
 
     @property
     def scope(self) -> Scope:
@@ -59,18 +63,20 @@ class Account:
         return Asked(self.provider, self.base_url, model=body.get("model"), key=self.token or self.key)
 
 
-def connect(account: Account, http: "AsyncClient | None" = None) -> "AsyncOpenAI":
+def connect(account: Account, http: "AsyncClient | None" = None, limits: Limits = DEFAULT_LIMITS) -> "AsyncOpenAI":
     """The package's client for `account`; nothing is sent yet.
 
     http:    a transport to use instead of the package's own
+    limits:  of what the server answers
     raises:  KeyRefused  there is no key
     """
     from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAsyncHttpxClient
 
-    secret = account.token or account.key
+    secret = account.token or account.key or (NO_KEY if account.keyless else None)
     if secret is None:
         raise KeyRefused(f"{account.provider} needs a key")
     http = http or DefaultAsyncHttpxClient(follow_redirects=False)  # a conversation goes where it was sent
+    http = limit_bodies(http, limits)
     client: AsyncOpenAI
     if account.azure and account.api_version:
         client = AsyncAzureOpenAI(
@@ -101,7 +107,8 @@ def addressed(account: Account, path: str) -> tuple[str, Mapping[str, str]]:
     shown = ("api-key", "{key}") if old_azure and not account.token else ("Authorization", "Bearer {key}")
     acts_for = {"OpenAI-Organization": account.organisation, "OpenAI-Project": account.project}
     said = {name: value for name, value in acts_for.items() if value}
-    return f"{account.base_url.rstrip('/')}{under}{path}{version}", dict([shown]) | said
+    keys = {} if account.keyless else dict([shown])
+    return f"{account.base_url.rstrip('/')}{under}{path}{version}", keys | said
 
 
 def fastest() -> "AsyncClient":
@@ -117,39 +124,13 @@ def fastest() -> "AsyncClient":
         return DefaultAsyncHttpxClient(follow_redirects=False)
 
 
-async def stream(
-    client: "AsyncOpenAI", path: str, body: Mapping[str, Json], asked: Asked
-) -> AsyncGenerator[Json, None]:
-    """What the server streams in answer to `body`, one JSON value at a time and exactly as it came.
-
-    raises:  EndpointFault
-    """
-    from openai import AsyncStream
-
-    with edge(asked):
-        arriving = await client.post(
-            path,
-            cast_to=object,
-            body=body,
-            options={"stream_mode": "events"},
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
-    async with aclosing(arriving), aclosing(each(arriving, asked)) as values:
-        async for value in values:
-            yield value
-
-
-async def each(arriving: AsyncIterator[Json], asked: Asked) -> AsyncGenerator[Json, None]:
-    """What arrives, to its end. raises: EndpointFault"""
-    begun = False
-    while True:
-        with edge(asked, answering=begun):
-            value = await anext(arriving, None)
-        if value is None:
-            return
-        begun = True
-        yield value
+def line(account: Account, client: "AsyncOpenAI", http: "AsyncClient", limits: Limits) -> Line:
+    """The way of streams to `account`: an older Azure takes its key in a header that the package adds by itself."""
+    secret = account.token or account.key
+    _, shown = addressed(account, "")
+    key = secret.reveal() if secret else ""
+    old_azure = account.azure and account.api_version
+    return Line(client, http, limits, {name: said.format(key=key) for name, said in shown.items()} if old_azure else {})
 
 
 def _headers(account: Account, secret: Secret) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ A thought is kept whole, as the block it was, sealed in the item that shows it.
 
 import json
 from collections.abc import Iterator, Mapping
+from io import StringIO
 
 from convo.errors import StreamBroken
 from convo.items import Event, Json
@@ -30,6 +31,8 @@ class Blocks:
         """`by` is whose seals these are, see `convo.models.sealed`."""
         self._answer, self._by = answer, by
         self._block: dict[str, Json] = {}
+        self._pieces: dict[str, StringIO] = {}
+        self._wrote = False
         self._used: dict[str, int] = {}
         self._reason, self._explanation = "", NOT_SAID
         self._ended = False
@@ -80,7 +83,7 @@ class Blocks:
                 self._ended = True
 
     def _start(self, block: Mapping[str, Json]) -> Iterator[Event]:
-        self._block = {"written": "", **block}
+        self._block, self._pieces, self._wrote = dict(block), {}, False
         match block["type"]:
             case "text":
                 yield from self._answer.text(_words(block.get("text")))
@@ -98,18 +101,25 @@ class Blocks:
             case "text_delta":
                 yield from self._answer.text(_words(delta["text"]))
             case "input_json_delta":
-                self._block["written"] += delta["partial_json"]
+                self._wrote = self._wrote or bool(delta["partial_json"])
                 yield from self._answer.arguments(delta["partial_json"])
             case "thinking_delta":
-                self._block["thinking"] = self._block.get("thinking", "") + delta["thinking"]
+                self._add("thinking", delta["thinking"])
                 yield from self._answer.thinking(delta["thinking"])
             case "signature_delta":
-                self._block["signature"] = self._block.get("signature", "") + delta["signature"]
+                self._add("signature", delta["signature"])
+
+    def _add(self, name: str, piece: str) -> None:
+        """Add a piece of a thought: in a buffer, because adding to a string copies it each time."""
+        if name not in self._pieces:
+            self._pieces[name] = StringIO(newline="")
+            self._pieces[name].write(self._block.get(name, ""))
+        self._pieces[name].write(piece)
 
     def _stop(self) -> Iterator[Event]:
         block, self._block = self._block, {}
-        written = block.pop("written")
-        if block["type"] == "tool_use" and not written:
+        block |= {name: pieces.getvalue() for name, pieces in self._pieces.items()}
+        if block["type"] == "tool_use" and not self._wrote:
             yield from self._answer.arguments(json.dumps(block.get("input") or {}))
         if block["type"] == "thinking":
             yield from self._answer.seal(self._by + thought(block))

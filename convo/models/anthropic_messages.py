@@ -21,7 +21,7 @@ from hashlib import sha256
 
 from convo.errors import InputFault, Unsupported
 from convo.items import Item, Json, is_output, kind
-from convo.models.sealed import SEAL, opened
+from convo.models.sealed import SEAL, Maker, opened
 from convo.models.turns import turns
 
 Block = dict[str, Json]
@@ -42,7 +42,7 @@ def system(items: Iterable[Item], who: str, instructions: str | None = None) -> 
     return told + blocks
 
 
-def messages(items: Iterable[Item], who: str, by: str) -> list[Block]:
+def messages(items: Iterable[Item], who: str, by: Maker) -> list[Block]:
     """What was said, by turns.
 
     who:     the model, for the error's sentence

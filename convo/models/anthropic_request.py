@@ -4,14 +4,16 @@ What the Messages API calls otherwise is renamed, what belongs to whoever keeps 
 to it, and what Claude could not honour is refused by name before anybody is asked.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from convo.errors import Unsupported
-from convo.items import Json
+from convo.items import Json, kind
 from convo.models.anthropic_messages import THOUGHTS, messages, system
 from convo.models.anthropic_thinking import form, thinking
 from convo.models.contract import Ask
+from convo.models.ignored import ignored_in_items, ignored_parameters
+from convo.models.sealed import Maker, is_own
 from convo.tokens.windows import window_of
 
 LONGEST_ANSWER = 32_000
@@ -22,8 +24,8 @@ NOT_OURS = frozenset(
         # the response's own, kept and answered by whoever owns it
         "store", "stream", "stream_options", "background", "metadata",
         "previous_response_id", "conversation", "context_management",
-        # hints that the API has no word for; and a bound on tools that are refused anyway
-        "user", "prompt_cache_key", "max_tool_calls",
+        # hints that the API has no word for, and a bound on tools that are refused anyway: reported by `ignored`
+        "user", "prompt_cache_key", "max_tool_calls", "seed", "chat_template_kwargs",
     }
 )  # fmt: skip
 
@@ -40,17 +42,19 @@ COUNTED = ("model", "messages", "system", "tools", "tool_choice", "thinking", "o
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """All that was asked for; who is asked, for the error's sentence; and the bound of the answer."""
+    """All that was asked for; who is asked, for the error's sentence; the bound of the answer; extra fields."""
 
     asked: Mapping[str, Json]
     model: str
     who: str
     max_tokens: int
+    extra: frozenset[str] = frozenset()
 
 
-def request(ask: Ask, by: str, who: str) -> dict[str, Json]:
+def request(ask: Ask, by: Maker, who: str, extra: Collection[str] = ()) -> dict[str, Json]:
     """The body that asks for `ask`, without `stream`.
 
+    extra:   the extra fields that are sent, see `convo.models.ignored`
     by:      whose seals can be opened, see `convo.models.sealed`
     who:     the model, for the error's sentence
     raises:  Unsupported  an item or parameter that Claude could not honour; InputFault
@@ -58,7 +62,7 @@ def request(ask: Ask, by: str, who: str) -> dict[str, Json]:
     asked = {name: value for name, value in ask.parameters.items() if value is not None}
     window = window_of(ask.model)
     max_tokens = asked.get("max_output_tokens") or (window and window.output) or LONGEST_ANSWER
-    wanted = Wanted(asked, ask.model, who, max_tokens)
+    wanted = Wanted(asked, ask.model, who, max_tokens, frozenset(extra))
     body: dict[str, Json] = {
         "model": ask.model,
         "max_tokens": max_tokens,
@@ -69,6 +73,25 @@ def request(ask: Ask, by: str, who: str) -> dict[str, Json]:
     for fields in ({"system": told} if told else {}, *(_field(name, wanted) for name in asked)):
         body |= {**fields, "output_config": {**body.get("output_config", {}), **fields.get("output_config", {})}}
     return _fitting({name: value for name, value in body.items() if value or name == "messages"})
+
+
+def ignored(ask: Ask, by: Maker, extra: Collection[str] = ()) -> tuple[str, ...]:
+    """What `request` leaves out of `ask`, by the names of `convo.models.ignored`."""
+    asked = ask.parameters
+    known = {"prompt_cache_retention", "prompt_cache_options", "safety_identifier"} | (SAME & frozenset(extra))
+    known |= {"service_tier"} if asked.get("service_tier") in ("default", "auto") else set()
+    shown = ("effort", "summary", "generate_summary") if form(ask.model) != "none" else ("effort",)
+    names = [*ignored_parameters(asked, known=known, reasoning=shown)]
+    options = asked.get("prompt_cache_options") or {}
+    names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
+    names += ignored_in_items(ask.input)
+    if any(kind(item) == "reasoning" and not is_own(item, by) for item in ask.input):
+        names.append("input.reasoning")
+    return tuple(dict.fromkeys(names))
+
+
+SAME = frozenset({"top_k", "stop"})
+"""The extra fields that the Messages API knows."""
 
 
 def _field(name: str, wanted: Wanted) -> dict[str, Json]:
@@ -178,7 +201,7 @@ def _reasoning(reasoning: Json, wanted: Wanted) -> dict[str, Json]:
 def _include(include: Json, wanted: Wanted) -> dict[str, Json]:
     """Thoughts are always sealed, and what hosted tools would add is refused with them."""
     if LOGPROBS in include:
-        raise Unsupported(wanted.who, "a wish for logprobs", param="include")
+        raise Unsupported(wanted.who, "logprobs", param="include")
     return {}
 
 
@@ -193,6 +216,15 @@ def _cache_options(options: Json, wanted: Wanted) -> dict[str, Json]:
 def _tier(tier: Json, wanted: Wanted) -> dict[str, Json]:
     """Whoever wants the default wants no dearer capacity; the other tiers are wishes that have no word here."""
     return {"service_tier": "standard_only"} if tier == "default" else {}
+
+
+def _top_k(value: Json, wanted: Wanted) -> dict[str, Json]:
+    return {"top_k": value} if "top_k" in wanted.extra else {}
+
+
+def _stop(value: Json, wanted: Wanted) -> dict[str, Json]:
+    words = [value] if isinstance(value, str) else value
+    return {"stop_sequences": words} if "stop" in wanted.extra else {}
 
 
 def _identifier(identifier: Json, wanted: Wanted) -> dict[str, Json]:
@@ -212,5 +244,7 @@ TRANSLATED: dict[str, Callable[[Json, Wanted], dict[str, Json]]] = {
     "prompt_cache_options": _cache_options,
     "service_tier": _tier,
     "safety_identifier": _identifier,
+    "top_k": _top_k,
+    "stop": _stop,
 }
 """What has another shape in the Messages API; each gets its value and all that was asked for."""

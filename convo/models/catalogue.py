@@ -9,8 +9,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from convo.errors import StreamBroken, Unreachable
+from convo.errors import EndpointFault, KeyRefused, StreamBroken, Unreachable
 from convo.items import Json
+
+PATIENCE_S = 10.0
+"""Seconds that a server has to show that it is there."""
+
+FORBIDDEN = 403
+"""The status for a key that is right and may not do this."""
 
 
 @runtime_checkable
@@ -43,6 +49,28 @@ async def ask(server: Catalogue, who: str, *, within_s: float) -> Sequence[str]:
         raise Unreachable(f"{who} did not answer in {within_s:g} seconds") from late
     finally:
         await server.aclose()
+
+
+async def check_reachable(server: Catalogue, who: str, *, within_s: float = PATIENCE_S) -> None:
+    """Find out whether a server answers and takes the key, by its list of models, which costs nothing.
+
+    Another refusal says nothing about answers: some servers have no list, and some keys may not read it.
+
+    raises:  Unreachable, KeyRefused
+    """
+    try:
+        await server.warm("")
+        async with asyncio.timeout(within_s):
+            await server.models()
+    except TimeoutError as late:
+        raise Unreachable(f"{who} did not answer in {within_s:g} seconds") from late
+    except Unreachable:
+        raise
+    except KeyRefused as refused:
+        if refused.status != FORBIDDEN and "scope" not in refused.message:
+            raise
+    except EndpointFault:
+        return
 
 
 def names(listed: Json, who: str) -> Sequence[str]:

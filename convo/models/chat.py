@@ -6,22 +6,23 @@ the openai package's typed chunks drop what they do not know.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from convo.config.secret import Secret
+from convo.config.settings import DEFAULT_LIMITS, Limits
 from convo.ids import NewId
 from convo.items import Event, Item, Json
 from convo.models.account import NO_KEY, Account, connect, fastest
-from convo.models.catalogue import names
+from convo.models.catalogue import check_reachable, names
 from convo.models.chat_chunks import Chunks
-from convo.models.chat_request import dialect, request
+from convo.models.chat_request import dialect, ignored, request
 from convo.models.contract import Ask
 from convo.models.foreign import Asked, broken, edge
 from convo.models.line import Line
-from convo.models.sealed import maker
+from convo.models.sealed import Maker, maker
 from convo.models.stream import Answer
 
 if TYPE_CHECKING:
@@ -39,16 +40,18 @@ class ChatModel:
         *,
         key: Secret | None = None,
         http: "AsyncClient | None" = None,
+        limits: Limits = DEFAULT_LIMITS,
         defaults: Mapping[str, Json] | None = None,
+        extra_fields: Collection[str] = (),
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url, key
         self._new_id, self._http, self._defaults = new_id, http, defaults or {}
-        self._dialect = dialect(provider, base_url)
+        self._limits, self._dialect = limits, dialect(provider, base_url, extra_fields)
         self._line: Line | None = None
 
     async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
         body = {**self.body(ask), "stream": True, "stream_options": {"include_usage": True}}
-        answer = Answer(self._new_id, ask.model)
+        answer = Answer(self._new_id, ask.model, summarized=ask.wants_summary)
         chunks = Chunks(answer, self._new_id, self._maker(ask) if self._dialect.thinks else None)
         async with aclosing(self._chunks(body)) as arriving:
             async for chunk in arriving:
@@ -59,6 +62,10 @@ class ChatModel:
 
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, "openai")
+
+    async def check_request(self, ask: Ask) -> None:
+        self.body(ask)
+        await check_reachable(self, self._provider)
 
     async def count(self, ask: Ask) -> int | None:
         """Chat completions has no way to ask for it."""
@@ -82,6 +89,9 @@ class ChatModel:
         asked = request(ask, f"{self._provider}/{ask.model}", self._dialect, self._maker(ask))
         return {**self._defaults, **asked}
 
+    def ignored(self, ask: Ask) -> tuple[str, ...]:
+        return ignored(ask, self._dialect, self._maker(ask))
+
     async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
         """What else the server tells beside its answers: one object; posts where there is a body."""
         with edge(self._asked(body or {})):
@@ -98,7 +108,7 @@ class ChatModel:
                 begun = True
                 yield chunk
 
-    def _maker(self, ask: Ask) -> str:
+    def _maker(self, ask: Ask) -> Maker:
         return maker(self._provider, ask.model, self._base_url)
 
     def _asked(self, body: Mapping[str, Json]) -> Asked:
@@ -108,5 +118,5 @@ class ChatModel:
         if self._line is None:
             account = Account(self._provider, self._base_url, key=self._key or NO_KEY)
             http = self._http or fastest()
-            self._line = Line(connect(account, http), http)
+            self._line = Line(connect(account, http, self._limits), http, self._limits)
         return self._line

@@ -39,7 +39,8 @@ class Chunks:
         self._call: tuple[int, str] | None = None
         self._came = False
         self._written = True
-        self._thought = ""
+        self._thought: list[str] = []
+        self._logprobs: list[Json] = []
         self._finish: str | None = None
         self._used: Json = None
 
@@ -55,6 +56,7 @@ class Chunks:
         if told:
             self._used = used(_object(told))
         for choice in map(_object, _list(chunk.get("choices"))):
+            self._logprobs += map(_logprob, _list(_object(choice.get("logprobs")).get("content")))
             yield from self._delta(_object(choice.get("delta")))
             self._finish = _words(choice.get("finish_reason")) or self._finish
 
@@ -87,18 +89,21 @@ class Chunks:
         if thought or said or refused:
             yield from self._whole_call()
             self._call = None
-        self._thought += thought
+        if thought and self._by is not None:
+            self._thought.append(thought)
         yield from self._answer.thinking(thought)
         if said or refused or calls:
             yield from self._decided()
-        yield from self._answer.text(said)
+        if said:
+            logprobs, self._logprobs = self._logprobs, []
+            yield from self._answer.text(said, logprobs)
         yield from self._answer.refusal(refused)
         for piece in map(_object, calls):
             yield from self._tool_call(piece)
 
     def _decided(self) -> Iterator[Event]:
         """What was thought ends here, and is sealed where it is wanted back."""
-        thought, self._thought = self._thought, ""
+        thought, self._thought = "".join(self._thought), []
         if thought and self._by is not None:
             yield from self._answer.seal(self._by + sealed_thoughts(thought))
 
@@ -124,6 +129,16 @@ class Chunks:
             yield from self._answer.arguments("{}")
 
 
+def _logprob(value: Json) -> Json:
+    """The log probability of a token, as the Responses API writes it."""
+    found = _object(value)
+    one: dict[str, Json] = {"token": _words(found.get("token")), "bytes": _list(found.get("bytes"))}
+    one["logprob"] = _of((int, float), found.get("logprob"), 0.0)
+    if "top_logprobs" in found:
+        one["top_logprobs"] = [_logprob(other) for other in _list(found["top_logprobs"])]
+    return one
+
+
 def used(raw: Mapping[str, Json]) -> Json:
     """A usage object from chat completions' figures; DeepSeek counts its cache in a field of its own.
 
@@ -142,7 +157,7 @@ def used(raw: Mapping[str, Json]) -> Json:
 # -- what a server may leave out, and what it may not put in its place ----------------------------
 
 
-def _of(form: type[T], value: Json, empty: T) -> T:
+def _of(form: type[T] | tuple[type[T], ...], value: Json, empty: T) -> T:
     if value is None:
         return empty
     if isinstance(value, form):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from convo.errors import InputFault, Unsupported
 from convo.items import Item, Json, is_assistant, is_call, is_output, is_user, kind
-from convo.models.sealed import SEAL, opened
+from convo.models.sealed import SEAL, Maker, opened
 from convo.models.turns import Turn, turns
 
 Message = dict[str, Json]
@@ -27,7 +27,7 @@ ROLES = {"user": "user", "system": "system", "developer": "system"}
 
 
 def messages(
-    items: Iterable[Item], who: str, instructions: str | None = None, *, wants_thoughts_of: str | None = None
+    items: Iterable[Item], who: str, instructions: str | None = None, *, wants_thoughts_of: Maker | None = None
 ) -> list[Message]:
     """Translate a history.
 
@@ -67,7 +67,7 @@ def sealed_thoughts(said: str) -> str:
 # -- the assistant's ------------------------------------------------------------------------------
 
 
-def _answers(items: Sequence[Item], who: str, by: str | None) -> list[Message]:
+def _answers(items: Sequence[Item], who: str, by: Maker | None) -> list[Message]:
     calls = [_call(item, who) for item in items if is_call(item)]
     words = [_words(item.get("content"), who, "an answer") for item in items if is_assistant(item)]
     thoughts = {} if by is None else {"reasoning_content": _thoughts(items, by, who)}
@@ -76,7 +76,7 @@ def _answers(items: Sequence[Item], who: str, by: str | None) -> list[Message]:
     return [{"role": "assistant", "content": "\n".join(words) or None, **thoughts, "tool_calls": calls}]
 
 
-def _thoughts(items: Sequence[Item], by: str, who: str) -> str:
+def _thoughts(items: Sequence[Item], by: Maker, who: str) -> str:
     ours = (opened(item, by, who) for item in items if kind(item) == "reasoning")
     seals = (item[SEAL] for item in ours if item is not None and isinstance(item.get(SEAL), str))
     return "".join(map(_thought, seals))

@@ -5,14 +5,17 @@ left to it, and what the server could not honour is refused by name: a parameter
 in silence is a wrong answer that nobody notices.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from convo.config.providers import EXTRA_FIELDS
 from convo.errors import Unsupported
-from convo.items import Json
+from convo.items import Json, kind
 from convo.models.chat_messages import messages
 from convo.models.contract import Ask
+from convo.models.ignored import OPENAI_CHAT_FIELDS, ignored_in_items, ignored_parameters
+from convo.models.sealed import NOBODY, Maker, is_own
 
 SAME_NAME = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
 
@@ -21,17 +24,18 @@ NOT_OURS = frozenset(
         # the response's own, kept and answered by whoever owns it
         "store", "stream", "stream_options", "background", "metadata",
         "previous_response_id", "conversation", "context_management",
-        # hints for one provider's caches, queues and abuse checks; and a bound on tools that are refused anyway
-        "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention", "service_tier", "max_tool_calls",
+        # a bound on tools that are refused anyway, and reported by `ignored`
+        "max_tool_calls",
     }
 )  # fmt: skip
 
-MEANS_NOTHING: Mapping[str, Json] = {"truncation": "disabled", "top_logprobs": 0}
+MEANS_NOTHING: Mapping[str, Json] = {"truncation": "disabled"}
 """Values that ask for what happens anyway."""
 
 OPENAIS = ("api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
 
 LOGPROBS = "message.output_text.logprobs"
+SEALED_REASONING = "reasoning.encrypted_content"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +44,17 @@ class Dialect:
 
     limit:       the field that bounds the answer
     thinks:      it takes `thinking`, and wants its thoughts back in a turn with calls
+    reasons:     it may send reasoning, which becomes the summary where one is asked for
+    extra:       the extra fields that it is sent, see `convo.models.ignored`
     """
 
     limit: str = "max_tokens"
     thinks: bool = False
+    reasons: bool = True
+    extra: frozenset[str] = frozenset()
 
 
-def dialect(provider: str, base_url: str) -> Dialect:
+def dialect(provider: str, base_url: str, extra_fields: Collection[str] = ()) -> Dialect:
     """The dialect of a server, by its name and address.
 
     OpenAI's reasoning models refuse `max_tokens`; the other servers all know it and some know
@@ -54,12 +62,30 @@ def dialect(provider: str, base_url: str) -> Dialect:
     """
     host = urlsplit(base_url).hostname or ""
     return Dialect(
-        limit="max_completion_tokens" if host.endswith(OPENAIS) else "max_tokens",
+        limit="max_completion_tokens" if is_openais(base_url) else "max_tokens",
         thinks=provider == "deepseek" or host.endswith("deepseek.com"),
+        extra=frozenset(extra_fields) | (OPENAI_CHAT_FIELDS if is_openais(base_url) else frozenset()),
     )
 
 
-def request(ask: Ask, who: str, spoken: Dialect = Dialect(), by: str = "") -> dict[str, Json]:
+def is_openais(base_url: str) -> bool:
+    """Whether a server is OpenAI's own or Azure's."""
+    return (urlsplit(base_url).hostname or "").endswith(OPENAIS)
+
+
+def ignored(ask: Ask, spoken: Dialect = Dialect(), by: Maker = NOBODY) -> tuple[str, ...]:
+    """What `request` leaves out of `ask`, by the names of `convo.models.ignored`."""
+    honoured = ("effort", "summary", "generate_summary") if spoken.reasons else ("effort",)
+    names = [*ignored_parameters(ask.parameters, known=spoken.extra, reasoning=honoured)]
+    if not spoken.thinks and SEALED_REASONING in (ask.parameters.get("include") or ()):
+        names.append(f"include.{SEALED_REASONING}")
+    names += ignored_in_items(ask.input)
+    if any(kind(item) == "reasoning" and not (spoken.thinks and is_own(item, by)) for item in ask.input):
+        names.append("input.reasoning")
+    return tuple(dict.fromkeys(names))
+
+
+def request(ask: Ask, who: str, spoken: Dialect = Dialect(), by: Maker = NOBODY) -> dict[str, Json]:
     """The body that asks for `ask`, without `stream`.
 
     who:     the model, for the error's sentence
@@ -78,6 +104,8 @@ def request(ask: Ask, who: str, spoken: Dialect = Dialect(), by: str = "") -> di
             body[spoken.limit] = value
         elif name == "reasoning":
             body |= _reasoning(value, spoken)
+        elif name in EXTRA_FIELDS:
+            body |= {name: value} if name in spoken.extra else {}
         elif name not in NOT_OURS and MEANS_NOTHING.get(name) != value:
             raise Unsupported(who, f"the parameter {name!r}", param=name)
     return body
@@ -147,9 +175,11 @@ def _reasoning(reasoning: Json, spoken: Dialect) -> dict[str, Json]:
 
 def _include(include: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
     """Thoughts come as they are, and what hosted tools would add is refused with them."""
-    if LOGPROBS in include:
-        raise Unsupported(who, "a wish for logprobs", param="include")
-    return {}
+    return {"logprobs": True} if LOGPROBS in include else {}
+
+
+def _top_logprobs(most: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    return {"logprobs": True, "top_logprobs": most} if most else {}
 
 
 TRANSLATED: dict[str, Callable[[Json, Mapping[str, Json], str], dict[str, Json]]] = {
@@ -158,5 +188,6 @@ TRANSLATED: dict[str, Callable[[Json, Mapping[str, Json], str], dict[str, Json]]
     "parallel_tool_calls": _parallel,
     "text": _text,
     "include": _include,
+    "top_logprobs": _top_logprobs,
 }
 """What has another shape in chat completions; each gets its value, all that was asked, and the model's name."""

@@ -7,7 +7,7 @@ of its own, and every owner works with every model.
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from convo.items import Event, Item, Json
 
@@ -27,6 +27,12 @@ class Ask:
     input: Sequence[Item]
     instructions: str | None = None
     parameters: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def wants_summary(self) -> bool:
+        """Whether it asks for a summary of the reasoning."""
+        reasoning = self.parameters.get("reasoning") or {}
+        return bool(reasoning.get("summary") or reasoning.get("generate_summary"))
 
 
 class Model(Protocol):
@@ -50,6 +56,16 @@ class Model(Protocol):
         """
         ...
 
+    async def check_request(self, ask: Ask) -> None:
+        """Refuse now what answering would refuse, as far as that is known without an answer; nothing is billed.
+
+        It is known whether the request can be translated, and whether the server answers and takes the key. It is
+        not known whether the server has the model, room for the input, or any quota left.
+
+        raises:  Unsupported, ModelMissing, Unreadable, Unreachable, KeyRefused, Refused
+        """
+        ...
+
     async def count(self, ask: Ask) -> int | None:
         """Exact input tokens of `ask`, or None where the model cannot tell before it answers."""
         ...
@@ -66,3 +82,30 @@ class Model(Protocol):
     async def aclose(self) -> None:
         """Let go of connections and processes. The model is not used afterwards."""
         ...
+
+
+@runtime_checkable
+class ReportsIgnored(Protocol):
+    """A model that can say what it leaves out of a request."""
+
+    def ignored(self, ask: Ask) -> tuple[str, ...]:
+        """Names as in `convo.models.ignored`, each once."""
+        ...
+
+
+@runtime_checkable
+class NamesProvider(Protocol):
+    """A model that knows the name of its provider in the settings."""
+
+    @property
+    def provider(self) -> str: ...
+
+
+def provider_of(model: object) -> str | None:
+    """The name of `model`'s provider, where it is known."""
+    return model.provider if isinstance(model, NamesProvider) else None
+
+
+def ignored_by(model: object, ask: Ask) -> tuple[str, ...]:
+    """What `model` leaves out of `ask`; nothing where it sends everything."""
+    return model.ignored(ask) if isinstance(model, ReportsIgnored) else ()

@@ -41,10 +41,16 @@ if TYPE_CHECKING:
 LONGEST_MESSAGE = 600
 """Characters of a server's own words that are passed on."""
 
+READ_FOR_MESSAGE = 2_000
+"""Characters of a server's words that patterns are searched in: over a long text they take long."""
+
+DEEPEST_ERROR = 10
+"""Objects inside one another in which an error object is looked for."""
+
 LONGEST_WAIT_S = 24 * 3600.0
 """A server that asks for more patience than this has said nothing that anybody can use."""
 
-KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|\S*\*{3,}\S*")
+KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|(?<!\S)\S*\*{3,}\S*")
 NAMES = ("code", "type", "param")
 """Fields of an error object that are no sentence, and go where it goes."""
 
@@ -107,6 +113,7 @@ class Asked:
         """`words` on one line, without anything that looks like a key and without a final stop."""
         if self.key is not None:
             words = words.replace(self.key.reveal(), "***")
+        words = words[:READ_FOR_MESSAGE]
         return " ".join(KEY_LIKE.sub("***", words).split())[:LONGEST_MESSAGE].rstrip(". ")
 
     def names_in(self, error: Mapping[str, Json]) -> dict[str, Any]:
@@ -142,6 +149,8 @@ def translated(wrong: BaseException, asked: Asked, *, answering: bool = False) -
     import httpx2
 
     package = import_module(asked.package)
+    if isinstance(wrong, package.APIConnectionError) and isinstance(wrong.__cause__, EndpointFault):
+        return wrong.__cause__
     if isinstance(wrong, package.APIStatusError):
         if wrong.response.is_success:
             return broken(wrong.body, asked, answering=answering)
@@ -194,7 +203,7 @@ def refused(answer: "Response", asked: Asked) -> EndpointFault:
     """The error that `answer` is, which has been read and is none of success."""
     try:
         body = answer.json()
-    except ValueError:
+    except (ValueError, RecursionError):
         body = answer.text
     return refusal(answer.status_code, body, asked, **_advice(answer.headers))
 
@@ -228,12 +237,24 @@ def checked(event: Json, asked: Asked) -> Event:
 
 def _error_object(body: Json) -> dict[str, Json]:
     """The error object in `body`, always with a message: some servers nest it, some send only words."""
+    for _ in range(DEEPEST_ERROR):
+        inner = body.get("error", body.get("detail")) if isinstance(body, Mapping) else None
+        if inner is None:
+            break
+        body = inner
     if isinstance(body, Mapping):
-        inner = body.get("error", body.get("detail"))
-        error = dict(body) if inner is None else _error_object(inner)
-        return {**error, "message": str(error.get("message") or "")}
+        message = body.get("message")
+        return {**body, "message": message if isinstance(message, str) else _shown(message)}
     words = body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
     return {"message": words}
+
+
+def _shown(message: Json) -> str:
+    """A message that is not text, as some servers list several."""
+    try:
+        return str(message or "")
+    except RecursionError:
+        return ""
 
 
 def _as_an_error(status: int) -> int:
@@ -259,7 +280,7 @@ def _is_unknown_model(status: int, error: Mapping[str, Json], asked: Asked) -> b
     if asked.model is None:
         return False
     named = status == 404 and error.get("type") == "not_found_error" and asked.model in error["message"]
-    said_so = named or NO_SUCH_MODEL.search(error["message"]) is not None
+    said_so = named or NO_SUCH_MODEL.search(error["message"][:READ_FOR_MESSAGE]) is not None
     return error.get("code") == "model_not_found" or (status in (400, 404) and said_so)
 
 

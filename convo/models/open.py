@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convo.clock import Clock
-from convo.config.providers import Provider
+from convo.config.providers import Provider, takes_no_key
 from convo.config.secret import Secret
+from convo.config.settings import DEFAULT_LIMITS, Limits
 from convo.errors import BadSettings, KeyRefused
 from convo.ids import NewId
 from convo.models.contract import Model
@@ -29,19 +30,22 @@ def open_model(
     clock: Clock,
     new_id: NewId,
     token: Secret | None = None,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Model:
     """The models of `provider`, each as if its server kept nothing; nothing is connected or started yet.
 
     key:     what `key_env` holds, or None
     token:   what `token_env` holds, or None
     models:  the folder of weights that convo fetched
+    limits:  of what a server answers
     raises:  KeyRefused    the provider takes a key and there is none, or it cannot be one
              BadSettings   it has no address
              ModelMissing  what it is asked through is not installed
     """
+    extra = provider.extra_fields
     match provider.api:
         case "local":
-            return open_local(models, new_id)
+            return open_local(models, new_id, limits)
         case "scripted":
             from convo.models.scripted import ScriptedModel
 
@@ -49,17 +53,19 @@ def open_model(
         case "chat":
             from convo.models.chat import ChatModel
 
-            return ChatModel(provider.name, address(provider), new_id, key=usable(provider, key))
+            key = usable(provider, key)
+            return ChatModel(provider.name, address(provider), new_id, key=key, limits=limits, extra_fields=extra)
         case "anthropic":
             from convo.models.anthropic import AnthropicModel, installed
 
             key = usable(provider, key)
             installed()
-            return AnthropicModel(provider.name, address(provider), new_id, key=key)
+            return AnthropicModel(provider.name, address(provider), new_id, key=key, limits=limits, extra_fields=extra)
         case "responses" | "azure":
             from convo.models.responses import ResponsesModel
 
-            return ResponsesModel(account_of(provider, key=key, token=token), new_id)
+            account = account_of(provider, key=key, token=token)
+            return ResponsesModel(account, new_id, limits=limits, extra_fields=extra)
 
 
 def account_of(provider: Provider, *, key: Secret | None, token: Secret | None = None) -> "Account":
@@ -72,7 +78,8 @@ def account_of(provider: Provider, *, key: Secret | None, token: Secret | None =
 
     base_url = address(provider)
     key = None if token else usable(provider, key)
-    if key is None and token is None:
+    keyless = key is None and token is None and takes_no_key(provider)
+    if key is None and token is None and not keyless:
         raise KeyRefused(f"{provider.name} needs a key", hint=f"give [providers.{provider.name}] a key_env")
     return Account(
         provider=provider.name,
@@ -85,6 +92,7 @@ def account_of(provider: Provider, *, key: Secret | None, token: Secret | None =
         azure=provider.api == "azure",
         api_version=provider.api_version,
         deployment=provider.deployment,
+        keyless=keyless,
     )
 
 
@@ -95,11 +103,11 @@ def address(provider: Provider) -> str:
     return provider.base_url
 
 
-def open_local(models: Path, new_id: NewId) -> "LocalModel":
+def open_local(models: Path, new_id: NewId, limits: Limits = DEFAULT_LIMITS) -> "LocalModel":
     """The models of this machine, to be warmed while the person types."""
     from convo.models.local.model import LocalModel
 
-    return LocalModel(models, new_id)
+    return LocalModel(models, new_id, limits=limits)
 
 
 def built_in() -> "Weights":

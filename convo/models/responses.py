@@ -6,22 +6,24 @@ plain functions beside this file (`responses_request`, `responses_events`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import aclosing, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from convo.config.settings import DEFAULT_LIMITS, Limits
 from convo.errors import EndpointFault, StreamBroken
 from convo.ids import NewId
 from convo.items import Event, Item, Json
-from convo.models.account import Account, connect, fastest
-from convo.models.catalogue import names
+from convo.items.wellformed import wellformed
+from convo.models.account import Account, connect, fastest, line
+from convo.models.catalogue import check_reachable, names
 from convo.models.contract import Ask
 from convo.models.foreign import checked, edge, error_in
 from convo.models.line import Line
 from convo.models.responses_events import Events
-from convo.models.responses_request import request, to_compact, to_count
-from convo.models.sealed import maker, signed
+from convo.models.responses_request import ignored, request, to_compact, to_count
+from convo.models.sealed import Maker, maker, signed
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -36,17 +38,26 @@ NOT_THERE = (404, 405, 501)
 class ResponsesModel:
     """The models of one account; `http` is a transport to use instead of the package's own."""
 
-    def __init__(self, account: Account, new_id: NewId, *, http: "AsyncClient | None" = None) -> None:
-        self._account, self._new_id, self._http = account, new_id, http
+    def __init__(
+        self,
+        account: Account,
+        new_id: NewId,
+        *,
+        http: "AsyncClient | None" = None,
+        limits: Limits = DEFAULT_LIMITS,
+        extra_fields: Collection[str] = (),
+    ) -> None:
+        self._account, self._new_id, self._http, self._limits = account, new_id, http, limits
         self._line: Line | None = None
+        self._extra = extra_fields
 
     async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        body = {**self._deployed(request(ask, self._maker(ask), self._who(ask))), "stream": True}
+        body = {**self._deployed(request(ask, self._maker(ask), self._who(ask), self._extra)), "stream": True}
         asked, answering = self._account.asked(body), False
         events = Events(self._maker(ask), self._new_id, ask.model)
-        async with aclosing(self._connected().streamed("/responses", body, asked)) as arriving:
+        async with aclosing(self._connected().streamed("/responses", body, asked, exact=True)) as arriving:
             async for value in arriving:
-                event = checked(value, asked)
+                event = wellformed(checked(value, asked))
                 failure = error_in(event, asked, answering=answering)
                 if failure:
                     raise failure
@@ -60,8 +71,15 @@ class ResponsesModel:
                     yield ours
         raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
 
+    def ignored(self, ask: Ask) -> tuple[str, ...]:
+        return ignored(ask, self._maker(ask), self._extra)
+
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, "openai")
+
+    async def check_request(self, ask: Ask) -> None:
+        request(ask, self._maker(ask), self._who(ask))
+        await check_reachable(self, self._account.provider)
 
     async def count(self, ask: Ask) -> int | None:
         body = self._deployed(to_count(ask, self._maker(ask), self._who(ask)))
@@ -104,7 +122,7 @@ class ResponsesModel:
         """`body` under the name that the model has at this account."""
         return {**body, "model": self._account.deployment or body["model"]}
 
-    def _maker(self, ask: Ask) -> str:
+    def _maker(self, ask: Ask) -> Maker:
         account = self._account
         return maker(account.provider, ask.model, account.base_url, account.organisation, account.project)
 
@@ -114,7 +132,7 @@ class ResponsesModel:
     def _connected(self) -> Line:
         if self._line is None:
             http = self._http or fastest()
-            self._line = Line(connect(self._account, http), http)
+            self._line = line(self._account, connect(self._account, http, self._limits), http, self._limits)
         return self._line
 
 

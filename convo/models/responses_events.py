@@ -5,9 +5,12 @@ its beginning, its numbers, its padding. Added is what the contract promises and
 forget: an id on every item, and the output in the last event. Every seal gets its maker's name.
 """
 
+from collections.abc import Mapping
+
 from convo.ids import NewId
 from convo.items import Event, Item, Json, kind
-from convo.models.sealed import signed
+from convo.models.sealed import Maker, signed
+from convo.models.stream import is_token_count
 
 BEGINNINGS = frozenset({"response.created", "response.queued", "response.in_progress"})
 ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
@@ -20,7 +23,7 @@ STOPPED = {"code": "server_error", "message": "The provider stopped the answer."
 class Events:
     """One answer while its events come in; `end` is the last one, once it came."""
 
-    def __init__(self, by: str, new_id: NewId, model: str) -> None:
+    def __init__(self, by: Maker, new_id: NewId, model: str) -> None:
         self.end: Event | None = None
         self._by, self._new_id, self._model = by, new_id, model
         self._ids: dict[int, str] = {}
@@ -58,14 +61,16 @@ class Events:
         output = [self._named(item, index) for index, item in enumerate(response.get("output") or ())]
         ended: dict[str, Json] = {
             "status": status,
-            "model": response.get("model") or self._model,
+            "model": _text(response, "model") or self._model,
             "output": output or [self._done[index] for index in sorted(self._done)],
-            "usage": response.get("usage"),
+            "usage": _usage(response.get("usage")),
         }
         if status == "incomplete":
-            ended["incomplete_details"] = response.get("incomplete_details")
+            reason = _text(response.get("incomplete_details") or {}, "reason")
+            ended["incomplete_details"] = {"reason": reason} if reason else None
         if status == "failed":
-            ended["error"] = response.get("error") or STOPPED
+            error = response.get("error") or {}
+            ended["error"] = {name: _text(error, name) or words for name, words in STOPPED.items()}
         return {"type": f"response.{status}", "response": ended}
 
     def _named(self, item: Item, index: int) -> Item:
@@ -78,6 +83,28 @@ class Events:
 
 
 PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
+
+
+FIGURES = ("input_tokens", "output_tokens", "total_tokens")
+DETAILS = ("input_tokens_details", "output_tokens_details")
+
+
+def _usage(reported: Mapping[str, Json] | None) -> Json:
+    """`reported` without the figures that are no numbers of tokens; fields that the API does not have stay."""
+    if not reported:
+        return None
+    used = {name: value for name, value in reported.items() if name not in FIGURES or is_token_count(value)}
+    for name in DETAILS:
+        if name in used:
+            details = used[name] or {}
+            used[name] = {figure: value for figure, value in details.items() if is_token_count(value)}
+    return used
+
+
+def _text(fields: Mapping[str, Json], name: str) -> str | None:
+    """A field that is text; None for anything else."""
+    found = fields.get(name)
+    return found if isinstance(found, str) else None
 
 
 def _passed(event: Event) -> dict[str, Json]:

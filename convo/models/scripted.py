@@ -124,6 +124,10 @@ class ScriptedModel:
         """Nothing has to be ready. raises: Unreadable  there is no such script"""
         self._script(Ask(model, ()))
 
+    async def check_request(self, ask: Ask) -> None:
+        """A script takes everything. raises: Unreadable  there is no such script"""
+        self._script(ask)
+
     async def count(self, ask: Ask) -> int:
         return _words(ask.input, ask.instructions)
 

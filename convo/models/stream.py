@@ -8,14 +8,30 @@ the final form cannot differ.
     item added → (part added → deltas → text done → part done)* → item done → ... → terminal
 """
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from io import StringIO
 
 from convo.ids import NewId
 from convo.items import Event, Item, Json
 
+HALF, FIRST_HALF = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
+"""Halves of a character as UTF-16 has them; the first one of a pair."""
+
+MOST_TOKENS = 10**15
+"""More than any answer uses: a larger figure is an error of the server."""
+
+
+def is_token_count(value: Json) -> bool:
+    """Whether a server's figure can be a number of tokens."""
+    return type(value) is int and 0 <= value <= MOST_TOKENS
+
 
 def usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
-    """A usage object with both details, all figures in tokens."""
+    """A usage object with both details, all figures in tokens. A figure that is no number of tokens counts as 0."""
+    input_tokens, output_tokens, cached, written, reasoning = (
+        figure if is_token_count(figure) else 0 for figure in (input_tokens, output_tokens, cached, written, reasoning)
+    )
     return {
         "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": written},
@@ -28,28 +44,39 @@ def usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: in
 class Answer:
     """One answer while it is written; every method yields the events that are due now."""
 
-    def __init__(self, new_id: NewId, model: str | None = None) -> None:
-        """`model` is who answers, as the terminal event names it; a provider may correct it later."""
+    def __init__(self, new_id: NewId, model: str | None = None, *, summarized: bool = False) -> None:
+        """Start an answer without items.
+
+        model:       its name in the terminal event; a provider may correct it later
+        summarized:  reasoning is written as a summary, because the request asked for one
+        """
         self.model = model
+        self._reasoning_part = "summary_text" if summarized else "reasoning_text"
         self._new_id = new_id
         self._output: list[dict[str, Json]] = []
         self._open: dict[str, Json] | None = None
         self._part: dict[str, Json] | None = None
+        self._written, self._half = StringIO(newline=""), ""
+        self._called: set[str] = set()
 
     @property
     def output(self) -> list[dict[str, Json]]:
         """The items so far, the open one as it stands."""
+        self._settle()
         return self._output
 
-    def text(self, delta: str) -> Iterator[Event]:
-        yield from self._piece("message", "output_text", "response.output_text.delta", delta, logprobs=[])
+    def text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[Event]:
+        """A piece of the answer, with the log probabilities of its tokens where they were asked for."""
+        found = list(logprobs)
+        yield from self._piece("message", "output_text", "response.output_text.delta", delta, logprobs=found)
 
     def refusal(self, delta: str) -> Iterator[Event]:
         yield from self._piece("message", "refusal", "response.refusal.delta", delta)
 
     def thinking(self, delta: str) -> Iterator[Event]:
-        """A piece of reasoning that the provider shows in full."""
-        yield from self._piece("reasoning", "reasoning_text", "response.reasoning_text.delta", delta)
+        """A piece of the reasoning that the provider shows."""
+        part = self._reasoning_part
+        yield from self._piece("reasoning", part, f"response.{EVENTS_OF.get(part, part)}.delta", delta)
 
     def seal(self, content: str) -> Iterator[Event]:
         """What was thought ends, shown or not; by `content` its maker knows it again."""
@@ -60,7 +87,10 @@ class Answer:
         yield from self._finish("completed")
 
     def call(self, call_id: str, name: str) -> Iterator[Event]:
-        """A function call begins; its arguments follow."""
+        """A function call begins; its arguments follow. An id that another call of the answer has is replaced."""
+        if call_id in self._called:
+            call_id = self._new_id("call")
+        self._called.add(call_id)
         yield from self._begin(
             {"type": "function_call", "id": self._new_id("fc"), "call_id": call_id, "name": name, "arguments": ""}
         )
@@ -70,8 +100,8 @@ class Answer:
         call = self._open
         if call is None or call["type"] != "function_call":
             raise ValueError("arguments came without a call")
-        if delta:
-            call["arguments"] += delta
+        if delta := self._joined(delta):
+            self._written.write(delta)
             yield self._event("response.function_call_arguments.delta", delta=delta)
 
     def whole(self, item: Item) -> Iterator[Event]:
@@ -107,7 +137,12 @@ class Answer:
         if self._part is None or self._part["type"] != part:
             yield from self._begin_part(part)
         assert self._part is not None
-        self._part[TEXT_IN[part]] += delta
+        if more.get("logprobs"):
+            self._part["logprobs"] += more["logprobs"]
+        delta = self._joined(delta)
+        if not delta:
+            return
+        self._written.write(delta)
         yield self._part_event(event, delta=delta, **more)
 
     def _begin(self, item: dict[str, Json]) -> Iterator[Event]:
@@ -119,9 +154,9 @@ class Answer:
     def _begin_part(self, part: str) -> Iterator[Event]:
         yield from self._finish_part()
         assert self._open is not None
-        self._part = dict(NEW_PART[part])
-        self._open["content"].append(self._part)
-        yield self._part_event("response.content_part.added", part=_copy(self._part))
+        self._part = _copy(NEW_PART[part])
+        self._parts.append(self._part)
+        yield self._part_event(f"response.{self._kind_of_part}.added", part=_copy(self._part))
 
     def _whole_part(self, part: dict[str, Json]) -> Iterator[Event]:
         assert self._open is not None
@@ -136,14 +171,40 @@ class Answer:
         self._part = part
         yield from self._finish_part()
 
+    def _joined(self, delta: str) -> str:
+        """`delta` behind the half character that ended the piece before it; a half at its own end is held back.
+
+        Servers that count in UTF-16 cut a character in two, and each half comes as an escape of its own.
+        """
+        if not (self._half or HALF.search(delta)):
+            return delta
+        whole = (self._half + delta).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+        self._half = whole[-1] if FIRST_HALF.fullmatch(whole[-1:]) else ""
+        return whole.removesuffix(self._half) if self._half else whole
+
+    def _settle(self) -> None:
+        """Put what was written of the open part or call into it: adding each piece would copy all before it."""
+        written = self._written.getvalue() + self._half
+        if written and self._part is not None:
+            self._part[TEXT_IN[self._part["type"]]] = written
+        elif written and self._open is not None:
+            self._open["arguments"] = written
+
+    def _settled(self) -> None:
+        self._settle()
+        self._written, self._half = StringIO(newline=""), ""
+
     def _finish_part(self) -> Iterator[Event]:
+        if self._part is not None:
+            self._settled()
         part = self._part
         if part is None:
             return
         field = TEXT_IN[part["type"]]
-        more: dict[str, Json] = {"logprobs": []} if part["type"] == "output_text" else {}
-        yield self._part_event(f"response.{part['type']}.done", **{field: part[field]}, **more)
-        yield self._part_event("response.content_part.done", part=_copy(part))
+        more: dict[str, Json] = {"logprobs": _copy(part.get("logprobs") or [])} if part["type"] == "output_text" else {}
+        name = EVENTS_OF.get(part["type"], part["type"])
+        yield self._part_event(f"response.{name}.done", **{field: part[field]}, **more)
+        yield self._part_event(f"response.{self._kind_of_part}.done", part=_copy(part))
         self._part = None
 
     def _finish(self, status: str) -> Iterator[Event]:
@@ -151,6 +212,7 @@ class Answer:
         item = self._open
         if item is None:
             return
+        self._settled()
         if item["type"] == "function_call" and status == "completed":
             yield self._event("response.function_call_arguments.done", name=item["name"], arguments=item["arguments"])
         item["status"] = status
@@ -168,8 +230,23 @@ class Answer:
         return {"type": name, "output_index": len(self._output) - 1, **named, **fields}
 
     def _part_event(self, name: str, /, **fields: Json) -> Event:
+        index: dict[str, Json] = {"summary_index" if self._in_summary else "content_index": len(self._parts) - 1}
+        return self._event(name, **index, **fields)
+
+    @property
+    def _in_summary(self) -> bool:
+        return self._part is not None and self._part["type"] == "summary_text"
+
+    @property
+    def _parts(self) -> list[dict[str, Json]]:
+        """The list of the open item that holds the open part."""
         assert self._open is not None
-        return self._event(name, content_index=len(self._open["content"]) - 1, **fields)
+        parts: list[dict[str, Json]] = self._open["summary" if self._in_summary else "content"]
+        return parts
+
+    @property
+    def _kind_of_part(self) -> str:
+        return "reasoning_summary_part" if self._in_summary else "content_part"
 
 
 NEW_ITEM: dict[str, Callable[[NewId], dict[str, Json]]] = {
@@ -181,9 +258,13 @@ NEW_PART: dict[str, dict[str, Json]] = {
     "output_text": {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
     "refusal": {"type": "refusal", "refusal": ""},
     "reasoning_text": {"type": "reasoning_text", "text": ""},
+    "summary_text": {"type": "summary_text", "text": ""},
 }
 
-TEXT_IN = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text"}
+TEXT_IN = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
+
+EVENTS_OF = {"summary_text": "reasoning_summary_text"}
+"""Parts whose events have another name than the part."""
 
 
 def _copy(value: Json) -> Json:

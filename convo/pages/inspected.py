@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
 from convo.engine.sent_request import fields
-from convo.history import OWNERS, Link
+from convo.history import IGNORED, OWNERS, Link
 from convo.inspection import Known, as_json, figures, rows
 from convo.inspection.bill import bill
 from convo.items import Json, first_words
@@ -99,6 +99,7 @@ def _link(link: Link, known: Known, requests: Requests) -> dict[str, Json]:
         "strategy": str(link.strategy),
         "session": known.names.get(link.session, "a session that was removed") if link.session else None,
         "seconds": link.seconds,
+        "ignored": list(link.parameters.get(IGNORED, ())),
         "error": dict(link.error) if link.error else None,
         "items_sent": was.sent,
         "items_saw": was.saw,

@@ -40,7 +40,7 @@ from convo.run.events import (
     Tripped,
 )
 from convo.run.keeping import kept, taken
-from convo.run.recovering import recover
+from convo.run.recovering import at_rest, recover
 from convo.run.state import Call, Failure, Inner, Limits, Phase, Run, Stage, begin
 from convo.run.table import MOVES, decide
 
@@ -80,6 +80,7 @@ __all__ = [
     "Start",
     "Stop",
     "Tripped",
+    "at_rest",
     "begin",
     "decide",
     "kept",

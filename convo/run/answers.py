@@ -8,7 +8,7 @@ do not fit are the model's mistake and its to mend: that call has its output at 
 from collections.abc import Iterator
 from dataclasses import replace
 
-from convo.items import Item, Json, call_id, is_assistant, is_call, kind, text
+from convo.items import Item, Json, call_id, is_assistant, is_call, is_output, kind, text
 from convo.run.events import Answered
 from convo.run.state import Call, Failure, Run, Stage
 from convo.tools import NOT_APPROVED, Lookup, Tool, Wrong, lookup_of, read_arguments
@@ -24,8 +24,9 @@ OUTCOME_UNKNOWN = "The tool was started, and its outcome is unknown."
 def calls_of(run: Run, answer: Answered) -> tuple[Call, ...] | Failure:
     """The calls of an answer, in its order, or why the run cannot go on with them."""
     calls: dict[str, Call] = {}
+    done = {call_id(item) for item in answer.output if is_output(item)}  # by the provider, as of its own shell
     for item in answer.output:
-        if not is_call(item) and kind(item) != HOSTED_REQUEST:
+        if (not is_call(item) and kind(item) != HOSTED_REQUEST) or (is_call(item) and call_id(item) in done):
             continue
         found = _call(run, answer, item)
         if isinstance(found, Failure):
@@ -53,8 +54,9 @@ def used_in(answer: Answered) -> Iterator[str]:
 
 
 def output_item(call: Call, output: Json) -> Item:
-    """The item that answers a function's call."""
-    return {"type": "function_call_output", "call_id": call.id, "output": output}
+    """The item that answers a function's call; a call that a program made says so, and its output as well."""
+    caller = {"caller": call.item["caller"]} if call.item.get("caller") else {}
+    return {"type": "function_call_output", "call_id": call.id, "output": output, **caller}
 
 
 def turned_down(call: Call, reason: str | None) -> Item:
@@ -116,7 +118,7 @@ def _hosted(run: Run, item: Item) -> Call | Failure:
     always = run.always.get((run.agent, call.lookup))
     if always is None:
         return call
-    return replace(call, stage=Stage.DONE, output=verdict_item(call, always, None))
+    return replace(call, stage=Stage.DONE, output=verdict_item(call, always, run.reasons.get((run.agent, call.lookup))))
 
 
 def _name(item: Item) -> str:

@@ -34,6 +34,7 @@ class Waiting:
     agent:      the identity of the agent that asks
     unknown:    it had started, and nobody knows what came of it
     hosted:     it runs at the provider
+    verdict:    approved (True) or rejected (False) at this pause, and not performed yet; None: undecided
     """
 
     call_id: str
@@ -42,27 +43,38 @@ class Waiting:
     agent: str
     unknown: bool = False
     hosted: bool = False
+    verdict: bool | None = None
 
 
 def waiting(document: Document) -> tuple[Waiting, ...]:
     """The calls of a kept run that wait for a person; none where it is not paused. raises: UnknownSchema, BadState"""
+    return tuple(call for call in decidable(document) if call.verdict is None)
+
+
+def decidable(document: Document) -> tuple[Waiting, ...]:
+    """The calls that wait, and those decided at this pause, whose decision can be changed. raises: as `waiting`"""
     if document.get("version") != VERSION:
         raise UnknownSchema("$.version", repr(document.get("version"))[:20], KNOWN)
     try:
         if document["phase"] != Phase.PAUSED.name:
             return ()
-        return tuple(_open_ones(document))
+        return tuple(_decidable(document))
     except (KeyError, TypeError, IndexError) as wrong:
         raise BadState("$", f"is no run that was kept whole ({wrong!r})", hint=CHANGED) from wrong
 
 
-def _open_ones(document: Document) -> Iterator[Waiting]:
-    """The calls that wait, those of runs inside a call among them."""
+def _decidable(document: Document) -> Iterator[Waiting]:
+    """As `decidable`, with the calls of runs inside a call among them."""
     for call in document["batch"]:
-        if call["stage"] in OPEN:
+        if call["stage"] in OPEN or _is_decided(call):
             yield _waiting(call, document["agent"])
         elif call["stage"] == INSIDE:
-            yield from waiting(call["inner"]["run"])
+            yield from decidable(call["inner"]["run"])
+
+
+def _is_decided(call: Document) -> bool:
+    """As `Call.is_decided`."""
+    return call.get("verdict") is not None and not call["ran"] and call["stage"] in (Stage.READY.name, Stage.DONE.name)
 
 
 def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, Json]:
@@ -80,22 +92,36 @@ def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, 
 
 def _told(document: dict[str, Json], event: Decided | Given) -> dict[str, Json]:
     """`document` after one decision, which may be about a call of a run inside one of its own."""
-    for call in document["batch"]:
-        if call["stage"] == INSIDE and _inside(document, call, event.call_id):
-            inner = {**call["inner"], "run": _told(call["inner"]["run"], event)}
-            return _with(document, {**call, "inner": inner})
+    call = _around(document, event.call_id)
+    if call is not None:
+        inner = {**call["inner"], "run": _told(call["inner"]["run"], event)}
+        return _with(document, {**call, "inner": inner})
     return _given(document, event) if isinstance(event, Given) else _decided(document, event)
 
 
-def _inside(document: Document, call: Document, call_id: str) -> bool:
-    own = any(one["id"] == call_id and one["stage"] in OPEN for one in document["batch"])
-    return not own and any(one.call_id == call_id for one in waiting(call["inner"]["run"]))
+def _around(document: Document, call_id: str) -> Document | None:
+    """The call in whose own run that call waits, or was decided on; None where it is none of an inner run's."""
+    own = next((one for one in document["batch"] if one["id"] == call_id), None)
+    if own and own["stage"] in OPEN:
+        return None
+    inside = [one for one in document["batch"] if one["stage"] == INSIDE]
+    waits = (one for one in inside if any(call_id == it.call_id for it in waiting(one["inner"]["run"])))
+    found = next(waits, None)
+    if found or own:
+        return found
+    holds = [one for one in inside if any(call_id == it.call_id for it in decidable(one["inner"]["run"]))]
+    if len(holds) > 1:
+        why = f"call {call_id} is decided in {len(holds)} runs; it could mean either"
+        raise IllegalMove(Phase[document["phase"]], "Decided", why)
+    return holds[0] if holds else None
 
 
 def asked(call: Call, agent: str) -> Waiting:
     """The same of a call of a run that is at hand."""
     unknown = call.stage is Stage.UNKNOWN
-    return Waiting(call.id, named(call.lookup), call.arguments, agent, unknown=unknown, hosted=call.tool is None)
+    verdict = call.verdict if call.is_decided else None
+    hosted = call.tool is None
+    return Waiting(call.id, named(call.lookup), call.arguments, agent, unknown=unknown, hosted=hosted, verdict=verdict)
 
 
 def _waiting(call: Document, agent: str) -> Waiting:
@@ -107,6 +133,7 @@ def _waiting(call: Document, agent: str) -> Waiting:
         agent=agent,
         unknown=call["stage"] == Stage.UNKNOWN.name,
         hosted=hosted,
+        verdict=call["verdict"] if _is_decided(call) else None,
     )
 
 
@@ -122,7 +149,8 @@ def _given(document: dict[str, Json], event: Given) -> dict[str, Json]:
 
 
 def _decided(document: dict[str, Json], event: Decided) -> dict[str, Json]:
-    call = _open(document, event.call_id, event, OPEN)
+    decided = (one for one in document["batch"] if one["id"] == event.call_id and _is_decided(one))
+    call = next(decided, None) or _open(document, event.call_id, event, OPEN)
     _check_arguments(call, event)
     document = _with(document, _verdict(call, event))
     if not event.always:
@@ -130,7 +158,7 @@ def _decided(document: dict[str, Json], event: Decided) -> dict[str, Json]:
     for other in document["batch"]:
         if other["stage"] == Stage.WAITING.name and other["lookup"] == call["lookup"]:
             document = _with(document, _verdict(other, event))
-    return {**document, "always": [*_others(document, call), _lasting(document, call, approve=event.approve)]}
+    return {**document, "always": [*_others(document, call), _lasting(document, call, event)]}
 
 
 def _check_arguments(call: Document, event: Decided) -> None:
@@ -147,13 +175,16 @@ def _check_arguments(call: Document, event: Decided) -> None:
 
 
 def _verdict(call: Document, event: Decided) -> dict[str, Json]:
+    call = {key: value for key, value in call.items() if key != "verdict"}
+    if call["stage"] != Stage.UNKNOWN.name:
+        call["verdict"] = event.approve
     if call["tool"] is None:
         said = verdict_item(_plain(call), event.approve, None if event.approve else event.message)
         return {**call, "stage": Stage.DONE.name, "output": said}
     if not event.approve:
         return {**call, "stage": Stage.DONE.name, "output": turned_down(_plain(call), event.message)}
     arguments = call["arguments"] if event.arguments is None else event.arguments
-    return {**call, "stage": Stage.READY.name, "arguments": arguments}
+    return {**call, "stage": Stage.READY.name, "arguments": arguments, "output": None}
 
 
 def _others(document: Document, call: Document) -> list[Json]:
@@ -162,8 +193,9 @@ def _others(document: Document, call: Document) -> list[Json]:
     return [one for one in document["always"] if (one["agent"], one["lookup"]) != mine]
 
 
-def _lasting(document: Document, call: Document, *, approve: bool) -> dict[str, Json]:
-    return {"agent": document["agent"], "lookup": call["lookup"], "tool": call["tool"], "approve": approve}
+def _lasting(document: Document, call: Document, event: Decided) -> dict[str, Json]:
+    said = {"agent": document["agent"], "lookup": call["lookup"], "tool": call["tool"], "approve": event.approve}
+    return said if event.approve or event.message is None else {**said, "message": event.message}
 
 
 def _open(document: Document, call_id: str, event: object, stages: Sequence[str]) -> Document:

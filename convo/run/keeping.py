@@ -36,7 +36,7 @@ def kept(run: Run) -> dict[str, Json]:
         "answered": run.answered,
         "text": run.text,
         "used": {agent: list(names) for agent, names in run.used.items()},
-        "always": [_lasting(run.graph, *key, approve) for key, approve in run.always.items()],
+        "always": [_lasting(run, *key) for key in run.always],
         "staged": [dict(item) for item in run.staged],
         "output": _output(run),
         "failure": asdict(run.failure) if run.failure else None,
@@ -75,6 +75,11 @@ def _run(document: Mapping[str, Any], graph: Graph) -> Run:
         document["text"],
         {identity: tuple(names) for identity, names in document["used"].items()},
         dict(_decided(one, graph, f"$.always[{at}]") for at, one in enumerate(document["always"])),
+        {
+            (one["agent"], tuple(one["lookup"])): one["message"]
+            for one in document["always"]
+            if isinstance(one.get("message"), str)
+        },
         tuple(document["staged"]),
         _value(document["output"], graph, agent, document["text"]),
         Failure(**failure) if failure else None,
@@ -98,6 +103,7 @@ def _call(call: Call) -> dict[str, Json]:
         "output": None if call.output is None else dict(call.output),
         "ran": call.ran,
         "inner": _inner(call),
+        **({} if call.verdict is None else {"verdict": call.verdict}),
     }
 
 
@@ -122,6 +128,7 @@ def _called(said: Mapping[str, Any], graph: Graph, agent: str, where: str) -> Ca
         said["output"],
         said["ran"],
         _inside(tool, said.get("inner"), where),
+        said.get("verdict"),
     )
 
 
@@ -133,10 +140,12 @@ def _inside(tool: Tool | None, said: Mapping[str, Any] | None, where: str) -> In
     return Inner(taken(said["run"], tool.inside), tuple(said["items"]))
 
 
-def _lasting(graph: Graph, agent: str, lookup: Lookup, approve: bool) -> dict[str, Json]:
-    holder = graph.agents.get(agent)
+def _lasting(run: Run, agent: str, lookup: Lookup) -> dict[str, Json]:
+    holder = run.graph.agents.get(agent)
     tool = _find(holder.functions, lookup) if holder else None
-    return {"agent": agent, "lookup": list(lookup), "tool": _fingerprint(tool), "approve": approve}
+    approve, words = run.always[agent, lookup], run.reasons.get((agent, lookup))
+    said = {"agent": agent, "lookup": list(lookup), "tool": _fingerprint(tool), "approve": approve}
+    return said if words is None else {**said, "message": words}
 
 
 def _decided(said: Mapping[str, Any], graph: Graph, where: str) -> tuple[tuple[str, Lookup], bool]:

@@ -108,17 +108,23 @@ def broke(run: Run, event: Broke) -> Move:
 
 
 def decided(run: Run, event: Decided) -> Move:
-    """Nothing runs by a decision: `Resume` goes on with all of them."""
+    """Record a decision; nothing runs before `Resume`. Until then another decision may take its place."""
     outer = _around(run, event.call_id)
     if outer and outer.inner:
         return run.put(_within(outer, outer.inner, decided(outer.inner.run, event)[0])), ()
-    call = _known(run, event.call_id, OPEN, event)
+    call = run.call(event.call_id)
+    if call is None or not call.is_decided:
+        call = _known(run, event.call_id, OPEN, event)
     if event.arguments is not None and (not event.approve or event.always or call.tool is None):
         raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
     run = run.put(_verdict(call, event))
     if not event.always:
         return run, ()
-    run = replace(run, always={**run.always, (run.agent, call.lookup): event.approve})
+    tool = run.agent, call.lookup
+    reasons = {key: words for key, words in run.reasons.items() if key != tool}
+    if not event.approve and event.message is not None:
+        reasons[tool] = event.message
+    run = replace(run, always={**run.always, tool: event.approve}, reasons=reasons)
     for other in run.at(Stage.WAITING):
         if other.lookup == call.lookup:
             run = run.put(_verdict(other, event))
@@ -253,9 +259,10 @@ def _each(run: Run, calls: Iterable[Call]) -> Run:
 
 def _rejected(run: Run, call: Call) -> Call:
     """`call` with its output, where its tool was rejected for good."""
-    if run.always.get((run.agent, call.lookup)) is not False:
+    tool = run.agent, call.lookup
+    if run.always.get(tool) is not False:
         return call
-    return replace(call, stage=Stage.DONE, output=output_item(call, NOT_APPROVED))
+    return replace(call, stage=Stage.DONE, output=output_item(call, run.reasons.get(tool, NOT_APPROVED)))
 
 
 def _after_judging(run: Run, call: Call, needed: bool) -> Call:
@@ -264,17 +271,19 @@ def _after_judging(run: Run, call: Call, needed: bool) -> Call:
 
 
 def _verdict(call: Call, event: Decided) -> Call:
+    """Apply a decision to a call. One on an unknown outcome is final: it says whether the tool runs a second time."""
+    call = replace(call, verdict=None if call.stage is Stage.UNKNOWN else event.approve)
     if call.tool is None:
         item = verdict_item(call, event.approve, None if event.approve else event.message)
         return replace(call, stage=Stage.DONE, output=item)
     if not event.approve:
         return replace(call, stage=Stage.DONE, output=turned_down(call, event.message))
     if event.arguments is None:
-        return replace(call, stage=Stage.READY)
+        return replace(call, stage=Stage.READY, output=None)
     found = read_arguments(call.tool, event.arguments)
     if isinstance(found, Wrong):
         raise InputFault(found.words, hint="give arguments that fit the tool's schema")
-    return replace(call, stage=Stage.READY, arguments=event.arguments)
+    return replace(call, stage=Stage.READY, arguments=event.arguments, output=None)
 
 
 def _around(run: Run, call_id: str) -> Call | None:
@@ -287,8 +296,13 @@ def _around(run: Run, call_id: str) -> Call | None:
         return None
     inside = [(call, call.inner.run) for call in run.at(Stage.INSIDE) if call.inner]
     waits = (call for call, inner in inside if any(call_id == one.id for one in inner.pending))
-    holds = (call for call, inner in inside if not own and _holds(inner, call_id))
-    return next(waits, None) or next(holds, None)
+    found = next(waits, None)
+    if found or own:
+        return found
+    holds = [call for call, inner in inside if _holds(inner, call_id)]
+    if len(holds) > 1:
+        raise IllegalMove(run.phase, "Decided", f"call {call_id} is decided in {len(holds)} runs; it could mean either")
+    return holds[0] if holds else None
 
 
 def _holds(run: Run, call_id: str) -> bool:

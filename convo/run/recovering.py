@@ -30,6 +30,19 @@ def caught_up(run: Run, started: Container[str], results: Mapping[str, Json]) ->
     return replace(run, batch=tuple(map(now, run.batch))) if run.phase is Phase.WORKING else run
 
 
+def at_rest(run: Run, results: Mapping[str, Json]) -> Run:
+    """`run` in a form that can be stored while no process runs it: as `recover`, and nothing is started.
+
+    results:  outputs that were kept of calls that had started, by call id
+    """
+    if run.phase is not Phase.WORKING:
+        return run
+    for call in run.at(Stage.STARTED):
+        known = call.id in results
+        run = run.put(ended(call, results[call.id]) if known else replace(call, stage=Stage.UNKNOWN))
+    return replace(run, phase=Phase.PAUSED)
+
+
 def recover(run: Run, results: Mapping[str, Json]) -> Move:
     """`run` as it stands when nobody performs anything any more, and what to ask for again.
 

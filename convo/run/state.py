@@ -60,6 +60,7 @@ class Call:
     output:     the item that answers it, once there is one
     ran:        the output is the tool's own
     inner:      the run inside it, once that was paused: its tool is another agent
+    verdict:    a person approved (True) or rejected (False) it at this pause; None: nobody decided
     """
 
     item: Item
@@ -72,6 +73,12 @@ class Call:
     output: Item | None = None
     ran: bool = False
     inner: "Inner | None" = None
+    verdict: bool | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether a person decided on it and nothing has run since, so that the decision can still be changed."""
+        return self.verdict is not None and not self.ran and self.stage in (Stage.READY, Stage.DONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,8 @@ class Run:
     answered:  the model did, and guardrails beside it are still to speak
     text:      the words of its answer
     used:      tools that each agent used, by identity; a forced tool is forced once
-    always:    decisions for good, by agent and tool
+    always:    sticky decisions, by agent and tool
+    reasons:   what the model is told of a sticky rejection, where the person said it
     staged:    input that was added at a pause and follows the outputs
     output:    the final answer's value, once there is one
     """
@@ -120,6 +128,7 @@ class Run:
     text: str | None = None
     used: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     always: Mapping[tuple[str, Lookup], bool] = field(default_factory=dict)
+    reasons: Mapping[tuple[str, Lookup], str] = field(default_factory=dict)
     staged: tuple[Item, ...] = ()
     output: Json = None
     failure: Failure | None = None
@@ -142,6 +151,17 @@ class Run:
                 found.append((self.agent, call))
             elif call.stage is Stage.INSIDE and call.inner:
                 found += call.inner.run.waiting
+        return tuple(found)
+
+    @property
+    def decidable(self) -> "tuple[tuple[str, Call], ...]":
+        """The calls that wait, and those decided at this pause, in order; each with the identity of its agent."""
+        found: list[tuple[str, Call]] = []
+        for call in self.batch:
+            if call.stage in OPEN or call.is_decided:
+                found.append((self.agent, call))
+            elif call.stage is Stage.INSIDE and call.inner:
+                found += call.inner.run.decidable
         return tuple(found)
 
     def at(self, stage: Stage) -> tuple[Call, ...]:

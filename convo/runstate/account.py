@@ -43,6 +43,8 @@ class Account:
     summed:    how many of `turns` are a part of `before` already, because a handoff summed them up
     handle:    `conv_...` or the newest `resp_...`, where the endpoint owns the history
     values:    the application's own
+    own:       the state is for convo alone, so agents may share a name
+    unknown:   calls whose outcome is unknown are written as begun; the Agents SDK asks for them as for others
     base:      the state that the run goes on from; of `turns` only what came after its last answer is new, and
                `before` counts only where something was summed up since
     """
@@ -54,6 +56,8 @@ class Account:
     summed: int = 0
     values: Mapping[str, Json] = field(default_factory=dict)
     base: State | None = None
+    own: bool = False
+    unknown: bool = False
 
 
 def turns(graph: Graph, first: str, items: Iterable[Item]) -> list[Turn]:

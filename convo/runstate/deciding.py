@@ -41,15 +41,21 @@ def decided(state: State, calls: Iterable[Pending], verdict: Verdict) -> State:
 
 
 def named(state: State, words: str) -> tuple[Pending, ...]:
-    """The pending calls that `words` names: a call's id, a tool's name, or "all".
+    """The pending calls that `words` names.
 
-    raises:  NotFound  nothing that waits is called that
+    A call's id names that call, decided or not. A tool's name and "all" name undecided calls only, so that
+    neither overturns an earlier decision.
+
+    raises:  NotFound  no pending call has this id or tool
     """
-    if words == ALL:
-        return state.pending
     by_id = tuple(one for one in state.pending if one.id == words)
-    found = by_id or tuple(one for one in state.pending if words in (one.call.tool, *one.call.keys))
-    if not found:
+    if by_id:
+        return by_id
+    if words == ALL:
+        return state.undecided()
+    of_tool = tuple(one for one in state.pending if words in (one.call.tool, *one.call.keys))
+    found = tuple(one for one in of_tool if one.id not in state.verdicts)
+    if not of_tool:
         waiting = ", ".join(one.id for one in state.pending)
         raise NotFound("pending call", words, hint=f"one of {waiting}" if waiting else "nothing waits in this state")
     return found

@@ -14,24 +14,25 @@ from convo.runstate import records
 from convo.runstate.identity import Call
 from convo.runstate.paths import at, path, replaced
 from convo.runstate.records import Kept, Verdict, noted
-from convo.runstate.run_items import bound
+from convo.runstate.run_items import Speaker, bound
 from convo.runstate.state import State
 from convo.runstate.versions import BOUND, room
 from convo.runstate.whose import identity_in
 from convo.tools import Lookup, toolbox
 
-Always: TypeAlias = dict[tuple[str, Lookup], bool]
+Always: TypeAlias = dict[tuple[str, Lookup], Verdict]
 
 
 def for_good(state: State, run: Run) -> State:
     """`state` with the run's decisions for good."""
     for (agent, lookup), approve in run.always.items():
-        call = bound(lookup, {"name": run.graph[agent].name})
+        call = bound(lookup, Speaker(run.graph, agent).reference)
         document, slots = room(state.version, state.document, call, always=True)
         for slot in slots:
             if slot.for_good:
                 record = at(document, slot.steps) or {}
-                lasting = noted(record, (), Verdict(approve, always=True), call.scope())
+                words = run.reasons.get((agent, lookup))
+                lasting = noted(record, (), Verdict(approve, words, always=True), call.scope())
                 document = replaced(document, slot.steps, lasting)
                 state = State(document, state.version)
     return state
@@ -49,7 +50,8 @@ def always(state: State, graph: Graph, known: Mapping[str, str]) -> Always:
         if holder or kept.echo or verdict is None:
             continue
         tools = _hosted(state, graph, kept) if kept.hosted else _functions(state, graph, known, kept)
-        found.update((one, verdict) for one in tools)
+        words = None if verdict else records.message(kept.record, None)
+        found.update((one, Verdict(verdict, words, always=True)) for one in tools)
     return found
 
 

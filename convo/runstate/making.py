@@ -17,6 +17,7 @@ from convo.errors import BadState, InputFault, StateFault
 from convo.history import Strategy
 from convo.items import Json, call_id, digest, is_output, is_user
 from convo.run import Call, Inner, Phase, Run, Stage
+from convo.run.state import OPEN
 from convo.runstate import run_items
 from convo.runstate.account import Account, Turn, turns
 from convo.runstate.batch import inner as nested
@@ -34,6 +35,7 @@ from convo.runstate.state import State, view
 from convo.runstate.totals import response, usage
 from convo.runstate.values import context
 from convo.runstate.versions import NEWEST
+from convo.runstate.whose import identity_in
 from convo.tools import NOT_APPROVED
 
 STEPS = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.ASKING}
@@ -58,18 +60,18 @@ def made(run: Run, account: Account) -> State:
              Usage       changed arguments, where the endpoint has the call as the model made it
              BadState    the turns do not fit the run
     """
-    _check(run)
+    _check(run, account)
     return for_good(_said(of(_document(run, account)), run.batch), run)
 
 
-def _check(run: Run) -> None:
-    if run.graph.duplicates:
+def _check(run: Run, account: Account) -> None:
+    if run.graph.duplicates and (account.base or not account.own):
         raise InputFault(
             f"several agents are called {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
             hint="give each agent a name of its own",
         )
     unknown = run.at(Stage.UNKNOWN)
-    if unknown:
+    if unknown and not account.unknown:
         raise StateFault(
             f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
             hint="say what came of it, or that it may run again, and go on",
@@ -84,7 +86,7 @@ def _check(run: Run) -> None:
 def _said(state: State, calls: Iterable[Call]) -> State:
     """The state with what a person said of the calls that it waits for."""
     waiting = {one.id: one for one in state.pending}
-    said = [call for call in calls if call.id in waiting and call.stage is not Stage.WAITING]
+    said = [call for call in calls if call.id in waiting and call.stage not in OPEN]
     for call in said:
         if call.tool is not None and call.arguments != str(call.item.get("arguments") or ""):
             state = edited(state, waiting[call.id], call.arguments)
@@ -117,6 +119,7 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
     own = [shown.get(call.id) or run_items.waiting(speaker, call) for call in run.batch if waits(call)]
     asked = [*own, *waiting_inside(inside)]
     answer = fresh[-1].output if fresh else None
+    begun = [*inside, *(call.id for call in run.at(Stage.UNKNOWN))]
     session = _items(run, told, base, base.get("session_items") or base.get("generated_items") or ())
     summed = account.summed and max(0, account.summed - len(account.turns) + len(told))
     seen = {} if summed else base
@@ -132,8 +135,10 @@ def _document(run: Run, account: Account) -> dict[str, Json]:
         "original_input": seen.get("original_input", [dict(item) for item in account.before]),
         "pending_input": [dict(item) for item in run.staged],
         "model_responses": answers,
-        "context": _context(account, base.get("context") or {}, [*session, *own], fresh, inside),
-        "tool_use_tracker": {run.graph[one].name: list(names) for one, names in run.used.items()},
+        "context": _context(account, base.get("context") or {}, [*session, *own], fresh, begun),
+        "tool_use_tracker": {
+            identity_in(Speaker(run.graph, one).reference): list(names) for one, names in run.used.items()
+        },
         "max_turns": run.limits.max_turns,
         "no_active_agent_run": True,
         **_owner(account, base),
@@ -156,7 +161,7 @@ def _inside(call: Call, inner: Inner, account: Account, base: Mapping[str, Json]
     if told and inner.run.batch:
         told[-1] = replace(told[-1], agent=inner.run.agent)
     within = view(there.value) if there else None
-    return made(inner.run, Account(inner.items[:first], told, values=account.values, base=within))
+    return made(inner.run, Account(inner.items[:first], told, values=account.values, base=within, own=account.own))
 
 
 def _since(base: Mapping[str, Json], agent: str, told: Sequence[Turn]) -> list[Turn]:
@@ -209,7 +214,7 @@ def _context(
     base: Mapping[str, Any],
     items: list[Any],
     fresh: Sequence[Turn],
-    inside: Iterable[str],
+    begun: Iterable[str],
 ) -> dict[str, Json]:
     done = {str(call_id(item["raw_item"])) for item in items if is_output(item["raw_item"])}
     try:
@@ -219,7 +224,7 @@ def _context(
     for call, entry in (base.get("tool_invocations") or {}).items():
         over = {"executed": True, "completed": True} if call in done else {}
         ledger[call] = {**entry, **over}
-    for call in inside:
+    for call in begun:
         ledger[call] = {**ledger[call], "executed": True}
     return {
         "approvals": {},

@@ -9,7 +9,7 @@ and when every decision from 1.15 on has its proof. Nothing is repaired on the w
 from collections.abc import Iterator
 from dataclasses import replace
 
-from convo.errors import BadState, UnknownSchema
+from convo.errors import BadState, JavaScriptState, UnknownSchema
 from convo.items import Json
 from convo.runstate.identity import ARGUMENTS, HANDOFF, Call, call_of
 from convo.runstate.nested import INTERRUPTION, actions, children, interruptions, states
@@ -22,6 +22,10 @@ from convo.runstate.version import ITEM_LISTS, Version
 from convo.runstate.versions import BOUND, BY_LABEL, LABELS, LIMITLESS, NESTED, after
 
 LABEL = "$schemaVersion"
+SNAKE = {"current_agent", "original_input", "current_turn"}
+CAMEL = {"currentAgent", "originalInput", "currentTurn"}
+"""Some of the members of a state, as the Python and the JavaScript SDK name them."""
+
 NESTING = 16
 """How many agents used as tools may wait in one another."""
 
@@ -47,11 +51,12 @@ def is_state(document: Json) -> bool:
     """Whether a document means to be a state, whatever is wrong with it."""
     if not isinstance(document, dict):
         return False
-    return LABEL in document or {"current_agent", "original_input", "current_turn"} <= set(document)
+    return LABEL in document or set(document) >= SNAKE or set(document) >= CAMEL
 
 
 def of(document: Json) -> State:
     """The state that a document is. raises: as `read`"""
+    _check_python(document)
     version = _version(document, ())
     for way, inner in _within_reason(document):
         if way and _version(inner, way) != version:
@@ -68,6 +73,15 @@ def of(document: Json) -> State:
             _check_ledger(inner, way)
     _check_decisions(state)
     return state
+
+
+def _check_python(document: Json) -> None:
+    """raises: JavaScriptState  the document has the members that the JavaScript SDK writes"""
+    if isinstance(document, dict) and CAMEL & document.keys() and not SNAKE & document.keys():
+        label = document.get(LABEL)
+        said = f" (label {label[:20]})" if isinstance(label, str) else ""
+        words = f"is a RunState of the JavaScript SDK, @openai/agents{said}; convo reads those of the Python SDK"
+        raise JavaScriptState("$", words)
 
 
 def _version(document: Json, way: Steps) -> Version:

@@ -34,6 +34,9 @@ CALLS = {
 }
 INPUT = "input_item"
 
+OWN = "convo:"
+"""Begins the identities of agents that share a name in a state for convo alone; every other reader refuses them."""
+
 
 @dataclass(frozen=True)
 class Speaker:
@@ -44,7 +47,10 @@ class Speaker:
 
     @property
     def reference(self) -> dict[str, Json]:
-        return {"name": self.graph[self.identity].name}
+        """The agent as a state names it; one that shares its name has an identity that only convo reads."""
+        name = self.graph[self.identity].name
+        shared = name in self.graph.duplicates
+        return {"name": name, "identity": OWN + self.identity} if shared else {"name": name}
 
     @property
     def ways(self) -> dict[str, str]:
@@ -74,8 +80,7 @@ def followed(speaker: Speaker, output: Iterable[Item], after: Iterable[Item]) ->
     for item in after:
         to = ways.get(names.get(call_id(item), ""))
         if is_output(item) and to is not None and item.get("output") != IGNORED:
-            target = {"name": speaker.graph[to].name}
-            both = {"source_agent": speaker.reference, "target_agent": target}
+            both = {"source_agent": speaker.reference, "target_agent": Speaker(speaker.graph, to).reference}
             yield {**_item("handoff_output_item", speaker, item), **both}
         elif is_output(item):
             yield {**_item("tool_call_output_item", speaker, item), "output": item.get("output")}

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from convo.errors import BadState
 from convo.items import Json
+from convo.items.ids import is_id
 from convo.runstate.identity import ARGUMENTS
 from convo.runstate.nested import ACTIONS, INTERRUPTION
 from convo.runstate.paths import Place, Steps, found, path, pattern
@@ -112,8 +113,8 @@ RULES = (
     Rule("context", "an object", _is(dict), needed=True),
     Rule("max_turns", "a number of turns, or null for no limit", _or_null(_count), needed=True),
     Rule("current_turn", "a number of turns", _count, needed=True),
-    Rule("conversation_id", "a string or null", _or_null(_is(str))),
-    Rule("previous_response_id", "a string or null", _or_null(_is(str))),
+    Rule("conversation_id", "an id or null", _or_null(is_id)),
+    Rule("previous_response_id", "an id or null", _or_null(is_id)),
     Rule("auto_previous_response_id", "true or false", _is(bool)),
     Rule("pending_input", "a list of items", _objects),
     Rule("current_turn_persisted_item_count", "a number of items", _count),

@@ -113,10 +113,19 @@ class State:
         found = (one for holder, kept in self.records if not kept.echo for one in self._decided(holder, kept))
         return tuple(dict.fromkeys(found))
 
+    @cached_property
+    def verdicts(self) -> dict[str, bool]:
+        """What is decided on each pending call: its own decision first, else the sticky one that covers it."""
+        own, sticky = dict[str, bool](), dict[str, bool]()
+        for one in self.decisions:
+            if one.call_id is not None:
+                found = sticky if one.always else own
+                found[one.call_id] = one.approve and found.get(one.call_id, True)
+        return {**sticky, **own}
+
     def undecided(self) -> tuple[Pending, ...]:
         """The pending calls on which nobody has decided."""
-        decided = {one.call_id for one in self.decisions}
-        return tuple(one for one in self.pending if one.id not in decided)
+        return tuple(one for one in self.pending if one.id not in self.verdicts)
 
     @property
     def usage(self) -> dict[str, int]:

@@ -90,6 +90,7 @@ def _run(state: State, graph: Graph, decisions: tuple[Decision, ...]) -> Run:
     if document.get("terminal_unrecoverable"):
         raise StateFault("this run cannot be gone on with: its last answer was blocked", hint="begin a new run")
     known = identities(document, graph, lambda identity: unfit(document, graph, identity) is None)
+    lasting = always(state, graph, known)
     run = Run(
         graph,
         known[identity_in(document["current_agent"])],
@@ -97,7 +98,8 @@ def _run(state: State, graph: Graph, decisions: tuple[Decision, ...]) -> Run:
         Phase.PAUSED,
         document["current_turn"],
         used={known[said]: tuple(names) for said, names in _tracked(document) if said in known},
-        always=always(state, graph, known),
+        always={tool: verdict.approve for tool, verdict in lasting.items()},
+        reasons={tool: verdict.message for tool, verdict in lasting.items() if verdict.message is not None},
         staged=tuple(document.get("pending_input") or ()),
     )
     waits = at(document, ("current_step", "type")) == INTERRUPTION

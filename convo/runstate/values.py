@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from convo.errors import InputFault, NotCanonical
 from convo.items import Json, hash_of
 from convo.runstate.paths import at
+from convo.tools import NO_VALUES
 
 NONE = {"original_type": "none", "serialized_via": "none", "requires_deserializer": False, "omitted": False}
 MAPPING = {**NONE, "original_type": "mapping", "serialized_via": "mapping"}
@@ -30,7 +31,7 @@ def context(values: Mapping[str, Json], base: Mapping[str, Json] | None = None) 
 
 
 def values_of(document: Json) -> Mapping[str, Json]:
-    """The application's own values. raises: InputFault  they were something else than a mapping"""
+    """The application's own values; NO_VALUES where it gave none. raises: InputFault  they were no mapping"""
     said, meta = described(document), at(document, ("context", "context_meta")) or {}
     if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(said or {}, dict):
         kinds = meta.get("class_path") or meta.get("original_type") or "no mapping"
@@ -38,7 +39,7 @@ def values_of(document: Json) -> Mapping[str, Json]:
             f"the context of this run was {kinds}, which a state only describes",
             hint="--context FILE.json, or FILE.py:NAME of what makes values of it",
         )
-    return said or {}
+    return NO_VALUES if said is None else dict(said)
 
 
 def described(document: Json) -> Json:

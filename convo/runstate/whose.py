@@ -1,7 +1,8 @@
 """Which agent of a graph a state means.
 
 A state names agents, and where several share a name it numbers them by an order that only the
-Agents SDK computes. So a number says nothing here, and what happened is looked at instead: a
+Agents SDK computes, or, in a state that convo wrote for itself, by that of the graph. So the SDK's
+number says nothing here, and what happened is looked at instead: a
 handoff leads to one agent of the graph, whatever its number there, and a call is of a tool that
 only some of them have. What is still open then is refused: a run must not go on as somebody else.
 """
@@ -13,6 +14,7 @@ from convo.errors import InputFault, NotFound
 from convo.handoffs import offers
 from convo.items import Json
 from convo.runstate.paths import found, pattern
+from convo.runstate.run_items import OWN
 from convo.runstate.version import ITEM_LISTS
 
 ITEMS = tuple(pattern(holder) for holder in ITEM_LISTS if not holder.endswith("interruptions[]"))
@@ -37,6 +39,8 @@ def identities(document: Json, graph: Graph, fits: Callable[[str], bool]) -> dic
     names = {identity_in(one): str(one["name"]) for one in _references(document)}
     candidates = {said: _called(graph, name) for said, name in names.items()}
     known = {said: only[0] for said, only in candidates.items() if len(only) == 1}
+    own = {said: said.removeprefix(OWN) for said in names if said.startswith(OWN)}
+    known |= {said: identity for said, identity in own.items() if identity in candidates[said]}
     shown = _by_handoffs(document, graph, known)
     current = identity_in(document["current_agent"])
     if current not in known:

@@ -17,6 +17,7 @@ class FileCondition(NamedTuple):
     known:       the number of this convo's last migration
     free_bytes:  of its disk
     filesystem:  as the system calls it: "ext4", "nfs4"; empty where that cannot be known
+    quick_check: the first line of SQLite's quick check, "ok" where it found nothing; None where it took too long
     """
 
     file: Path
@@ -24,6 +25,7 @@ class FileCondition(NamedTuple):
     known: int
     free_bytes: int
     filesystem: str = ""
+    quick_check: str | None = "ok"
 
 
 class ServerCondition(NamedTuple):

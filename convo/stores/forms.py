@@ -64,9 +64,9 @@ def previous_of(made: Link) -> str | None:
 def session_of(row: Sequence[Any]) -> Session:
     """A session from its columns.
 
-    row:  id, name, head, mark, written, link, used_at, record; keys as bytes
+    row:  id, name, head, mark, written, link, used_at, record, used; keys as bytes
     """
-    session_id, name, head, mark, written, link, used_at, text = row
+    session_id, name, head, mark, written, link, used_at, text, used = row
     strategy, model, created_at, url, organisation, project, handle, instructions = loads(text)
     return Session(
         id=session_id,
@@ -82,6 +82,7 @@ def session_of(row: Sequence[Any]) -> Session:
         handle=handle,
         written=Key(written.hex()) if written else None,
         instructions=instructions,
+        use=used,
     )
 
 

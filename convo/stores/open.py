@@ -10,6 +10,7 @@ from pathlib import Path
 from convo.errors import Usage
 from convo.stores.condition import Condition
 from convo.stores.contract import Store
+from convo.stores.upkeep import Progress, Recovery, StoreCheck
 
 KNOWN = "memory, sqlite:PATH, postgresql://..."
 POSTGRES = ("postgresql", "postgres")
@@ -73,6 +74,66 @@ async def examine(url: str) -> Condition | None:
 
         return await postgres.examine(url)
     return None
+
+
+def is_writable(url: str) -> bool:
+    """Whether the file of a SQLite store may be written, or could be made; True of every other store."""
+    scheme, _, place = url.partition(":")
+    if scheme != "sqlite" or not place:
+        return True
+    file = _file(place).absolute()
+    there = next((one for one in (file, *file.parents) if os.path.lexists(one)), file)
+    if there == file:
+        return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    return there.is_dir() and os.access(there, os.W_OK)
+
+
+async def check_store(url: str, progress: Progress) -> StoreCheck:
+    """Check all rows of the store that `url` names; nothing is made, migrated or written.
+
+    raises:  NotFound    there is no such file
+             Usage       no store has this URL, or what it needs is not installed
+             StoreFault  it cannot be reached, or is not ours
+    """
+    scheme, _, place = url.partition(":")
+    if scheme == "sqlite" and place:
+        from convo.stores.sqlite import checking as sqlite
+
+        return sqlite.check(_file(place), progress)
+    if scheme in POSTGRES:
+        _check_driver()
+        from convo.stores.postgres import checking as postgres
+        from convo.stores.postgres.database import Database
+
+        database = Database(url)
+        try:
+            return await database.run(lambda db: postgres.check(db, database.place, progress), however_long=True)
+        finally:
+            await database.aclose()
+    raise Usage(f"a store of the kind {scheme!r} cannot be checked", hint="--store sqlite:PATH or postgresql://...")
+
+
+def backup_store(url: str, target: Path, progress: Progress) -> int:
+    """Copy the file of a SQLite store into a new file; returns its size in bytes. raises: as `sqlite.backup`; Usage"""
+    scheme, _, place = url.partition(":")
+    if scheme != "sqlite" or not place:
+        raise Usage(f"a store of the kind {scheme!r} is not a file", hint="--store sqlite:PATH")
+    from convo.stores.sqlite import backup as sqlite
+
+    return sqlite.backup(_file(place), target, progress)
+
+
+def recover_store(url: str, target: Path, progress: Progress) -> Recovery:
+    """Copy what can be read of a damaged SQLite store into a new file. raises: as `sqlite.recover`; Usage"""
+    scheme, _, place = url.partition(":")
+    if scheme != "sqlite" or not place:
+        raise Usage(
+            f"a store of the kind {scheme!r} is not a file that could be read page by page",
+            hint="pg_restore, from a backup; or --store sqlite:PATH",
+        )
+    from convo.stores.sqlite import recover as sqlite
+
+    return sqlite.recover(_file(place), target, progress)
 
 
 def schema_sql(url: str, *, partitions: int = 0, above: int = 0) -> str:

@@ -4,8 +4,105 @@ A conversation never asks for it: whoever runs a database brings it up to date, 
 holds, and takes away what is old. Every store gives it beside itself, as `Store.upkeep`.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, TypeAlias
+
+Progress: TypeAlias = Callable[[str, int, int], None]
+"""Receives the name of a step, the rows or pages done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One kind of damage.
+
+    code:     "file", "unreadable", "reference", "tenant", "item", "node", "conversation", "record", "index" or "search"
+    count:    how many rows it was found in
+    example:  the first of them, in words
+    """
+
+    code: str
+    count: int
+    example: str
+
+
+class NamedSession(NamedTuple):
+    """A session, by its tenant and its name."""
+
+    tenant: str
+    name: str
+
+
+class StoreCheck(NamedTuple):
+    """The result of checking a whole database.
+
+    rows:       how many were checked, by table
+    problems:   empty where every check passed
+    sessions:   those whose history cannot be read whole, or is not the history that was stored
+    unchecked:  why some checks were left out; empty where none was
+    """
+
+    rows: Mapping[str, int]
+    problems: Sequence[Problem] = ()
+    sessions: Sequence[NamedSession] = ()
+    unchecked: str = ""
+
+
+class CutSession(NamedTuple):
+    """A session of which a part is lost.
+
+    items:       how many are left in it
+    rest:        the name of the session that holds the items behind the break; empty where none is left
+    rest_items:  how many those are
+    """
+
+    tenant: str
+    name: str
+    items: int
+    rest: str
+    rest_items: int
+
+
+class Recovery(NamedTuple):
+    """The result of copying what can be read of a damaged database.
+
+    rows:   how many are in the new database, by table
+    whole:  sessions with the whole history that they had
+    cut:    sessions of which a part is left
+    lost:   sessions of which only the record is left
+    made:   sessions made of histories whose own record is lost
+    """
+
+    rows: Mapping[str, int]
+    whole: Sequence[NamedSession]
+    cut: Sequence[CutSession]
+    lost: Sequence[NamedSession]
+    made: Sequence[NamedSession]
+
+
+class Problems:
+    """Counts problems by code and keeps the first of each as the example."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, tuple[int, str]] = {}
+
+    def add(self, code: str, example: str, count: int = 1) -> None:
+        before, first = self._found.get(code, (0, example))
+        self._found[code] = before + count, first
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def __iter__(self) -> Iterator[Problem]:
+        return (Problem(code, count, example) for code, (count, example) in self._found.items())
+
+
+Observe: TypeAlias = Callable[[float], None]
+"""Receives the seconds of one transaction, with the time that it waited for its turn."""
+
+
+def not_observed(seconds: float) -> None:
+    """Do not measure."""
 
 
 class Abandoned(NamedTuple):
@@ -54,8 +151,24 @@ class Upkeep(Protocol):
         """Ask the database for something. raises: StoreFault  it cannot be reached, or lacks a migration"""
         ...
 
+    async def check_room(self) -> None:
+        """Make sure that there is room for an answer, before a model is asked for one. raises: StoreFull"""
+        ...
+
     async def holdings(self) -> Sequence[Holdings]:
         """What each tenant keeps, by name; one that keeps nothing is left out."""
+        ...
+
+    async def tenants(self) -> Sequence[str]:
+        """The names of all tenants that ever kept something. Costs little, whatever they keep."""
+        ...
+
+    async def size(self) -> int | None:
+        """Bytes on the disk, with indexes and logs; None where there is no disk. Reads no rows."""
+        ...
+
+    def observe(self, observe: Observe) -> None:
+        """Call `observe` after every transaction of this process from now on."""
         ...
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:

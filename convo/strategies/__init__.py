@@ -9,7 +9,7 @@ over frozen values.
 """
 
 from convo.strategies.branching import retry, undo
-from convo.strategies.handles import Wanted, at_turn, kind_of, wanted
+from convo.strategies.handles import Wanted, at_turn, check_handle, kind_of, wanted
 from convo.strategies.held import Held, Sent, answered, is_answer
 from convo.strategies.reconciling import after_mark, reconcile
 from convo.strategies.replacing import behind, fresh, replaced
@@ -28,6 +28,7 @@ __all__ = [
     "at_turn",
     "behind",
     "body",
+    "check_handle",
     "confirm",
     "fresh",
     "interrupt",

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from convo.errors import Usage, WrongOwner
 from convo.history import OWNERS, Strategy
+from convo.items.ids import is_id
 
 TURN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
 """A handle and one of its turns."""
@@ -33,8 +34,10 @@ def wanted(flags: Collection[Strategy], handle: str | None, *, last: bool = Fals
     """Decide what `--replay --session --conversation --chain --from -c` ask for together.
 
     raises:  WrongOwner  two owners, or a handle of another owner than the one named
-             Usage       -c together with --from
+             Usage       -c together with --from, or a malformed id
     """
+    if handle:
+        check_handle(handle)
     belongs = kind_of(handle) if handle else None
     if len(flags) > 1:
         named = " and ".join(f"--{flag}" for flag in sorted(flags))
@@ -51,6 +54,20 @@ def at_turn(handle: str) -> tuple[str, int | None]:
     """What "HANDLE@N" names, and N; None where no turn is named. Counted from 1; -1 is all but the last turn."""
     found = TURN.fullmatch(handle)
     return (found[1], int(found[2])) if found else (handle, None)
+
+
+def check_handle(handle: str) -> None:
+    """Refuse a malformed id of a response or a conversation, such as "conv_1/../../admin".
+
+    raises:  Usage
+    """
+    if kind_of(handle) in WORDS and not is_id(handle):
+        shown = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
+        raise Usage(f"'{shown}' is not the id of a {WORDS[kind_of(handle)]}", hint="convo sessions lists what there is")
+
+
+WORDS = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
+"""The owners whose handles are ids, and the things that these name."""
 
 
 def kind_of(handle: str) -> Strategy:

@@ -61,7 +61,9 @@ SENDS: dict[Strategy, Callable[[Held, bool, bool], Sent]] = {
 def body(sent: Sent, *, model: str, instructions: str | None, parameters: Mapping[str, Json]) -> dict[str, Json]:
     """The request as it travels. Instructions go with every turn: no owner carries them over."""
     said = {"instructions": instructions} if instructions else {}
-    return {"model": model, **said, "input": list(sent.items), **sent.state, **parameters}
+    made = {"model": model, **said, "input": list(sent.items), **sent.state, **parameters}
+    both = [*sent.state.get("include", ()), *(parameters.get("include") or ())]
+    return {**made, "include": list(dict.fromkeys(both))} if both else made
 
 
 def confirm(held: Held, sent: Sent, response: Response) -> Held:

@@ -24,4 +24,5 @@ def price_of(model: str, own: Mapping[str, Price]) -> Price | None:
 @cache
 def prices() -> Mapping[str, Price]:
     """Every price that is known, by full name."""
-    return {name: Price(**row) for name, row in figures()["prices"].items()}
+    rows = figures()["prices"].items()
+    return {name: Price(**({**row, "above": tuple(row["above"])} if "above" in row else row)) for name, row in rows}

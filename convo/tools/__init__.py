@@ -11,11 +11,12 @@ from convo.tools.doc import Told, told
 from convo.tools.forms import Form, Mismatch, Record, form, made_by
 from convo.tools.naming import Hosted, Lookup, Toolbox, definitions, lookup_of, toolbox
 from convo.tools.outcomes import FAILED, NOT_APPROVED, output_text, timed_out
-from convo.tools.tool import Approval, Context, Namespace, Tool, tool
+from convo.tools.tool import NO_VALUES, Approval, Context, Namespace, Tool, tool
 
 __all__ = [
     "FAILED",
     "NOT_APPROVED",
+    "NO_VALUES",
     "Approval",
     "Context",
     "Form",

@@ -12,12 +12,16 @@ the engine's affair: it calls `run` and waits where there is something to wait f
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, get_type_hints, overload
+from types import MappingProxyType
+from typing import Any, Final, Literal, TypeAlias, get_type_hints, overload
 
 from convo.errors import InputFault
-from convo.items import Json
+from convo.items import Item, Json
 from convo.tools.doc import told
 from convo.tools.forms import Field, Record, form
+
+NO_VALUES: Final[Mapping[str, Json]] = MappingProxyType({})
+"""The application's own values, where it gave none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +31,18 @@ class Context:
     agent:    the identity of the agent that asks
     call_id:  the provider's string
     values:   the application's own, as the run carries them
+    usages:   the usage of each model call of the run so far, as the response said it
+    input:    the items that the run began with
+    call:     the call as the model made it; None outside a call
     """
 
     agent: str
     tool: str
     call_id: str
     values: Mapping[str, Json] = field(default_factory=dict)
+    usages: tuple[Mapping[str, Json], ...] = ()
+    input: tuple[Item, ...] = ()
+    call: Item | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +70,7 @@ class Tool:
     on_timeout:   "tell" the model, or "fail" the run
     failure:      the words for the model when the tool raised; None: the run fails with it
     enabled:      whether the model is shown it, where that is asked before every turn
+    serialize:    makes the output item's `output` of what `run` returned; None: `output_text`
     """
 
     name: str
@@ -76,6 +87,7 @@ class Tool:
     on_timeout: Literal["tell", "fail"] = "tell"
     failure: Callable[[Exception], str] | None = field(default=lambda raised: FAILED)
     enabled: bool | Callable[[Context], bool | Awaitable[bool]] = True
+    serialize: Callable[[Any], Json] | None = None
 
     @property
     def is_async(self) -> bool:

@@ -5,19 +5,20 @@
     chain, conversation    the resp_... or conv_... that its endpoint still has
 
 It is made first: then there is no moment at which the old history has no handle. What was made for a
-compaction that came to nothing is taken back.
+compaction that failed is taken back; what a killed one made is used by the next compaction of that history.
 """
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import TypeAlias
 
 from convo.engine.chat import Chat
 from convo.engine.naming import free_name
-from convo.engine.opening import free_file
-from convo.engine.replay_file import ReplayFile
+from convo.engine.opening import numbered
+from convo.engine.replay_file import ReplayFile, as_text
 from convo.errors import ConvoError
 from convo.history import Strategy
 from convo.stores.contract import Change
@@ -66,7 +67,9 @@ async def _twin(chat: Chat) -> tuple[str, Undo | None]:
         if one.head == session.head and one.name.startswith(wish):
             return one.name, None
     name = await free_name(store, wish)
-    twin = replace(session, id=chat.edges.new_id("ses"), name=name, created_at=chat.edges.clock.now())
+    now = await store.session(session.id)
+    behind = max(now.use - 1, 0) if now and now.use else 0  # `-c` continues the session, not this one
+    twin = replace(session, id=chat.edges.new_id("ses"), name=name, created_at=chat.edges.clock.now(), use=behind)
     await store.commit(Change(session=twin, expect=None))
 
     async def undo() -> None:
@@ -75,10 +78,15 @@ async def _twin(chat: Chat) -> tuple[str, Undo | None]:
     return name, undo
 
 
-def _copy(chat: Chat) -> tuple[str, Undo]:
-    """A copy of the replay file beside it."""
+def _copy(chat: Chat) -> tuple[str, Undo | None]:
+    """A copy of the replay file beside it; one that was made before stays."""
     stem, suffix = os.path.splitext(chat.session.handle or "")
-    place = free_file(f"{stem}-{SUFFIX}{suffix}")
+    content = as_text(chat.held.path.items)
+    for place in numbered(f"{stem}-{SUFFIX}{suffix}"):
+        if not os.path.lexists(place):
+            break
+        if _holds(Path(place), content):
+            return place, None
     ReplayFile(place).write(chat.held.path.items)
 
     async def undo() -> None:
@@ -86,3 +94,11 @@ def _copy(chat: Chat) -> tuple[str, Undo]:
             os.unlink(place)
 
     return place, undo
+
+
+def _holds(file: Path, content: str) -> bool:
+    """Whether a file holds just this; a file that cannot be read does not."""
+    try:
+        return file.stat().st_size == len(content) and file.read_bytes() == content.encode()
+    except OSError:
+        return False

@@ -12,19 +12,20 @@ list where it can, else a new one is seeded, which has to be wanted.
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from shlex import quote
 
 from convo.compaction import Mode, Plan, Standing, Way, Wish, instead, last_compaction, plan
 from convo.engine.chat import Chat
 from convo.engine.coming import tried
 from convo.engine.opening import history_of_conversation
-from convo.errors import ConvoError, Refused, StateFault, Usage
+from convo.errors import ConvoError, EndpointFault, Refused, StateFault, Usage
 from convo.history import HERE, Key, Link, Path, Strategy
-from convo.items import Item, Json
+from convo.items import Item, Json, Response
 from convo.strategies import Held, behind, fresh, replaced
 from convo.tokens import Count, count
 from convo.transfer.branches import branched
 from convo.transfer.seeding import forget, seeded
-from convo.transfer.summing import collected, shorter
+from convo.transfer.summing import check_compacted, collected, shorter
 
 ANSWERED = ("completed", "incomplete")
 
@@ -74,9 +75,12 @@ async def made(chat: Chat, wish: Wish, *, confirmed: bool = False, preview: bool
     confirmed:  a conversation may go on under another handle
     raises:     StateFault  a call waits for its output, or the window would not be smaller
                 Usage       it cannot be done so;  what the endpoint answers
+                StoreFull   the disk is nearly full; the model is not asked
     """
     standing = await _standing(chat)
     planned = plan(standing, wish)
+    if not preview:
+        await chat.edges.store.upkeep.check_room()
     if planned.way is Way.IN_PLACE and preview:
         planned = instead(planned, here=standing.here)
     if standing.strategy is Strategy.CONVERSATION and planned.way is not Way.IN_PLACE and not (confirmed or preview):
@@ -192,7 +196,11 @@ def _link(chat: Chat, one: Made, held: Held, link_id: str) -> Link:
 
 
 async def _in_place(chat: Chat, one: Made, *, confirmed: bool) -> Compacted:
-    """Let the endpoint put a compaction into its list. One that cannot leaves the list as it was."""
+    """Let the endpoint put a compaction into its list.
+
+    raises:  Usage          it refused, and a new conversation was not agreed to
+             EndpointFault  it answered without a compaction item; what it added is deleted again
+    """
     handle, asking = chat.session.handle or "", chat.asking
     said = {"instructions": asking.instructions} if asking.instructions else {}
     try:
@@ -204,6 +212,15 @@ async def _in_place(chat: Chat, one: Made, *, confirmed: bool) -> Compacted:
             raise _to_confirm(handle) from refused
         other = await made(chat, Wish(mode=Mode.INPUT), confirmed=True)
         return await _elsewhere(chat, other)
+    try:
+        check_compacted(response)
+    except EndpointFault as fault:
+        left = await _deleted_again(chat, handle, response)
+        raise EndpointFault(
+            f"{fault.message}; {left or 'nothing was changed'}",
+            code=fault.code,
+            hint=f"convo compact {quote(handle)} --mode input --yes, for a new conversation",
+        ) from fault
     path = await history_of_conversation(handle, chat.edges)
     output = response.get("output") or ()
 
@@ -219,6 +236,17 @@ async def _in_place(chat: Chat, one: Made, *, confirmed: bool) -> Compacted:
 
     await chat.exchange(mirrored, link)
     return Compacted(one, await _of_conversation(chat, path), None, len(chat.held.unacknowledged))
+
+
+async def _deleted_again(chat: Chat, handle: str, response: Response) -> str:
+    """Delete the items of an unwanted answer from a conversation; in words, what could not be deleted."""
+    stay = 0
+    for item in response.get("output") or ():
+        try:
+            await chat.edges.endpoint.delete_item(handle, str(item.get("id")))
+        except ConvoError:
+            stay += 1
+    return f"{stay} of the items of its answer could not be deleted from {handle}" if stay else ""
 
 
 async def _elsewhere(chat: Chat, one: Made) -> Compacted:

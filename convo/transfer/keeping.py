@@ -2,13 +2,16 @@
 
 The session is owned by the local store, whoever owned the conversation where it came from. Links come
 along where the store has none of their ids, so that what a file says never replaces what is known.
-Of a database with many conversations those that came over before are known again: an import that
-was cut off, or one that is made once a week, takes the rest.
+
+The session's id follows from the document and the requested name. So an import that was killed, or one that is
+made once a week, makes only the sessions that are missing, and two at once make each session once.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from os.path import commonprefix
 
 from convo.engine.naming import fit, name_for
@@ -32,9 +35,13 @@ async def keep(document: Document, answers: Answers, beside: Beside, name: str |
     """Store `document` as a new session.
 
     name:    None takes the one in the file, or its first words, with a number where it is taken
-    raises:  Conflict  `name` is taken;  Unreadable  an item or link cannot be kept;  StoreFault
+    raises:  Conflict  `name` is taken, or another process imports the same;  StoreFault
+             Unreadable  an item or link cannot be kept
     """
-    session_id, now = beside.new_id("ses"), beside.clock.now()
+    session_id, now = session_id_of(document, name, beside.store.tenant), beside.clock.now()
+    there = await beside.store.session(session_id)
+    if there and name is not None and there.name != name:
+        session_id = beside.new_id("ses")  # that import was renamed since, and its name is asked for again
     path = Path(root(beside.store.tenant)).grow(document.items)
     links = await _new(document, path, session_id, beside)
     session = Session(
@@ -52,16 +59,32 @@ async def keep(document: Document, answers: Answers, beside: Beside, name: str |
     return await beside.write(session, path, name, links)
 
 
-async def came_before(documents: Iterable[Document], store: Store) -> list[Session | None]:
-    """For each document the session that it became before, also where that went on since; else None.
+def session_id_of(document: Document, name: str | None, tenant: str) -> str:
+    """The id that an import of `document` under the requested name gives its session."""
+    head = Path(root(tenant)).grow(document.items).head
+    own = [document.acknowledged, document.name, document.model, document.instructions, document.created_at]
+    parts = [str(head), *own, [dict(link) for link in document.links], name]
+    return f"ses_{sha256(json.dumps(parts).encode()).hexdigest()[:32]}"
 
-    One that does not say when it began is never known again.
+
+async def came_before(documents: Sequence[Document], store: Store, name: str | None = None) -> list[Session | None]:
+    """For each document the session that it became before, also where that was continued since; else None.
+
+    name:  the one requested for the only document; a session that is called otherwise is another one
     """
+    found = [await store.session(session_id_of(one, name, store.tenant)) for one in documents]
+    if name is not None:
+        return [one if one and one.name == name else None for one in found]
+    if len(documents) == 1:
+        return list(found)
     begun: dict[float | None, list[Session]] = {}
     for session in await store.sessions():
         if session.strategy is Strategy.SESSION:
             begun.setdefault(session.created_at, []).append(session)
-    return [await _same(begun.get(one.created_at, ()), one, store) for one in documents]
+    return [
+        there or await _same(begun.get(one.created_at, ()), one, store)
+        for one, there in zip(documents, found, strict=True)
+    ]
 
 
 async def _same(sessions: Iterable[Session], document: Document, store: Store) -> Session | None:

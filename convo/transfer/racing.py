@@ -1,8 +1,9 @@
 """The same turns under every owner, one owner after the other, with what each of them took.
 
 Every owner gets a session of its own, that goes afterwards with all that it left anywhere: responses
-and conversations at the endpoint too. An owner that fails has its error and the turns that it made;
-the others run all the same. Who comes first finds the provider's prompt cache empty.
+and conversations at the endpoint too. The sessions of a race that was killed are removed by the next
+race in the same way; until then `convo chat -c` passes over them. An owner that fails has its error
+and the turns that it made; the others run all the same. Who comes first finds the provider's prompt cache empty.
 """
 
 import json
@@ -19,11 +20,11 @@ from convo.engine.chat import Chat
 from convo.engine.edges import Edges
 from convo.engine.keeping import remove
 from convo.engine.lease import writing
-from convo.engine.naming import free_name
-from convo.engine.opening import open_chat
+from convo.engine.naming import SCRATCH, free_name
+from convo.engine.opening import free_file, open_chat
 from convo.engine.turn import Asking
-from convo.errors import ConvoError, EndpointFault
-from convo.history import HERE, Link, Strategy
+from convo.errors import Busy, ConvoError, EndpointFault, NotFound
+from convo.history import HERE, Link, Session, Strategy
 from convo.items import Event, Json, user
 from convo.strategies import Wanted
 from convo.tokens import Usage
@@ -31,6 +32,9 @@ from convo.tokens import Usage
 ORDER = (Strategy.REPLAY, Strategy.SESSION, Strategy.CONVERSATION, Strategy.CHAIN)
 
 ANSWERED = ("completed", "incomplete")
+
+SCRATCH_NAME = f"{SCRATCH}race-"
+"""How the names of sessions begin that are removed when the race ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +120,7 @@ class Watch:
 async def race(course: Course, watch: Watch = Watch()) -> list[Lane]:
     """Let every owner run the course. raises: StoreFault; what the model's endpoint says before the first turn"""
     await course.edges.endpoint.warm(course.asking.wire_model)
+    await _remove_leftovers(course.edges)
     lanes = []
     for strategy in ORDER:
         lanes.append(await _lane(course, strategy, watch))
@@ -126,8 +131,9 @@ async def race(course: Course, watch: Watch = Watch()) -> list[Lane]:
 async def _lane(course: Course, strategy: Strategy, watch: Watch) -> Lane:
     tally = Tally(course.edges.endpoint)
     edges = replace(course.edges, endpoint=cast(Endpoint, tally))
-    name = await free_name(edges.store, f"race-{strategy}")
-    want = Wanted(strategy, str(course.folder / f"{name}.json") if strategy is Strategy.REPLAY else None)
+    name = await free_name(edges.store, f"race-{strategy}" if course.keep else f"{SCRATCH_NAME}{strategy}")
+    file = free_file(str(course.folder / f"race-{strategy}.json")) if strategy is Strategy.REPLAY else None
+    want = Wanted(strategy, file)
     chat = await open_chat(want, None, course.asking, edges, name=name)
     lane = Lane(strategy, session=name if course.keep else None)
     async with _held(chat, keep=course.keep):
@@ -162,25 +168,42 @@ async def _held(chat: Chat, *, keep: bool) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await hold.release()
-        if not keep:
-            await _removed(chat)
+        try:
+            if not keep:
+                await _delete_at_endpoint(chat.session, chat.edges)
+        finally:
+            await hold.release()
+        if not keep and await chat.edges.store.session(chat.session.id):
+            await remove(chat.edges.store, [chat.session])
 
 
-async def _removed(chat: Chat) -> None:
-    """Take away what a session left, here and at its endpoint, as far as it can be reached."""
-    store, endpoint, session = chat.edges.store, chat.edges.endpoint, chat.session
-    links = await store.links(session.id)
-    if await store.session(session.id):
-        await remove(store, [session])
+async def _remove_leftovers(edges: Edges) -> None:
+    """Remove the sessions of races that were killed, with what they left at this endpoint."""
+    for session in await edges.store.sessions():
+        if not session.name.startswith(SCRATCH_NAME) or session.scope not in (HERE, edges.endpoint.scope):
+            continue
+        with suppress(Busy, NotFound):  # that race still runs, or another one removes it at this moment
+            hold = await writing(edges.store, session)
+            try:
+                await _delete_at_endpoint(session, edges)
+            finally:
+                await hold.release()
+            await remove(edges.store, [session])
+
+
+async def _delete_at_endpoint(session: Session, edges: Edges) -> None:
+    """Delete what a session left at a remote endpoint, as far as it can be reached.
+
+    The record goes after this, so that a process killed in between can be finished by another one.
+    """
     if session.scope == HERE:
         return
-    for link in filter(_kept_there, links):
+    for link in filter(_kept_there, await edges.store.links(session.id)):
         with suppress(ConvoError):
-            await endpoint.delete(link.id)
+            await edges.endpoint.delete(link.id)
     if session.strategy is Strategy.CONVERSATION and session.handle:
         with suppress(ConvoError):
-            await endpoint.delete_conversation(session.handle)
+            await edges.endpoint.delete_conversation(session.handle)
 
 
 def _kept_there(link: Link) -> bool:

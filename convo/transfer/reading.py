@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from convo.engine.item_file import UNNAMED, understood
 from convo.engine.named_file import all_of
 from convo.engine.whole_file import why
 from convo.errors import InputFault, NotFound, Unreadable
@@ -28,7 +29,7 @@ from convo.inspection.document import (
     from_whole,
     is_document,
 )
-from convo.items import Item, Json, kind
+from convo.items import Json
 
 SQLITE = b"SQLite format 3\0"
 
@@ -64,7 +65,7 @@ def document_in(text: str) -> Document:
 
 
 def _list(text: str) -> Document:
-    return _of_items(_json(text))
+    return _of_items(text)
 
 
 def _objects(text: str) -> Document:
@@ -73,18 +74,18 @@ def _objects(text: str) -> Document:
         whole: Json = json.loads(text)
     except (ValueError, RecursionError):
         lines = [_json(one, at) for at, one in enumerate(text.split("\n"), 1) if one.strip()]
-        return from_lines(lines) if is_document(lines[0]) else _of_items(lines)
-    return _one(whole)
+        return from_lines(lines) if is_document(lines[0]) else _of_items(text)
+    return _one(whole, text)
 
 
-def _one(found: Json) -> Document:
+def _one(found: Json, text: str) -> Document:
     if is_document(found):
         return from_whole(found) if "items" in found else from_lines([found])
     if "$schemaVersion" in found:
         from convo.transfer.run_states import document
 
         return document(found)
-    return _of_items([found])
+    return _of_items(text)
 
 
 def _page(text: str) -> Document:
@@ -116,15 +117,14 @@ FORMS: Sequence[tuple[Callable[[str], bool], Callable[[str], Document]]] = (
 
 
 def _only_read() -> InputFault:
-    return InputFault("it holds only what is read", hint="export it again without --no-data, or as replay")
+    return InputFault(
+        "it holds only what is read", hint="take a file that convo export wrote without --no-data, or a list of items"
+    )
 
 
-def _of_items(found: Json) -> Document:
-    """A bare list of items, all of them said and confirmed. raises: InputFault"""
-    for at, item in enumerate(found, 1):
-        if not isinstance(item, dict) or kind(item) == "unknown":
-            raise InputFault(f"item {at} has neither a type nor a role", hint=f"import takes {TAKES}")
-    items: tuple[Item, ...] = tuple(found)
+def _of_items(text: str) -> Document:
+    """A list of items, a request or items by line, all of them confirmed. raises: InputFault"""
+    items = understood(UNNAMED, text).items
     return Document(items=items, acknowledged=len(items))
 
 

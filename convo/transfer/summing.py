@@ -13,13 +13,15 @@ from convo.endpoints.contract import Endpoint
 from convo.engine.turn import Asking, cut_short, failure_in
 from convo.errors import ConvoError, EndpointFault, Refused, StreamBroken, WindowExceeded
 from convo.history import HERE, Strategy
-from convo.items import Item, Json, Response
+from convo.items import Item, Json, Response, kind
 from convo.items.partial import ENDS
 from convo.strategies import fresh
 from convo.tokens import count_each
 
 UNKNOWN_PATH = (404, 405, 501)
 """What a server answers that has no compaction."""
+
+NOT_COMPACTED = "not_compacted"
 
 GONE = "previous_response_not_found"
 
@@ -53,16 +55,21 @@ async def shorter(made: Plan, asking: Asking, endpoint: Endpoint, *, auto: bool)
         return Shorter(made, windows(made, count_each(made.folded), words), usage, notes)
     try:
         answer = await endpoint.compact(_body(made, asking))
+        check_compacted(answer)
     except EndpointFault as fault:
         other = _other(made, fault, here=endpoint.scope == HERE) if auto else None
         if other is None:
             raise
         found = await shorter(other, asking, endpoint, auto=True)
         return found._replace(notes=(f"{fault.message}; compacted by {other.way} instead", *found.notes))
+    return Shorter(made, ((*answer["output"], *made.kept),), answer.get("usage"))
+
+
+def check_compacted(answer: Mapping[str, Json]) -> None:
+    """Raises EndpointFault when an endpoint's answer has no compaction item: it did something else."""
     output = answer.get("output")
-    if not isinstance(output, list) or not output:
-        raise StreamBroken("the endpoint compacted the history to nothing")
-    return Shorter(made, ((*output, *made.kept),), answer.get("usage"))
+    if not isinstance(output, list) or not any(kind(item) == "compaction" for item in output):
+        raise EndpointFault("the endpoint answered without a compaction item", code=NOT_COMPACTED)
 
 
 def _body(made: Plan, asking: Asking) -> dict[str, Json]:
@@ -76,6 +83,8 @@ def _other(made: Plan, fault: EndpointFault, *, here: bool) -> Plan | None:
     """Another way, where the endpoint's answer is that it does not have this one."""
     if made.way is Way.PREVIOUS and fault.code == GONE:
         return instead(made, here=here)
+    if fault.code == NOT_COMPACTED and not here:
+        return Plan(Way.SUMMARY, made.folded, made.kept, None, made.focus)
     if made.way is Way.INPUT and fault.status in UNKNOWN_PATH and not here:
         return Plan(Way.SUMMARY, made.folded, made.kept, None, made.focus)
     if made.way is Way.PREVIOUS and fault.status in UNKNOWN_PATH:

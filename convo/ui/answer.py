@@ -4,7 +4,8 @@ Only the words of the answer go there, a refusal among them: it is what the mode
 announced on stderr and reasoning is folded or left out, so that `convo chat ... > file` holds the answer and
 nothing else, the same text whether it came in pieces or whole. Control characters in what a model
 wrote are spelled out: a terminal would obey them. So are those that turn the order of the others
-round, in which a call that waits for a decision would read as another one. In a terminal the words
+round, in which a call that waits for a decision would read as another one, and, except in an answer that goes
+to a file or a pipe, characters that nobody sees. In a terminal the words
 may go to a sheet instead, which lays them out.
 """
 
@@ -12,9 +13,20 @@ import re
 from collections.abc import Callable, Container
 from typing import Protocol, TextIO, TypeAlias
 
-from convo.items import Event, Item, kind, text
+from convo.items import Event, Item, kind, text, with_characters
 
-OBEYED = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+CONTROLS = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069"
+"""What a terminal obeys, and what turns the order of characters round."""
+
+INVISIBLE = (
+    r"\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    r"\U000e0000-\U000e007f\U000e0100-\U000e01ef"
+)
+"""Invisible characters: they make different words look alike, or hide words in others. Joiners of scripts
+and of emoji, and the marks of direction of single characters, are not among them: text needs these."""
+
+OBEYED = re.compile(f"[{CONTROLS}]")
+UNSEEN = re.compile(f"[{CONTROLS}{INVISIBLE}]")
 
 SILENT = ("reasoning", "compaction")
 """Kinds of items that are no words to anybody."""
@@ -118,22 +130,25 @@ class Printer:
             self._sheet.say(safe(words))
             self.open_line = True
         elif words:
-            self._out.write(safe(words))
+            self._out.write(safe(words) if self._out.isatty() else OBEYED.sub(spelled, words))
             self._out.flush()
             self.open_line = not words.endswith("\n")
 
 
 def announced(item: Item) -> str:
     """One line about an item that is not made of words."""
-    return " ".join(str(part) for part in (f"[{kind(item)}]", item.get("name"), item.get("arguments")) if part)
+    said = with_characters(str(item.get("arguments") or ""))
+    return " ".join(str(part) for part in (f"[{kind(item)}]", item.get("name"), said) if part)
 
 
 def safe(words: str) -> str:
-    """`words` with control characters spelled out; line breaks and tabs stay."""
-    return OBEYED.sub(spelled, words)
+    """`words` with control characters and invisible ones spelled out; line breaks and tabs stay."""
+    return UNSEEN.sub(spelled, words)
 
 
 def spelled(found: re.Match[str]) -> str:
     """One character as Python writes it."""
     code = ord(found[0])
+    if code > 0xFFFF:
+        return f"\\U{code:08x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

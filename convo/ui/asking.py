@@ -7,6 +7,7 @@ question. Arguments come from a model: what a terminal would obey in them is spe
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from convo.items import with_characters
 from convo.run.inbox import Waiting
 from convo.ui.answer import safe
 from convo.ui.labelled import Line, labelled
@@ -47,7 +48,7 @@ def listed(paused: Sequence[Paused], medium: Medium) -> str:
         Column("waits", [ago(run.since) for run, _ in rows], goes=1),
         Column("run", [run.run for run, _ in rows], goes=0),
         Column("tool", [_tool(call) for _, call in rows]),
-        Column("arguments", [" ".join(call.arguments.split()) if call else "" for _, call in rows]),
+        Column("arguments", [with_characters(" ".join(call.arguments.split())) if call else "" for _, call in rows]),
     ]
     return medium.drawn("\n".join(lines(fitted(columns, medium), medium)))
 

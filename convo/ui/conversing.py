@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol, TextIO
 
 from convo.config import Price
+from convo.config.secret import without_passwords
 from convo.engine.chat import Chat
 from convo.engine.heads import Heads
 from convo.errors import ConvoError, Interrupted, NotFound
@@ -258,9 +259,9 @@ class Conversing:
         except Interrupted as stopped:
             self.say(f"{stopped.message}; /retry asks again, /undo takes it back")
         except ConvoError as error:
-            self.say(f"convo: {error.message}")
+            self.say(without_passwords(f"convo: {error.message}"))
             if error.hint:
-                self.show(f"  try: {AT_THE_PROMPT.get(error.hint, error.hint)}\n")
+                self.show(without_passwords(f"  try: {AT_THE_PROMPT.get(error.hint, error.hint)}\n"))
 
     async def _ask(self, words: str) -> None:
         before, along = self.chat.held.path.head, [*self.along, *parts_of(words, self.reader.pasted)]

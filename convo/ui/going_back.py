@@ -4,10 +4,11 @@ Nothing of what they leave is lost: the links that were made there keep it, and 
 again until something else is said.
 """
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from convo.engine.heads import last_said
-from convo.errors import Usage
+from convo.errors import Interrupted, Usage
 from convo.history import Path
 from convo.items import first_words, is_user, text, user
 from convo.ui.labelled import counted
@@ -33,8 +34,11 @@ async def redo(talk: "Conversing", _: str) -> None:
 
 
 async def edit(talk: "Conversing", words: str) -> None:
+    """Ask the last message again as it was changed; Ctrl-C and Ctrl-D at its prompt change nothing."""
     said = last_said(talk.chat)
-    words = words or (await talk.typed(EDITED, text(said[-1]))).strip()
+    if not words:
+        with suppress(EOFError, Interrupted):
+            words = (await talk.typed(EDITED, text(said[-1]))).strip()
     if not words:
         talk.say("nothing was changed")
         return

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from shlex import quote
 
-from convo.history import OWNERS, Strategy
+from convo.history import IGNORED, OWNERS, Strategy
 from convo.inspection import Known
 from convo.inspection.bill import bill
-from convo.items import Item, first_words, kind, searchable
+from convo.inspection.shape import provider_of
+from convo.items import Item, first_words, is_call, kind, searchable, with_characters
+from convo.items.partial import STREAMED, TEXT_DIFFERS
 from convo.ui.answer import safe
 from convo.ui.chart import chart
 from convo.ui.labelled import Line, counted, labelled, waiting
@@ -55,7 +57,8 @@ def whole(at: int, item: Item, *, waits: bool, medium: Medium) -> str:
     ended = [str(status)] if status not in (None, "completed") else []
     marks = ", ".join(ended + (["unacknowledged"] if waits else []))
     head = safe(f"{at}  {named}" + (f"  ({marks})" if marks else ""))
-    words = safe(searchable(item)) or json.dumps(item, ensure_ascii=True)
+    words = searchable(item)
+    words = safe(with_characters(words) if is_call(item) else words) or with_characters(json.dumps(item))
     return "\n".join([medium.paint(head, "dim"), *(f"   {line}".rstrip() for line in words.split("\n"))])
 
 
@@ -68,6 +71,9 @@ def _facts(known: Known, fits: Table | None) -> Iterator[Line]:
     yield "endpoint", str(known.scope) if known.scope else "none yet"
     if known.model:
         yield "model", known.model
+    providers = dict.fromkeys(filter(None, map(provider_of, known.links)))
+    if providers and [*providers] != [(known.model or "").partition("/")[0]]:  # else the model's name begins with it
+        yield "provider", safe(", ".join(providers))
     yield "head", _head(known)
     unacknowledged = [node.item for node in known.unacknowledged]
     if known.session or unacknowledged:
@@ -77,6 +83,12 @@ def _facts(known: Known, fits: Table | None) -> Iterator[Line]:
         yield "each link", " · ".join(f"{head} {cell}" for head, cell in fits.said)
     if not known.forks:
         yield "forks", "this endpoint cannot tell what else goes on from a response"
+    ignored = dict.fromkeys(name for link in known.links for name in link.parameters.get(IGNORED, ()))
+    if ignored:
+        yield "ignored", f"not sent to the model: {safe(', '.join(ignored))}"
+    differing = [link.id for link in known.links if STREAMED in (link.error or {})]
+    if differing:
+        yield "warning", f"{TEXT_DIFFERS}: {safe(', '.join(differing))}"
     for note in known.notes:
         yield "note", note
     if going_on := _go_on(known):

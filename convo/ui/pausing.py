@@ -7,6 +7,7 @@ is spelled out.
 import json
 from collections.abc import Iterator, Sequence
 
+from convo.items import with_characters
 from convo.runstate import Decision, Loss, Pending, State
 from convo.ui.answer import safe
 from convo.ui.labelled import Line, counted, labelled
@@ -83,4 +84,4 @@ def _decided(one: Decision) -> str:
 
 def _arguments(one: Pending) -> str:
     said = one.call.arguments
-    return " ".join((said if isinstance(said, str) else json.dumps(said)).split())
+    return with_characters(" ".join((said if isinstance(said, str) else json.dumps(said)).split()))

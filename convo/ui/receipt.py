@@ -14,12 +14,18 @@ from convo.tokens import Usage
 LEAST_USD = 0.0001
 
 
-def receipt(link: Link, session: Session, price: Price | None = None) -> str:
-    """The line for a turn that ended, however it ended."""
+def receipt(link: Link, session: Session, price: Price | None = None, calls: Sequence[Link] = ()) -> str:
+    """The line for a turn that ended, however it ended; `calls` are those of which `link` is the total."""
     used = Usage.read(link.usage)
-    why = f" ({link.error['code']})" if link.status == "incomplete" and link.error else ""
+    why = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
     ended = [] if link.status == "completed" else [link.status + why]
-    parts = [*ended, *(_used(used, price) if used else []), *_time(link), _id(link), owner(session)]
+    parts = [
+        *ended,
+        *([*tokens(used), *spent(_cost(calls or [link], price))] if used else []),
+        *_time(link),
+        _id(link),
+        owner(session),
+    ]
     return " · ".join(part for part in parts if part)
 
 
@@ -47,8 +53,11 @@ def owner(session: Session) -> str:
     return f"{session.strategy} {session.handle}"
 
 
-def _used(used: Usage, price: Price | None) -> list[str]:
-    return [*tokens(used), *spent(used.cost_usd(price))]
+def _cost(links: Sequence[Link], price: Price | None) -> float | None:
+    """USD, call by call: a price may depend on the length of one."""
+    costs = [found.cost_usd(price) for link in links if (found := Usage.read(link.usage))]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known and len(known) == len(costs) else None
 
 
 def tokens(used: Usage) -> list[str]:

@@ -4,10 +4,10 @@ import json
 import os
 import shlex
 import subprocess
-import tempfile
-from pathlib import Path
 
 from convo.errors import Usage
+from convo.items import with_characters
+from convo.temporary import temporary_folder
 
 
 def in_an_editor(arguments: str) -> str:
@@ -15,8 +15,8 @@ def in_an_editor(arguments: str) -> str:
     command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
     if not command:
         raise Usage("EDITOR is not set, so nothing can be edited", hint="EDITOR=nano convo ...")
-    with tempfile.TemporaryDirectory(prefix="convo-") as folder:
-        draft = Path(folder) / "arguments.json"
+    with temporary_folder("convo-edit-") as folder:
+        draft = folder / "arguments.json"
         draft.write_text(pretty(arguments) + "\n", encoding="utf-8")
         try:
             done = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
@@ -32,6 +32,6 @@ def in_an_editor(arguments: str) -> str:
 def pretty(arguments: str) -> str:
     """Arguments as they are read and edited: JSON a member a line, anything else as it is."""
     try:
-        return json.dumps(json.loads(arguments), indent=2, ensure_ascii=False)
+        return with_characters(json.dumps(json.loads(arguments), indent=2))
     except (ValueError, RecursionError):
         return arguments

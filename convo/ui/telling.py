@@ -9,7 +9,8 @@ import json
 from collections.abc import Mapping
 from typing import TextIO
 
-from convo.items import Event, Json, kind, text
+from convo.agents import plain_json
+from convo.items import Event, Json, kind, text, with_characters
 from convo.ui.answer import SILENT, Fold, Printer, Sheet, safe
 from convo.ui.medium import drawn_on, fitted
 
@@ -58,7 +59,7 @@ def sentences(event: Event) -> list[str]:
     """What happened, a sentence a line; none for what needs no words."""
     match event["type"]:
         case "convo.tool_started":
-            return [f"{event['agent']} calls {event['tool']} {one_line(event['arguments'])}".rstrip()]
+            return [f"{event['agent']} calls {event['tool']} {one_line(with_characters(event['arguments']))}".rstrip()]
         case "convo.tool_output":
             return [f"{event['tool']} gave {one_line(as_words(event['output'])) or 'nothing'}"]
         case "convo.handoff":
@@ -74,7 +75,7 @@ def sentences(event: Event) -> list[str]:
 
 def waits(call: Mapping[str, Json]) -> str:
     """One call that a person has to decide on."""
-    asks = f"{call['agent']} asks for {call['tool']} {one_line(call['arguments'])}".rstrip()
+    asks = f"{call['agent']} asks for {call['tool']} {one_line(with_characters(call['arguments']))}".rstrip()
     said = "its outcome is unknown" if call["unknown"] else "it waits for a decision"
     return f"{asks} ({call['call_id']}); {said}"
 
@@ -89,4 +90,4 @@ def as_words(value: Json) -> str:
     """A value as text: text as it is, nothing as nothing, else JSON."""
     if value is None or isinstance(value, str):
         return value or ""
-    return json.dumps(value, ensure_ascii=False, default=str)
+    return json.dumps(plain_json(value), ensure_ascii=False)

@@ -103,7 +103,7 @@ def _columns(drawn: Sequence[Drawn], known: Known, medium: Medium) -> Iterator[C
     yield Column("day", [_time(one.link, "%Y-%m-%d") for one in drawn], goes=1)
     yield Column("time", [_time(one.link, "%H:%M") for one in drawn], goes=8)
     if roomy:
-        yield Column("status", [one.link.status for one in drawn])
+        yield Column("status", [_status(one.link) for one in drawn])
     yield Column("secs", [_seconds(one.link) for one in drawn], right=True, goes=5)
     yield Column("first words", [_words(one, status=not roomy) for one in drawn])
 
@@ -144,6 +144,12 @@ def _seconds(link: Link) -> str:
     return UNKNOWN if link.seconds is None else f"{link.seconds:.1f}"
 
 
+def _status(link: Link) -> str:
+    """How it ended, with the setting that ended it where one did."""
+    limit = (link.error or {}).get("limit")
+    return f"{link.status} ({limit})" if limit else link.status
+
+
 def _words(one: Drawn, *, status: bool) -> str:
-    ended = f"{one.link.status}: " if status and one.link.status != "completed" else ""
+    ended = f"{_status(one.link)}: " if status and one.link.status != "completed" else ""
     return ended + " → ".join(words for words in (one.was.said, one.was.answered) if words)

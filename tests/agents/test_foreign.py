@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 from convo.agents import Agent, AgentTool, from_object
 from convo.errors import ConvoError, InputFault, Unsupported
+from convo.items import user
 from convo.tools import Context, Mismatch, Tool, definitions
 
 CONTEXT = Context("a", "add", "call_1", {"user": "kim"})
@@ -112,7 +113,7 @@ async def test_instructions_and_guardrails_are_called_with_what_they_look_for() 
     assert await settled(found.instructions(CONTEXT)) == "a for kim"
     (before,), (after,) = found.input_guardrails, found.output_guardrails
     assert (before.name, before.parallel) == ("polite", False)
-    assert await settled(before.check(CONTEXT, "bad words")) == "bad words"
+    assert await settled(before.check(CONTEXT, [user("bad words")])) == "bad words"
     assert await settled(after.check(CONTEXT, "ok")) is None
     assert await settled(after.check(CONTEXT, "much too long")) == "it tripped"
 
@@ -120,9 +121,10 @@ async def test_instructions_and_guardrails_are_called_with_what_they_look_for() 
 def test_an_output_type_reads_what_it_read_there() -> None:
     found = taken(output_type=Paid).output
     assert found is not None
-    assert found.read('{"cents": 3}') == Paid(cents=3)
+    assert found.strict
+    assert found.value('{"cents": 3}') == Paid(cents=3)
     with pytest.raises(Mismatch):
-        found.read('{"cents": "x"}')
+        found.value('{"cents": "x"}')
     strict = taken(output_type=sdk.AgentOutputSchema(list[int])).output
     assert strict is not None
     assert strict.strict

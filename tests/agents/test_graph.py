@@ -1,7 +1,6 @@
 """A run knows the agents that it can reach, and tells two of one name apart."""
 
-from types import SimpleNamespace
-
+import agents as sdk
 import pytest
 
 from convo.agents import Agent, Graph, Handoff, from_object, graph
@@ -78,9 +77,8 @@ def many(kind: str, count: int) -> Graph:
 
 
 def circle(count: int) -> object:
-    """Agents by the shape of the Agents SDK's, each of which hands over to the next."""
-    fields = {"instructions": "", "tools": [], "model_settings": SimpleNamespace()}
-    made = [SimpleNamespace(name=f"a{n}", handoffs=[], **fields) for n in range(count)]
+    """Agents of the Agents SDK, each of which hands over to the next."""
+    made: list[sdk.Agent[None]] = [sdk.Agent(name=f"a{n}") for n in range(count)]
     for n, one in enumerate(made):
         one.handoffs.append(made[(n + 1) % count])
     return made[0]

@@ -7,7 +7,7 @@ import pytest
 
 from convo.agents import Agent
 from convo.errors import Refused, TryLater, Unreachable
-from convo.history import Strategy
+from convo.history import Session, Strategy
 from tests.engine.agents import calls, history, inputs, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -22,6 +22,12 @@ LOCKED = TryLater("locked", code="conversation_locked", status=400)
 DOWN = TryLater("down", status=503)
 CUT = Unreachable("the connection broke")
 OUTPUT = "call_1: look done"
+
+
+async def session(bench: Bench) -> Session:
+    found = await bench.store.session("mine")
+    assert found
+    return found
 
 
 async def faulty(bench: Bench, ledger: Ledger, strategy: Strategy, *faults: Fault) -> None:
@@ -70,8 +76,12 @@ async def test_when_an_answer_was_lost_a_conversation_is_read_instead_of_asked_a
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     await faulty(bench, ledger, strategy, Fault(CUT, after=None), Fault(CUT, after=None))
-    conversation = strategy is Strategy.CONVERSATION
-    assert inputs(bench) == [["user: hello"], [OUTPUT]] if conversation else len(bench.bodies) == 4
+    if strategy is Strategy.CONVERSATION:
+        assert inputs(bench) == [["user: hello"], [OUTPUT]]
+    else:
+        assert inputs(bench) == [*[["user: hello"]] * 3, [OUTPUT]]
+        first, *_ = await bench.store.links((await session(bench)).id)
+        assert [body.get("previous_response_id") for body in bench.bodies] == [None, None, None, first.id]
     said = "assistant: It is all done, and here is what came of it."
     assert words(await history(bench)) == ["user: hello", "call look", OUTPUT, said]
     assert ledger.ran == ["look"]

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 
 AGENTS = """
 import pathlib
-from convo.agents import Agent, Guardrail, Handoff
+from convo.agents import Agent, Guardrail, Handoff, agent_tool
 from convo.tools import Context, tool
 
 RAN = pathlib.Path(__file__).parent / "ran.txt"
@@ -64,6 +64,7 @@ final = Agent("final", tools=(look_up,), after_tools="first output")
 REFUND = {"call": {"name": "refund", "call_id": "c1", "arguments": {"order": "A1", "cents": 500}}}
 LOOK_UP = {"call": {"name": "look_up", "call_id": "c0", "arguments": {"order": "A1"}}}
 OVER = {"call": {"name": "transfer_to_billing", "call_id": "h0"}}
+ASK_DESK = {"call": {"name": "ask_desk", "call_id": "a1", "arguments": {"input": "Pay A1 back."}}}
 BACK = {"text": "Paid back."}
 
 SDK = """
@@ -81,6 +82,13 @@ def agents(name: str = "desk", text: str = AGENTS) -> tuple[str, str]:
     """The flags that let an agent answer; its file lies in this folder."""
     Path("bot.py").write_text(text, encoding="utf-8")
     return "--agent", f"bot.py:{name}"
+
+
+def boss(*, outer: tuple[str, str], inner: tuple[str, str]) -> tuple[str, str]:
+    """The flags of an agent that may ask the desk as it asks a tool; each of the two has a model of its own."""
+    clerk = f'clerk = Agent("desk", model={inner[1]!r}, tools=(refund, look_up))\n'
+    asks = 'agent_tool(clerk, "ask_desk", "Ask the desk.")'
+    return agents("boss", AGENTS + clerk + f'boss = Agent("boss", model={outer[1]!r}, tools=({asks}, refund))\n')
 
 
 def two_refunds(*after: dict[str, Any]) -> tuple[str, str]:

@@ -1,9 +1,8 @@
 """One check of `convo doctor` as a test asks for it."""
 
-from pathlib import Path
 from typing import Any
 
-from tests.running import Convo
+from tests.running import Convo, project_file
 
 
 def found(convo: Convo, name: str, *argv: str) -> dict[str, Any]:
@@ -20,4 +19,5 @@ def levels(convo: Convo, *argv: str) -> dict[str, str]:
 
 
 def settings(text: str) -> None:
-    Path(".convo.toml").write_text(text)
+    """Write a project file and trust it."""
+    project_file(text)

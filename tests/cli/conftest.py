@@ -1,7 +1,13 @@
 """What stands behind the command line while it is tried."""
 
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
+from tests import databases
+from tests.cli.held import DATABASE
 from tests.loopback import Loopback
 
 
@@ -11,3 +17,25 @@ def server(loopback: Loopback, monkeypatch: pytest.MonkeyPatch) -> Loopback:
     for name, value in loopback.environ.items():
         monkeypatch.setenv(name, value)
     return loopback
+
+
+@pytest.fixture
+def store_url(request: pytest.FixtureRequest, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The URL of the store that the commands of this test use; indirect, sqlite or postgresql."""
+    if request.param == "sqlite":
+        yield f"sqlite:{home / DATABASE}"
+        return
+    url = databases.new_database()
+    monkeypatch.setenv("CONVO_STORE", url)
+    yield url
+    databases.drop(url)
+
+
+@pytest.fixture
+def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder for temporary files of this test and of its commands."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder

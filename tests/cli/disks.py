@@ -16,9 +16,10 @@ from typing import Protocol
 
 from tests.running import Got
 
-SIZE = "2m"
+SIZE = "24m"
+"""More than must be left before a model is asked."""
 HOLD = 'mount -t tmpfs -o size="$1" tmpfs "$2" && echo mounted && read -r _'
-FILL = 'head -c 100000000 /dev/zero >"$1/filler" 2>/dev/null; true'
+FILL = 'head -c 100000000 /dev/zero >"$1/filler" 2>/dev/null; truncate -s "-$2" "$1/filler"'
 UNSHARE = ["unshare", "--user", "--map-root-user", "--mount"]
 
 
@@ -29,7 +30,7 @@ class Disk(Protocol):
 
     def launch(self, *argv: str) -> Got: ...
 
-    def fill(self) -> None: ...
+    def fill(self, leave: int = 0) -> None: ...
 
     def free(self) -> None: ...
 
@@ -71,8 +72,9 @@ class Mounted:
     def launch(self, *argv: str) -> Got:
         return ran([*self._enter, "--wd=" + os.getcwd(), sys.executable, "-m", "convo", *argv])
 
-    def fill(self) -> None:
-        subprocess.run([*self._enter, "sh", "-c", FILL, "sh", str(self._folder)], check=True)
+    def fill(self, leave: int = 0) -> None:
+        """Leave so many bytes of the disk."""
+        subprocess.run([*self._enter, "sh", "-c", FILL, "sh", str(self._folder), str(leave)], check=True)
 
     def free(self) -> None:
         (self.inside / "filler").unlink()
@@ -87,7 +89,7 @@ class Limited:
     def launch(self, *argv: str) -> Got:
         return limited(*argv) if self._full else ran([sys.executable, "-m", "convo", *argv])
 
-    def fill(self) -> None:
+    def fill(self, leave: int = 0) -> None:
         self._full = True
 
     def free(self) -> None:

@@ -123,10 +123,7 @@ def test_a_state_that_cannot_be_written_after_all_waits_in_the_inbox(convo: Conv
     got = convo("chat", *agents("desk", text), *model, "--state", "going/s.json", "-n", "mine", "pay A1 back")
     place = tmp_path / "going"
     assert (got.exit, got.out) == (1, "")
-    assert got.err.endswith(
-        f"convo: {place} is not a folder; the run is paused all the same, and waits in the inbox\n"
-        "  try: convo approvals\n"
-    )
+    assert got.err.endswith(f"convo: {place} is not a folder; the run is still paused\n  try: convo approvals\n")
     assert [one["call_id"] for one in convo("approvals", "--json").json()] == ["c1"]
     assert convo("resume", "mine", *agents("desk", text), *model, "--approve", "all").out == "Paid back.\n"
 
@@ -206,7 +203,9 @@ def test_values_reach_the_tools(convo: Convo, home: Path) -> None:
 
 def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, home: Path) -> None:
     text = two_models(OVER, {"text": "Yes?"})
-    got = convo("chat", *agents("triage", text), "--history-markers", "<<", ">>", "-n", "mine", "help me")
+    got = convo(
+        "chat", *agents("triage", text), "--nest-history", "--history-markers", "<<", ">>", "-n", "mine", "help me"
+    )
     assert (got.exit, got.out) == (0, "Yes?\n"), got.err
     _, links = kept(home, "mine")
 
@@ -250,14 +249,13 @@ def test_agents_of_one_graph_can_have_models_of_several_providers(convo: Convo, 
 
 
 def test_what_a_terminal_would_obey_is_spelled_out(convo: Convo, home: Path) -> None:
-    call = {
-        "call": {"name": "refund", "arguments": {"order": "A\x1b[2J\u202e", "cents": 5}, "call_id": "c\x1b[31m\u2066"}
-    }
+    order, call_id = "A\x1b[2J\u202e\u200b", "c\x1b[31m\u2066"
+    call = {"call": {"name": "refund", "arguments": {"order": order, "cents": 5}, "call_id": call_id}}
     got = convo("chat", *agents(), *scripted(call), "-n", "mine", "pay back")
     assert got.exit == 3
     said = got.err + got.out + convo("approvals").out + convo("approvals", "show", "all").out
     said += convo("approvals", "show", "nope").err
-    assert not set("\x1b\u202e\u2066") & set(said)
+    assert not set("\x1b\u202e\u2066\u200b") & set(said)
     assert "c\\x1b[31m\\u2066" in said
 
 
@@ -284,7 +282,9 @@ def test_nothing_can_be_said_while_a_run_is_paused(convo: Convo, home: Path) -> 
         "convo: the run of 'mine' is paused, and waits for c1\n"
         "  try: convo resume mine --agent bot.py:desk --approve c1\n"
     )
-    plain = convo("chat", "-c", *model, "and?")
+    again = convo("chat", "-c", *model, "and?")
+    assert (again.exit, "the run of 'mine' is paused, and waits for c1" in again.err) == (1, True)
+    plain = convo("chat", "-c", "--agent", "none", *model, "and?")
     assert (plain.exit, "is open in 'mine', and its calls have no output yet" in plain.err) == (1, True)
     assert kept(home, "mine") == before
 

@@ -173,3 +173,27 @@ def test_calling_one_command_imports_no_other(convo: Convo) -> None:
 def test_the_table_holds_real_commands_only() -> None:
     for row in COMMANDS.values():
         assert isinstance(import_module(row.module).app, typer.Typer)
+
+
+@pytest.mark.parametrize(
+    ("argv", "hint"),
+    [
+        (["hello"], 'convo chat "hello"'),
+        (["what is a monad?"], 'convo chat "what is a monad?"'),
+        (["what", "is", "a", "monad"], 'convo chat "what is a monad"'),
+        (["it's", "-m", "openai/any"], 'convo chat "it\'s" -m openai/any'),
+        (["what is $HOME?", "-n", "a b"], "convo chat 'what is $HOME?' -n 'a b'"),
+        (['say "hi"'], "convo chat 'say \"hi\"'"),
+        (["x" * 500], 'convo chat "..."'),
+        (["inspct", "@last"], "convo inspect"),
+        (["resp_123"], "convo inspect resp_123"),
+        (["talk.json"], "convo inspect talk.json"),
+    ],
+)
+def test_a_command_that_is_none_is_answered_with_the_command_it_could_mean(
+    argv: list[str], hint: str, convo: Convo
+) -> None:
+    Path("talk.json").write_text("[]")
+    got = convo(*argv)
+    assert (got.exit, got.out, got.err.splitlines()[-1]) == (2, "", f"  try: {hint}")
+    assert len(got.err) < 500

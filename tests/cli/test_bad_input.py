@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -175,7 +176,7 @@ FILES = [
         2,
         "unreadable",
         "* is a folder, not a replay file",
-        "look at the file, or name another one",
+        "name a file in it",
     ),
     Row("a folder to attach", f"chat {ECHO} -a . hi", 2, "unreadable", ". is a folder", "attach a file in it"),
     Row(
@@ -214,7 +215,7 @@ STORES = [
         1,
         "store_unavailable",
         "*/convo.db is not a database",
-        "convo --help names CONVO_HOME, where the store is",
+        "convo store recover NEW.db --store sqlite:*/convo.db",
         lambda world: world.database.write_bytes(b"not a database " * 100),
     ),
     Row(
@@ -240,21 +241,21 @@ STORES = [
 SETTINGS = [
     Row(
         "settings that are no TOML",
-        "chat hi",
+        "--config bad.toml chat hi",
         2,
         "bad_settings",
-        "*/.convo.toml, line 1: is not TOML: *",
-        "mend the value where it is set",
-        file(".convo.toml", "model = \n"),
+        "*/bad.toml, line 1: is not TOML: *",
+        "correct the value where it is set",
+        file("bad.toml", "model = \n"),
     ),
     Row(
         "a setting that is not known",
-        "chat hi",
+        "--config bad.toml chat hi",
         2,
         "bad_settings",
-        "*/.convo.toml: no setting 'modle'; did you mean 'model'?",
-        "mend the value where it is set",
-        file(".convo.toml", "modle = 'x'\n"),
+        "*/bad.toml: no setting 'modle'; did you mean 'model'?",
+        "correct the value where it is set",
+        file("bad.toml", "modle = 'x'\n"),
     ),
     Row(
         "a settings file that is not there",
@@ -270,7 +271,7 @@ SETTINGS = [
         2,
         "bad_settings",
         "OPENAI_BASE_URL must be a URL: http:// or https://, a host, and a path if there is one",
-        "mend the value where it is set",
+        "correct the value where it is set",
         lambda world: world.set(OPENAI_BASE_URL="nonsense"),
     ),
     Row(
@@ -278,7 +279,7 @@ SETTINGS = [
         "chat -m nope/x hi",
         2,
         "bad_settings",
-        "-m: no provider 'nope' for 'nope/x'; *",
+        "-m: no provider 'nope' for 'nope/x' (known: anthropic, *)",
         "choose one of them, or describe it under [providers.nope] in the file that convo models names",
     ),
     Row(
@@ -314,3 +315,21 @@ def test_what_was_there_goes_on_afterwards(world: World, convo: Convo) -> None:
     for name in ("mine", "file"):
         assert convo("chat", "--from", name, *ECHO.split(), "and now?").out == "and now?\n"
     assert len(json.loads((world.folder / "talk.json").read_text())) == 4
+
+
+@pytest.mark.parametrize(
+    ("argv", "step"),
+    [
+        ("serve --port 99999", "choose a port, such as 8788"),
+        ("lint --explain", "convo lint --explain all"),
+        ("inspect ./page.html", "convo import ./page.html, if convo wrote this page; then name the session"),
+        (f"chat {ECHO} --agent bots/desk.py hi", "--agent bots/desk.py:desk"),
+    ],
+)
+def test_a_hint_is_something_that_can_be_done(argv: str, step: str, convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<!doctype html>\n<title>a page</title>\n")
+    (tmp_path / "bots").mkdir()
+    (tmp_path / "bots" / "desk.py").write_text('from convo.agents import Agent\ndesk = Agent("desk")\n')
+    got = convo(*argv.split())
+    assert got.exit == 2
+    assert got.err.splitlines()[1] == f"  try: {step}"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.cli.chatting import ECHO, receipts, said, scripted, sessions
-from tests.running import Convo
+from tests.running import Convo, project_file
 
 TWO_PARTS = {
     "output": [
@@ -40,7 +40,7 @@ def test_a_receipt_says_tokens_seconds_the_response_and_the_owner(convo: Convo) 
 
 
 def test_a_receipt_says_the_cost_where_a_price_is_set(convo: Convo) -> None:
-    Path(".convo.toml").write_text('[prices."scripted/echo"]\ninput = 1000\noutput = 2000.0\n')
+    project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 2000.0\n')
     assert receipts(convo("chat", *ECHO, "hello there").err)[0]["cost"] == "$0.0060"
 
 
@@ -261,7 +261,7 @@ def test_without_a_key_one_line_says_that_the_built_in_model_answers(image: str,
 def test_the_line_is_left_out_where_somebody_chose_the_built_in_model(image: str, convo: Convo) -> None:
     assert BUILT_IN not in convo("chat", "-m", "local", "-a", image, "-n", "mine", "hi").err
     assert BUILT_IN not in convo("chat", "--from", "mine", "and?").err
-    Path(".convo.toml").write_text('model = "local/smollm2-135m-instruct"\n')
+    project_file('model = "local/smollm2-135m-instruct"\n')
     assert BUILT_IN not in convo("chat", "-a", image, "hi").err
 
 

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
-from tests.loopback import Loopback
+from tests.loopback import Loopback, raw
 from tests.running import Convo, Launch
 
 PNG = b"\x89PNG\r\n\x1a\n..."
@@ -31,7 +30,8 @@ def launch_bytes(*argv: bytes | str, stdin: bytes = b"") -> subprocess.Completed
     ("argv", "stdin", "asked"),
     [
         (["why", "is", "it?"], "", "why is it?"),
-        (["why is it?"], "is not read without a dash", "why is it?"),
+        (["why is it?"], "a\n", "why is it?\n\na\n"),
+        (["why is it?"], " \n", "why is it?"),
         ([], "piped in\n", "piped in\n"),
         (["-"], "piped in", "piped in"),
         (["review this:", "-"], "a\nb\n", "review this:\n\na\nb\n"),
@@ -39,7 +39,17 @@ def launch_bytes(*argv: bytes | str, stdin: bytes = b"") -> subprocess.Completed
         (["review this:", "-"], "", "review this:"),
         (["--", "-x", "is what?"], "", "-x is what?"),
     ],
-    ids=["words", "not-read", "pipe", "dash", "words-dash", "dash-words", "nothing-piped", "double-dash"],
+    ids=[
+        "words",
+        "words-pipe",
+        "words-blank",
+        "pipe",
+        "dash",
+        "words-dash",
+        "dash-words",
+        "nothing-piped",
+        "double-dash",
+    ],
 )
 def test_the_message_is_what_was_said_and_then_what_was_piped_in(
     argv: list[str], stdin: str, asked: str, convo: Convo, home: Path
@@ -66,13 +76,12 @@ def test_a_pipe_of_a_megabyte_is_sent_whole(launch: Launch, home: Path) -> None:
     assert items[0]["content"][0]["text"] == "summarise:\n\n" + much
 
 
-@pytest.mark.parametrize("argv", [[], ["-"]])
+@pytest.mark.parametrize("argv", [[], ["-"], ["review this"]])
 def test_bytes_that_are_no_text_are_refused(argv: list[str], home: Path) -> None:
     done = launch_bytes("chat", *ECHO, *argv, stdin=b"caf\xe9")
     assert (done.returncode, done.stdout) == (2, b"")
     assert done.stderr == (
-        b"convo: what is piped in is not text in UTF-8\n"
-        b"  try: convert it, with iconv for instance, or attach it as a file\n"
+        b"convo: piped input is not text in UTF-8\n  try: convert it, with iconv for instance, or attach it as a file\n"
     )
     assert not home.exists()
 
@@ -199,19 +208,10 @@ def test_store_leaves_a_copy_at_the_endpoint(server: Loopback, convo: Convo) -> 
     assert server.bodies[0]["store"] is True
 
 
-def test_a_prompt_given_as_words_does_not_wait_for_an_open_pipe() -> None:
-    """Nobody ever writes to the pipe, and nobody closes it."""
-    reading, writing = os.pipe()
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "convo", "chat", *ECHO, "--json", "hi"],
-            stdin=reading,
-            capture_output=True,
-            timeout=60,
-            check=True,
-        )
-    finally:
-        os.close(reading)
-        os.close(writing)
-    assert json.loads(done.stdout)["output_text"] == "hi"
-    assert b"\x1b" not in done.stdout + done.stderr
+def test_a_call_above_the_limit_of_a_price_has_a_cost(server: Loopback, convo: Convo) -> None:
+    usage = {"input_tokens": 300_000, "output_tokens": 1_000, "total_tokens": 301_000}
+    response = {"id": "resp_1", "object": "response", "status": "completed", "output": [], "usage": usage}
+    event = {"type": "response.completed", "sequence_number": 0, "response": response}
+    server.arm(raw(f"data: {json.dumps(event)}\n\n".encode()))
+    got = convo("chat", "-m", "openai/gpt-5.6-terra", "hi")
+    assert "300,000 in · 1,000 out · $1.22" in got.err

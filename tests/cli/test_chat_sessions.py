@@ -1,16 +1,19 @@
 """Which conversation `convo chat` goes on with, and whom it belongs to."""
 
 import json
+import signal
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from convo.history import Strategy
 from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
-from tests.cli.held import Teller, held, talks
-from tests.loopback import Loopback
-from tests.running import Convo, Launch
+from tests.cli.held import DATABASE, Teller, held, talks
+from tests.loopback import Loopback, hold, overloaded
+from tests.running import Convo, Launch, Start
 
 
 def names(home: Path) -> list[str]:
@@ -97,6 +100,58 @@ def test_continue_picks_the_session_that_was_used_last_and_not_the_one_made_last
     got = convo("chat", "-c", "four")
     assert receipts(got.err)[0]["owner"] == "session older"
     assert said(home, "older")[-2:] == ["user: four", "assistant: four"]
+
+
+def test_continue_goes_by_the_order_of_use_and_not_by_the_clock(convo: Convo, home: Path) -> None:
+    """The clock was a day ahead when the first session was used."""
+    convo("chat", *ECHO, "-n", "ahead", "one")
+    with closing(sqlite3.connect(home / DATABASE)) as db, db:
+        db.execute("UPDATE sessions SET used_at = used_at + 86400")
+    convo("chat", *ECHO, "-n", "now", "two")
+    assert receipts(convo("chat", "-c", "three").err)[0]["owner"] == "session now"
+    assert names(home) == ["now", "ahead"]
+
+
+@pytest.mark.parametrize("owner", ["--session", "--replay", "--chain", "--conversation"])
+def test_continue_passes_over_a_session_whose_first_turn_failed(
+    owner: str, server: Loopback, convo: Convo, home: Path
+) -> None:
+    """The message of that turn is kept: it may have reached the server."""
+    assert convo("chat", owner, "-n", "good", "hello").exit == 0
+    server.arm(*[overloaded()] * 4)
+    failed = convo("chat", owner, "-n", "bad", "lost?")
+    assert failed.exit == 1
+    assert "convo chat --from bad" in failed.err
+
+    got = convo("chat", "-c", "go on")
+    assert got.err.startswith("'bad' has no answer yet, so this continues 'good'\n")
+    assert said(home, "good")[-2:] == ["user: go on", "assistant: go on"]
+    assert said(home, "bad") == ["user: lost?"]
+    convo("chat", "--from", "bad", "again")
+    assert said(home, "bad")[-2:] == ["user: again", "assistant: again"]
+
+
+@pytest.mark.needs("posix")
+def test_continue_passes_over_a_session_whose_first_turn_was_stopped_before_any_answer(
+    server: Loopback, start: Start, convo: Convo, home: Path
+) -> None:
+    assert convo("chat", "-n", "good", "hello").exit == 0
+    server.arm(hold(0))
+    process = start("chat", "-n", "bad", "lost?")
+    assert server.held.wait(30)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert said(home, "bad") == ["user: lost?"]
+    assert "session good" in convo("chat", "-c", "go on").err
+
+
+def test_continue_takes_a_session_without_an_answer_where_no_other_one_is(
+    server: Loopback, convo: Convo, home: Path
+) -> None:
+    server.arm(*[overloaded()] * 4)
+    assert convo("chat", "-n", "only", "lost?").exit == 1
+    assert convo("chat", "-c", "again").exit == 0
+    assert said(home, "only")[:2] == ["user: lost?", "user: again"]
 
 
 def test_continue_without_any_session_exits_5(convo: Convo) -> None:

@@ -1,5 +1,6 @@
 """`convo compact` and a chat's own compaction at an endpoint that speaks Responses over HTTP."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chatting import LONG, kept, said, sessions
-from tests.loopback import Fault, Loopback, answers, hold
+from tests.loopback import Fault, Loopback, answers, hold, raw
 from tests.running import Convo
 
 GONE = {"message": "Previous response with id 'resp_1' not found.", "type": "invalid_request_error"}
@@ -97,6 +98,46 @@ def test_a_conversation_is_compacted_in_its_list_where_the_server_can(
     assert server.bodies[-1]["input"] == [{"type": "compaction_trigger"}]
     assert sessions(home)[0].handle == handle
     assert "compaction" in [item["type"] for item in kept(home, "mine")[0]]
+
+
+@pytest.mark.parametrize("flags", [[], ["--yes"]])
+def test_an_answer_without_a_compaction_item_is_no_compaction_of_a_conversation(
+    flags: list[str], convo: Convo, server: Loopback, home: Path
+) -> None:
+    """The server takes the trigger for a message and answers it; that answer is deleted again."""
+    talked(convo, "--conversation")
+    before, session = kept(home, "mine"), sessions(home)[0]
+    item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": []}
+    response = {"id": "resp_1", "status": "completed", "output": [item], "conversation": {"id": session.handle}}
+    event = {"type": "response.completed", "sequence_number": 0, "response": response}
+    for _ in range(3):
+        server.arm(raw(f"data: {json.dumps(event)}\n\n".encode()))
+        got = convo("compact", "mine", *flags)
+        assert (got.exit, got.out) == (1, "")
+        assert "the endpoint answered without a compaction item" in got.err
+    assert kept(home, "mine") == before
+    assert sessions(home)[0].handle == session.handle
+    deleted = [asked.path for asked in server.requests if asked.method == "DELETE"]
+    assert deleted == [f"/v1/conversations/{session.handle}/items/msg_1"] * 3
+
+
+@pytest.mark.parametrize("owner", ["--session", "--chain"])
+def test_a_compaction_without_a_compaction_item_is_refused_or_done_by_summary(
+    owner: str, convo: Convo, server: Loopback, home: Path
+) -> None:
+    talked(convo, owner)
+    before = kept(home, "mine")
+    output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sure!"}]}]
+    odd = Fault(answer=(200, {"object": "response.compaction", "output": output}, {}), path="/v1/responses/compact")
+    server.arm(odd)
+    mode = "input" if owner == "--session" else "previous_response_id"
+    got = convo("compact", "mine", "--mode", mode)
+    assert (got.exit, got.err.splitlines()[0]) == (1, "convo: the endpoint answered without a compaction item")
+    assert kept(home, "mine") == before
+    server.arm(odd)
+    got = convo("compact", "mine")
+    assert got.exit == 0, got.err
+    assert "compacted by summary instead" in got.err
 
 
 def test_a_conversation_that_its_server_cannot_compact_needs_a_yes(convo: Convo, server: Loopback, home: Path) -> None:

@@ -14,7 +14,7 @@ from convo.cli.manual import PLACE
 from convo.history import Strategy
 from tests.cli.held import Teller, held
 from tests.cli.sample import SAMPLES
-from tests.running import ROOT, Convo
+from tests.running import ROOT, Convo, project_file
 from tests.test_house import HEAVY
 
 SHIM = f"""#!{sys.executable}
@@ -60,7 +60,7 @@ def talked(home: Path) -> None:
         await teller.chat(Strategy.CHAIN, "chained", "hi")
 
     held(home, story)
-    Path(".convo.toml").write_text('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work]\nmodel = "fast"\n')
+    project_file('[aliases]\nfast = "openai/gpt-5-mini"\n[profiles.work]\nmodel = "fast"\n')
 
 
 HANDLES = ["@last", "chained", "monads"]
@@ -96,8 +96,10 @@ def test_handles_at_an_endpoint_are_offered_once_one_is_begun(talked: None) -> N
     assert {said for _, said in candidates(["inspect"], "resp_")} == {"chained", "monads"}
 
 
-def test_settings_that_cannot_be_read_have_no_candidates(talked: None, capsys: pytest.CaptureFixture[str]) -> None:
-    Path(".convo.toml").write_text("no toml")
+def test_settings_that_cannot_be_read_have_no_candidates(
+    talked: None, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (home / "config" / "config.toml").write_text("no toml")
     for words in (["inspect", "="], ["chat", "-m", "="], ["--profile", "="]):
         assert answer(words) == 0
     assert capsys.readouterr() == ("", "")

@@ -18,7 +18,7 @@ from convo.config.editing import key_in
 from tests.cli.agenting import REFUND, agents
 from tests.cli.chatting import scripted
 from tests.config.rings import Ring, logged_in, without_any
-from tests.running import Convo
+from tests.running import Convo, project_file
 
 COMMENTED = """\
 # what I use
@@ -59,8 +59,18 @@ def listed(convo: Convo, *argv: str) -> list[dict[str, Any]]:
 # -- what is shown ---------------------------------------------------------------------------------
 
 
+def test_the_limits_of_one_key_are_shown_by_their_names(convo: Convo, own: Path) -> None:
+    own.write_text("[serve.limits.keys]\nalice.per_minute = 600\nbob = {concurrent = 2, per_minute = 9}\ncarol = {}\n")
+    shown = {key: value for key, (value, _, _) in origins(convo).items() if key.startswith("serve.limits.keys")}
+    assert shown == {
+        "serve.limits.keys.alice": "per_minute 600",
+        "serve.limits.keys.bob": "concurrent 2, per_minute 9",
+        "serve.limits.keys.carol": "as for every key",
+    }
+
+
 def test_every_value_says_who_set_it(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    Path(".convo.toml").write_text("[serve]\nport = 9000\n[profiles.work]\ncompact_at = 0\n")
+    project_file("[serve]\nport = 9000\n[profiles.work]\ncompact_at = 0\n")
     monkeypatch.setenv("CONVO_TENANT", "alice")
     found = origins(convo, "--profile", "work")
     assert found["model"] == ("openai/gpt-5", "user", str(own))
@@ -177,7 +187,7 @@ def test_the_projects_file_and_a_profile_can_be_written(convo: Convo, home: Path
 
 
 def test_a_command_that_goes_on_names_the_profile(convo: Convo) -> None:
-    Path(".convo.toml").write_text('[profiles.work]\ntenant = "office"\n')
+    project_file('[profiles.work]\ntenant = "office"\n')
     got = convo("--profile", "work", "chat", *agents(), *scripted(REFUND), "-n", "mine", "pay A1 back")
     assert "to decide and go on: convo --profile work resume mine --agent bot.py:desk --approve c1" in got.err
     assert [one["name"] for one in convo("--profile", "work", "sessions", "--json").json()] == ["mine"]
@@ -265,7 +275,7 @@ def test_what_never_ends_is_no_settings_file_and_no_key(convo: Convo, home: Path
     got = convo("--config", "/dev/zero", "config")
     assert (got.exit, got.err.partition("\n")[0]) == (
         2,
-        "convo: /dev/zero: is larger than 4 MB, which no settings file is",
+        "convo: /dev/zero: is larger than 4 MB, the limit of a settings file",
     )
     os.mkfifo("key")
     Path("mine.toml").write_text('[providers.openai]\nkey_file = "key"\n')
@@ -352,3 +362,18 @@ def test_a_key_that_is_typed_is_not_shown(home: Path) -> None:
     assert terminal.exitstatus == 0
     assert KEY not in screen.getvalue()
     assert (home / "config" / "provider-keys" / "OPENAI_API_KEY.key").read_text() == f"{KEY}\n"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "step"),
+    [
+        ('windows."a/b"', "3", "an inline table: '{ context = 128000, output = 16000 }'"),
+        ('prices."a/b"', "3", "an inline table: '{ input = 0.25, output = 2 }'"),
+        ("windows.a/b.context", "3", "a name with other signs than letters stands in quotes: 'windows.\"a/b\"'"),
+        ("aliases.a b", "c/d", "a name with other signs than letters stands in quotes: 'aliases.\"a b\"'"),
+        ("no such thing", "3", "a name with other signs than letters stands in quotes: 'prices.\"openai/gpt-5-mini\"'"),
+    ],
+)
+def test_a_hint_shows_the_table_that_was_meant(key: str, value: str, step: str, convo: Convo, home: Path) -> None:
+    got = convo("config", "set", key, value)
+    assert (got.exit, got.err.splitlines()[1]) == (2, f"  try: {step}")

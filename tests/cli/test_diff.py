@@ -70,7 +70,11 @@ def test_every_handle_may_have_a_turn(a: str, b: str, same: int, rest: int, conv
 def test_a_turn_that_is_not_there_exits_5(number: str, convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.SESSION, "one", "two"))
     got = convo("diff", f"mine@{number}", "mine")
-    assert (got.exit, got.out, got.err) == (5, "", f"convo: no turn '{number}'\n  try: there are 2 turns\n")
+    assert (got.exit, got.out, got.err) == (
+        5,
+        "",
+        f"convo: no turn '{number}'\n  try: choose a turn from 0, the beginning, to 2, the last\n",
+    )
 
 
 def test_a_name_that_looks_like_a_turn_is_a_name(convo: Convo, home: Path) -> None:

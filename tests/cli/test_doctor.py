@@ -98,7 +98,8 @@ def test_who_sets_something_is_listed(convo: Convo, tmp_path: Path, monkeypatch:
 
 
 def test_a_broken_file_keeps_nobody_from_looking_at_the_rest(convo: Convo, tmp_path: Path) -> None:
-    settings("model = \n")
+    assert convo("config", "set", "trusted", f'["{tmp_path}"]').exit == 0
+    Path(".convo.toml").write_text("model = \n")
     one = found(convo, "settings")
 
     assert one["found"] == f"{tmp_path}/.convo.toml, line 1: is not TOML: invalid value"

@@ -78,6 +78,28 @@ def test_a_replay_file_is_not_written_over_by_its_own_export(convo: Convo, tmp_p
     assert (tmp_path / "talk.json").read_text() == before
 
 
+@pytest.mark.parametrize("file", ["x.pdf", "x.docx", "v1.2", "x.jsn"])
+def test_a_suffix_without_a_format_is_refused_unless_a_format_is_named(file: str, convo: Convo, tmp_path: Path) -> None:
+    got = convo("export", "mine", "-o", file)
+    assert (got.exit, got.out) == (2, "")
+    assert f"unknown file format {Path(file).suffix}; -o accepts .json, .jsonl" in got.err
+    assert not (tmp_path / file).exists()
+    assert convo("export", "mine", "-o", file, "--format", "markdown").exit == 0
+    assert (tmp_path / file).read_text().startswith("# ")
+
+
+def test_a_file_that_exists_is_overwritten_with_force_only(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("mine")
+    (tmp_path / "link.md").symlink_to("a.md")
+    (tmp_path / "dangling.md").symlink_to("nowhere.md")
+    for file in ("a.md", "link.md", "dangling.md"):
+        got = convo("export", "mine", "-o", file)
+        assert (got.exit, got.out, got.err.splitlines()[0]) == (2, "", f"convo: {file} exists")
+    assert (tmp_path / "a.md").read_text() == "mine"
+    assert convo("export", "mine", "-o", "a.md", "--force").exit == 0
+    assert (tmp_path / "a.md").read_text().startswith("# ")
+
+
 def test_what_was_written_is_told_to_programs(convo: Convo) -> None:
     told = convo("export", "mine", "-o", "a.md", "--json").json()
     assert told == {"file": "a.md", "format": "markdown", "items": 2}

@@ -33,6 +33,7 @@ sys.exit(run(sys.argv[1:], SAMPLES))
         (["box", "take", "--config=x"], 2, "convo: no option '--config'\n  try: convo --config FILE box take\n"),
         (["greet", "--version"], 2, "convo: no option '--version'\n  try: convo --version greet\n"),
         (["greet", "Ada", "Bob"], 2, "convo: got unexpected extra argument(s) (Bob)\n  try: convo greet --help\n"),
+        (["greet", "Ada", "--json=x"], 2, "convo: option '--json' does not take a value\n  try: convo greet --help\n"),
         (["box", "tak"], 2, "convo: no such command 'tak'. Did you mean 'take'?\n  try: convo box --help\n"),
         (["--completion", "csh"], 2, "convo: no completion for 'csh'\n  try: bash, zsh, fish or powershell\n"),
     ],

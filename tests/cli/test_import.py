@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.chatting import ECHO, kept, said, sessions
-from tests.running import Convo
+from tests.running import Convo, Start
 
 LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
 
@@ -81,9 +81,63 @@ def test_a_name_that_is_taken_is_given_a_number_and_one_that_is_asked_for_is_ref
     convo: Convo, folder: Path
 ) -> None:
     (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
-    assert [convo("import", "a.json").out for _ in range(2)] == ["hello-there  1 item\n", "hello-there-2  1 item\n"]
-    assert convo("import", "a.json", "--as", "hello-there").exit == 1
+    (folder / "b.json").write_text('[{"role": "user", "content": "Hello there"}]')
+    assert convo("import", "a.json").out == "hello-there  1 item\n"
+    assert convo("import", "b.json").out == "hello-there-2  1 item\n"
+    assert convo("import", "a.json", "--as", "hello-there-2").exit == 1
     assert convo("import", "a.json", "--as", "resp_1").exit == 2
+
+
+def test_a_repeated_import_gives_the_session_that_it_made_before(convo: Convo, home: Path, folder: Path) -> None:
+    (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
+    assert convo("import", "a.json").out == "hello-there  1 item\n"
+    assert convo("chat", *ECHO, "--from", "hello-there", "and on").exit == 0
+    again = convo("import", "a.json")
+    assert again.out == "hello-there  1 item  came before\n"
+    assert again.err == "imported before; to import it once more: convo import a.json --as NAME\n"
+    assert convo("sessions", "rename", "hello-there", "mine").exit == 0
+    assert convo("import", "a.json").out == "mine  1 item  came before\n"
+    assert len(sessions(home)) == 1
+
+
+def test_a_repeated_import_under_a_name_gives_the_session_of_that_name(convo: Convo, home: Path, folder: Path) -> None:
+    (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
+    assert convo("import", "a.json").exit == 0
+    assert convo("import", "a.json", "--as", "second").out == "second  1 item\n"
+    assert convo("import", "a.json", "--as", "second").out == "second  1 item  came before\n"
+    assert convo("sessions", "rename", "second", "third").exit == 0
+    assert convo("import", "a.json", "--as", "second").out == "second  1 item\n"
+    assert sorted(one.name for one in sessions(home)) == ["hello-there", "second", "third"]
+
+
+@pytest.mark.needs("linux")
+def test_processes_that_import_the_same_at_once_make_one_session(
+    convo: Convo, start: Start, home: Path, folder: Path
+) -> None:
+    (folder / "a.json").write_text(json.dumps([{"role": "user", "content": f"number {at}"} for at in range(200)]))
+    done = [one.communicate()[1] for one in [start("import", "a.json", "--as", "mine") for _ in range(4)]]
+    assert {line for err in done for line in err.splitlines()} <= {
+        "imported before; to import it once more: convo import a.json --as NAME"
+    }
+    assert [one.name for one in sessions(home)] == ["mine"]
+
+
+def test_the_same_items_with_their_links_are_another_import(convo: Convo, home: Path) -> None:
+    assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
+    assert convo("export", "mine", "-o", "a.jsonl").exit == 0
+    assert convo("export", "mine", "-o", "b.jsonl", "--links").exit == 0
+    assert convo("sessions", "rm", "mine", "--yes").exit == 0
+    assert convo("import", "a.jsonl").out == "one  2 items\n"
+    assert convo("import", "b.jsonl").out == "mine  2 items\n"
+    assert len(kept(home, "mine")[1]) == 1
+
+
+def test_a_removed_session_is_imported_again(convo: Convo, home: Path, folder: Path) -> None:
+    (folder / "a.json").write_text('[{"role": "user", "content": "hello there"}]')
+    for _ in range(2):
+        assert convo("import", "a.json").out == "hello-there  1 item\n"
+        assert convo("sessions", "rm", "hello-there", "--yes").exit == 0
+    assert sessions(home) == []
 
 
 @pytest.mark.parametrize(("text", "exit"), [("nonsense", 2), ("", 2), (None, 5)])
@@ -99,3 +153,150 @@ def test_a_file_that_holds_none_keeps_nothing(
     got = convo("import", "a.json")
     assert (got.exit, got.out) == (exit, "")
     assert not home.exists()
+
+
+# -- what is no conversation -----------------------------------------------------------------------
+
+ROLLOUT = (
+    {"timestamp": "2026-11-01T10:00:00Z", "type": "session_meta", "payload": {"id": "1", "cwd": "/"}},
+    {"timestamp": "2026-11-01T10:00:01Z", "type": "response_item", "payload": {"type": "message", "role": "user"}},
+    {"timestamp": "2026-11-01T10:00:02Z", "type": "event_msg", "payload": {"type": "token_count"}},
+    {"timestamp": "2026-11-01T10:00:03Z", "type": "turn_context", "payload": {"model": "gpt-5.6"}},
+)
+EVENTS = ({"type": "response.created", "response": {"id": "resp_1"}}, {"type": "response.completed", "response": {}})
+TRANSCRIPT = ({"type": "user", "uuid": "1", "message": {"role": "user", "content": "hi"}},)
+
+
+@pytest.mark.parametrize("command", [["import", "--dry-run"], ["import"], ["lint"], ["inspect"]])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "\n".join(map(json.dumps, ROLLOUT)),
+            "item 1 is a 'session_meta' record with a payload, not an item of the API",
+        ),
+        (json.dumps(ROLLOUT), "item 1 is a 'session_meta' record with a payload, not an item of the API"),
+        ("\n".join(map(json.dumps, EVENTS)), "item 1 is a 'response.created' record with a response"),
+        (json.dumps(TRANSCRIPT), "item 1 is a 'user' record with a message"),
+        (json.dumps({"messages": [{"role": "user", "content": "hi"}]}), "it holds no list of items"),
+        (json.dumps([{"content": "hi"}]), "item 1 has neither a type nor a role"),
+        ("", ""),
+        (" \n\n", ""),
+    ],
+    ids=["rollout", "rollout-list", "events", "transcript", "messages", "untyped", "empty", "blank"],
+)
+def test_a_file_of_other_records_is_refused_by_every_command_that_reads_items(
+    command: list[str], text: str, says: str, convo: Convo, home: Path
+) -> None:
+    Path("log.jsonl").write_text(text)
+    got = convo(*command, "./log.jsonl")
+    assert (got.exit, got.out) == (2, "")
+    assert says.removeprefix("it ") in got.err
+    assert not home.exists() or sessions(home) == []
+
+
+def test_items_of_a_rollout_are_read_once_they_are_taken_out(convo: Convo, home: Path) -> None:
+    """The hint names the command that does it."""
+    Path("log.jsonl").write_text("\n".join(map(json.dumps, ROLLOUT)))
+    assert "jq -c 'select(.type == \"response_item\") | .payload'" in convo("import", "log.jsonl").err
+
+
+@pytest.mark.parametrize("command", [["import", "--dry-run"], ["lint"], ["inspect"]])
+def test_every_command_reads_items_in_the_same_forms(command: list[str], convo: Convo) -> None:
+    hi, odd = {"role": "user", "content": "hi"}, {"type": "hologram", "id": "h_1", "light": [1]}
+    forms = {
+        "list.json": json.dumps([hi, odd]),
+        "lines.jsonl": f"{json.dumps(hi)}\n{json.dumps(odd)}\n",
+        "request.json": json.dumps({"model": "m", "input": [hi, odd]}),
+        "page.json": json.dumps({"object": "list", "data": [hi, odd]}),
+        "bom.json": "\ufeff" + json.dumps([hi, odd]),
+        "none.json": "[]",
+    }
+    for name, text in forms.items():
+        Path(name).write_text(text, encoding="utf-8")
+        got = convo(*command, f"./{name}")
+        assert got.exit == 0, (name, got)
+        assert ("2 items" in got.out) == (name != "none.json")
+
+
+# -- passwords -------------------------------------------------------------------------------------
+
+URLS = [
+    "postgresql://u:SECRET@host:5432/db",
+    "postgres://u:SECRET@host/db?sslmode=require",
+    "postgresql://u:SE/CRET@host/db",
+    "postgresql://u:a@b#SECRET@host/db",
+    "postgresql://u:12345/SECRET@host/db",
+    "postgresql://u:with SECRET@host/db",
+    "postgresql+psycopg://u:SECRET@host/db",
+    "postgresql://host/db?user=u&password=SECRET",
+    "postgresql://u:SECRET@[::1]/db",
+    "mysql://root:SECRET@host",
+    "https://u:SECRET@host/v1",
+    "https://host/v1?api_key=SECRET",
+    "host=localhost user=u password=SECRET dbname=db",
+]
+COMMANDS = [
+    ["import"],
+    ["import", "--dry-run", "--json"],
+    ["inspect"],
+    ["lint"],
+    ["next"],
+    ["chat", "--from"],
+    ["chat", "--fork"],
+    ["chat", "-m"],
+    ["chat", "-a"],
+    ["export"],
+    ["diff", "mine"],
+    ["compact"],
+    ["convert", "--to", "chain"],
+    ["resume"],
+    ["store", "stats", "--store"],
+    ["store", "check", "--store"],
+    ["store", "migrate", "--print", "--store"],
+    ["serve", "--port", "0", "--host"],
+    ["config", "set"],
+    ["models", "--provider"],
+    ["sessions", "show"],
+    ["sessions", "rm", "--yes"],
+    ["doctor"],
+    ["schema"],
+    ["--config"],
+    ["--profile"],
+    [],
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_password_in_a_url_is_never_printed(
+    command: list[str], convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONVO_DEBUG", "1")
+    for url in URLS:
+        got = convo(*command, url, stdin="hi")
+        assert "SECRET" not in got.out + got.err, url
+
+
+def test_a_handle_of_megabytes_is_cut_in_the_message(convo: Convo) -> None:
+    got = convo("inspect", "x" * 5_000_000)
+    assert got.exit == 5
+    assert len(got.err) < 300
+
+
+def test_a_page_of_another_program_is_refused_with_what_can_be_imported(convo: Convo) -> None:
+    Path("page.html").write_text("<!DOCTYPE html><html></html>")
+    got = convo("import", "page.html")
+    assert (got.exit, got.err.splitlines()[1]) == (
+        2,
+        "  try: take a file that convo export wrote without --no-data, or a list of items",
+    )
+
+
+def test_a_missing_option_with_choices_is_one_line(convo: Convo) -> None:
+    got = convo("convert", "mine")
+    assert got.err.splitlines()[0] == ("convo: missing option '--to'; choose from replay, session, conversation, chain")
+
+
+def test_a_provider_without_a_similar_name_is_not_taken_for_another(convo: Convo) -> None:
+    assert "did you mean" not in convo("chat", "-m", "nope/none", "hi").err
+    assert "did you mean 'openai'" in convo("chat", "-m", "openia/none", "hi").err

@@ -9,7 +9,7 @@ from convo.errors import Refused
 from convo.history import Strategy
 from tests.cli.held import Teller, held, talks
 from tests.greenwich import greenwich
-from tests.running import Convo, in_process
+from tests.running import Convo, in_process, project_file
 
 __all__ = ["greenwich"]
 
@@ -132,6 +132,26 @@ def test_an_unknown_handle_among_known_ones_prints_nothing(convo: Convo, home: P
     got = convo("inspect", "monads", "nope", "--json")
     assert (got.exit, got.err) == (5, "")
     assert got.json() == {"error": {"code": "not_found", "message": "no session 'nope'", "hint": "convo sessions"}}
+
+
+@pytest.mark.parametrize(("prefix", "words"), [("resp_", "two"), ("ses_", "second"), ("conv_", "hi")])
+def test_a_bare_prefix_lists_the_newest_of_its_kind(prefix: str, words: str, convo: Convo) -> None:
+    for name, message in (("first", "one"), ("second", "two")):
+        assert convo("chat", "-m", "scripted/echo", "-n", name, message).exit == 0
+    assert convo("chat", "-m", "scripted/echo", "--conversation", "-n", "third", "hi").exit == 0
+    got = convo("inspect", prefix)
+    assert (got.exit, got.err) == (0, "")
+    lines = got.out.splitlines()
+    assert all(line.startswith(prefix) for line in lines)
+    assert len(lines) == {"resp_": 3, "ses_": 3, "conv_": 1}[prefix]
+    assert any(words in line for line in lines)
+    assert convo("inspect", lines[0].split()[0]).exit == 0
+
+
+def test_a_bare_prefix_without_anything_behind_it_exits_5(convo: Convo) -> None:
+    assert convo("inspect", "resp_").exit == 5
+    got = convo("inspect", "conv_")
+    assert got.err == "convo: no conversation 'conv_'\n  try: convo chat --conversation \"hello\"\n"
 
 
 def test_an_ambiguous_beginning_lists_what_it_could_be(convo: Convo, home: Path) -> None:
@@ -290,7 +310,7 @@ def test_a_pipe_gets_no_colour(convo: Convo, home: Path, monkeypatch: pytest.Mon
 
 def test_a_price_that_a_person_gave_shows_what_each_request_cost_and_all_of_them(convo: Convo, home: Path) -> None:
     held(home, talks("monads", Strategy.CHAIN, "one two", "three"))
-    Path(".convo.toml").write_text('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
+    project_file('[prices."scripted/echo"]\ninput = 1000\noutput = 10000\n')
     out = convo("inspect", "monads").out
     assert "  last      5 in · 1 out · $0.0150\n" in out
     assert "  together  2 requests · 7 in · 3 out · 2 of the input billed again · $0.0370\n" in out
@@ -305,3 +325,30 @@ def test_without_a_price_no_figure_is_shown(convo: Convo, home: Path) -> None:
     assert "$" not in got.out
     assert "cost" not in got.out
     assert convo("inspect", "monads", "--json").json()["links"][0]["cost_usd"] is None
+
+
+# -- characters ------------------------------------------------------------------------------------
+
+
+def test_arguments_show_the_characters_that_their_escapes_name(convo: Convo, tmp_path: Path) -> None:
+    call = {
+        "type": "function_call",
+        "call_id": "call_1",
+        "name": "weather",
+        "arguments": json.dumps({"city": "Zürich", "mood": "😀", "marks": "\u202e\u200b\x07", "path": "a\\u00fc"}),
+    }
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "12"}
+    odd = {"type": "hologram", "city": "Zürich", "mark": "\u202e"}
+    (tmp_path / "talk.json").write_text(json.dumps([{"role": "user", "content": "hi"}, call, output, odd]))
+    shown = convo("inspect", "./talk.json", "--items").out
+    expected = '"Zürich", "mood": "😀", "marks": "\\u202e\\u200b\\u0007", "path": "a\\\\u00fc"'
+    assert expected in shown
+    assert '"city": "Zürich", "mark": "\\u202e"' in shown
+    for form in ("markdown", "html"):
+        page = (
+            convo("export", "./talk.json", "--format", form, "--no-data")
+            .out.replace("&quot;", '"')
+            .replace("&#34;", '"')
+        )
+        assert expected in page, form
+    assert "Z\\u00fcrich" in convo("inspect", "./talk.json", "--raw").out

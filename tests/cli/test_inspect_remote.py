@@ -12,7 +12,7 @@ from convo.stores.contract import Change
 from tests.cli.held import Teller, held
 from tests.greenwich import greenwich
 from tests.loopback import Loopback, serving
-from tests.running import Convo
+from tests.running import Convo, project_file
 
 pytestmark = pytest.mark.usefixtures("server")
 
@@ -136,7 +136,7 @@ def test_the_provider_can_be_named(
     monkeypatch.setenv("HERE_KEY", server.environ["OPENAI_API_KEY"])
     monkeypatch.delenv("OPENAI_API_KEY")
     monkeypatch.delenv("OPENAI_BASE_URL")
-    (tmp_path / ".convo.toml").write_text(
+    project_file(
         f'model = "scripted/echo"\n[providers.here]\napi = "responses"\n'
         f'base_url = "{server.url}"\nkey_env = "HERE_KEY"\n'
     )

@@ -179,3 +179,43 @@ def test_nothing_heavy_is_imported_to_show_a_state(name: str, tmp_path: Path) ->
     code = IMPORTED.replace("HEAVY", repr(heavy))
     done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, encoding="utf-8", check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+JAVASCRIPT = {
+    "currentTurn": 1,
+    "currentAgent": {"name": "desk"},
+    "originalInput": "pay back",
+    "modelResponses": [],
+    "context": {"usage": {}, "approvals": {}, "context": {}},
+    "generatedItems": [],
+    "maxTurns": 10,
+    "currentStep": {"type": "next_step_interruption", "data": {"interruptions": []}},
+}
+
+
+@pytest.mark.parametrize("label", ["1.0", "1.12", "1.21", "1.22"])
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["inspect", "./state.json"],
+        ["inspect", "-"],
+        ["lint", "./state.json"],
+        ["resume", "state.json", "--decide-only", "-o", "out.json", "--approve", "all"],
+        ["resume", "state.json", "--agent", "bot.py:desk", "--approve", "all"],
+        ["import", "state.json"],
+    ],
+    ids=" ".join,
+)
+def test_a_state_of_the_javascript_sdk_is_named_as_one(
+    argv: list[str], label: str, convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its labels are numbers like Python's and mean something else, so no label decides it."""
+    monkeypatch.chdir(tmp_path)
+    document = {"$schemaVersion": label, **JAVASCRIPT}
+    Path("state.json").write_text(json.dumps(document))
+    Path("bot.py").write_text("from convo.agents import Agent\ndesk = Agent('desk')\n")
+    got = convo(*argv, stdin=json.dumps(document) if "-" in argv else "")
+    assert (got.exit, got.out) == (2, ""), got.err
+    assert "is a RunState of the JavaScript SDK, @openai/agents" in got.err
+    assert "try: resume it with @openai/agents, which wrote it" in got.err
+    assert "upgrade convo-state" not in got.err

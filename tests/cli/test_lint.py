@@ -108,6 +108,31 @@ def test_a_call_that_a_paused_run_waits_for_is_no_fault(convo: Convo, tmp_path: 
     assert convo("lint", "./state.json").out == "./state.json: nothing found in 3 items\n"
 
 
+def test_secrets_in_a_paused_run_are_named_by_their_path_and_never_shown(convo: Convo, tmp_path: Path) -> None:
+    state = json.loads(snapshot(PAUSED))
+    key, password = "sk-proj-" + "a1B2" * 8, "correct horse"
+    state["context"]["context"] = {
+        "openai": key, "db": {"password": password, "url": f"postgresql://me:{password.split()[0]}@db/x"},
+        "headers": [{"Authorization": "Bearer abcdefgh12345678"}], key: 1, "max_tokens": "12", "token": "",
+        "customer": "Ann <ann@example.org>",
+    }  # fmt: skip
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    got = convo("lint", "./state.json", "--json")
+    found = got.json()["findings"]
+
+    assert (got.exit, convo("lint", "./state.json", "--strict").exit) == (0, 4)
+    assert {one["code"] for one in found} == {"secret-in-state"}
+    assert sorted(one["path"] for one in found) == [
+        "$.context.context.*",
+        "$.context.context.db.password",
+        "$.context.context.db.url",
+        "$.context.context.headers[0].Authorization",
+        "$.context.context.openai",
+    ]
+    shown = got.out + convo("lint", "./state.json").out + convo("lint", "./state.json", "--format", "sarif").out
+    assert not [one for one in (key, password, "correct", "abcdefgh") if one in shown]
+
+
 @pytest.mark.parametrize(("status", "exit_"), [("paused", 0), ("running", 0), ("stopped", 4)])
 def test_a_call_that_a_run_of_agents_works_on_is_no_fault(
     status: Literal["paused", "running", "stopped"], exit_: int, convo: Convo, home: Path

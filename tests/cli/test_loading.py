@@ -76,8 +76,8 @@ def test_objects_of_an_installed_agents_sdk_are_taken_by_their_shape(tmp_path: P
 @pytest.mark.parametrize(
     ("words", "error", "says", "hint"),
     [
-        ("bot/support.py", Usage, "does not say which name in support.py", "--agent support.py:triage"),
-        ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent support.py:"),
+        ("bot/support.py", Usage, "does not say which name in support.py", "--agent bot/support.py:triage"),
+        ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent bot/support.py:"),
         ("bot/support.py:last_two", InputFault, "function is no agent", "file.py:name"),
         ("bot/none.py:triage", Unreadable, "bot/none.py is not there", "--agent"),
         ("bot/agents.toml:nobody", BadSettings, "bot/agents.toml: start is 'nobody'", "triage, billing"),
@@ -203,13 +203,19 @@ def test_flags_say_how_a_run_behaves(folder: Path) -> None:
     cast = cast_of(flags)
     conduct = cast.conduct
     assert (conduct.limits.max_turns, conduct.session_limit, conduct.values) == (3, 4, {"customer": "A1"})
-    assert (conduct.habits.nest, conduct.habits.markers) == (True, Markers("<<", ">>"))
+    assert (conduct.habits.nest, conduct.habits.markers) == (False, Markers("<<", ">>"))
     assert cast.model == "scripted/echo"
 
 
-def test_nesting_can_be_declined_although_there_is_a_mapper(folder: Path) -> None:
-    flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=False)
-    assert cast_of(flags).conduct.habits.nest is False
+def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, convo: Convo) -> None:
+    mapper = ("--history-mapper", "bot/support.py:last_two")
+    alone = convo("chat", "--agent", "bot/support.py:triage", *mapper, "hi")
+    assert alone.exit == 0
+    assert "--history-mapper has no effect: no handoff nests its history; --nest-history does" in alone.err
+    nested = convo("chat", "--agent", "bot/support.py:triage", *mapper, "--nest-history", "hi")
+    assert "has no effect" not in nested.err
+    flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=True)
+    assert cast_of(flags).conduct.habits.nest is True
 
 
 @pytest.mark.parametrize(

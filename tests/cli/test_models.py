@@ -18,7 +18,7 @@ from convo.models.local.weights import BUILT_IN, PULL
 from tests.cli.test_app import HEAVY, loaded
 from tests.models.chat_server import ChatServer, serving
 from tests.models.test_local_weights import silent_index
-from tests.running import ROOT, Convo, Launch
+from tests.running import ROOT, Convo, Launch, project_file
 
 SETTINGS = """
 model = "fast"
@@ -32,6 +32,7 @@ base_url = "https://mine.example/v1"
 [providers.half]
 api = "responses"
 base_url = "https://half.example/v1"
+key_env = "HALF_API_KEY"
 owner = "convo"
 [aliases]
 fast = "groq/llama"
@@ -93,7 +94,7 @@ def test_a_key_makes_its_provider_usable_and_is_never_shown(convo: Convo, monkey
 
 
 def test_aliases_are_listed_and_followed(convo: Convo, tmp_path: Path) -> None:
-    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    project_file(SETTINGS)
     out = convo("models").out
     assert out.startswith(f"  default   fast = groq/llama (from .convo.toml, {tmp_path})\n")
     assert "\n  aliases   fast = groq/llama\n            fastest = fast\n" in out
@@ -111,7 +112,7 @@ def test_a_default_that_names_nobody_is_told_in_the_list(convo: Convo, monkeypat
 
 
 def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> None:
-    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    project_file(SETTINGS)
     found = convo("models", "--json").json()
     assert found["default"] == {
         "model": "groq/llama",
@@ -147,8 +148,8 @@ def test_a_list_for_programs(convo: Convo, weights: Path, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("name", "environ", "key", "code"),
     [
-        ("mine", {}, ("not set", None), "invalid_api_key"),
-        ("half", {}, ("not set", None), "invalid_api_key"),
+        ("mine", {}, ("none needed", None), None),
+        ("half", {}, ("not set", "HALF_API_KEY"), "invalid_api_key"),
         ("groq", {"GROQ_API_KEY": "gsk-1"}, ("set", "GROQ_API_KEY"), None),
         ("groq", {"GROQ_API_KEY": "gsk 1"}, ("set", "GROQ_API_KEY"), "invalid_api_key"),
         ("azure", {"AZURE_OPENAI_API_KEY": "1"}, ("set", "AZURE_OPENAI_API_KEY"), "bad_settings"),
@@ -170,27 +171,12 @@ def test_a_provider_lacks_what_a_chat_would_miss(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / ".convo.toml").write_text(SETTINGS)
-    assert convo("config", "set", "trusted", f'["{tmp_path}"]').exit == 0
+    project_file(SETTINGS)
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
     found = provider(convo, name)
     assert (found["key"], found["key_env"]) == key
     assert (found["set_up"], (found["error"] or {}).get("code")) == (code is None, code)
-
-
-def test_a_project_that_nobody_trusts_gets_no_key_for_its_server(
-    convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / ".convo.toml").write_text(SETTINGS)
-    monkeypatch.setenv("GROQ_API_KEY", "gsk-1")
-    got = convo("chat", "-m", "groq/llama", "hello")
-    assert got.exit != 0
-    assert got.err.splitlines()[-2:] == [
-        f"convo: {tmp_path}/.convo.toml is not trusted to name the server that gets the key of groq,"
-        " https://groq.example/v1",
-        f"""  try: convo config set trusted '["{tmp_path}"]'""",
-    ]
 
 
 @pytest.mark.parametrize("argv", [["models"], ["models", "--json"]])
@@ -209,7 +195,9 @@ def test_listing_asks_nobody_and_imports_nothing_heavy(
 @pytest.fixture
 def three(server: ChatServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatServer:
     """A server behind three providers: one that keeps state, one that does not, one without its key."""
-    (tmp_path / ".convo.toml").write_text(SETTINGS.replace("https://groq.example/v1", server.url))
+    mine = 'base_url = "https://mine.example/v1"'
+    keyed = SETTINGS.replace(mine, f'{mine}\nkey_env = "MINE_API_KEY"')
+    project_file(keyed.replace("https://groq.example/v1", server.url))
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("OLLAMA_HOST", server.url.removesuffix("/v1"))
@@ -223,6 +211,19 @@ def test_servers_that_are_asked_name_their_models_as_m_takes_them(convo: Convo, 
     assert (got.exit, got.err) == (0, "")
     assert got.out.endswith("\n\nollama/a/small\nollama/big\nopenai/a/small\nopenai/big\n")
     assert sorted(request.headers["authorization"] for request in three.requests) == ["Bearer none", "Bearer sk-1"]
+
+
+def test_a_name_that_a_server_listed_needs_no_provider(convo: Convo, three: ChatServer) -> None:
+    before = convo("chat", "-m", "a/small", "hi"), convo("chat", "-m", "big", "hi")
+    for _ in ("ollama", "openai"):
+        three.refuses(200, {"data": [{"id": "big"}]})
+    convo("models", "--ask")
+    three.refuses(400, {"error": {"message": "Reached."}})
+    after = convo("chat", "-m", "big", "hi")
+
+    assert [got.exit for got in before] == [2, 2]
+    assert "no model 'big'" in before[1].err
+    assert (after.exit, three.requests[-1].json["model"]) == (1, "big")
 
 
 def test_a_server_that_fails_takes_a_line_and_nothing_from_the_others(
@@ -375,3 +376,14 @@ def test_after_a_plain_pip_install_the_hint_leads_to_an_answer(tmp_path: Path, h
     answered = run(convo, "chat", "hi")
     assert answered.returncode == 0
     assert answered.stdout.strip()
+
+
+def test_asking_where_no_server_is_set_up_names_the_keys_that_are_not_set(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "127.0.0.1:9")
+    got = convo("models", "--ask")
+    assert got.exit == 0
+    last = got.err.splitlines()[-1]
+    assert last.startswith("no server answered with its models; set one of ")
+    assert "OPENAI_API_KEY" in last

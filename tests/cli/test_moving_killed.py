@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.cli.chatting import ECHO, kept, sessions
+from tests.cli.held import DATABASE
+from tests.cli.killing import conversations
 from tests.running import ROOT, Convo
 from tests.warm import ran
 
@@ -50,7 +52,7 @@ BEFORE = {"talk": 4, "in.json": 4, "old.json": 0}
 
 CASES: Mapping[str, tuple[str, dict[str, int]]] = {
     "export a file": ("export talk -o new.json", {"new.json": 4}),
-    "export over a file": ("export talk -o old.json", {"old.json": 4}),
+    "export over a file": ("export talk -o old.json --force", {"old.json": 4}),
     "convert to session": ("convert ./in.json --to session --as other", {"other": 4}),
     "convert to chain": ("convert talk --to chain --as other", {"other": 4}),
     "convert to conversation": ("convert talk --to conversation --as other", {"other": 4}),
@@ -87,3 +89,21 @@ def test_a_killed_command_left_what_was_or_what_is_to_be_and_is_carried_out_agai
         assert stands(place) == BEFORE | new
         assert [item["content"][0]["text"] for item in kept(place / "home", "talk")[0]] == TALK
         assert whole is (at == deaths)
+
+
+def test_a_session_whose_removal_was_killed_can_be_removed_with_its_conversation(
+    convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "begin"
+    place.mkdir()
+    monkeypatch.setenv("CONVO_HOME", str(place / "home"))
+    assert convo("chat", *ECHO, "--conversation", "-n", "talk", "one").exit == 0
+    command = ("sessions", "rm", "talk", "--yes")
+    done = ran([str(tmp_path), *command], module="tests.transfer.mover", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    for at in range(json.loads(done.stdout) + 1):
+        home = tmp_path / str(at) / "home"
+        monkeypatch.setenv("CONVO_HOME", str(home))
+        if sessions(home):
+            assert convo(*command).exit == 0
+        assert (sessions(home), conversations(f"sqlite:{home / DATABASE}")) == ([], [])

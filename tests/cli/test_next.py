@@ -19,7 +19,7 @@ from tests.cli.held import Teller, held, talks
 from tests.cli.served import serving, settings_file
 from tests.cli.test_inspect_remote import chain, conversation
 from tests.loopback import KEY, Loopback, answers
-from tests.running import Convo
+from tests.running import Convo, project_file
 
 
 def asked(convo: Convo, *argv: str) -> dict[str, Any]:
@@ -127,7 +127,8 @@ def test_looking_at_what_agents_would_send_keeps_nothing(convo: Convo, home: Pat
     assert from_store(home, kept) == before
 
 
-def test_a_flag_about_agents_needs_some(convo: Convo) -> None:
+def test_a_flag_about_agents_needs_some(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.CHAIN, "one"))
     got = convo("next", "mine", "--session-limit", "3")
     assert (got.exit, "--session-limit is about runs of agents, and none is named" in got.err) == (2, True)
 
@@ -326,7 +327,7 @@ def test_the_screen_shows_before_the_request_and_its_figures(convo: Convo, home:
 
 def test_a_window_that_a_person_gave_is_what_is_left_of(convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.CHAIN, "one two three"))
-    Path(".convo.toml").write_text('[windows]\n"scripted/echo" = { context = 100 }\n')
+    project_file('[windows]\n"scripted/echo" = { context = 100 }\n')
     shown = asked(convo, "mine", "four")
     assert (shown["window"], shown["left"]) == (100, 93)
     assert "7.0% of a window of 100" in convo("next", "mine", "four").out

@@ -1,5 +1,6 @@
 """A disk without room, and places that may not be written: two lines, and what was there is there."""
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from tests.cli.chatting import ECHO, said
-from tests.cli.disks import Disk, limited, nearly_full, ran
+from tests.cli.disks import UNSHARE, Disk, limited, nearly_full, ran
 from tests.config.rights import NOBODY
 from tests.running import Got, Launch
 from tests.wire import spoken
@@ -33,6 +34,10 @@ def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(tmp_path: Path, monk
         assert disk.launch("chat", *ECHO, "-n", "mine", "one").exit == 0
         disk.fill()
 
+        for command in (("sessions",), ("inspect", "mine"), ("export", "mine"), ("store", "check")):
+            read = disk.launch(*command)
+            assert (read.exit, command[0] == "store" or "one" in read.out) == (0, True), read
+
         for argv in (("chat", "--from", "mine", "two"), ("chat", *ECHO, "new")):
             words, step = two_lines(disk.launch(*argv))
             assert words == f"convo: {tmp_path}/disk/home/data/convo.db {FULL}"
@@ -43,6 +48,27 @@ def test_a_full_disk_is_told_and_what_was_confirmed_is_kept(tmp_path: Path, monk
         assert heads(disk) == ["user: one", "assistant: one"]
         assert disk.launch("chat", "--from", "mine", "three").out == "three\n"
         assert heads(disk) == ["user: one", "assistant: one", "user: three", "assistant: three"]
+
+
+@pytest.mark.needs("mount")
+def test_a_nearly_full_disk_is_noticed_before_the_model_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with nearly_full(tmp_path / "disk") as disk:
+        monkeypatch.setenv("CONVO_HOME", str(tmp_path / "disk" / "home"))
+        assert disk.launch("chat", *ECHO, "-n", "mine", "one").exit == 0
+        disk.fill(leave=4_000_000)
+        told = disk.launch("chat", "--from", "mine", "two", "--json")
+
+        error = told.json()["error"]
+        assert (told.exit, error["code"]) == (1, "store_full")
+        assert f"the disk of {tmp_path}/disk/home/data/convo.db has " in error["message"]
+        assert "a turn may need 8 MB" in error["message"]
+        compacted = disk.launch("compact", "mine", "--json")
+        assert (compacted.exit, compacted.json()["error"]["hint"]) == (1, error["hint"])
+        assert disk.launch("sessions").exit == 0
+        disk.free()
+        assert disk.launch("chat", "--from", "mine", "three").out == "three\n"
 
 
 def heads(disk: Disk) -> list[str]:
@@ -163,3 +189,40 @@ def test_a_replay_file_that_may_not_be_written_is_told_before_anything_is_sent(
     assert lines == [f"convo: {place} cannot be written", "  try: choose another file, or make it writable"]
     assert place.read_bytes() == before
     assert said(shared / "home", "file") == ["user: one", "assistant: one"]
+
+
+# -- a replayed conversation needs no store --------------------------------------------------------
+
+ONLY_READ = "mount --bind {home} {home} && mount -o remount,ro,bind {home} && exec "
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["below a file", pytest.param("a folder that may only be read", marks=pytest.mark.needs("mount"))],
+)
+def test_a_replayed_conversation_goes_on_in_a_home_that_cannot_be_written(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The superuser may write anywhere, so the home is in a place where nobody can."""
+    home, command = tmp_path / "home", [sys.executable, "-m", "convo"]
+    if kind == "below a file":
+        (tmp_path / "file").write_text("not a folder")
+        home = tmp_path / "file" / "home"
+    else:
+        home.mkdir()
+        command = [*UNSHARE, "sh", "-c", ONLY_READ.format(home=home) + '"$@"', "sh", *command]
+    monkeypatch.setenv("CONVO_HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+
+    assert ran([*command, "chat", *ECHO, "hi"]).exit == 1
+    first = ran([*command, "chat", *ECHO, "--replay", "--from", "talk.json", "one"])
+    second = ran([*command, "chat", *ECHO, "--replay", "--from", "talk.json", "two", "--json"])
+    third = ran([*command, "chat", *ECHO, "--from", "./talk.json", "three"])
+
+    assert (first.exit, first.out, second.exit, third.exit) == (0, "one\n", 0, 0), (first, second, third)
+    note = f"sqlite:{home}/data/convo.db cannot be written: only the file of the conversation is saved"
+    assert [got.err.count(note) for got in (first, second, third)] == [1, 1, 1]
+    assert spoken(json.loads((tmp_path / "talk.json").read_text())) == [
+        f"{who}: {words}" for words in ("one", "two", "three") for who in ("user", "assistant")
+    ]
+    assert not home.exists() or list(home.iterdir()) == []

@@ -24,7 +24,8 @@ def has_no_such_model(world: World) -> None:
 
 
 def chat_server_has_no_such_model(world: World) -> None:
-    world.file(".convo.toml", f'[providers.up]\napi = "chat"\nbase_url = "{world.chat.url}"\n')
+    world.set(CONVO_CONFIG="up.toml")
+    world.file("up.toml", f'[providers.up]\napi = "chat"\nbase_url = "{world.chat.url}"\n')
     for _ in range(2):
         world.chat.refuses(
             404, {"error": {"message": 'model "m" not found, try pulling it first', "type": "api_error"}}

@@ -1,5 +1,8 @@
 """A server that fails in the ways servers do, and what each owner is sent after it."""
 
+import json
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,6 +10,8 @@ from typing import Any
 import pytest
 
 from convo.history import OWNERS, Strategy
+from tests.cli.chatting import ECHO
+from tests.cli.held import DATABASE
 from tests.loopback import (
     Fault,
     Loopback,
@@ -234,3 +239,79 @@ def test_the_key_is_shown_to_the_server_and_to_nobody_else(
     files = [file for file in tmp_path.rglob("*") if file.is_file() and "loopback" not in file.parts]
     assert any(file.name == "convo.db" for file in files)
     assert not [file for file in files if KEY.encode() in file.read_bytes()]
+
+
+# -- ids that are no use ---------------------------------------------------------------------------
+
+
+def answered(response_id: str | None, words: str, before: str | None = None) -> Fault:
+    """A stream of one whole answer under this id."""
+    part = {"type": "output_text", "text": words, "annotations": []}
+    item = {"type": "message", "id": f"msg_{words}", "role": "assistant", "status": "completed", "content": [part]}
+    response = {"id": response_id, "status": "completed", "output": [item], "previous_response_id": before}
+    event = {"type": "response.completed", "sequence_number": 0, "response": response}
+    return raw(f"data: {json.dumps(event)}\n\n".encode())
+
+
+def test_a_chain_reports_a_response_without_an_id_and_loses_no_input(
+    server: Loopback, convo: Convo, home: Path
+) -> None:
+    """The next turn would have been sent alone, without anything that was said before."""
+    server.arm(answered(None, "a"))
+    got = convo("chat", "--chain", "-n", "mine", "one")
+    assert got.exit == 1
+    assert "convo: the endpoint answered without a response id, from which a chain continues\n" in got.err
+    assert "use --session or --replay" in got.err
+    assert convo("chat", "-q", "--from", "mine", "two").exit == 0
+    assert [item["content"][0]["text"] for item in server.bodies[-1]["input"]] == ["one", "two"]
+
+
+@pytest.mark.parametrize("owner", ["--session", "--replay"])
+def test_a_client_that_owns_the_state_needs_no_response_id(owner: str, server: Loopback, convo: Convo) -> None:
+    server.arm(answered(None, "a"))
+    got = convo("chat", owner, "-n", "mine", "one")
+    assert (got.exit, got.out) == (0, "a\n")
+    assert convo("chat", "--from", "mine", "--json", "two").exit == 0
+
+
+@pytest.mark.parametrize("owner", ["--chain", "--session"])
+def test_a_response_id_that_is_used_again_hides_no_response(owner: str, server: Loopback, convo: Convo) -> None:
+    before = "resp_1" if owner == "--chain" else None
+    server.arm(answered("resp_1", "a"), answered("resp_1", "b", before), answered("resp_1", "c", before))
+    assert convo("chat", owner, "-n", "mine", "one").exit == 0
+    for words in ("two", "three"):
+        got = convo("chat", "--from", "mine", words)
+        assert got.exit == 0
+        assert "warning: the endpoint used the response id resp_1 again; this response is kept as try_" in got.err
+    links = convo("inspect", "mine", "--json").json()["links"]
+    assert [link["response_id"] == "resp_1" for link in links] == [True, False, False]
+    assert [link["children"] for link in links] == [[links[1]["response_id"]], [links[2]["response_id"]], []]
+    shown = convo("inspect", "mine").out
+    assert [words for words in ("one → a", "two → b", "three → c") if words not in shown] == []
+    for argv in (
+        ["inspect", "mine", "--html", "-"],
+        ["export", "mine"],
+        ["next", "mine", "x"],
+        ["diff", "mine", "mine"],
+    ):
+        assert convo(*argv).exit == 0, argv
+
+
+@pytest.mark.parametrize("parents", [{"resp_1": "resp_1"}, {"resp_1": "resp_2", "resp_2": "resp_1"}])
+def test_links_that_lead_in_a_circle_are_shown(parents: dict[str, str], convo: Convo, home: Path) -> None:
+    """An older convo stored them, and a file can hold them."""
+    for words in ("one", "two"):
+        assert convo("chat", *ECHO, *(("-n", "mine") if words == "one" else ("--from", "mine")), words).exit == 0
+    links = [link["response_id"] for link in convo("inspect", "mine", "--json").json()["links"]]
+    names = dict(zip(("resp_1", "resp_2"), links, strict=True))
+    with closing(sqlite3.connect(home / DATABASE)) as db, db:
+        for child, parent in parents.items():
+            statement = "UPDATE links SET parent = (SELECT n FROM links WHERE id = ?) WHERE id = ?"
+            db.execute(statement, (names[parent], names[child]))
+    shown = convo("inspect", "mine").out
+    assert [words for words in ("one → one", "two → two") if words not in shown] == []
+    forms = (["inspect", "mine", "--html", "-"], ["inspect", "mine", "--json"], ["inspect", links[0]], ["lint", "mine"])
+    moves = (["export", "mine", "--format", "html"], ["next", "mine", "x"], ["chat", "--from", "mine", "three"])
+    for argv in (*forms, *moves, ["chat", "--fork", "mine@1", "again"], ["sessions", "rm", "mine", "--yes"]):
+        got = convo(*argv)
+        assert got.exit == 0, (argv, got.err)

@@ -6,6 +6,7 @@ import pytest
 
 from convo.history import Strategy
 from tests.loopback import Loopback, serving
+from tests.models.chat_server import serving as chat_serving
 from tests.running import Convo, Launch
 from tests.wire import said, spoken, state
 
@@ -108,6 +109,34 @@ def test_a_handle_that_nobody_knows_changes_nothing(convo: Convo, flags: list[st
     got = convo("chat", *flags, "hello")
     assert (got.exit, got.out, got.err) == (5, "", f"convo: no {kind} {flags[-1]!r}\n  try: convo sessions\n")
     assert not home.exists()
+
+
+@pytest.mark.parametrize("handle", ["conv_1/../../admin", "conv_1\n  total  $0.00", "resp_" + "1" * 5_000_000], ids=len)
+@pytest.mark.parametrize("argv", [("chat", "hi", "--from"), ("inspect",), ("next",)], ids=" ".join)
+def test_a_malformed_id_reaches_no_server_and_forges_no_line(
+    server: Loopback, convo: Convo, argv: tuple[str, ...], handle: str, home: Path
+) -> None:
+    before = len(server.requests)
+    got = convo(*argv, handle)
+
+    assert got.exit in (2, 5)
+    assert not any(line.startswith("  total") for line in (got.out + got.err).splitlines())
+    assert len(got.out + got.err) < 1000
+    assert len(server.requests) == before
+
+
+def test_a_malformed_id_from_a_server_is_an_error_and_forges_no_line(
+    convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    response = {"id": "resp_1\n  total  $0.00", "object": "response", "status": "completed", "output": []}
+    with chat_serving() as upstream:
+        monkeypatch.setenv("OPENAI_BASE_URL", upstream.url)
+        upstream.streams({"type": "response.completed", "response": response})
+        got = convo("chat", "--chain", "hi")
+
+    assert got.exit == 1
+    assert "openai answered with the malformed id 'resp_1?  total  $0.00'" in got.err
+    assert not any(line.startswith("  total") for line in (got.out + got.err).splitlines())
 
 
 def test_a_handle_of_one_endpoint_is_not_taken_to_another(

@@ -1,30 +1,24 @@
-"""`convo chat` in a pipe: it waits for nobody, draws nothing, and prints one object or lines of them."""
+"""Commands in a pipe: what they read from stdin, and what they print for a program."""
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.cli.agenting import REFUND, agents
 from tests.cli.chatting import ECHO, scripted
 from tests.running import Convo
+from tests.warm import Begun, ran
 
 COLOURFUL = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "FORCE_COLOR": "1", "CLICOLOR_FORCE": "1"}
 
 pytestmark = pytest.mark.needs("posix")
-
-
-@contextmanager
-def left_open() -> Iterator[int]:
-    """A pipe to which nobody writes and which nobody closes."""
-    read, write = os.pipe()
-    yield read
-    os.close(read)
-    os.close(write)
 
 
 @contextmanager
@@ -52,7 +46,7 @@ def asked(stdin: Stdin, *argv: str) -> subprocess.CompletedProcess[str]:
         )
 
 
-@pytest.mark.parametrize("stdin", [left_open, nothing, closed])
+@pytest.mark.parametrize("stdin", [nothing, closed])
 def test_an_object_comes_whatever_stands_at_stdin(stdin: Stdin) -> None:
     done = asked(stdin, "chat", *ECHO, "--json", "hello there")
     assert done.returncode == 0, done.stderr
@@ -63,7 +57,7 @@ def test_an_object_comes_whatever_stands_at_stdin(stdin: Stdin) -> None:
 
 @pytest.mark.parametrize("flag", ["--json", "--jsonl"])
 def test_nobody_is_asked_to_approve_a_call(flag: str) -> None:
-    done = asked(left_open, "chat", *agents(), *scripted(REFUND), flag, "pay A1 back")
+    done = asked(nothing, "chat", *agents(), *scripted(REFUND), flag, "pay A1 back")
     assert done.returncode == 3
     last = json.loads(done.stdout.splitlines()[-1])
     assert last.get("status", last.get("type")) in ("paused", "convo.paused")
@@ -82,3 +76,136 @@ def test_events_are_a_line_each_and_end_with_the_response(convo: Convo) -> None:
     assert lines[0]["type"] == "response.created"
     assert lines[-1]["type"] == "response.completed"
     assert "".join(one["delta"] for one in lines if one["type"] == "response.output_text.delta") == "hello there"
+
+
+# -- piped input -----------------------------------------------------------------------------------
+
+WAITS = "waiting for piped input to end; to run without it, add </dev/null\n"
+
+
+@pytest.fixture
+def session(convo: Convo) -> str:
+    """The name of a session that a next request belongs to."""
+    assert convo("chat", *ECHO, "-n", "before", "hello").exit == 0
+    return "before"
+
+
+def answer(done: "subprocess.CompletedProcess[str]") -> str:
+    assert done.returncode == 0, done.stderr
+    text: str = json.loads(done.stdout)["output_text"]
+    return text
+
+
+@pytest.mark.parametrize("handed", ["pipe", "file", "socket"])
+def test_input_from_a_pipe_a_file_or_a_socket_follows_the_prompt(handed: str) -> None:
+    Path("log.txt").write_text("a3f1 fix the parser\n")
+    argv = ["chat", *ECHO, "--json", "review this"]
+    ours, theirs = socket.socketpair()
+    with ours, theirs, Path("log.txt").open() as file:
+        ours.sendall(b"a3f1 fix the parser\n")
+        ours.shutdown(socket.SHUT_WR)
+        if handed == "pipe":
+            done = ran(argv, stdin=file.read())
+        else:
+            stdin = file.fileno() if handed == "file" else theirs.fileno()
+            with Begun(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                out, err = process.communicate(timeout=60)
+            done = subprocess.CompletedProcess(argv, process.returncode, out, err)
+    assert answer(done) == "review this\n\na3f1 fix the parser\n"
+    assert WAITS not in done.stderr
+
+
+def test_a_socket_on_which_nothing_waits_is_not_read() -> None:
+    """Programs hand one to their children without meaning it."""
+    ours, theirs = socket.socketpair()
+    argv = ["chat", *ECHO, "--json", "hello"]
+    with (
+        ours,
+        theirs,
+        Begun(argv, stdin=theirs.fileno(), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process,
+    ):
+        out, err = process.communicate(timeout=60)
+    assert json.loads(out)["output_text"] == "hello", err
+
+
+def test_a_file_is_read_from_where_it_stands() -> None:
+    """A shell's loop has read a line of it before."""
+    Path("lines.txt").write_text("one\ntwo\nthree\n")
+    loop = 'read first; exec "$@" "$first"'
+    command = ["sh", "-c", loop, "sh", sys.executable, "-m", "convo", "chat", *ECHO, "--json"]
+    with Path("lines.txt").open() as file:
+        done = subprocess.run(command, stdin=file, capture_output=True, encoding="utf-8", timeout=60, check=False)
+    assert answer(done) == "one\n\ntwo\nthree\n"
+
+
+def test_an_option_that_reads_stdin_keeps_it_from_the_prompt(convo: Convo) -> None:
+    argv = ["chat", *ECHO, "--json", "-a", "/dev/stdin", "review this"]
+    assert answer(ran(argv, stdin="a\n")) == "review this\nstdin:\na\n"
+    got = convo(*argv, "-", stdin="a\n")
+    assert (got.exit, got.json()["error"]["message"]) == (2, "- and /dev/stdin both read stdin")
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["chat", *ECHO, "hi"], ["chat", *ECHO], ["chat", *ECHO, "-"], ["next", "@last", "hi"], ["race", *ECHO, "hi"]],
+)
+def test_more_than_a_message_can_hold_is_refused(argv: list[str], session: str, convo: Convo) -> None:
+    got = convo(*argv, stdin="x" * (10 * 1024 * 1024) + "y")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.splitlines()[0] == "convo: piped input is larger than 10 MB"
+
+
+def test_endless_input_is_refused() -> None:
+    command = ["sh", "-c", 'yes | "$@"', "sh", sys.executable, "-m", "convo", "chat", *ECHO, "hi"]
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode == 2
+
+
+@pytest.mark.parametrize("form", ["next", "race"])
+def test_a_silent_pipe_is_reported_and_waited_for(form: str, session: str) -> None:
+    """Commands begun together, so that their two seconds pass together."""
+    piped = subprocess.PIPE
+    commands = {
+        "next": [["chat", *ECHO, "-q", "--json", "review:"], ["next", session, "--json", "review:"]],
+        "race": [["race", *ECHO, "--json", "review:", "shorter"], ["chat", *ECHO, "--json", "review:", "-"]],
+    }
+    begun = [Begun(argv, stdin=piped, stdout=piped, stderr=piped) for argv in commands[form]]
+    try:
+        for process in begun:
+            assert process.stderr
+            assert process.stderr.readline() == WAITS
+        for process, argv in zip(begun, commands[form], strict=True):
+            out, err = process.communicate("the diff", timeout=60)
+            assert process.returncode == 0, err
+            assert WAITS not in err
+            assert "review:\\n\\nthe diff" in out, argv
+    finally:
+        for process in begun:
+            process.kill()
+            process.wait()
+
+
+def test_input_follows_the_message_of_a_next_request(session: str, convo: Convo) -> None:
+    def message(*words: str, stdin: str) -> str:
+        body = convo("next", session, "--json", *words, stdin=stdin).json()["body"]
+        text: str = body["input"][-1]["content"][0]["text"]
+        return text
+
+    assert message("review this", stdin="a\n") == "review this\n\na\n"
+    assert message("-", "is it right?", stdin="a\n") == "is it right?\n\na\n"
+    assert message(stdin="a\n") == "a\n"
+    assert message("alone", stdin="") == "alone"
+
+
+def test_input_follows_the_first_turn_of_a_race_or_is_a_turn(convo: Convo) -> None:
+    def turns(*words: str, stdin: str) -> list[str]:
+        said: list[str] = convo("race", *ECHO, "--json", *words, stdin=stdin).json()["turns"]
+        return said
+
+    Path("script.txt").write_text("first\nsecond\n")
+    assert turns("review this", "shorter", stdin="a\n") == ["review this\n\na\n", "shorter"]
+    assert turns("review this", "-", stdin="a\n") == ["review this", "a\n"]
+    assert turns(stdin="a\n") == ["a\n"]
+    assert turns("-f", "script.txt", stdin="a\n") == ["first\n\na\n", "second"]
+    assert turns("-f", "script.txt", stdin="") == ["first", "second"]
+    assert len(turns(stdin="")) == 4
+    assert convo("race", *ECHO, "-", stdin="").exit == 2

@@ -7,8 +7,8 @@ import pytest
 
 from convo.stores.contract import Store
 from tests.cli.chatting import ECHO, sessions
-from tests.loopback import KEY, Loopback
-from tests.running import Convo
+from tests.loopback import KEY, Fault, Loopback, hold
+from tests.running import Convo, Start
 from tests.ui.terminal import at_terminal
 
 OWNERS = ["replay", "session", "conversation", "chain"]
@@ -100,6 +100,57 @@ def test_what_a_remote_endpoint_kept_is_deleted_there(convo: Convo, server: Loop
     told = convo("race", "hello", "again", "-m", "openai/any", "--json").json()
     assert all(one["error"] is None for one in told["owners"])
     assert server.run(left_in(server.store.of(KEY))) == []
+
+
+@pytest.mark.needs("linux")
+def test_what_a_killed_race_left_is_passed_over_by_continue_and_removed_by_the_next_race(
+    convo: Convo, start: Start, server: Loopback, home: Path
+) -> None:
+    server.replies({"text": "Hello."})
+    assert convo("chat", *ECHO, "-n", "mine", "one").exit == 0
+    server.arm(*[Fault()] * 5, hold(3))
+    race = start("race", "hello", "again", "-m", "openai/any")
+    assert server.held.wait(30)
+    race.kill()
+    race.wait()
+    assert server.left.wait(30)
+    server.release()
+    assert [one.name for one in sessions(home)] == ["@race-conversation", "mine"]
+    assert server.run(left_in(server.store.of(KEY))) != []
+    assert convo("chat", "-c", "--json", "two").json()["session"] == "mine"
+    assert convo("inspect", "@last", "--json").json()["handle"] == "mine"
+
+    assert convo("race", "hello", "-m", "openai/any").exit == 0
+    assert [one.name for one in sessions(home)] == ["mine"]
+    left = server.run(left_in(server.store.of(KEY)))
+    assert server.run(confirmed_of(server.store.of(KEY), left)) == []
+
+
+def test_a_race_that_still_runs_is_left_alone_by_another_one(
+    convo: Convo, start: Start, server: Loopback, home: Path
+) -> None:
+    server.replies({"text": "Hello."})
+    server.arm(*[Fault()] * 5, hold(3))
+    first = start("race", "hello", "again", "-m", "openai/any", "--json")
+    assert server.held.wait(30)
+    assert convo("race", "hello", "-m", "openai/any").exit == 0
+    server.release()
+    told = json.loads(first.communicate()[0])
+    assert [one["error"] for one in told["owners"]] == [None] * 4
+    assert sessions(home) == []
+
+
+def test_a_race_that_is_kept_begins_a_new_file(convo: Convo) -> None:
+    Path("race-replay.json").write_text('[{"role": "user", "content": "mine"}]')
+    assert convo("race", "hello", "--keep", *ECHO).exit == 0
+    assert json.loads(Path("race-replay.json").read_text()) == [{"role": "user", "content": "mine"}]
+    assert len(json.loads(Path("race-replay-2.json").read_text())) == 2
+
+
+async def confirmed_of(store: Store, ids: list[str]) -> list[str]:
+    """These without the response that was in progress at the kill, whose id no record has."""
+    links = [await store.link(one) for one in ids]
+    return [one for one, link in zip(ids, links, strict=True) if link is None or link.status == "completed"]
 
 
 async def left_in(store: Store) -> list[str]:

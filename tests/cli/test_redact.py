@@ -9,7 +9,7 @@ import pytest
 
 from convo.cli import redacting
 from tests.cli.chatting import ECHO, kept, sessions
-from tests.running import Convo
+from tests.running import Convo, project_file
 
 KEY = "sk-proj-abcdEFGH1234_ijklMNOP-5678"
 MAIL = "ada@example.com"
@@ -57,7 +57,7 @@ ITEMS = [
 @pytest.fixture(autouse=True)
 def planted(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / ".convo.toml").write_text(SETTINGS)
+    project_file(SETTINGS)
     (tmp_path / "plain.json").write_text(json.dumps(ITEMS))
     assert convo("import", "plain.json", "--as", f"for {MAIL}").exit == 0
     assert convo("chat", *ECHO, "-s", f"Use {KEY}.", "--from", f"for {MAIL}", f"and {CARD}?").exit == 0
@@ -121,7 +121,8 @@ def test_a_pattern_that_is_none_is_refused(convo: Convo, pattern: str) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", "a*"])
 def test_a_setting_that_is_none_is_refused(convo: Convo, tmp_path: Path, pattern: str) -> None:
-    (tmp_path / ".convo.toml").write_text(f"redact = ['{pattern}']\n")
+    (tmp_path / "home" / "config").mkdir(parents=True, exist_ok=True)
+    (tmp_path / "home" / "config" / "config.toml").write_text(f"redact = ['{pattern}']\n")
     got = convo("export", "@last", "--redact")
     assert (got.exit, "'redact' holds" in got.err) == (2, True)
 

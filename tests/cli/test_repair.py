@@ -12,7 +12,7 @@ from convo.stores.contract import Change, Growth
 from tests.cli.broken import ANSWER, BROKEN, CALL, HI, interrupted, listed, session
 from tests.cli.chatting import ECHO, sessions
 from tests.cli.held import Teller, held, talks
-from tests.running import Convo
+from tests.running import Convo, project_file
 from tests.runstate.snapshots import snapshot
 
 MENDED = """\
@@ -108,7 +108,7 @@ def test_a_file_is_mended_into_another_file(convo: Convo, tmp_path: Path) -> Non
 
 
 def test_a_file_is_mended_into_a_session_of_the_settings_model(convo: Convo, home: Path, tmp_path: Path) -> None:
-    (tmp_path / ".convo.toml").write_text('model = "scripted/echo"\n')
+    project_file('model = "scripted/echo"\n')
     got = convo("repair", listed(tmp_path / "broken.json"), "--as", "mended")
     assert got.exit == 0
     assert [(one.name, one.model, str(one.scope)) for one in sessions(home)] == [

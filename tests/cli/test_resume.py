@@ -23,7 +23,17 @@ KEY = "a key that is long enough"
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Two calls of two tools, decided on before."""
+    """Two undecided calls of two tools."""
+    place = tmp_path / "state.json"
+    document = json.loads(snapshot(MIXED))
+    del document["context"]["function_tool_approvals"]
+    place.write_text(json.dumps(document))
+    return place
+
+
+@pytest.fixture
+def decided(tmp_path: Path) -> Path:
+    """The same two calls: the first is approved, the second rejected."""
     place = tmp_path / "state.json"
     place.write_bytes(snapshot(MIXED))
     return place
@@ -47,10 +57,55 @@ def test_all_approves_whatever_waits_and_says_so(convo: Convo, state: Path) -> N
     assert {one[0] for one in verdicts(convo, "./out.json").values()} == {"approve"}
 
 
+@pytest.mark.parametrize("words", [("--approve", "all"), ("--approve", "restart_order"), ("--reject", "all=why")])
+def test_all_and_names_never_overturn_an_earlier_decision(
+    words: tuple[str, str], convo: Convo, decided: Path, tmp_path: Path
+) -> None:
+    got = convo("resume", "state.json", "--decide-only", "-o", "out.json", *words)
+    assert (got.exit, got.out) == (0, "")
+    stays = f"charge_order5 ({FIRST}) stays approved; --reject {FIRST} changes that"
+    if "--approve" in words:
+        stays = f"restart_order ({SECOND}) stays rejected; --approve {SECOND} changes that"
+    assert got.err == stays + "\n"
+    assert json.loads((tmp_path / "out.json").read_text()) == json.loads(snapshot(MIXED))
+
+
+def test_the_id_of_a_decided_call_changes_the_decision_and_the_output_says_so(convo: Convo, decided: Path) -> None:
+    words = ("--decide-only", "-o", "out.json", "--approve", SECOND, "--reject", f"{FIRST}=too much")
+    got = convo("resume", "state.json", *words)
+    assert (got.exit, got.out) == (0, "")
+    assert got.err.splitlines() == [
+        f"rejected charge_order5 ({FIRST}), was approved",
+        f"approved restart_order ({SECOND}), was rejected",
+    ]
+    found = verdicts(convo, "./out.json")
+    assert found == {FIRST: ("reject", False, "too much"), SECOND: ("approve", False, None)}
+
+
+def test_a_sticky_decision_is_not_overturned_by_all(convo: Convo, state: Path) -> None:
+    resume(convo, "--reject", f"{FIRST}=never", "--always", "--approve", SECOND, out="state.json")
+    found = resume(convo, "--approve", "all")
+    assert found == {FIRST: ("reject", True, "never"), SECOND: ("approve", True, None)}
+
+
+def test_a_label_that_newer_releases_do_not_take_a_sticky_decision_from_is_named(
+    convo: Convo, state: Path, tmp_path: Path
+) -> None:
+    older = ("--decide-only", "-o", "out.json", "--approve", "all", "--always")
+    got = convo("resume", "state.json", *older, "--schema", "1.17")
+    assert "openai-agents 0.23.1 and later ignore --always in a state of label 1.17" in got.err
+    assert "--schema 1.18 writes a label that keeps it" in got.err
+    (tmp_path / "state.json").write_bytes(snapshot(OLD))
+    got = convo("resume", "state.json", *older)
+    assert "ignore --always in a state of label 1.13" in got.err
+    got = convo("resume", "state.json", *older, "--schema", "1.18")
+    assert "ignore --always" not in got.err
+
+
 def test_an_id_wins_over_a_name_and_a_name_over_all(convo: Convo, state: Path) -> None:
     assert resume(convo, "--reject", "all", "--approve", FIRST)[FIRST][0] == "approve"
     assert resume(convo, "--approve", "all", "--reject", "restart_order")[SECOND][0] == "reject"
-    assert resume(convo, "--approve", "restart_order", "--reject", SECOND)[SECOND][0] == "reject"
+    assert resume(convo, "--approve", "all", "--approve", "restart_order", "--reject", SECOND)[SECOND][0] == "reject"
 
 
 def test_a_reason_goes_with_a_rejection(convo: Convo, state: Path) -> None:
@@ -214,7 +269,7 @@ def test_an_editor_that_fails_changes_nothing(
 # -- what cannot be done -------------------------------------------------------------------------------
 
 REFUSED = [
-    (["state.json", "--approve", "all"], 2, "to go on with a run takes its agents, and none are named"),
+    (["state.json", "--approve", "all"], 2, "resuming a run needs its agents: none were named"),
     (["state.json", "--decide-only", "--approve", "all"], 2, "-o does not say where to"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", "nope"], 5, "no pending call 'nope'"),
     (["state.json", "--decide-only", "-o", "out.json", "--approve", FIRST, "--reject", FIRST], 2, "two things at once"),

@@ -11,10 +11,12 @@ from convo.items import hash_of
 from convo.stores.contract import Store
 from tests.cli.agenting import (
     AGENTS,
+    ASK_DESK,
     BACK,
     LOOK_UP,
     REFUND,
     agents,
+    boss,
     from_store,
     ran,
     runs,
@@ -137,7 +139,7 @@ def test_a_state_of_an_earlier_pause_is_refused(convo: Convo, home: Path) -> Non
     convo("resume", "mine", *agents(), *model, "--approve", "c1")
     got = convo("resume", "old.json", *agents(), *model, "--approve", "c1")
     assert got.exit == 1
-    assert "it went on since\n  try: convo resume run_" in got.err
+    assert "has continued since this state was written\n  try: convo resume run_" in got.err
     assert ran() == ["refund A1 500"]
 
 
@@ -176,6 +178,232 @@ def test_aborting_ends_the_run_and_its_conversation_goes_on(paused: tuple[str, s
     assert (got.exit, got.out, ran()) == (0, "", [])
     assert runs(home)[0].status == "stopped"
     assert convo("chat", "-c", *agents(), *paused, "never mind").exit == 0
+
+
+# -- a model that cannot be asked --------------------------------------------------------------------
+
+
+def nobody_listens(tmp_path: Path) -> tuple[str, ...]:
+    """Flags of a model whose server is not there, over settings that name it."""
+    (tmp_path / "dead.toml").write_text('[providers.dead]\napi = "chat"\nbase_url = "http://127.0.0.1:9/v1"\n')
+    return "--config", str(tmp_path / "dead.toml"), "-m", "dead/some"
+
+
+@pytest.mark.parametrize("handle", ["mine", "state.json"])
+@pytest.mark.parametrize("model", ["local/smollm2-135m-instruct", "dead/some"])
+def test_no_approved_tool_runs_before_the_model_is_known_to_take_its_output(
+    model: str, handle: str, paused: tuple[str, str], convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    config = nobody_listens(tmp_path)[:2]
+    got = convo(*config, "resume", handle, *agents(), "-m", model, "--approve", "all", "-o", "out.json")
+    assert (got.exit, got.out) == (1, ""), got.err
+    assert "no tool has run" in got.err
+    assert ran() == []
+    assert [one["decision"] for one in convo("inspect", "./out.json", "--json").json()["decisions"]] == ["approve"] * 2
+    on = convo("resume", "out.json", *agents(), *paused)
+    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+
+
+def test_no_approved_tool_inside_an_agent_tool_runs_before_both_models_are_known(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    flags = boss(outer=scripted(ASK_DESK, BACK), inner=scripted(REFUND, {"text": "The desk has paid."}))
+    convo("chat", *flags, "--state", "state.json", "-n", "mine", "pay back")
+    config, file = nobody_listens(tmp_path)[:2], Path("bot.py")
+    right = file.read_text()
+    for agent in ("boss", "desk"):
+        lines = right.splitlines()
+        at = next(n for n, line in enumerate(lines) if line.startswith(("boss =", "clerk =")) and f'"{agent}"' in line)
+        lines[at] = lines[at].replace("model='", "model='dead/' + '")
+        file.write_text("\n".join(lines))
+        Path(f"other-{agent}").mkdir()
+        Path(f"other-{agent}/bot.py").write_text("\n".join(lines))
+        got = convo(*config, "resume", "mine", "--agent", f"other-{agent}/bot.py:boss", "--approve", "all")
+        assert (got.exit, "no tool has run" in got.err, ran()) == (1, True, []), got.err
+
+
+def test_once_a_tool_has_run_the_file_is_written_however_the_run_ends(convo: Convo, home: Path, launch: Launch) -> None:
+    """The model has no second answer: elsewhere the file must not let the tool run again."""
+    convo("chat", *agents(), *scripted(REFUND), "--state", "state.json", "-n", "mine", "pay back")
+    Path("silent.json").write_text(json.dumps({"replies": [REFUND, {"error": {"message": "broken", "status": 500}}]}))
+    broken = "-m", f"scripted/{Path('silent.json').absolute()}"
+    got = convo("resume", "state.json", *agents(), *broken, "--approve", "all", "-o", "state.json")
+    assert (got.exit, ran()) == (1, ["refund A1 500"]), got.err
+    shown = convo("inspect", "./state.json", "--json").json()
+    assert (shown["pending"], shown["decisions"]) == ([], [])
+    for env in (ELSEWHERE, {}):
+        on = launch("resume", "state.json", *agents(), *scripted(REFUND, BACK), env=env)
+        assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    assert ran() == ["refund A1 500"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "status"),
+    [([], "done"), (["--max-turns", "1"], "failed")],
+)
+def test_a_run_that_has_ended_leaves_a_file_that_runs_no_tool_again(
+    flags: list[str], status: str, paused: tuple[str, str], convo: Convo, home: Path, launch: Launch
+) -> None:
+    got = convo("resume", "state.json", *agents(), *paused, *flags, "--approve", "all", "-o", "state.json")
+    assert (runs(home)[0].status, len(ran())) == (status, 2), got.err
+    on = launch("resume", "state.json", *agents(), *paused, "--max-turns", "9", "--approve", "all", env=ELSEWHERE)
+    assert ("has ended" in on.err) == (status == "done"), on.err
+    assert len(ran()) == 2
+
+
+@pytest.mark.parametrize(
+    ("out", "exit_", "says"), [("nowhere/out.json", 1, "is not a folder"), (".", 2, "is not a file")]
+)
+def test_that_the_file_can_be_written_is_known_before_a_tool_runs(
+    out: str, exit_: int, says: str, paused: tuple[str, str], convo: Convo
+) -> None:
+    refused(convo("resume", "mine", *agents(), *paused, "--approve", "all", "-o", out), exit_, says)
+
+
+@pytest.mark.parametrize("handle", ["mine", "state.json"])
+def test_max_turns_counts_the_model_calls_of_the_whole_run(handle: str, convo: Convo, home: Path) -> None:
+    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    model = scripted(REFUND, again, BACK)
+    convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back")
+    flags = (*agents(), *model, "--approve", "all", "--always")
+    got = convo("resume", handle, *flags, "--max-turns", "2")
+    assert (got.exit, "Max turns (2) exceeded" in got.err) == (1, True), got.err
+    assert ran() == ["refund A1 500", "refund A2 1"]
+
+
+# -- a pause inside an agent tool --------------------------------------------------------------------
+
+
+@pytest.fixture
+def inside(convo: Convo, home: Path) -> tuple[str, str]:
+    """A run that waits for a refund inside an agent tool, written into state.json; the flags of its agents."""
+    flags = boss(outer=scripted(ASK_DESK, BACK), inner=scripted(REFUND, {"text": "The desk has paid."}))
+    got = convo("chat", *flags, "--state", "state.json", "-n", "mine", "pay back")
+    assert got.exit == 3, got.err
+    return flags
+
+
+@pytest.mark.parametrize("word", ["c1", "refund", "all"])
+@pytest.mark.parametrize("way", ["file", "pipe", "in place", "decided before"])
+def test_a_pause_inside_an_agent_tool_goes_on_from_the_file_that_was_written(
+    word: str, way: str, inside: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    text = Path("state.json").read_text()
+    if way == "decided before":
+        assert convo("resume", "state.json", "--decide-only", "-o", "decided.json", "--approve", word).exit == 0
+        got = convo("resume", "decided.json", *inside)
+    elif way == "pipe":
+        got = convo("resume", "-", *inside, "--approve", word, stdin=text)
+    else:
+        out = ("-o", "state.json") if way == "in place" else ()
+        got = convo("resume", "state.json", *inside, "--approve", word, *out)
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
+    assert ran() == ["refund A1 500"]
+    assert outputs(home, "mine") == ["The desk has paid."]
+
+
+def test_a_state_of_an_earlier_pause_inside_an_agent_tool_is_refused(convo: Convo, home: Path) -> None:
+    """The outer run has not moved since: the run inside has, and its next call has the id of the one before."""
+    again = {"call": {**REFUND["call"], "arguments": {"order": "A2", "cents": 1}}}
+    flags = boss(outer=scripted(ASK_DESK, BACK), inner=scripted(REFUND, again))
+    convo("chat", *flags, "--state", "old.json", "-n", "mine", "pay back")
+    assert convo("resume", "old.json", *flags, "--approve", "c1").exit == 3
+    assert ran() == ["refund A1 500"]
+    got = convo("resume", "old.json", *flags, "--approve", "c1")
+    assert (got.exit, "has continued since" in got.err) == (1, True)
+    assert ran() == ["refund A1 500"]
+
+
+def test_a_rejection_inside_an_agent_tool_reaches_the_agent_there(
+    inside: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    got = convo("resume", "state.json", *inside, "--reject", "c1=not today")
+    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", [])
+
+
+# -- an earlier decision ------------------------------------------------------------------------------
+
+
+def decide(convo: Convo, way: str, *words: str) -> Got:
+    """Decide on the paused run in one of the ways there are; nothing is performed but with --agent."""
+    if way == "inbox":
+        return convo("approvals", "approve" if words[0] == "--approve" else "reject", *words[1:])
+    return convo("resume", "state.json", "--decide-only", "-o", "state.json", *words)
+
+
+@pytest.mark.parametrize("word", ["all", "refund"])
+@pytest.mark.parametrize("way", ["inbox", "decide only"])
+@pytest.mark.parametrize("handle", ["mine", "state.json"])
+def test_all_and_names_leave_a_rejection_as_it_is_wherever_it_was_made(
+    handle: str, way: str, word: str, paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    if way == "decide only" and handle == "mine":
+        handle = "state.json"
+    assert decide(convo, way, "--reject", "c1=not today").exit in (0, 3)
+    if way == "inbox":
+        got = decide(convo, way, "--approve", word)
+        assert got.err.splitlines()[0] == "approved refund (c2)"
+        assert "refund (c1) stays rejected; --approve c1 changes that" in got.err
+    got = convo("resume", handle, *agents(), *paused, "--approve", word)
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
+    assert "refund (c1) stays rejected; --approve c1 changes that" in got.err
+    assert ran() == ["refund A2 200"]
+    assert outputs(home, "mine")[0] == "not today"
+
+
+@pytest.mark.parametrize("way", ["inbox", "decide only"])
+@pytest.mark.parametrize("handle", ["mine", "state.json"])
+def test_the_id_of_a_decided_call_changes_the_decision_with_agents_as_without(
+    handle: str, way: str, paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    if way == "decide only" and handle == "mine":
+        handle = "state.json"
+    assert decide(convo, way, "--reject", "c1").exit in (0, 3)
+    assert "approved refund (c1), was rejected" in decide(convo, way, "--approve", "c1").err
+    assert "rejected refund (c1), was approved" in decide(convo, way, "--reject", "c1").err
+    got = convo("resume", handle, *agents(), *paused, "--approve", "c1", "--approve", "c2")
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
+    assert got.err.splitlines()[:2] == ["approved refund (c1), was rejected", "approved refund (c2)"]
+    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+
+
+def test_a_state_from_elsewhere_is_decided_on_by_the_same_rule(paused: tuple[str, str], launch: Launch) -> None:
+    for words in (["--reject", "c1"], ["--approve", "all"]):
+        got = launch("resume", "state.json", "--decide-only", "-o", "state.json", *words)
+        assert got.exit in (0, 3)
+    flags = ("resume", "state.json", *agents(), *paused)
+    got = launch(*flags, "--approve", "refund", "--reject", "c2=no", env=ELSEWHERE)
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
+    assert "rejected refund (c2), was approved" in got.err
+    assert "refund (c1) stays rejected" in got.err
+    assert ran() == []
+
+
+def test_a_file_and_a_store_that_decided_differently_are_not_gone_on_with(
+    paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    assert convo("approvals", "approve", "c1", "c2").exit == 0
+    assert convo("resume", "state.json", "--decide-only", "-o", "no.json", "--reject", "c1").exit == 3
+    got = convo("resume", "no.json", *agents(), *paused)
+    refused(got, 1, "c1 is rejected in no.json and approved in the store")
+    assert "try: --approve c1 or --reject c1 to choose the decision" in got.err
+    got = convo("resume", "no.json", *agents(), *paused, "--reject", "c1")
+    assert (got.exit, ran()) == (0, ["refund A2 200"]), got.err
+
+
+def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls_too(convo: Convo, home: Path) -> None:
+    again = {"call": {"name": "refund", "call_id": "c2", "arguments": {"order": "A2", "cents": 1}}}
+    for name, decided_in_the_file in (("one", False), ("two", True)):
+        model = scripted(REFUND, again, BACK)
+        convo("chat", *agents(), *model, "-n", name, "--state", "state.json", "pay back")
+        words = ("--reject", "refund=ask Ann first", "--always")
+        if decided_in_the_file:
+            assert convo("resume", "state.json", "--decide-only", "-o", "state.json", *words).exit == 0
+            got = convo("resume", "state.json", *agents(), *model)
+        else:
+            got = convo("resume", "state.json", *agents(), *model, *words)
+        assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
+        assert outputs(home, name) == ["ask Ann first", "ask Ann first"]
 
 
 # -- on another machine ------------------------------------------------------------------------------
@@ -309,8 +537,6 @@ def test_a_foreign_state_that_does_not_fit_makes_no_session(
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        (["state.json", "--approve", "all"], "to go on with a run takes its agents, and none are named"),
-        (["mine"], "to go on with a run takes its agents, and none are named"),
         (["nowhere.json"], "no file 'nowhere.json'"),
         (["nowhere.json", *("--agent", "bot.py:desk")], "no file 'nowhere.json'"),
         (["nobody", "--approve", "all"], "no session 'nobody'"),

@@ -7,11 +7,11 @@ from typing import Any
 
 import agents as sdk
 import pytest
-from agents import Agent, Runner, RunState, function_tool
+from agents import Agent, Runner, RunState, UserError, function_tool
 
 from tests.cli.agenting import BACK, REFUND, SDK, agents, runs
 from tests.cli.chatting import kept, scripted
-from tests.running import Convo
+from tests.running import Convo, Launch
 from tests.runstate.sdk import Script
 
 CALL = {
@@ -102,3 +102,99 @@ def test_the_sdk_pauses_twice_with_convo_in_between(convo: Convo, home: Path) ->
     outputs = [one["output"] for one in sent if one.get("type") == "function_call_output"]
     assert outputs[0] == "paid 500 cents back for A1"
     assert len(outputs) == 2
+
+
+FILTERS = """
+from agents.run import CallModelData, ModelInputData
+
+def annotated(data: "CallModelData[dict]") -> ModelInputData:
+    assert (type(data).__name__, data.agent.name, data.context) == ("CallModelData", "desk", {"customer": "A1"})
+    assert data.model_data.input[0] == {"content": "hi", "role": "user"}
+    return ModelInputData(input=data.model_data.input[-1:], instructions=data.model_data.instructions + " Shout.")
+
+async def plain(data):
+    data.model_data.instructions += " Whisper."
+    return data.model_data
+
+def wrong(data):
+    return [data.model_data]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "says", "items"), [("annotated", "Help. Shout.", ["and?"]), ("plain", "Help. Whisper.", ["hi", "and?"])]
+)
+def test_an_input_filter_of_the_sdk_gets_the_sdks_own_data(
+    name: str, says: str, items: list[str], convo: Convo, home: Path
+) -> None:
+    Path("who.json").write_text('{"customer": "A1"}')
+    flags = (*agents("desk", SDK + FILTERS), *scripted(BACK))
+    assert convo("chat", *flags, "-n", "mine", "hi").exit == 0
+    got = convo("next", "mine", *flags, "--context", "who.json", "--input-filter", f"bot.py:{name}", "--json", "and?")
+    assert got.exit == 0, got.err
+    body = got.json()["body"]
+    assert body["instructions"] == says
+    assert [item["content"][0]["text"] for item in body["input"] if item.get("role") == "user"] == items
+
+
+def test_an_input_filter_of_the_sdk_that_returns_something_else_is_named(convo: Convo, home: Path) -> None:
+    flags = (*agents("desk", SDK + FILTERS), *scripted(BACK))
+    got = convo("chat", *flags, "--input-filter", "bot.py:wrong", "hi")
+    assert got.exit != 0
+    assert "the input filter did not return a ModelInputData" in got.err
+
+
+SHARED = """
+from convo.agents import Agent, Handoff
+from convo.tools import tool
+
+@tool(needs_approval=True)
+def refund(order: str, cents: int) -> str:
+    return f"paid {cents} cents back for {order}"
+
+second = Agent("desk", instructions="The second desk.", tools=(refund,))
+first = Agent("desk", instructions="The first desk.", tools=(refund,), handoffs=(Handoff(second, tool_name="pass_on"),))
+"""
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere", "decided"])
+def test_agents_that_share_a_name_pause_into_a_state_that_convo_resumes(
+    where: str, convo: Convo, launch: Launch, home: Path
+) -> None:
+    over = {"call": {"name": "pass_on", "call_id": "h0"}}
+    model = scripted(over, REFUND, BACK)
+    got = convo("chat", *agents("first", SHARED), *model, "--state", "state.json", "-n", "mine", "pay A1 back")
+    assert got.exit == 3
+    assert "several agents are called 'desk': convo resumes this state, the Agents SDK cannot read it" in got.err
+    env = {"CONVO_HOME": "elsewhere"} if where != "here" else {}
+    if where == "decided":
+        assert convo("resume", "state.json", "--decide-only", "-o", "state.json", "--approve", "all").exit == 0
+    flags = () if where == "decided" else ("--approve", "all")
+    on = launch("resume", "state.json", "--agent", "bot.py:first", *model, *flags, "-o", "next.json", env=env)
+    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    assert json.loads(Path("state.json").read_text())["current_agent"]["identity"] == "convo:desk#2"
+
+
+def test_the_sdk_refuses_a_state_whose_agents_share_a_name(convo: Convo, home: Path) -> None:
+    convo("chat", *agents("first", SHARED), *scripted(REFUND), "--state", "state.json", "pay A1 back")
+    written = Path("state.json").read_text()
+
+    async def read() -> Any:
+        return await RunState.from_string(desk(Script([[]], at=1)), written)
+
+    with pytest.raises(UserError, match="agent identity"):
+        asyncio.run(read())
+
+
+def test_the_sdk_goes_on_with_the_file_of_a_run_that_failed_and_runs_no_tool_again(convo: Convo, home: Path) -> None:
+    refused = {"error": {"message": "broken", "status": 400}}
+    flags = (*agents("desk", SDK), *scripted(REFUND, refused))
+    assert convo("chat", *flags, "--state", "state.json", "pay A1 back").exit == 3
+    assert convo("resume", "state.json", "--approve", "all", "-o", "state.json").exit == 1
+    model, written = Script([[]], at=1), Path("state.json").read_text()
+
+    async def finished() -> Any:
+        agent = desk(model)
+        return (await Runner.run(agent, await RunState.from_string(agent, written))).final_output
+
+    assert asyncio.run(finished()) == 'FINAL<Help.>[["c1","paid 500 cents back for A1"]]'

@@ -7,9 +7,9 @@ from subprocess import Popen
 
 import pytest
 
-from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran, runs
+from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran, runs, two_refunds
 from tests.cli.chatting import kept, scripted
-from tests.running import Convo, Start
+from tests.running import Convo, Launch, Start
 
 pytestmark = pytest.mark.needs("posix")
 
@@ -164,3 +164,32 @@ def test_ctrl_c_leaves_a_run_that_goes_on(start: Start, convo: Convo, home: Path
     got = convo("resume", "mine", *agents(), *scripted(LOOK_UP, {"text": "Five."}))
     assert (got.exit, got.out) == (0, "Five.\n"), got.err
     assert ran() == ["look_up A1"]
+
+
+SLOW_REFUND = AGENTS.replace(
+    'note(f"refund {order} {cents}")',
+    'note(f"refund {order} {cents}")\n    if order == "A2":\n        print("STARTED", flush=True)\n'
+    "        import time\n        time.sleep(60)",
+)
+
+
+def test_a_run_that_is_stopped_while_a_tool_runs_leaves_a_file_that_runs_nothing_again(
+    convo: Convo, start: Start, launch: Launch, home: Path
+) -> None:
+    model = two_refunds()
+    convo("chat", *agents(text=SLOW_REFUND), *model, "--state", "state.json", "-n", "mine", "pay back")
+    flags = ("resume", "state.json", *agents(text=SLOW_REFUND), *model)
+    process = start(*flags, "--approve", "all", "-o", "state.json")
+    assert process.stderr
+    assert "STARTED\n" in iter(process.stderr.readline, "")
+    process.send_signal(signal.SIGINT)
+    said = process.stderr.read()
+    process.wait()
+    assert "c2 was started and its outcome is unknown" in said
+    for env in ({"CONVO_HOME": "elsewhere"}, {}):
+        got = launch(*flags, "--approve", "c2", env=env)
+        assert (got.exit, "c2 was started and its outcome is unknown" in got.err) == (2, True), got.err
+    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]
+    on = launch(*flags, "--output", "c2=paid", env={"CONVO_HOME": "elsewhere"})
+    assert (on.exit, on.out) == (0, "Paid back.\n"), on.err
+    assert sorted(ran()) == ["refund A1 100", "refund A2 200"]

@@ -20,7 +20,7 @@ from convo.models.local.weights import BUILT_IN
 from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
 from tests.cli.chatting import ECHO, LONG, scripted
 from tests.cli.held import Teller, held
-from tests.running import Convo
+from tests.running import Convo, project_file
 from tests.runstate.snapshots import snapshot
 
 LINES = {"inspect", "lint", "import"}
@@ -152,7 +152,7 @@ def tried(convo: Convo, home: Path) -> Trying:
         await teller.chat(Strategy.REPLAY, "file", "hi")
 
     held(home, story)
-    Path(".convo.toml").write_text('[aliases]\nfast = "scripted/echo"\n[prices."scripted/echo"]\ninput=1\noutput=2\n')
+    project_file('[aliases]\nfast = "scripted/echo"\n[prices."scripted/echo"]\ninput=1\noutput=2\n')
     return Trying(convo)
 
 
@@ -257,6 +257,9 @@ def keep_house(tried: Trying, home: Path) -> None:
     tried("store migrate")
     tried("store migrate", "--print-sql")
     tried("store stats")
+    tried("store check")
+    tried("store backup", "copy.db")
+    tried("store recover", "recovered.db")
     tried("store prune", "--older-than", "1s")
     weights = home / "data" / "models" / BUILT_IN.file
     weights.parent.mkdir()

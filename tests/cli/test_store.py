@@ -41,7 +41,9 @@ def test_each_tenants_rows_bytes_and_age_stand_in_a_line(convo: Convo, home: Pat
     held(home, three)
     got = convo("store", "stats")
 
-    assert (got.exit, got.err) == (0, "")
+    file = home / DATABASE
+    said = f"in {file}, which is incomplete without its -wal: copy it with convo store backup FILE\n"
+    assert (got.exit, got.err) == (0, said)
     head, line = got.out.splitlines()
     kinds = ["sessions", "responses", "conversations", "items", "places", "events", "runs"]
     assert head.split() == ["tenant", *kinds, "size", "oldest", "newest"]
@@ -177,6 +179,21 @@ def test_the_printed_statements_make_the_store(convo: Convo, home: Path) -> None
     assert convo("store", "migrate", "--json").json()["ran"] == []
     held(home, three)
     assert len(convo("sessions", "--json").json()) == 3
+
+
+def test_the_statements_are_those_of_the_store_in_the_settings(
+    convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sqlite = convo("store", "migrate", "--print-sql").out
+    assert "PRAGMA user_version" in sqlite
+    (home / "config").mkdir(parents=True)
+    text = '[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me@127.0.0.1:1/db"\n'
+    (home / "config" / "config.toml").write_text(text)
+    postgres = convo("store", "migrate", "--print-sql")
+    assert (postgres.exit, postgres.err, "CREATE SCHEMA" in postgres.out) == (0, "", True)
+
+    monkeypatch.setenv("CONVO_STORE", f"sqlite:{home / 'other.db'}")
+    assert convo("store", "migrate", "--print-sql").out == sqlite
 
 
 @pytest.mark.parametrize(

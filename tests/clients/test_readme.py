@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.chatting import scripted
 from tests.clients.conftest import gateway
-from tests.running import ROOT, Convo
+from tests.running import ROOT, Convo, project_file
 
 SHOWN = "http://127.0.0.1:8788/v1"
 
@@ -26,7 +26,7 @@ def blocks(language: str) -> list[str]:
 
 
 def test_the_settings_describe_a_provider_and_an_alias(convo: Convo, tmp_path: Path) -> None:
-    (tmp_path / ".convo.toml").write_text("".join(blocks("toml")), encoding="utf-8")
+    project_file("".join(blocks("toml")))
     shown = convo("models", "--json").json()
     mine = next(one for one in shown["providers"] if one["name"] == "mine")
     assert shown["aliases"] == {"gpt-5-mini": "mine/some-model"}

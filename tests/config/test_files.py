@@ -55,23 +55,23 @@ def test_the_users_file_lies_in_the_config_folder(work: Path, user: Path) -> Non
 @pytest.mark.parametrize("up", [0, 1, 2, 3])
 def test_the_projects_file_is_found_from_the_working_folder_upwards(work: Path, up: int) -> None:
     folder = (work, *work.parents)[up]
-    (folder / ".convo.toml").write_text('model = "project"')
+    (folder / ".convo.toml").write_text('model = "openai/project"')
 
     got = load()
-    assert (got.model, got.origin("model").folder) == ("project", folder)
+    assert (got.model, got.origin("model").folder) == ("openai/project", folder)
 
 
 def test_the_nearest_project_file_is_the_only_one(work: Path) -> None:
-    (work.parent / ".convo.toml").write_text('model = "near"')
-    (work.parent.parent / ".convo.toml").write_text('model = "far"\n[aliases]\nfast = "groq/x"')
+    (work.parent / ".convo.toml").write_text('model = "openai/near"')
+    (work.parent.parent / ".convo.toml").write_text('model = "openai/far"\nediting = "vi"')
 
     got = load()
-    assert (got.model, dict(got.aliases)) == ("near", {})
+    assert (got.model, got.editing) == ("openai/near", "emacs")
 
 
 def test_the_search_ends_at_the_home_folder(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(work.parent))
-    (work.parent.parent / ".convo.toml").write_text('model = "somebody else\'s"')
+    (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
     assert load().origin("model").layer is Layer.DEFAULT
 
@@ -81,14 +81,49 @@ def test_a_home_folder_behind_a_link_still_ends_the_search(
 ) -> None:
     (tmp_path / "linked").symlink_to(work.parent)
     monkeypatch.setenv("HOME", str(tmp_path / "linked"))
-    (work.parent.parent / ".convo.toml").write_text('model = "somebody else\'s"')
+    (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
     assert load().origin("model").layer is Layer.DEFAULT
 
 
-def test_outside_the_home_folder_the_search_ends_at_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir("/")
-    monkeypatch.setenv("HOME", str(tmp_path))
+def test_the_search_ends_at_the_root_of_the_repository(work: Path, tmp_path: Path) -> None:
+    (work.parent / ".git").mkdir()
+    (work.parent.parent / ".convo.toml").write_text('model = "openai/outside"')
+    assert load().origin("model").layer is Layer.DEFAULT
+    (work.parent / ".convo.toml").write_text('model = "openai/root"')
+    assert load().model == "openai/root"
+
+
+def test_a_worktrees_file_named_git_ends_the_search(work: Path) -> None:
+    (work / ".git").write_text("gitdir: elsewhere")
+    (work.parent / ".convo.toml").write_text('model = "openai/outside"')
+    assert read().files == ()
+
+
+def test_outside_home_and_repositories_only_the_working_folder_counts(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(work / "elsewhere"))
+    (work.parent / ".convo.toml").write_text('model = "openai/above"')
+    assert read().files == ()
+    (work / ".convo.toml").write_text('model = "openai/here"')
+    assert load().model == "openai/here"
+
+
+def test_outside_home_the_search_ends_at_the_root_of_the_repository(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(work / "elsewhere"))
+    (work.parent / ".git").mkdir()
+    (work.parent / ".convo.toml").write_text('model = "openai/root"')
+    assert load().model == "openai/root"
+
+
+def test_a_home_folder_at_the_root_of_the_file_system_does_not_widen_the_search(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/")
+    (work.parent / ".convo.toml").write_text('model = "openai/above"')
     assert read().files == ()
 
 
@@ -104,10 +139,10 @@ def test_a_file_that_is_named_stands_in_for_the_users(work: Path, user: Path, mo
 
 
 def test_a_project_file_wins_over_the_file_that_is_named(work: Path) -> None:
-    (work / ".convo.toml").write_text('model = "project"')
+    (work / ".convo.toml").write_text('model = "openai/project"')
     (work / "named.toml").write_text('model = "named"')
 
-    assert load(Path("named.toml")).model == "project"
+    assert load(Path("named.toml")).model == "openai/project"
 
 
 @pytest.mark.parametrize("named", ["~/settings.toml", "../settings.toml"])
@@ -142,10 +177,7 @@ def test_flags_and_variables_of_this_process_are_heard(work: Path, monkeypatch: 
 # -- files that cannot be read ----------------------------------------------------------------------
 
 
-def test_a_folder_instead_of_a_file_is_named(work: Path, user: Path) -> None:
-    (work / ".convo.toml").mkdir()
-    assert refused() == f"{work}/.convo.toml: is a folder, not a settings file"
-    (work / ".convo.toml").rmdir()
+def test_a_folder_instead_of_a_file_is_named(user: Path) -> None:
     user.mkdir()
     assert refused() == f"{user}: is a folder, not a settings file"
 

@@ -2,12 +2,14 @@
 
 import pytest
 
-from convo.config import BUILT_IN_MODEL, ModelName, choose
-from convo.errors import BadSettings
-from tests.config.given import settings
+from convo.config import BUILT_IN_MODEL, ModelName, Settings, choose, resolve
+from convo.errors import BadSettings, UnknownModel
+from tests.config.given import settings, sources
 
 GROQ = '[providers.groq]\napi = "chat"\nbase_url = "https://api.groq.com/openai/v1"\n'
 KNOWN = "(known: anthropic, azure, deepseek, groq, local, ollama, openai, scripted)"
+
+KEYED = {"OPENAI_API_KEY": "sk-test"}
 
 
 @pytest.mark.parametrize(
@@ -27,7 +29,7 @@ KNOWN = "(known: anthropic, azure, deepseek, groq, local, ollama, openai, script
     ],
 )
 def test_a_name_is_split_at_its_first_slash(written: str, provider: str, model: str) -> None:
-    choice = choose(settings(user=GROQ), written)
+    choice = choose(settings(user=GROQ, environ=KEYED), written)
 
     assert choice.name == ModelName(provider, model)
     assert choice.provider.name == provider
@@ -44,7 +46,7 @@ def test_a_model_name_prints_as_it_is_written() -> None:
 )
 def test_an_alias_stands_for_a_model_or_for_another_alias(written: str, full: str) -> None:
     aliases = '[aliases]\nfast = "groq/llama"\nfaster = "fast"\nfastest = "faster"\nmini = "gpt-5-mini"'
-    assert str(choose(settings(user=GROQ + aliases), written).name) == full
+    assert str(choose(settings(user=GROQ + aliases, environ=KEYED), written).name) == full
 
 
 def test_an_alias_of_the_settings_is_followed_too() -> None:
@@ -71,7 +73,7 @@ REFUSED = [
     ),
     (
         "meta-llama/Llama-4",
-        f"-m: no provider 'meta-llama' for 'meta-llama/Llama-4'; did you mean 'ollama'? {KNOWN}",
+        f"-m: no provider 'meta-llama' for 'meta-llama/Llama-4' {KNOWN}",
         "choose one of them, or describe it under [providers.meta-llama] in the file that convo models names",
     ),
     (
@@ -88,8 +90,8 @@ REFUSED = [
     ("ollama", "-m: 'ollama' is a provider, not a model", "name one: ollama/MODEL"),
     ("ollama/", "-m: 'ollama/' names no model", "write provider/model"),
     ("", "-m: '' names no model", "write provider/model"),
-    ("one", "-m: the aliases go in a circle: one -> two -> three -> one", "mend the value where it is set"),
-    ("self", "-m: the aliases go in a circle: self -> self", "mend the value where it is set"),
+    ("one", "-m: the aliases go in a circle: one -> two -> three -> one", "correct the value where it is set"),
+    ("self", "-m: the aliases go in a circle: self -> self", "correct the value where it is set"),
     (
         "azure/gpt-5",
         "the provider 'azure' has no base URL",
@@ -124,3 +126,77 @@ def test_a_model_that_is_named_wrongly_does_not_keep_settings_from_being_read() 
 def test_a_model_that_is_typed_in_a_chat_says_so() -> None:
     with pytest.raises(BadSettings, match=r"^/model: 'ollama' is a provider, not a model$"):
         choose(settings(), "ollama", where="/model")
+
+
+# -- bare names -----------------------------------------------------------------------------------
+
+ALL_KEYS = {f"{name}_API_KEY": "key" for name in ("OPENAI", "ANTHROPIC", "DEEPSEEK", "GROQ")}
+GROQ_KEYED = f'{GROQ}key_env = "GROQ_API_KEY"\n'
+GROQ_URL = "https://api.groq.com/openai/v1"
+
+
+def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = GROQ_URL) -> Settings:
+    """Settings in which providers' model lists were kept."""
+    found = sources(environ=environ, user=GROQ_KEYED)
+    kept = {name: {"base_url": url, "models": models} for name, models in lists.items()}
+    return resolve(found._replace(model_lists=kept))
+
+
+@pytest.mark.parametrize(
+    ("written", "full"),
+    [
+        ("claude-sonnet-5", "anthropic/claude-sonnet-5"),
+        ("deepseek-v4-pro", "deepseek/deepseek-v4-pro"),
+        ("gpt-4o", "openai/gpt-4o"),
+        ("gpt-5", "openai/gpt-5"),
+        ("o1", "openai/o1"),
+        ("o3-mini", "openai/o3-mini"),
+        ("o4-mini", "openai/o4-mini"),
+        ("chatgpt-4o-latest", "openai/chatgpt-4o-latest"),
+        ("ft:gpt-4o:me::x", "openai/ft:gpt-4o:me::x"),
+    ],
+)
+def test_a_bare_name_goes_by_its_prefix_to_a_provider_with_a_key(written: str, full: str) -> None:
+    assert str(choose(settings(environ=ALL_KEYS), written).name) == full
+
+
+@pytest.mark.parametrize("written", ["llama-4", "gpt-3", "claude", "nope"])
+def test_a_bare_name_that_no_provider_is_known_for_is_no_model(written: str) -> None:
+    with pytest.raises(UnknownModel, match=f"no model '{written}'") as wrong:
+        choose(settings(environ=ALL_KEYS), written)
+    assert wrong.value.code == "model_not_found"
+
+
+def test_a_bare_name_of_a_provider_without_a_key_names_the_missing_key() -> None:
+    with pytest.raises(UnknownModel, match="no model 'claude-sonnet-5': anthropic needs a key") as wrong:
+        choose(settings(environ=KEYED), "claude-sonnet-5")
+    assert wrong.value.hint == "set ANTHROPIC_API_KEY, or choose a model with -m"
+
+
+def test_a_bare_name_in_the_kept_list_of_a_provider_with_a_key_goes_there() -> None:
+    given = with_lists(ALL_KEYS, {"groq": ["llama-4", "gpt-5"]})
+    assert str(choose(given, "llama-4").name) == "groq/llama-4"
+    assert str(choose(given, "gpt-5").name) == "groq/gpt-5"
+
+
+def test_a_kept_list_counts_for_its_base_url_and_with_a_key_only() -> None:
+    elsewhere = with_lists(ALL_KEYS, {"groq": ["llama-4"]}, url="https://elsewhere.example")
+    keyless = with_lists(KEYED, {"groq": ["llama-4"]})
+    for given in (elsewhere, keyless):
+        with pytest.raises(UnknownModel):
+            choose(given, "llama-4")
+
+
+@pytest.mark.parametrize(
+    ("keys", "full"),
+    [
+        (("DEEPSEEK", "ANTHROPIC", "OPENAI"), "openai/gpt-5-mini"),
+        (("DEEPSEEK", "ANTHROPIC"), "anthropic/claude-sonnet-5"),
+        (("DEEPSEEK",), "deepseek/deepseek-v4-flash"),
+        (("GROQ",), BUILT_IN_MODEL),
+        ((), BUILT_IN_MODEL),
+    ],
+)
+def test_the_default_model_is_that_of_the_first_provider_with_a_key(keys: tuple[str, ...], full: str) -> None:
+    given = settings(environ={f"{name}_API_KEY": "key" for name in keys}, user=GROQ_KEYED)
+    assert str(choose(given).name) == full

@@ -9,7 +9,8 @@ from tests.config.given import settings
 
 NOT_A_VARIABLE = "must be the name of an environment variable; what stands there may be a key and is not shown"
 PROVIDER_KEYS = (
-    "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment, key_file, keyring"
+    "api, base_url, key_env, token_env, owner, organisation, project, api_version, deployment, key_file, keyring,"
+    " extra_fields"
 )
 NOT_AN_AMOUNT = "must be a finite number that is not negative"
 NOT_A_URL = "must be a URL: http:// or https://, a host, and a path if there is one"
@@ -182,3 +183,27 @@ def test_what_a_call_costs_counts_cached_tokens_apart() -> None:
 def test_cached_tokens_cost_what_others_do_when_nothing_else_is_said() -> None:
     price = settings(user='[prices]\n"a/b" = {input = 2, output = 10}').prices["a/b"]
     assert price.cost_usd(input_tokens=1_000_000, cached_tokens=400_000, output_tokens=0) == pytest.approx(2)
+
+
+def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own() -> None:
+    text = "[serve.limits]\nper_minute = 60\nkeys.alice.per_minute = 600\nkeys.bob.concurrent = 2"
+    limits = settings(user=text).serve.limits
+    assert [limits.of(name) for name in ("alice", "bob", "carol")] == [(500, 600), (2, 60), (500, 60)]
+    assert limits.process_per_minute == 0
+    assert settings().serve.limits.of("alice") == (500, 0)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("concurent = 1", "no setting 'serve.limits.concurent'; did you mean 'concurrent'?"),
+        ("per_minute = -1", "'serve.limits.per_minute' must be from 0 to 100000"),
+        ("per_minute = 1.5", "'serve.limits.per_minute' must be a whole number, not a number"),
+        ("[serve.limits.keys.'a b']\nper_minute = 1", "must be a key's name"),
+        ("[serve.limits.keys.a]\nprocess_per_minute = 1", "no setting 'serve.limits.keys.a.process_per_minute'"),
+    ],
+)
+def test_a_limit_of_a_server_that_is_none_is_refused(line: str, words: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(user=f"[serve.limits]\n{line}")
+    assert words in refused.value.message

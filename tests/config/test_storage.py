@@ -111,8 +111,9 @@ def test_a_url_is_handed_on_as_it_is_and_shown_without_its_password(url: str, sh
 
 
 EXPLAINED = (
-    "cannot be read as a URL, postgresql://user:password@host:port/database; in a user's name or a password these"
-    " signs must be percent-encoded: @ as %40, : as %3A, / as %2F, ? as %3F, # as %23, % as %25, [ as %5B, ] as %5D"
+    "cannot be read as a URL; in a user's name or a password these signs must be percent-encoded: @ as %40, : as %3A,"
+    " / as %2F, ? as %3F, # as %23, % as %25, [ as %5B, ] as %5D; the whole is postgresql://user@host:port/database,"
+    " with :password after the user's name if there is one"
 )
 
 
@@ -129,6 +130,27 @@ def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, ho
     assert word not in refused.value.message
     quoted = f"postgresql://me:{quote(word, safe='')}@{host}/convo?sslmode=require"
     assert settings(environ={"PW": quote(word, safe="")}, user=TRUST, project=text).storage.url == Secret(quoted)
+
+
+@pytest.mark.parametrize(
+    ("url", "named"),
+    [
+        ("postgresql://[USER]:pw@[HOST]:5432/postgres", "[USER] and [HOST]"),
+        ("postgresql://me:[YOUR-PASSWORD]@db.example.com/postgres", "[YOUR-PASSWORD]"),
+        ("postgresql://<user>@{{HOST}}/x", "<user> and {{HOST}}"),
+    ],
+)
+def test_a_template_that_nobody_filled_in_is_named(url: str, named: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(Flags(store=url))
+    assert f"still has {named} from a template in it" in refused.value.message
+
+
+@pytest.mark.parametrize("word", ["<abc>?", "[x]", "{{abc}}/"])
+def test_a_password_that_looks_like_a_template_is_not_shown(word: str) -> None:
+    with pytest.raises(BadSettings) as refused:
+        settings(Flags(store=f"postgresql://me:{word}@db/convo"))
+    assert word.strip("?/") not in refused.value.message
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:p:w@d:b:5/x", "postgresql://me@[::1/x", "postgresql://me@db:port/x"])

@@ -1,98 +1,200 @@
-"""A settings file that came with a clone gets no secret to a server that it names, until a person says so."""
+"""Which settings of an untrusted project file count, and which hosts are this machine."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from convo.config import Secret, key_of, token_of
-from convo.config.trust import leaves_here
+from convo.config import Layer, Origin
+from convo.config.origin import dotted
+from convo.config.shape import SHAPE
+from convo.config.trust import UNTRUSTED, ProjectNotice, filter_untrusted, is_loopback, leaves_here
 from convo.errors import BadSettings
 from tests.config.given import WORK, settings
 
-KEYS = {"OPENAI_API_KEY": "sk-1", "MINE": "sk-2", "AZURE_OPENAI_AD_TOKEN": "eyJ"}
-THEIRS = 'base_url = "https://elsewhere.example/v1"\n'
-HINT = f"""convo config set trusted '["{WORK}"]'"""
+FILE = Origin(Layer.PROJECT, ".convo.toml", WORK)
+
+
+def ignored(text: str) -> list[str]:
+    """The keys that an untrusted file sets without effect."""
+    return [dotted(one.key) for one in filter_untrusted(tomllib.loads(text), FILE).ignored]
+
+
+def test_every_setting_has_a_row_with_a_reason() -> None:
+    assert set(UNTRUSTED) == set(SHAPE) - {"profiles"}
+    assert all(rule.reason for rule in UNTRUSTED.values())
+    assert {name for name, rule in UNTRUSTED.items() if rule.allowed} == {"model", "editing", "answers"}
 
 
 @pytest.mark.parametrize(
-    ("name", "project"),
+    "model",
     [
-        ("openai", f"[providers.openai]\n{THEIRS}"),
-        ("mine", f'[providers.mine]\napi = "chat"\nkey_env = "MINE"\n{THEIRS}'),
-        ("mine", f'[providers.mine]\napi = "chat"\nkey_file = "sec"\n{THEIRS}'),
-        ("openai", f'profile = "p"\n[profiles.p.providers.openai]\n{THEIRS}'),
+        "openai/gpt-5-mini",
+        "openai/ft:gpt-4o-mini:acme:suffix:7p4lURel",
+        "anthropic/claude-opus-4-1@20250805",
+        "azure/my.deployment_1",
+        "deepseek/deepseek-chat",
+        " openai/gpt-5 ",
     ],
-    ids=["a known provider", "a variable", "a file", "a profile"],
 )
-def test_a_server_that_a_projects_file_names_gets_no_key(name: str, project: str) -> None:
-    with pytest.raises(BadSettings) as refused:
-        key_of(settings(project=project).providers[name], KEYS)
-    assert refused.value.message == (
-        f"{WORK}/.convo.toml is not trusted to name the server that gets the key of {name},"
-        " https://elsewhere.example/v1"
+def test_a_well_known_providers_model_by_name_is_allowed(model: str) -> None:
+    document = {"model": model}
+    assert filter_untrusted(document, FILE) == (document, ())
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "local",
+        "local/x.gguf",
+        "local//home/me/x.gguf",
+        "local/./x.gguf",
+        "/home/me/x.gguf",
+        "gpt-5",
+        "fast",
+        "ollama/llama3",
+        "scripted/echo",
+        "groq/llama",
+        "openai/",
+        "openai/../../v1/files",
+        "azure/x/y",
+        "azure/..",
+        "openai/gpt-5?x=1",
+        "openai/gpt 5",
+        "openai/gpt-5\nx",
+        "OpenAI/gpt-5",
+        "openai//x",
+        "",
+    ],
+)
+def test_no_other_model_is_allowed(model: str) -> None:
+    got = filter_untrusted({"model": model, "profiles": {"p": {"model": model}}}, FILE)
+    assert got.allowed == {"profiles": {}}
+    assert [one.key for one in got.ignored] == [("model",), ("profiles", "p", "model")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'model = "openai/gpt-5"\n[providers.openai]\nbase_url = "https://elsewhere.example/v1"',
+        'model = "openai/gpt-5"\n[providers.openai]',
+        'model = "openai/gpt-5"\n[profiles.p.providers.openai]\nbase_url = "https://elsewhere.example/v1"',
+        'model = "openai/gpt-5"\n[aliases]\n"openai/gpt-5" = "local//x.gguf"',
+        'model = "openai/gpt-5"\n[aliases]\nopenai = "local//x.gguf"',
+        '[profiles.p]\nmodel = "openai/gpt-5"\n[providers.openai]\nkey_env = "X"',
+        '[profiles.p]\nmodel = "openai/gpt-5"\n[profiles.q.aliases]\n"openai/gpt-5" = "x/y"',
+    ],
+)
+def test_a_provider_that_the_file_defines_itself_is_not_well_known(text: str) -> None:
+    assert any(key.endswith("model") for key in ignored(text))
+
+
+def test_everything_else_is_ignored_by_its_own_key() -> None:
+    text = """
+        tenant = "alice"
+        compact_at = 0.1
+        redact = ["x"]
+        trusted = ["/"]
+        profile = "p"
+        unknown = 1
+        [serve]
+        host = "0.0.0.0"
+        unknown = { below = 3 }
+        [providers.groq]
+        base_url = "https://elsewhere.example"
+        [limits]
+        answer_s = 5
+        [aliases]
+        fast = "groq/x"
+        [state_storage]
+        type = "memory"
+        [prices."openai/x"]
+        input = 0
+        output = 0
+        [windows."openai/x"]
+        context = 1
+        [profiles.p]
+        serve.port = 1
+        profiles = {}
+        trusted = ["/"]
+    """
+    assert ignored(text) == [
+        "tenant", "compact_at", "redact", "trusted", "profile", "unknown", "serve.host", "serve.unknown",
+        "providers.groq.base_url", "limits.answer_s", "aliases.fast", "state_storage",
+        'prices."openai/x"', 'windows."openai/x"',
+        "profiles.p.serve.port", "profiles.p.profiles", "profiles.p.trusted",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model = 5",
+        'editing = "notepad"',
+        "answers = []",
+        "serve = 5",
+        "profiles = 5",
+        "[profiles]\nw = 5",
+        '[profiles." "]\nediting = "vi"',
+        'providers = ["x"]',
+        "aliases = 1",
+        "[[serve]]\nport = 1",
+        "state_storage = 1",
+        'redact = ["("]',
+        "trusted = 1979-05-27",
+    ],
+)
+def test_an_invalid_value_is_ignored_and_no_error(text: str) -> None:
+    got = filter_untrusted(tomllib.loads(text), FILE)
+    assert len(got.ignored) == 1
+    assert got.ignored[0].value is None
+    assert not any(got.allowed.values())
+
+
+def test_an_ignored_value_is_shown_only_where_it_is_valid() -> None:
+    text = """
+        api_key = "sk-1"
+        [serve]
+        port = 9000
+        [providers.x]
+        key_env = "sk-aaaaaaaaaaaaaaaaaaaaaaaaaaaa1"
+        [state_storage]
+        type = "postgres"
+        connection_string = "postgresql://me:hush@elsewhere.example/x?password=hush"
+    """
+    got = {dotted(one.key): str(one.value) for one in filter_untrusted(tomllib.loads(text), FILE).ignored}
+    assert got == {
+        "api_key": "None",
+        "serve.port": "9000",
+        "providers.x.key_env": "None",
+        "state_storage": "postgresql://me:***@elsewhere.example/x",
+    }
+
+
+@pytest.mark.parametrize(
+    "connection", ["sqlite", "postgresql://me:hu/sh@host/x", "postgresql://me:hush@ho st", "hush", "mysql://me:hush@x"]
+)
+def test_a_connection_that_cannot_be_read_is_not_shown(connection: str) -> None:
+    for kind in ("postgres", "sqlite"):
+        document = {"state_storage": {"type": kind, "connection_string": connection}}
+        (one,) = filter_untrusted(document, FILE).ignored
+        assert "hush" not in str(one.value) or "://" not in connection
+
+
+def test_a_notice_is_one_bounded_line_without_control_characters() -> None:
+    hostile = {f"k{number}\n\x1b[2J\u202e": 1 for number in range(1000)} | {"x" * 5000: 1}
+    notice = ProjectNotice(
+        WORK / ".convo.toml", f"{WORK}/.convo.toml is not trusted", filter_untrusted(hostile, FILE).ignored
     )
-    assert refused.value.hint == HINT
+    assert notice.line.isprintable()
+    assert '"k0\\n\\x1b[2J\\u202e"' in notice.line
+    assert "and 993 more" in notice.line
+    assert len(notice.line) < 1000
 
 
-def test_nor_does_it_get_a_token() -> None:
-    azure = settings(project=f"[providers.azure]\n{THEIRS}").providers["azure"]
-    with pytest.raises(BadSettings):
-        token_of(azure, KEYS)
-
-
-@pytest.mark.parametrize("folder", [str(WORK), str(WORK.parent), "~", "~/work"])
-def test_in_a_folder_that_is_trusted_it_does(folder: str) -> None:
-    got = settings(project=f"[providers.openai]\n{THEIRS}", user=f'trusted = ["/opt", "{folder}"]')
-    assert key_of(got.providers["openai"], KEYS) == Secret("sk-1")
-
-
-@pytest.mark.parametrize("folder", ["/home/me/work/below", "/home/me/wor", "/opt"])
-def test_a_folder_is_trusted_with_what_is_below_it_and_nothing_beside(folder: str) -> None:
-    got = settings(project=f"[providers.openai]\n{THEIRS}", user=f'trusted = ["{folder}"]')
-    with pytest.raises(BadSettings):
-        key_of(got.providers["openai"], KEYS)
-
-
-@pytest.mark.parametrize(
-    "project",
-    [
-        '[providers.openai]\nbase_url = "http://127.0.0.1:9/v1"',
-        '[providers.openai]\norganisation = "org-1"',
-        'model = "openai/gpt-5"',
-    ],
-    ids=["on this machine", "no server named", "a model alone"],
-)
-def test_what_sends_a_key_nowhere_new_needs_no_trust(project: str) -> None:
-    assert key_of(settings(project=project).providers["openai"], KEYS) == Secret("sk-1")
-
-
-def test_a_server_that_the_person_names_gets_its_key() -> None:
-    got = settings(project=f"[providers.openai]\n{THEIRS}", environ={"OPENAI_BASE_URL": "https://mine.example/v1"})
-    assert key_of(got.providers["openai"], KEYS) == Secret("sk-1")
-    got = settings(user=f"[providers.openai]\n{THEIRS}")
-    assert key_of(got.providers["openai"], KEYS) == Secret("sk-1")
-
-
-def test_a_provider_without_a_key_needs_no_trust() -> None:
-    assert key_of(settings(project=f"[providers.openai]\n{THEIRS}").providers["openai"], {}) is None
-
-
-def test_a_projects_file_cannot_trust_itself() -> None:
-    with pytest.raises(BadSettings, match=r"\.convo\.toml: 'trusted' is said in a file of your own"):
+def test_a_trusted_file_cannot_trust_folders() -> None:
+    with pytest.raises(BadSettings, match=r"\.convo\.toml: 'trusted' can only be set in your own settings"):
         settings(project=f'trusted = ["{WORK}"]')
-
-
-def test_a_variable_goes_to_no_database_that_a_projects_file_names() -> None:
-    text = '[state_storage]\ntype = "postgres"\nconnection_string = "postgresql://me:$MINE@elsewhere.example/x"'
-    with pytest.raises(BadSettings) as refused:
-        settings(project=text, environ=KEYS)
-    assert refused.value.message == (
-        f"{WORK}/.convo.toml: 'state_storage.connection_string' would send variables to another machine,"
-        " and this file is not trusted"
-    )
-    assert refused.value.hint == HINT
-    assert settings(project=text.replace("elsewhere.example", "127.0.0.1"), environ=KEYS).storage.type == "postgres"
-    assert settings(project=text, environ=KEYS, user=f'trusted = ["{WORK}"]').storage.type == "postgres"
 
 
 def test_folders_are_written_whole() -> None:
@@ -101,25 +203,68 @@ def test_folders_are_written_whole() -> None:
             settings(user=f"trusted = {value}")
 
 
+# -- hosts ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LocalHost", "127.0.0.1", "127.255.0.9", "::1", "[::1]", "::ffff:127.0.0.1", "0:0::1"]
+)
+def test_localhost_and_literal_loopback_addresses_are_loopback(host: str) -> None:
+    assert is_loopback(host)
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "", "x.localhost", "localhost.", "localhost.localdomain", "127.1", "127.0.0.1.", "0x7f000001", "2130706433",
+        "127.0.0.01", "0.0.0.0", "::", "::2", "::1%lo", "[::1%lo]", "[127.0.0.1]", "[localhost]", "::ffff:10.0.0.1",
+        "127.0.0.1.example", "10.0.0.1", "ip6-localhost", "\u0661\u0662\u0667.0.0.1", "\uff4cocalhost", " localhost",
+    ],
+)  # fmt: skip
+def test_no_other_host_is_loopback(host: str) -> None:
+    assert not is_loopback(host)
+
+
 @pytest.mark.parametrize(
     ("url", "leaves"),
     [
         ("http://localhost:1/v1", False),
         ("http://[::1]:1", False),
-        ("http://api.localhost", False),
-        ("postgresql:///x", False),
-        ("postgresql://me@127.0.0.1,db.example/x", True),
-        ("postgresql://127.0.0.1/x?host=db.example", True),
-        ("postgresql://127.0.0.1/x?hostaddr=10.0.0.1", True),
+        ("http://me:pw@127.0.0.1/v1", False),
+        ("http://api.localhost", True),
+        ("http://127.1/", True),
+        ("http://localhost./", True),
         ("https://127.0.0.1@db.example/", True),
+        ("https://127.0.0.1\\@db.example/", True),
         ("https://127.0.0.1.example/", True),
         ("https://10.0.0.1", True),
+        ("http://", True),
+        ("http://[::1", True),
+        ("postgresql:///x", False),
+        ("postgresql://me:pw@/x", False),
+        ("postgresql://me:127.0.0.1@db.example/x", True),
+        ("postgresql://me@127.0.0.1:5432/x", False),
+        ("postgresql://[::1]:5432,localhost/x", False),
+        ("postgresql://%2Fvar%2Frun%2Fpostgresql/x", False),
+        ("postgresql://%40abstract/x", False),
+        ("postgresql://me@127.0.0.1,db.example/x", True),
+        ("postgresql://me@,db.example/x", True),
+        ("postgresql://127.0.0.1/x?host=db.example", True),
+        ("postgresql://127.0.0.1/x?host=/var/run,127.0.0.1", False),
+        ("postgresql://127.0.0.1/x?host=/var/run,db.example", True),
+        ("postgresql://127.0.0.1/x?%68ost=db.example", True),
+        ("postgresql://localhost/x?hostaddr=10.0.0.1", True),
+        ("postgresql://localhost/x?hostaddr=127.0.0.1", False),
+        ("postgres:///x?service=theirs", True),
+        ("postgres:///x?servicefile=theirs", True),
+        ("postgresql:///x?dbname=host%3Ddb.example", True),
+        ("postgresql:///x?require_auth=password&passfile=/home/me/.pgpass&sslkey=/home/me/key", False),
+        ("postgresql://db.example/x?require_auth=none", True),
     ],
 )
-def test_what_stays_on_this_machine_is_told_from_what_leaves_it(url: str, leaves: bool) -> None:
+def test_a_url_is_judged_as_its_client_reads_it(url: str, leaves: bool) -> None:
     assert leaves_here(url) is leaves
 
 
-def test_the_path_of_the_file_is_kept_with_the_provider() -> None:
-    got = settings(project=f"[providers.openai]\n{THEIRS}")
-    assert got.providers["openai"].unasked == Path("/home/me/work/.convo.toml")
+def test_the_path_of_a_relative_setting_begins_at_its_file() -> None:
+    assert settings(project='[serve]\nkeys_file = "keys"').serve.keys_file == Path("/home/me/work/keys")

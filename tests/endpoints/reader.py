@@ -64,6 +64,9 @@ class Reader:
     async def warm(self, model: str) -> None:
         """Nothing has to be ready."""
 
+    async def check_request(self, ask: Ask) -> None:
+        """It takes everything."""
+
     async def count(self, ask: Ask) -> int | None:
         return sum(len(text(item).split()) for item in ask.input)
 

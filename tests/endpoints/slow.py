@@ -57,6 +57,8 @@ class Slow:
 
     async def warm(self, model: str) -> None: ...
 
+    async def check_request(self, ask: Ask) -> None: ...
+
     async def count(self, ask: Ask) -> int | None:
         return None
 

@@ -279,10 +279,37 @@ async def test_metadata_is_sixteen_pairs_of_short_strings(
     assert told(await refusal(endpoint, "a", metadata=metadata)) == (code, 400, param)
 
 
-async def test_what_is_said_in_a_conversation_cannot_be_left_unstored(endpoint: Endpoint) -> None:
+async def test_a_response_with_store_false_appends_its_items_and_is_not_kept(endpoint: Endpoint) -> None:
     conversation = await opened(endpoint)
-    wrong = await refusal(endpoint, "a", conversation=conversation, store=False)
-    assert told(wrong) == ("unsupported_parameter", 400, "store")
+
+    response = await ask(endpoint, "a", conversation=conversation, store=False)
+
+    assert (response["store"], response["conversation"]) == (False, {"id": conversation})
+    assert len((await endpoint.conversation_items(conversation)).items) == 2
+    with pytest.raises(NotFound):
+        await endpoint.retrieve(response["id"])
+
+
+MALFORMED = ("", ".", "..", "conv_1/../../admin", "conv_1\n  total  $0.00", "conv_1 x", "conv_\x1b[2J", "ü", "c" * 513)
+
+
+@pytest.mark.parametrize("name", ["conversation", "previous_response_id"])
+@pytest.mark.parametrize("handle", MALFORMED, ids=ascii)
+async def test_a_malformed_id_in_a_request_is_refused_by_its_parameter(
+    endpoint: Endpoint, name: str, handle: str
+) -> None:
+    wrong = await refusal(endpoint, "a", **{name: handle})
+    assert told(wrong) == ("invalid_value", 400, name)
+    assert wrong.message.isprintable()
+    assert len(wrong.message) < 300
+
+
+@pytest.mark.parametrize("handle", MALFORMED[1:], ids=ascii)
+async def test_a_malformed_id_names_nothing(endpoint: Endpoint, handle: str) -> None:
+    for call in (endpoint.retrieve, endpoint.conversation, endpoint.delete_conversation):
+        with pytest.raises(NotFound) as wrong:
+            await call(handle)
+        assert wrong.value.message.isprintable() or "ü" in handle
 
 
 async def test_pages_of_a_conversation_begin_behind_an_item(endpoint: Endpoint) -> None:

@@ -37,6 +37,23 @@ def test_an_output_before_its_call_answers_nothing() -> None:
     assert caught.value.message == "No tool call found for function call output with call_id c1"
 
 
+def test_calls_that_share_an_id_are_refused_as_calls_without_an_output() -> None:
+    for outputs in (1, 3):
+        with pytest.raises(Refused) as caught:
+            check_pairs([*[call()] * 3, *[output()] * outputs])
+        assert caught.value.message == "No tool output found for function call c1"
+
+
+def test_a_second_output_of_one_call_is_refused() -> None:
+    with pytest.raises(Refused) as caught:
+        check_pairs([call(), output(), user("wait"), output()])
+    assert caught.value.message.startswith("Duplicate function call output for call_id c1.")
+
+
+def test_an_id_may_be_used_again_once_its_call_has_an_output() -> None:
+    check_pairs([call(), output(), user("again"), call(), output()])
+
+
 def test_a_local_shell_names_its_call_by_its_own_id() -> None:
     answered = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
     check_pairs([call("local_shell_call"), answered])

@@ -106,7 +106,7 @@ def test_null_asks_for_nothing(name: str) -> None:
 
 WRONG: list[tuple[dict[str, Any], str, str, str]] = [
     ({"tempreature": 1}, "unknown_parameter", "tempreature", "Unknown parameter: 'tempreature'"),
-    ({"stop": "x"}, "unknown_parameter", "stop", "Unknown parameter: 'stop'"),
+    ({"stop": 1}, "invalid_type", "stop", "Invalid type for 'stop'"),
     ({"model": None}, "missing_required_parameter", "model", "Missing required parameter: 'model'"),
     (
         {"temperature": "hot"},
@@ -144,6 +144,12 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
         "truncation",
         "Invalid value: 'never'. Supported values are: 'auto' and 'disabled'",
     ),
+    (
+        {"text": {"verbosity": "x"}},
+        "invalid_value",
+        "text.verbosity",
+        "Invalid value: 'x'. Supported values are: 'low', 'medium', and 'high'",
+    ),
     ({"include": ["x"]}, "invalid_value", "include[0]", "Invalid value: 'x'. Supported values are: "),
     ({"tools": [{"name": "f"}]}, "missing_required_parameter", "tools[0].type", "Missing required parameter: "),
     ({"tools": [{"type": "function"}]}, "missing_required_parameter", "tools[0].name", "Missing required parameter: "),
@@ -167,11 +173,20 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
         "Invalid value: 'clear_tool_uses'.",
     ),
     (
-        {"stream_options": {"include_obfuscation": True}},
-        "unsupported_parameter",
+        {"stream_options": {"include_obfuscation": 1}},
+        "invalid_type",
         "stream_options.include_obfuscation",
-        "Unsupported parameter: ",
+        "Invalid type for ",
     ),
+    ({"conversation": ""}, "invalid_value", "conversation", "Invalid 'conversation': ''. Expected an id"),
+    ({"conversation": {"id": ""}}, "invalid_value", "conversation.id", "Invalid 'conversation.id': ''. Expected an id"),
+    (
+        {"input": [{"role": "user", "content": "x", "id": "msg_1\nforged"}]},
+        "invalid_value",
+        "input[0].id",
+        "Invalid 'input[0].id': 'msg_1\\nforged'. Expected an id",
+    ),
+    ({"reasoning": {"effort": "bogus"}}, "invalid_value", "reasoning.effort", "Invalid value: 'bogus'."),
     ({"stream_options": {"other": 1}}, "unknown_parameter", "stream_options.other", "Unknown parameter: "),
     ({"conversation": {}}, "missing_required_parameter", "conversation.id", "Missing required parameter: "),
     (

@@ -7,7 +7,7 @@ import pytest
 from convo.endpoints.embedded import Embedded
 from convo.stores.contract import Change, Store
 from convo.stores.memory import MemoryStore
-from tests.endpoints.sides import events, refusal, texts
+from tests.endpoints.sides import events, texts
 from tests.endpoints.slow import Slow, Watched, begun, over
 
 
@@ -39,8 +39,9 @@ async def test_closing_the_answer_stops_the_model_and_keeps_it_as_cancelled(stor
     assert [item["status"] for item in kept["output"]] == ["incomplete"]
     assert texts(kept["output"]) == ["one "]
     assert (await endpoint.conversation_items(conversation)).items == []
-    wrong = await refusal(endpoint, "b", previous_response_id="resp_1")
-    assert wrong.message == "Previous response with id 'resp_1' is cancelled and cannot be continued"
+    model.go_on.set()
+    assert (await events(endpoint, "b", previous_response_id="resp_1"))[-1]["type"] == "response.completed"
+    assert texts(model.asks[-1].input) == ["a", "one ", "b"]
 
 
 async def test_a_cancelled_task_does_the_same(store: Store) -> None:

@@ -101,7 +101,7 @@ def test_an_error_travels_in_the_real_words(fault: ConvoError, status: int, expe
 @pytest.mark.parametrize(
     ("fault", "kind"),
     [
-        (KeyRefused("Incorrect API key provided"), "authentication_error"),
+        (KeyRefused("Incorrect API key provided"), "invalid_request_error"),
         (TryLater("Slow down", status=429), "rate_limit_error"),
         (TryLater("Busy", status=503), "server_error"),
         (StoreUnavailable("the database is away"), "server_error"),

@@ -60,7 +60,7 @@ def killed(tmp_path: Path) -> tuple[str, str, int]:
 async def test_what_it_told_can_be_followed_and_what_it_finished_is_kept(killed: tuple[str, str, int]) -> None:
     url, response, number = killed
     store = open_store(url)
-    served = Service(store, ready(), SystemClock(), random_id, listed=list_nothing, manner=Manner(outlasts=True))
+    served = Service(store, ready(), SystemClock(), random_id, listed=list_nothing, manner=Manner(for_clients=True))
     running = await served.of("local").retrieve(response)
     lapsed = await Hold.take(store, run_lease(response), f"{this_process()}:test", 1.0)  # its holder is seen to be dead
     await lapsed.release()

@@ -33,7 +33,7 @@ class Local:
     """The built-in model under any name; `asks` is what it was shown."""
 
     def __init__(self) -> None:
-        self._model = LocalModel(Path("no-models"), random_id)
+        self._model = LocalModel(Path("/dev/null/models"), random_id)
 
     def __call__(self, name: str) -> tuple[Model, str]:
         return self._model, NAME

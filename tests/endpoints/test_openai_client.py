@@ -182,7 +182,7 @@ REFUSED: list[tuple[dict[str, Any], int, dict[str, Any]]] = [
             "mutually_exclusive_parameters",
         ),
     ),
-    ({"extra_body": {"stop": "x"}}, 400, error("Unknown parameter: 'stop'.", "stop", "unknown_parameter")),
+    ({"extra_body": {"n": 2}}, 400, error("Unknown parameter: 'n'.", "n", "unknown_parameter")),
 ]
 
 

@@ -21,7 +21,7 @@ IN_THE_PACKAGE = {"text_format", "parse_as", "verbosity"}
 """What the package turns into `text` before it sends anything."""
 
 SHOWN_ANYWAY = "items are always shown whole, so what is asked to be included is there"
-NOT_PADDED = "events are not padded; asking for padding is refused by whoever reads the query"
+NOT_PADDED = "events are not padded; the query takes the parameter"
 
 PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
     Responses.retrieve: {

@@ -9,18 +9,35 @@ import pytest
 
 from convo.clock import FixedClock, SystemClock
 from convo.endpoints.embedded import SPECIFIED, Manner, Service
+from convo.endpoints.embedded.background import PAUSE_S
 from convo.endpoints.embedded.service import TimeToLive
 from convo.errors import NotFound, Refused, StoreFull, StoreUnavailable, StreamBroken, TryLater
 from convo.history import Link
 from convo.ids import counting_ids, random_id
 from convo.items import Item, Json
-from convo.stores.contract import Change, Store
+from convo.stores.contract import Change, Lease, Store
 from convo.stores.memory import MemoryStore
 from convo.stores.memory.upkeep import MemoryUpkeep
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
 from tests.endpoints.slow import Slow, ready
 
-SERVED = Manner(outlasts=True)
+SERVED = Manner(for_clients=True)
+
+CALL = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "call_1",
+    "name": "look",
+    "arguments": "{}",
+    "status": "completed",
+}
+MESSAGE = {
+    "type": "message",
+    "id": "msg_0",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "Before.", "annotations": []}],
+}
 
 
 async def nobody() -> Sequence[Mapping[str, Json]]:
@@ -37,7 +54,7 @@ async def left_in_the_middle(served: Service, **body: object) -> None:
     """Ask and go away when the first piece has come."""
     async with aclosing(served.of("t").create({"model": MODEL, "input": "a", **body})) as answer:
         async for event in answer:
-            if event["type"] == "response.output_text.delta":
+            if event.get("delta") == "one ":
                 return
 
 
@@ -55,34 +72,139 @@ async def test_a_tenant_has_one_endpoint_and_sees_nothing_of_another(store: Stor
 # -- readers who leave ----------------------------------------------------------------------------
 
 
-async def test_a_stored_answer_is_finished_and_kept_when_its_reader_leaves(store: Store) -> None:
-    model = Slow()
+async def test_a_client_that_leaves_cancels_its_answer_and_its_conversation_keeps_what_was_sent(store: Store) -> None:
+    """The event that is handed over last does not count: its reader did not come back for the next one."""
+    model = Slow(first=MESSAGE)
     served = service(store, model)
     conversation = str((await served.of("t").create_conversation())["id"])
 
     await left_in_the_middle(served, conversation=conversation)
-    model.go_on.set()
-    await served.aclose(grace_s=60)
 
+    assert model.closed.is_set()
     kept = await served.of("t").retrieve("resp_1")
-    assert (kept["status"], texts(kept["output"])) == ("completed", ["one two"])
-    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["a", "one two"]
+    assert (kept["status"], texts(kept["output"])) == ("cancelled", ["Before."])
+    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["a", "Before."]
     await served.aclose()
 
 
-async def test_a_reader_whose_task_is_cancelled_leaves_the_same_behind(store: Store) -> None:
+async def test_a_client_that_leaves_before_the_first_event_leaves_its_input(store: Store) -> None:
     model = Slow(silent=True)
     served = service(store, model)
-    reading = asyncio.create_task(events(served.of("t"), "a"))
+    conversation = str((await served.of("t").create_conversation())["id"])
+    reading = asyncio.create_task(events(served.of("t"), "a", conversation=conversation))
     await model.asked.wait()
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
 
-    model.go_on.set()
-    await served.aclose(grace_s=60)
+    assert model.closed.is_set()
+    assert (await served.of("t").retrieve("resp_1"))["status"] == "cancelled"
+    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["a"]
+    await served.aclose()
 
+
+async def test_a_call_that_came_whole_may_be_answered_or_left_after_its_client_disconnected(store: Store) -> None:
+    model = Slow(first=CALL)
+    served = service(store, model)
+    await left_in_the_middle(served)
+    model.go_on.set()
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "42"}
+
+    assert [item["status"] for item in (await served.of("t").retrieve("resp_1"))["output"]] == ["incomplete"]
+    left = await events(served.of("t"), "b", previous_response_id="resp_1")
+    assert [item.get("type", "message") for item in model.asks[-1].input] == ["message", "message"]
+    answered = await events(served.of("t"), [output], previous_response_id="resp_1")
+    assert [item.get("type") for item in model.asks[-1].input] == ["message", "function_call", "function_call_output"]
+    assert (left[-1]["type"], answered[-1]["type"]) == ("response.completed", "response.completed")
+    await served.aclose()
+
+
+class Patient(MemoryStore):
+    """The real memory store; counts its commits, and lets each take until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writing, self.go_on, self.commits = asyncio.Event(), asyncio.Event(), 0
+
+    def of(self, tenant: str) -> "Patient":
+        return self
+
+    async def commit(self, change: Change) -> None:
+        self.commits += 1
+        self.writing.set()
+        await self.go_on.wait()
+        await super().commit(change)
+
+
+async def test_a_client_that_leaves_while_its_answer_is_stored_changes_nothing_about_it() -> None:
+    store, model = Patient(), Slow()
+    model.go_on.set()
+    served = service(store, model)
+    reading = asyncio.create_task(events(served.of("t"), "a"))
+    await store.writing.wait()
+    reading.cancel()
+    store.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+    assert store.commits == 1
     assert (await served.of("t").retrieve("resp_1"))["status"] == "completed"
+    await served.aclose()
+
+
+class SlowLease(MemoryStore):
+    """The real memory store; a lease is told late, as by a database."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leased, self.go_on = asyncio.Event(), asyncio.Event()
+
+    def of(self, tenant: str) -> "SlowLease":
+        return self
+
+    async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
+        lease = await super().lease(name, holder, ttl_s, instead_of=instead_of)
+        self.leased.set()
+        await self.go_on.wait()
+        return lease
+
+
+async def test_a_client_that_leaves_while_its_conversation_is_being_locked_leaves_no_lock() -> None:
+    store = SlowLease()
+    served = service(store)
+    conversation = str((await served.of("t").create_conversation())["id"])
+    reading = asyncio.create_task(events(served.of("t"), "a", conversation=conversation))
+    await store.leased.wait()
+    reading.cancel()
+    await asyncio.sleep(0)
+    store.go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+
+    assert (await events(served.of("t"), "b", conversation=conversation))[-1]["type"] == "response.completed"
+    assert texts(await served.of("t").conversation_items(conversation, order="asc")) == ["b", "one two"]
+    await served.aclose()
+
+
+async def test_who_comes_while_a_cancelled_answer_is_stored_waits_for_it() -> None:
+    """Its id was told to the client, so it is never unknown; its conversation is free as soon as it is stored."""
+    store, model = Patient(), Slow()
+    store.go_on.set()
+    served = service(store, model)
+    conversation = str((await served.of("t").create_conversation())["id"])
+    reading = asyncio.create_task(left_in_the_middle(served, conversation=conversation))
+    store.go_on.clear()
+    store.writing.clear()
+    await store.writing.wait()
+    model.go_on.set()
+    asking = asyncio.create_task(served.of("t").retrieve("resp_1"))
+    going_on = asyncio.create_task(events(served.of("t"), "b", conversation=conversation))
+    await asyncio.sleep(0)
+    store.go_on.set()
+
+    assert (await asking)["status"] == "cancelled"
+    assert (await going_on)[-1]["type"] == "response.completed"
+    await reading
     await served.aclose()
 
 
@@ -103,6 +225,25 @@ async def test_refusals_and_faults_reach_the_reader_as_they_are(store: Store) ->
     await served.aclose()
 
 
+async def test_a_reader_that_is_cancelled_while_it_leaves_ends_the_answer_all_the_same(store: Store) -> None:
+    model = Slow()
+    served = service(store, model)
+    answer = served.of("t").create({"model": MODEL, "input": "a"})
+    async for event in answer:
+        if event["type"] == "response.output_text.delta":
+            break
+    leaving = asyncio.create_task(answer.aclose())
+    for _ in range(3):
+        await asyncio.sleep(0)
+    leaving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+
+    assert model.closed.is_set()
+    assert (await served.of("t").retrieve("resp_1"))["status"] == "cancelled"
+    await served.aclose()
+
+
 # -- stores that fail -----------------------------------------------------------------------------
 
 
@@ -111,12 +252,20 @@ class Failing(MemoryStore):
 
     fault: StoreFull | StoreUnavailable | None = None
     reads: bool = True
+    refused: int = 0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.third_refusal = asyncio.Event()
 
     def of(self, tenant: str) -> "Failing":
         return self
 
     async def commit(self, change: Change) -> None:
         if self.fault:
+            self.refused += 1
+            if self.refused == 3:
+                self.third_refusal.set()
             raise self.fault
         await super().commit(change)
 
@@ -169,12 +318,14 @@ async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> N
                 break
     failing.fault = StoreUnavailable("no connection")
     model.go_on.set()
-    await model.closed.wait()
+    async with asyncio.timeout(10):
+        await failing.third_refusal.wait()
     failing.fault = None
     async with aclosing(served.of("t").follow("resp_1")) as following:
         got = [event async for event in following]
     await served.aclose()
 
+    assert clock.slept.count(PAUSE_S) >= 3
     assert got[-1]["type"] == "response.completed"
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert texts(got[-1]["response"]["output"]) == ["one two"]
@@ -213,14 +364,18 @@ async def test_a_reader_of_what_does_not_finish_in_time_is_told_why(store: Store
 async def test_what_does_not_finish_in_time_is_marked(store: Store) -> None:
     model = Slow()
     served = service(store, model)
-    await left_in_the_middle(served)
+    conversation = str((await served.of("t").create_conversation())["id"])
+    waited_for = asyncio.create_task(refusal(served.of("t"), "a", conversation=conversation))
+    await model.asked.wait()
     await left_in_the_middle(served, background=True)
 
     await served.aclose(grace_s=0)
+    await waited_for
 
     waited, background = [await served.of("t").retrieve(one) for one in ("resp_1", "resp_2")]
     assert (waited["status"], background["status"]) == ("cancelled", "failed")
     assert background["error"]["message"] == "The server that ran this response went away."
+    assert texts(await served.of("t").conversation_items(conversation)) == []
     assert await store.upkeep.abandoned() == []
     await served.aclose()
 
@@ -382,4 +537,34 @@ async def test_without_a_store_a_connection_still_goes_on_from_its_last_response
         *_, last = [event async for event in answer]
     assert last["type"] == "response.completed"
     assert texts(model.asks[1].input) == ["a", "one two", "b"]
+    await served.aclose()
+
+
+async def test_what_is_kept_for_a_minute_goes_within_seconds_and_for_a_day_within_an_hour() -> None:
+    store, clock = MemoryStore(), FixedClock()
+    ttls = {"minute": 60.0, "day": 86_400.0}.get
+    served = Service(store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s=ttls)
+    await served.sweep(0)
+    minute, day = [(await ask(served.of(tenant), "a"))["id"] for tenant in ("minute", "day")]
+    await served.sweep(1)
+
+    clock.move(61)
+    await served.sweep(2)
+    with pytest.raises(NotFound):
+        await served.of("minute").retrieve(minute)
+
+    clock.move(86_400)
+    await served.sweep(3)
+    late = (await ask(served.of("day"), "b"))["id"]
+    with pytest.raises(NotFound):
+        await served.of("day").retrieve(day)
+    clock.move(86_400 - 3500)
+    await served.sweep(4)
+    clock.move(3501)
+    await served.sweep(5)
+    assert (await served.of("day").retrieve(late))["id"] == late
+    clock.move(100)
+    await served.sweep(6)
+    with pytest.raises(NotFound):
+        await served.of("day").retrieve(late)
     await served.aclose()

@@ -87,9 +87,12 @@ def test_what_holds_no_items_is_refused(text: str, said: str, tmp_path: Path) ->
     assert said in caught.value.message
 
 
-def test_an_empty_file_is_an_empty_history(tmp_path: Path) -> None:
-    (tmp_path / "items").write_text("")
+def test_an_empty_list_is_an_empty_history_and_an_empty_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "items").write_text("[]")
     assert read_items(str(tmp_path / "items")).items == ()
+    (tmp_path / "items").write_text("\n")
+    with pytest.raises(Unreadable, match="is empty"):
+        read_items(str(tmp_path / "items"))
 
 
 def test_a_missing_file_is_not_found(tmp_path: Path) -> None:

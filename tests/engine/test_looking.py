@@ -1,5 +1,6 @@
 """What the store knows of a handle, read from a memory store and from SQLite alike."""
 
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -8,11 +9,13 @@ import pytest
 from convo.engine.glance import glance
 from convo.engine.looking import look
 from convo.engine.opening import fork
-from convo.errors import AmbiguousHandle, NotFound
+from convo.errors import AmbiguousHandle, NotFound, Refused
 from convo.history import Key, Path, Scope, Strategy
 from convo.inspection import as_json, figures
+from convo.items import text
 from convo.stores.contract import Change, Store
 from tests.engine.conftest import Bench, say
+from tests.engine.recorded import Fault
 
 THERE = Scope("https://api.example.com/v1")
 
@@ -98,6 +101,18 @@ async def test_a_response_that_lost_an_item_is_still_shown(bench: Bench) -> None
     await bench.store.commit(Change(erase=(chat.held.path.nodes[0].key,)))
     known = await look(bench.store, chat.session.handle or "")
     assert (known.at, len(known.path), known.head) == (chat.session.handle, 0, chat.session.head)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_the_input_of_a_response_that_failed_is_unconfirmed(bench: Bench, fails: bool) -> None:
+    chat = await bench.open(Strategy.CHAIN, name="mine")
+    await say(chat, "one")
+    bench.endpoint.faults = [Fault(Refused("no", status=400))] if fails else []
+    with suppress(Refused):
+        await say(chat, "two")
+    last = (await bench.store.links(chat.session.id))[-1]
+    known = await look(bench.store, last.id)
+    assert [text(node.item) for node in known.unacknowledged] == (["two"] if fails else [])
 
 
 async def test_a_remote_conversation_is_found_by_the_record_that_mirrors_it(bench: Bench) -> None:

@@ -6,12 +6,13 @@ from convo.agents import Agent, output
 from convo.engine.running import Conduct, Route, kept_run
 from convo.engine.turn import Asking
 from convo.errors import InputFault, RunFailed
-from convo.history import Strategy
+from convo.history import Scope, Strategy
 from convo.run import Decided, Limits
 from convo.tools import Context
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
+from tests.engine.recorded import Recorded
 
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
@@ -125,6 +126,26 @@ async def test_an_agent_of_another_model_is_not_sent_reasoning_that_it_could_not
     over = ["call transfer_to_billing", 'c2: {"assistant": "billing"}']
     assert third == ["user: hello", "call look", "call_1: look done", *over]
     assert words(await history(bench)) == [*second, *over, "assistant: Here."]
+
+
+class Official(Recorded):
+    """Takes itself for OpenAI's own server."""
+
+    scope = Scope("https://api.openai.com/v1")
+
+
+async def test_every_request_of_a_run_of_the_sdks_agents_carries_the_same_cache_key(
+    bench: Bench, ledger: Ledger
+) -> None:
+    model = scripted(bench.folder, calls("look"), {"text": "Done."})
+    official = Official(bench.endpoint)
+    agent = Agent("desk", model=model, tools=(ledger.tool("look"),), cache_key=True)
+    one = await running(bench, agent, Conduct(route=lambda model: Route(Asking(model, model), official)))
+    await say(one, "hello")
+
+    first, second = (body["prompt_cache_key"] for body in official.bodies)
+    assert first == second
+    assert str(first).startswith("agents-sdk:session:")
 
 
 @pytest.mark.parametrize("strategy", Strategy)

@@ -295,7 +295,7 @@ class Dies:
         self.store, self.left, self.reads = store, commits, reads
 
     def __getattr__(self, name: str) -> Any:
-        if not (self.left or self.reads):
+        if not (self.left or self.reads) and name != "upkeep":  # the look at the free space of the disk
             raise Killed
         return getattr(self.store, name)
 

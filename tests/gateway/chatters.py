@@ -7,8 +7,10 @@ been read. So whatever is there twice, or is missing, is the server's doing.
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
 import httpx2
@@ -26,12 +28,16 @@ class Lost(Exception):
 
 @dataclass
 class Account:
-    """What one client knows: the words of each confirmed turn with its response, oldest first."""
+    """What one client knows: the words of each confirmed turn with its response, oldest first.
+
+    locked_s:  the longest time for which its conversation was refused as locked
+    """
 
     name: str
     conversation: str | None = None
     confirmed: list[tuple[str, str]] = field(default_factory=list)
     faults: int = 0
+    locked_s: float = 0.0
 
     @property
     def words(self) -> list[str]:
@@ -56,16 +62,34 @@ class Chatter:
             for turn in range(turns):
                 await self._turn(http, f"{self.account.name} says {turn}")
 
+    async def talk_until(self, done: asyncio.Event) -> None:
+        """Talk until `done` is set; the last turn is confirmed as well."""
+        async with httpx2.AsyncClient(timeout=30, trust_env=False) as http:
+            if self.account.conversation is not None:
+                self.account.conversation = await self._conversation(http)
+            for turn in count():
+                if done.is_set():
+                    return
+                await self._turn(http, f"{self.account.name} says {turn}")
+
     async def _conversation(self, http: httpx2.AsyncClient) -> str:
-        got = await http.post(f"{self._url()}/v1/conversations", json={})
-        return str(got.json()["id"])
+        while True:
+            try:
+                got = await http.post(f"{self._url()}/v1/conversations", json={})
+                return str(got.json()["id"])
+            except httpx2.TransportError:
+                await self._elsewhere()
 
     async def _turn(self, http: httpx2.AsyncClient, words: str) -> None:
+        locked_at: float | None = None
         while True:
             try:
                 response_id = await self._asked(http, words)
-            except (httpx2.TransportError, Lost):
+            except (httpx2.TransportError, Lost) as fault:
                 self.account.faults += 1
+                if "conversation_locked" in str(fault):
+                    locked_at = locked_at or time.monotonic()
+                    self.account.locked_s = max(self.account.locked_s, time.monotonic() - locked_at)
                 await self._elsewhere()
                 if not await self._there_already(http, words):
                     continue
@@ -83,7 +107,7 @@ class Chatter:
             body["previous_response_id"] = self.account.last
         async with http.stream("POST", f"{self._url()}/v1/responses", json=body) as got:
             if got.status_code != 200:
-                raise Lost(await got.aread())
+                raise Lost((await got.aread()).decode())
             async for event in events(got.aiter_lines()):
                 if event["type"] == "response.completed":
                     return str(event["response"]["id"])

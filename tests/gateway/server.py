@@ -19,6 +19,7 @@ from convo.clock import Clock, SystemClock
 from convo.config import Settings
 from convo.endpoints.contract import Service
 from convo.endpoints.open import open_service
+from convo.errors import StoreFault
 from convo.gateway import serving
 from convo.gateway.application import Gateway
 from convo.gateway.asked import Inspected
@@ -43,6 +44,7 @@ class Served:
     url:       its base URL, with /v1
     told:      every exchange that was answered, oldest first
     reported:  what nobody foresaw
+    troubles:  faults of the store that reached the operator
     """
 
     url: str
@@ -54,6 +56,7 @@ class Served:
     thread: threading.Thread
     told: list[Exchange]
     reported: list[BaseException]
+    troubles: list[StoreFault]
     http: httpx2.Client = field(init=False)
 
     def __post_init__(self) -> None:
@@ -89,10 +92,10 @@ class Served:
         self.loop.call_soon_threadsafe(self.ending.set)
 
 
-def settings_in(folder: Path, limits: dict[str, Any]) -> Settings:
-    """Settings that come from nowhere but here."""
+def settings_in(folder: Path, limits: dict[str, Any], toml: str = "") -> Settings:
+    """Settings that come from nowhere but here; `toml` is more of the user's file, from its aliases on."""
     aliases = "".join(f'{name} = "scripted/{folder}/{name}.json"\n' for name in SCRIPTS)
-    given = settings(user=f'model = "echo"\n[aliases]\necho = "scripted/echo"\n{aliases}')
+    given = settings(user=f'model = "echo"\n[aliases]\necho = "scripted/echo"\n{aliases}{toml}')
     return given._replace(serve=given.serve._replace(host="127.0.0.1", port=0, **limits))
 
 
@@ -106,25 +109,27 @@ def as_it_is(service: Service) -> Service:
 @contextmanager
 def serving_at(
     folder: Path, store_url: str = "memory", *, keys: Keys | None = None, wrap: Wrap = as_it_is,
-    bounds: Bounds | None = None, clock: Clock | None = None, **limits: Any
+    bounds: Bounds | None = None, clock: Clock | None = None, toml: str = "", **limits: Any
 ) -> Iterator[Served]:  # fmt: skip
     """A server while the block runs; it listens before its thread does, so nobody has to wait for it.
 
     wrap:    puts something around the service
     bounds:  of a WebSocket
     clock:   the gateway's own; the service keeps the machine's
+    toml:    more of the settings file, from its aliases on
     limits:  fields of `[serve]`
     """
     folder.mkdir(exist_ok=True)
-    found = settings_in(folder, {"grace_s": 5.0, **limits})
+    found = settings_in(folder, {"grace_s": 5.0, **limits}, toml)
     store, loop, machine = open_store(store_url), asyncio.new_event_loop(), SystemClock()
     listening = serving.listen("127.0.0.1", 0)
     told: list[Exchange] = []
     reported: list[BaseException] = []
+    troubles: list[StoreFault] = []
     service = wrap(open_service(found, store=store, clock=machine, new_id=random_id))
     gateway = Gateway(
         service, found.serve, Inspected(store),
-        clock=clock or machine, new_id=random_id, keys=keys, log=told.append, bounds=bounds,
+        clock=clock or machine, new_id=random_id, keys=keys, log=told.append, trouble=troubles.append, bounds=bounds,
     )  # fmt: skip
     ending = asyncio.Event()
 
@@ -136,7 +141,7 @@ def serving_at(
             await store.aclose()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
-    served = Served(serving.address(listening), folder, store, gateway, loop, ending, thread, told, reported)
+    served = Served(serving.address(listening), folder, store, gateway, loop, ending, thread, told, reported, troubles)
     thread.start()
     try:
         yield served

@@ -274,7 +274,7 @@ def spawned(folder: Path) -> Iterator[Spawned]:
     assert (process.returncode, said) == (0, "")
 
 
-@pytest.mark.full
+@pytest.mark.full(every_commit=True)
 def test_ten_thousand_mutated_requests_leave_nothing_behind(tmp_path: Path) -> None:
     """Memory and open files are those of the beginning, once everything has been asked for."""
     with spawned(tmp_path) as server:

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from convo.errors import BadSettings
-from convo.gateway.callers import is_loopback
 from convo.gateway.keys import KeysFile, new_key
 from convo.gateway.serving import check_exposed, listen
 from tests.config.given import settings
@@ -17,27 +16,18 @@ KNOWN_TO_NOBODY = "/v1/responses/resp_1"
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "::1", "[::1]", "a.localhost", "localhost."]
-)
-def test_addresses_of_this_machine_are_its_own(host: str) -> None:
-    assert is_loopback(host)
-
-
-@pytest.mark.parametrize(
-    "host", ["0.0.0.0", "::", "10.0.0.1", "example.com", "127.0.0.1.example.com", "", "localhost.evil"]
-)
-def test_every_other_address_is_not(host: str) -> None:
-    assert not is_loopback(host)
-
-
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]:1"])
+    "host", [
+        "evil.example", "evil.example:80", "127.0.0.1.evil.example", "[::2]:1", "a.localhost", "a.localhost:80",
+        "localhost.", "127.0.0.1.", "127.1", "0.0.0.0", "[::1%25lo]", "[127.0.0.1]", "[localhost]",
+    ],
+)  # fmt: skip
 def test_a_name_that_somebody_else_points_here_is_refused(shared: Served, host: str) -> None:
     """A browser sends the name that the page was loaded from: DNS rebinding ends here."""
     got = shared.http.get(KNOWN_TO_NOBODY, headers={"host": host})
     assert (got.status_code, got.json()["error"]["code"]) == (403, "host_not_allowed")
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:1", "127.0.0.1", "[::1]:8788"])
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1", "127.8.8.8:1", "[::1]:8788"])
 def test_a_name_of_this_machine_is_served(shared: Served, host: str) -> None:
     assert shared.http.get(KNOWN_TO_NOBODY, headers={"host": host}).status_code == 404
 
@@ -62,13 +52,18 @@ def test_with_keys_the_host_is_whatever_a_proxy_says(serve: Serve, tmp_path_fact
     assert serve(keys=KeysFile(file)).http.get(KNOWN_TO_NOBODY, headers=headers).status_code == 404
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "", "a.localhost", "localhost.", "127.1", "::1%lo"])
 def test_other_machines_are_let_in_with_keys_alone(host: str) -> None:
     serve = settings().serve._replace(host=host)
     with pytest.raises(BadSettings, match="lets other machines in, and there are no keys") as refused:
         check_exposed(serve)
     assert "convo serve --new-key NAME" in refused.value.hint
     check_exposed(serve._replace(keys_file=Path("keys")))
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]", "::ffff:127.0.0.1"])
+def test_a_server_on_loopback_needs_no_keys(host: str) -> None:
+    check_exposed(settings().serve._replace(host=host))
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from convo.errors import BadSettings, KeyRefused, StoreFault
 from convo.gateway.keys import KeysFile, NoKeys, new_key
@@ -47,7 +49,7 @@ PATHS = [
 @pytest.mark.parametrize(
     ("headers", "code"),
     [
-        ({}, "missing_api_key"),
+        ({}, None),
         ({"authorization": "Bearer wrong"}, "invalid_api_key"),
         ({"authorization": "Basic YTpi"}, "invalid_api_key"),
         ({"authorization": "Bearer"}, "invalid_api_key"),
@@ -58,8 +60,36 @@ def test_nothing_is_told_without_a_key(
 ) -> None:
     got = guarded[0].http.request(method, path, headers=headers)
     assert (got.status_code, got.json()["error"]["code"]) == (401, code)
-    assert got.json()["error"]["type"] == "authentication_error"
+    assert got.json()["error"]["type"] == "invalid_request_error"
     assert got.headers["www-authenticate"] == "Bearer"
+
+
+@pytest.mark.parametrize("values", [("Bearer {alice}", "Bearer {bob}"), ("", "Bearer {bob}"), ("Bearer {bob}", "")])
+@pytest.mark.parametrize("path", ["/v1/models", "/metrics"])
+def test_two_authorization_headers_are_refused(
+    guarded: tuple[Served, str, str], values: tuple[str, str], path: str
+) -> None:
+    """Nobody can say whose request it is: a proxy may read the one, and this server the other."""
+    served, alice, bob = guarded
+    one, two = (value.format(alice=alice, bob=bob) for value in values)
+    got = served.http.get(path, headers=[("Authorization", one), ("authorization", two)])
+    assert (got.status_code, got.json()["error"]["code"]) == (400, "duplicate_authorization_header")
+
+
+def test_two_authorization_headers_are_refused_without_keys_too(serve: Serve) -> None:
+    served = serve()
+    got = served.http.get("/v1/models", headers=[("authorization", "Bearer a"), ("AUTHORIZATION", "Bearer a")])
+    assert got.status_code == 400
+    assert served.http.get("/healthz").status_code == 200
+
+
+def test_two_authorization_headers_open_no_websocket(guarded: tuple[Served, str, str]) -> None:
+    served, alice, bob = guarded
+    address = f"ws{served.root.removeprefix('http')}/v1/responses"
+    headers = [("Authorization", f"Bearer {key}") for key in (alice, bob)]
+    with pytest.raises(InvalidStatus) as refused, connect(address, additional_headers=headers, proxy=None):
+        pass
+    assert refused.value.response.status_code == 400
 
 
 def test_whether_the_server_runs_is_told_to_everybody(guarded: tuple[Served, str, str]) -> None:

@@ -1,9 +1,12 @@
 """What is counted, and what is never said."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+from convo.clock import FixedClock
+from convo.gateway.keys import KeysFile, hash_of, new_key
 from convo.gateway.metrics import MOST_MODELS, OTHERS, Metrics
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
@@ -52,10 +55,77 @@ def test_open_streams_are_counted_while_they_are_open(served: Served) -> None:
     assert (open_now, figures(served)["convo_streams_open"]) == (1, 0)
 
 
+def read(served: Served, key: str) -> str:
+    got = served.http.get("/metrics", headers={"authorization": f"Bearer {key}"})
+    assert got.status_code == 200
+    return got.text
+
+
+def test_a_key_sees_the_figures_of_its_own_name_alone(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice, bob, root = (new_key(file, name) for name in ("alice", "bob", "root"))
+    file.write_text(file.read_text().replace(hash_of(root), f"{hash_of(root)} admin  # monitoring"))
+    served = serve(keys=KeysFile(file))
+    for key, words in ((alice, "one two three"), (bob, "one")):
+        served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"})
+    answered = 'convo_requests_total{method="POST",route="/v1/responses",status="200"}'
+    tokens = 'convo_tokens_total{kind="input",model="echo"}'
+
+    for key, requests, said in ((alice, 1, 3), (bob, 1, 1), (root, 2, 4)):
+        text = read(served, key)
+        assert f"{answered} {requests}.0" in text
+        assert f"{tokens} {said}.0" in text
+        assert ("process_resident_memory_bytes" in text) is (key == root)
+    assert "alice" not in read(served, root)
+
+
+def test_an_admins_key_is_one_as_long_as_its_line_says_so(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    root = new_key(file, "root")
+    file.write_text(f"root {hash_of(root)} admin\n")
+    served = serve(keys=KeysFile(file))
+    assert "process_" in read(served, root)
+    file.write_text(f"root {hash_of(root)}\n")
+    assert "process_" not in read(served, root)
+
+
 def test_what_the_store_stood_in_the_way_of_is_counted(serve: Serve) -> None:
     served = serve(wrap=odd(has_no_store))
     served.ask({"model": "m", "input": "hi"})
     assert figures(served)["convo_store_errors_total"] == 1
+
+
+def test_the_stores_size_and_the_time_of_its_transactions_are_shown(serve: Serve, tmp_path: Path) -> None:
+    served = serve(f"sqlite:{tmp_path / 'convo.db'}")
+    served.ask({"model": "echo", "input": "hi"})
+    first = figures(served)
+    served.ask({"model": "echo", "input": "again"})
+    second = figures(served)
+
+    assert second["convo_store_seconds_count"] > first["convo_store_seconds_count"] > 0
+    assert second["convo_store_bytes"] == first["convo_store_bytes"] > 4096
+
+
+def test_the_size_of_the_store_is_asked_for_once_a_minute(serve: Serve, tmp_path: Path) -> None:
+    clock = FixedClock()
+    served = serve(f"sqlite:{tmp_path / 'convo.db'}", clock=clock)
+    before = figures(served)["convo_store_bytes"]
+    served.ask({"model": "echo", "input": "word " * 20_000})
+    assert figures(served)["convo_store_bytes"] == before
+    clock.move(61)
+    assert figures(served)["convo_store_bytes"] > before
+
+
+def test_a_store_without_a_disk_has_no_size(served: Served) -> None:
+    assert "convo_store_bytes" not in figures(served)
+
+
+def test_a_key_does_not_see_the_size_of_a_store_that_it_shares(serve: Serve, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    alice = new_key(file, "alice")
+    served = serve(f"sqlite:{tmp_path / 'convo.db'}", keys=KeysFile(file))
+    served.ask({"model": "echo", "input": "hi"}, headers={"authorization": f"Bearer {alice}"})
+    assert "convo_store_" not in read(served, alice).replace("convo_store_errors", "")
 
 
 def test_models_are_told_apart_up_to_a_bound() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from convo.gateway import serving
 from convo.gateway.serving import listen
+from tests.config.given import settings
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 
@@ -87,6 +89,12 @@ def test_requests_on_one_connection_are_answered_in_their_order(shared: Served) 
 def test_a_head_is_answered_without_a_body(shared: Served) -> None:
     got = shared.http.head("/healthz")
     assert (got.status_code, got.content, int(got.headers["content-length"]) > 0) == (200, b"", True)
+
+
+def test_an_idle_connection_stays_longer_than_clients_keep_theirs(served: Served) -> None:
+    """Node's agents keep one for up to a minute; a server that closes first makes them send into a closed socket."""
+    config = serving.config(served.gateway, settings().serve)
+    assert config.timeout_keep_alive > 60
 
 
 def test_a_socket_names_its_protocol() -> None:

@@ -16,7 +16,7 @@ def error(message: str, code: str | None, param: str | None = None, kind: str = 
 
 
 def invalid(path: str) -> Any:
-    return error(f"Invalid URL (GET {path}).", "not_found")
+    return error(f"Invalid URL (GET {path}).", None)
 
 
 REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
@@ -29,7 +29,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
         "/responses/resp_1",
         {},
         404,
-        error("Invalid URL (GET /responses/resp_1); the paths of this API begin with /v1.", "not_found"),
+        error("Invalid URL (GET /responses/resp_1); the paths of this API begin with /v1.", None),
     ),
     (
         "PUT",
@@ -101,12 +101,8 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
         "GET",
         "/v1/responses/resp_1?include_obfuscation=true",
         {},
-        400,
-        error(
-            "Unsupported parameter: 'include_obfuscation': events are not padded here.",
-            "unsupported_parameter",
-            "include_obfuscation",
-        ),
+        404,
+        error("Response with id 'resp_1' not found.", None),
     ),
     (
         "GET",
@@ -124,10 +120,10 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
         "POST",
         "/v1/responses",
         {"content": b"{}", "headers": {"content-type": "text/plain"}},
-        415,
+        400,
         error(
-            "Unsupported content type: this API method only accepts 'application/json' requests, "
-            "but you specified 'text/plain'.",
+            "Unsupported content type: 'text/plain'. This API method only accepts 'application/json' requests, "
+            "but you specified the header 'Content-Type: text/plain'. Please try again with a supported content type.",
             "unsupported_content_type",
         ),
     ),
@@ -135,10 +131,10 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
         "POST",
         "/v1/responses",
         {"content": b"{}"},
-        415,
+        400,
         error(
-            "Unsupported content type: this API method only accepts 'application/json' requests, "
-            "but the request names none.",
+            "Unsupported content type: ''. This API method only accepts 'application/json' requests, "
+            "but you specified no Content-Type header. Please try again with a supported content type.",
             "unsupported_content_type",
         ),
     ),
@@ -157,7 +153,7 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
         error(
             "We could not parse the JSON body of your request: "
             "Expecting property name enclosed in double quotes at line 1, column 2.",
-            "invalid_json",
+            None,
         ),
     ),
     (
@@ -165,14 +161,14 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
         "/v1/responses",
         {"content": b"", "headers": JSON},
         400,
-        error("We could not parse the JSON body of your request: Expecting value at line 1, column 1.", "invalid_json"),
+        error("We could not parse the JSON body of your request: Expecting value at line 1, column 1.", None),
     ),
     (
         "POST",
         "/v1/responses",
         {"content": b"[]", "headers": JSON},
         400,
-        error("The JSON body of your request must be an object.", "invalid_json"),
+        error("The JSON body of your request must be an object.", None),
     ),
     (
         "POST",
@@ -184,9 +180,9 @@ REFUSED: list[tuple[str, str, dict[str, Any], int, Any]] = [
     (
         "POST",
         "/v1/responses",
-        {"json": {"model": "echo", "input": "hi", "stop": "x"}},
+        {"json": {"model": "echo", "input": "hi", "stop_words": "x"}},
         400,
-        error("Unknown parameter: 'stop'.", "unknown_parameter", "stop"),
+        error("Unknown parameter: 'stop_words'.", "unknown_parameter", "stop_words"),
     ),
     (
         "POST",
@@ -343,3 +339,16 @@ def test_more_requests_at_once_than_allowed_are_sent_away_for_a_while(serve: Ser
         "Too many requests run here at once. Please retry in a moment.", "overloaded", kind="server_error"
     )
     assert alive.json() == {"status": "ok"}
+
+
+def test_calls_and_outputs_that_share_an_id_are_refused_by_name(shared: Served) -> None:
+    call = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c1", "output": "x"}
+    for items, said in (
+        ([call, call, call, output], "No tool output found for function call c1"),
+        ([call, output, output], "Duplicate function call output for call_id c1."),
+    ):
+        got = shared.ask({"model": "echo", "input": [{"role": "user", "content": "hi"}, *items]})
+        error = got.json()["error"]
+        assert (got.status_code, error["type"], error["param"]) == (400, "invalid_request_error", "input")
+        assert error["message"].startswith(said)

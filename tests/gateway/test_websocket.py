@@ -3,7 +3,7 @@
 import json
 import socket
 from collections import deque
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,14 @@ import pytest
 from openai import OpenAI
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from convo.errors import StreamBroken
 from convo.gateway.keys import KeysFile, new_key
 from convo.gateway.websocket import Bounds
+from convo.items import Event
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 from tests.gateway.talk import Talk, talking, words
+from tests.gateway.test_streams import odd
 
 SLOW = {"text": "a b c d e f g h i j k l m n o p"}
 
@@ -55,7 +58,7 @@ def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path)
     key = new_key(keys, "alice")
     served = serve(keys=KeysFile(keys))
 
-    assert refused(served) == (401, "missing_api_key")
+    assert refused(served) == (401, None)
     assert refused(served, key="wrong") == (401, "invalid_api_key")
     with talking(served, key=key) as talk:
         assert words(talk.turn(input="hi")) == "hi"
@@ -88,7 +91,7 @@ def test_a_web_page_opens_no_connection(shared: Served) -> None:
 
 
 def test_there_is_no_socket_on_another_path(shared: Served) -> None:
-    assert refused(shared, path="/v1/conversations") == (404, "not_found")
+    assert refused(shared, path="/v1/conversations") == (404, None)
 
 
 KEY = b"sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -129,11 +132,11 @@ def test_a_parameter_behind_the_path_is_refused_as_over_http(shared: Served) -> 
 # -- limits ----------------------------------------------------------------------------------------
 
 BAD = {
-    "not json": ("{", "invalid_json"),
-    "no object": ("[]", "invalid_json"),
+    "not json": ("{", "invalid_request_error"),
+    "no object": ("[]", "invalid_request_error"),
     "bytes": (b'{"type": "response.create"}', "invalid_json"),
-    "too deep": ('{"input": ' + "[" * 30 + "]" * 30 + "}", "invalid_json"),
-    "a key twice": ('{"type": "response.create", "type": "response.create"}', "invalid_json"),
+    "too deep": ('{"input": ' + "[" * 30 + "]" * 30 + "}", "invalid_request_error"),
+    "a key twice": ('{"type": "response.create", "type": "response.create"}', "invalid_request_error"),
     "too large": (json.dumps({"input": "x" * 5000}), "request_too_large"),
     "too many items": (json.dumps({"input": [1] * 11}), "array_above_max_length"),
     "no type": ("{}", "missing_required_parameter"),
@@ -218,14 +221,15 @@ def test_words_of_any_kind_come_back_as_they_were(shared: Served) -> None:
 # -- its end ---------------------------------------------------------------------------------------
 
 
-def test_a_client_that_leaves_loses_no_stored_turn(served: Served) -> None:
+def test_a_client_that_leaves_cancels_its_turn(served: Served) -> None:
     served.script("slow", SLOW, chunk=1, delay_s=0.005)
     with talking(served) as talk:
         talk.say(model="slow", input="hi")
         begun = talk.hear()["response"]["id"]
 
     kept = asked_until(200, lambda: served.http.get(f"/v1/responses/{begun}"))
-    assert (kept["status"], words(kept)) == ("completed", SLOW["text"])
+    assert kept["status"] == "cancelled"
+    assert SLOW["text"].startswith(words(kept))
 
 
 def test_a_client_that_leaves_stops_what_is_not_stored(serve: Serve) -> None:
@@ -275,6 +279,23 @@ def test_turns_are_counted_as_requests_are(served: Served) -> None:
     assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="400"} 1.0' in figures
     assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
     assert "convo_streams_open 0.0" in figures
+
+
+async def two_events_and_a_fault() -> AsyncGenerator[Event, None]:
+    for number, kind in enumerate(("response.created", "response.in_progress")):
+        yield {"type": kind, "response": {"id": "resp_1"}, "sequence_number": number}
+    raise StreamBroken("The upstream went away")
+
+
+def test_an_error_in_a_turn_has_the_next_number_and_its_first_event_is_timed_once(serve: Serve) -> None:
+    served = serve(wrap=odd(two_events_and_a_fault))
+    with talking(served) as talk:
+        talk.say(input="hi")
+        got = [talk.hear() for _ in range(3)]
+    assert [event.get("sequence_number") for event in got] == [0, 1, 2]
+    assert got[-1]["type"] == "error"
+    figures = served.http.get("/metrics").text
+    assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
 
 
 def test_a_refused_connection_is_counted_by_its_status(served: Served) -> None:

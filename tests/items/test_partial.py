@@ -5,7 +5,7 @@ import pytest
 from convo.errors import StreamBroken
 from convo.ids import counting_ids
 from convo.items import Event, Json
-from convo.items.partial import Partial
+from convo.items.partial import Partial, StreamedText
 from convo.items.wellformed import wellformed
 from convo.models.stream import Answer, usage
 
@@ -19,8 +19,9 @@ def gathered(*events: Event) -> list[Json]:
     return list(partial.output)
 
 
-def test_a_whole_answer_is_gathered_as_the_final_payload_has_it() -> None:
-    answer = Answer(counting_ids(), "m")
+@pytest.mark.parametrize("summarized", [False, True])
+def test_a_whole_answer_is_gathered_as_the_final_payload_has_it(summarized: bool) -> None:
+    answer = Answer(counting_ids(), "m", summarized=summarized)
     events = [
         *answer.thinking("let me "),
         *answer.thinking("see"),
@@ -51,6 +52,12 @@ def test_an_answer_that_is_cut_anywhere_has_the_pieces_that_came(cut: int) -> No
         words += event.get("delta", "")
     parts = [part for item in partial.output for part in item.get("content", ())]
     assert "".join(part.get("text", part.get("refusal", "")) for part in parts) == words
+
+
+def test_pieces_of_a_summary_are_gathered_without_the_item_that_they_belong_to() -> None:
+    delta = {"output_index": 0, "summary_index": 0, "item_id": "rs_1", "type": "response.reasoning_summary_text.delta"}
+    parts = [{"type": "summary_text", "text": "onetwo"}]
+    assert gathered({**delta, "delta": "one"}, {**delta, "delta": "two"}) == [{"type": "reasoning", "summary": parts}]
 
 
 def test_pieces_without_an_item_or_a_part_are_words_of_an_answer_all_the_same() -> None:
@@ -97,3 +104,52 @@ def test_an_event_of_a_kind_that_nobody_reads_may_hold_anything() -> None:
     event = {"type": "response.something.new", "item": {"deep": [1]}, "output_index": "odd"}
     assert wellformed(event) == event
     assert gathered(event) == []
+
+
+@pytest.mark.parametrize("content", [None, "words", [], ["odd"], [None]])
+def test_a_message_may_begin_with_content_that_is_no_list_of_parts(content: Json) -> None:
+    begun = {"type": "message", "role": "assistant", "content": content}
+
+    (message,) = gathered(
+        {"type": "response.output_item.added", "output_index": 0, "item": begun},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"},
+        {"type": "response.output_text.delta", "output_index": 0, "delta": "lo"},
+    )
+
+    assert message["content"][-1] == {"type": "output_text", "text": "Hello"}
+
+
+def test_a_cancelled_response_has_to_be_an_object() -> None:
+    with pytest.raises(StreamBroken, match=r"has no 'response'"):
+        wellformed({"type": "response.cancelled", "response": ["odd"]})
+
+
+def differs(streamed: list[tuple[int, str]], *final: str) -> bool:
+    """Whether messages `final` differ from the deltas `streamed`, each with its `output_index`."""
+    text, said = StreamedText(), "response.output_text.delta"
+    for index, delta in streamed:
+        text.take({"type": said, "output_index": index, "content_index": 0, "delta": delta})
+    parts = [[{"type": "output_text", "text": words}] for words in final]
+    output = [{"type": "message", "role": "assistant", "content": part} for part in parts]
+    return text.differs({"type": "response.completed", "response": {"output": output}})
+
+
+@pytest.mark.parametrize(
+    ("streamed", "final", "expected"),
+    [
+        ([(0, "sun"), (0, "ny")], ["sunny"], False),
+        ([(0, "sunny")], ["rainy"], True),
+        ([(0, "sunny")], ["sunny "], True),
+        ([(0, "one"), (1, "two")], ["one", "two"], False),
+        ([(0, "o"), (1, "t"), (0, "ne"), (1, "wo")], ["one", "two"], False),
+        ([(0, "one"), (0, "two")], ["one", "two"], False),
+        ([(0, "one"), (1, "two")], ["one"], True),
+        ([(0, "\ud800")], ["\ud800"], False),
+        ([], ["sunny"], False),
+        ([(0, "sunny")], [], False),
+    ],
+)
+def test_the_streamed_text_is_compared_with_the_final_text(
+    streamed: list[tuple[int, str]], final: list[str], expected: bool
+) -> None:
+    assert differs(streamed, *final) is expected

@@ -70,6 +70,14 @@ def test_calls_of_a_server_that_does_not_count_come_apart_by_their_id() -> None:
     ]
 
 
+def test_calls_that_share_an_id_get_ids_of_their_own() -> None:
+    three = [tool(at, call_id="c1", name="look", arguments=f'{{"n":{at}}}') for at in range(3)]
+    found = called(*three)
+    assert [arguments for _, _, arguments in found] == ['{"n":0}', '{"n":1}', '{"n":2}']
+    assert found[0][0] == "c1"
+    assert len({call_id for call_id, _, _ in found}) == 3
+
+
 def test_a_call_that_repeats_its_id_and_name_is_one_call() -> None:
     assert called(tool(0, call_id="c1", name="a", arguments="{"), tool(0, call_id="c1", name="a", arguments="}")) == [
         ("c1", "a", "{}")

@@ -61,6 +61,9 @@ BODIES: dict[str, tuple[dict[str, Json], dict[str, Json]]] = {
         },
     ),
     "few words": ({"text": {"verbosity": "low"}}, {"verbosity": "low"}),
+    "logprobs": ({"include": ["message.output_text.logprobs"]}, {"logprobs": True}),
+    "the likeliest tokens": ({"top_logprobs": 2}, {"logprobs": True, "top_logprobs": 2}),
+    "no likeliest tokens": ({"top_logprobs": 0}, {}),
     "an effort": ({"reasoning": {"effort": "low", "summary": "auto"}}, {"reasoning_effort": "low"}),
     "what the response's owner keeps": (
         {"store": False, "metadata": {"a": "b"}, "include": ["reasoning.encrypted_content"], "truncation": "disabled"},
@@ -83,8 +86,6 @@ def test_each_parameter_has_its_field(parameters: dict[str, Json], fields: dict[
         ({"tools": [WEATHER], "tool_choice": {"type": "mcp"}}, "a choice of mcp tools", "tool_choice"),
         ({"text": {"format": {"type": "grammar"}}}, "grammar as the format", "text.format"),
         ({"truncation": "auto"}, "the parameter 'truncation'", "truncation"),
-        ({"include": ["message.output_text.logprobs"]}, "a wish for logprobs", "include"),
-        ({"top_logprobs": 2}, "the parameter 'top_logprobs'", "top_logprobs"),
         ({"prompt": {"id": "pmpt_1"}}, "the parameter 'prompt'", "prompt"),
         ({"tomorrow": 1}, "the parameter 'tomorrow'", "tomorrow"),
     ],

@@ -1,9 +1,13 @@
 """Server-sent events are read alike, wherever the network cuts them."""
 
+import asyncio
+import json
+from codecs import BOM_UTF8
+
 import pytest
 
-from convo.errors import StreamBroken
-from convo.models.line import LONGEST, ServerSent
+from convo.errors import LimitReached
+from convo.models.line import ServerSent, parsed
 
 ENDS = ("\n", "\r\n", "\r")
 
@@ -44,6 +48,15 @@ def test_events_are_the_same_in_pieces_of_any_size(end: str, size: int) -> None:
     assert [data for at in range(0, len(raw), size) for data in sent.read(raw[at : at + size])] == MEANT
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 64])
+def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it(size: int) -> None:
+    sent, raw = ServerSent(), BOM_UTF8 + b"data: first\n\ndata: " + BOM_UTF8 + b"second\n\n"
+
+    found = [data for at in range(0, len(raw), size) for data in sent.read(raw[at : at + size])]
+
+    assert found == ["first", "\ufeffsecond"]
+
+
 def test_an_event_is_told_with_the_piece_that_ends_it() -> None:
     sent = ServerSent()
 
@@ -57,15 +70,15 @@ def test_bytes_that_are_no_text_are_told_as_such() -> None:
         ServerSent().read(b"data: \xff\n\n")
 
 
-@pytest.mark.parametrize("piece", [b"data: endless " * 100_000, b"data: x\n" * 100_000])
+@pytest.mark.parametrize("piece", [b"data: endless " * 10_000, b"data: x\n" * 10_000])
 def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
-    sent = ServerSent()
+    sent = ServerSent(2**20)
 
     def read() -> None:
-        for _ in range(2 * LONGEST // len(piece)):
+        for _ in range(2 * 2**20 // len(piece) * 4):
             sent.read(piece)
 
-    with pytest.raises(StreamBroken, match="more than 64 MB"):
+    with pytest.raises(LimitReached, match=r"limits\.event_bytes = 1048576"):
         read()
 
 
@@ -73,3 +86,47 @@ def test_events_that_end_are_let_go_of_however_many_come() -> None:
     sent = ServerSent()
     for _ in range(80):
         assert len(sent.read(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
+
+
+VALUES = (
+    "1", "-2.5e3", "null", "true", '"a\\u00e9\\n"', "[]", "{}", " [ ] ", '{"a": [], "b": {}, "c": [1, {"d": null}]}',
+    '[[[1], 2], {"a": {"b": [3]}}]', '{"a":1,"a":2}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", VALUES)
+async def test_a_large_event_is_parsed_as_any_other(text: str) -> None:
+    many = f"[{','.join([text] * 300)}]"
+
+    assert await parsed(text, 2**20) == json.loads(text)
+    assert await parsed(many, 2**20) == json.loads(many)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[", "{", "[1", "[1,", "[1,]", "[,1]", '{"a"}', '{"a":}', '{"a":1', "{1:2}", "[1 2]", "1 2", "]", "[}"]
+)
+async def test_a_large_event_that_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        await parsed(text, 2**20)
+
+
+async def test_an_event_of_very_many_values_is_not_parsed() -> None:
+    with pytest.raises(LimitReached, match=r"limits\.event_bytes"):
+        await parsed("[" + "[]," * 50_000 + "0]", 2**20)
+
+
+@pytest.mark.parametrize("text", ["[" + "[]," * 10_000 + "0]", '{"a": {"b":' * 2_000 + "1" + "}}" * 2_000])
+async def test_others_run_while_a_large_event_is_parsed(text: str) -> None:
+    ran = 0
+
+    async def other() -> None:
+        nonlocal ran
+        while True:
+            ran += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(other())
+    await parsed(text, 2**22)
+    beside.cancel()
+
+    assert ran >= 2

@@ -22,7 +22,7 @@ from tests.models.reading import all_of, deltas, ended, said
 pytestmark = [pytest.mark.needs("weights"), pytest.mark.asyncio(loop_scope="module")]
 
 NAME = "smollm2-135m-instruct"
-NOWHERE = Path("no-models")
+NOWHERE = Path("/dev/null/models")
 HELLO = user("Say hello.")
 
 

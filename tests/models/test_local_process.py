@@ -26,7 +26,7 @@ from tests.models.reading import all_of, ended, said
 
 pytestmark = pytest.mark.needs("weights")
 
-NOWHERE = Path("no-models")
+NOWHERE = Path("/dev/null/models")
 NAME = BUILT_IN.name
 HELLO = Ask(NAME, [user("Say hello.")], parameters={"temperature": 0})
 STORY = Ask(NAME, [user("Tell a very long story.")])
@@ -37,7 +37,7 @@ from pathlib import Path
 from convo.models.local.engine import Child
 from convo.models.local.weights import built_in
 
-child = Child("mine", built_in(Path("no-models")))
+child = Child("mine", built_in(Path("/dev/null/models")))
 if sys.argv[1] == "ready":
     child.address()
 print(child.process.pid, child.folder, flush=True)
@@ -61,9 +61,7 @@ async def test_starting_early_is_starting_once(local: LocalModel) -> None:
 
 
 async def test_a_start_that_nobody_waits_for_any_more_goes_on(local: LocalModel) -> None:
-    starting = asyncio.create_task(local.warm(NAME))
-    await asyncio.sleep(0)
-    started = child_of(local)
+    starting, started = await begun(local)
     starting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await starting
@@ -74,9 +72,7 @@ async def test_a_start_that_nobody_waits_for_any_more_goes_on(local: LocalModel)
 
 
 async def test_a_model_that_is_let_go_while_it_loads_leaves_nothing(local: LocalModel) -> None:
-    starting = asyncio.create_task(local.warm(NAME))
-    await asyncio.sleep(0)
-    child = child_of(local)
+    starting, child = await begun(local)
 
     await local.aclose()
 
@@ -199,6 +195,15 @@ def test_a_long_path_of_temporary_files_does_not_keep_the_socket_from_being_made
         child.stop()
 
     assert os.listdir(deep) == []
+
+
+async def begun(model: LocalModel) -> tuple[asyncio.Task[None], Child]:
+    """A start that has got as far as its child: the weights are verified first, in a thread."""
+    starting = asyncio.create_task(model.warm(NAME))
+    async with asyncio.timeout(30):
+        while model.engine(NAME).child is None:  # noqa: ASYNC110  # nothing tells when the child begins
+            await asyncio.sleep(0.001)
+    return starting, child_of(model)
 
 
 def child_of(model: LocalModel) -> Child:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from convo.errors import ModelMissing, StoreUnavailable, Unreadable
-from convo.models.local.weights import BUILT_IN, Weights, built_in, locate, pull, why
-from tests.running import ROOT
+from convo.models.local.weights import BUILT_IN, VERIFIED, Weights, built_in, locate, pull, verify_once, why
+from tests.running import ROOT, Convo
 
 BYTES = b"GGUF and the rest"
 TINY = Weights(
@@ -275,3 +275,59 @@ def test_a_file_that_is_not_there_a_folder_or_no_gguf_is_unreadable(models: Path
     for name, words in (("missing.gguf", "No such file"), ("folder.gguf", "directory"), ("text.gguf", "not a GGUF")):
         with pytest.raises(Unreadable, match=f"{name}.*{words}"):
             locate(name, models)
+
+
+# -- verified before they are loaded --------------------------------------------------------------
+
+SMALL = replace(BUILT_IN, size=8, sha256=sha256(b"GGUFgood").hexdigest())
+
+
+def weights(models: Path, content: bytes) -> Path:
+    models.mkdir(parents=True, exist_ok=True)
+    file = models / BUILT_IN.file
+    file.write_bytes(content)
+    return file
+
+
+def test_weights_are_verified_once_for_each_change_of_their_file(models: Path) -> None:
+    file = weights(models, b"GGUFgood")
+    verify_once(file, models, SMALL)
+    remembered = (models / VERIFIED).read_bytes()
+    assert (models / VERIFIED).stat().st_mode & 0o777 == 0o600
+
+    changed = file.stat()
+    file.write_bytes(b"GGUFevil")
+    os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns))
+    verify_once(file, models, SMALL)  # nobody reads it again as long as size and time are the same
+    os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns + 1))
+    with pytest.raises(ModelMissing, match="was changed or damaged") as told:
+        verify_once(file, models, SMALL)
+    assert told.value.hint.startswith("convo models pull")
+    assert (models / VERIFIED).read_bytes() == remembered
+
+
+@pytest.mark.parametrize("note", [b"", b"not JSON", b"[]", b"\xff\xfe"])
+def test_a_note_that_cannot_be_read_is_none(note: bytes, models: Path) -> None:
+    file = weights(models, b"GGUFevil")
+    (models / VERIFIED).write_bytes(note)
+
+    with pytest.raises(ModelMissing):
+        verify_once(file, models, SMALL)
+
+
+def test_whole_weights_are_taken_where_nothing_can_be_noted(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a folder")
+
+    verify_once(weights(tmp_path / "elsewhere", b"GGUFgood"), tmp_path / "file" / "models", SMALL)
+
+
+def test_a_chat_does_not_load_weights_that_were_changed(home: Path, convo: Convo) -> None:
+    (home / "data").mkdir(parents=True)
+    file = weights(home / "data" / "models", b"GGUF")
+    with file.open("r+b") as opened:
+        opened.truncate(BUILT_IN.size)
+    got = convo("chat", "-m", "local", "hi")
+
+    assert (got.exit, got.out) == (1, "")
+    assert f"convo: {file} was changed or damaged: its SHA-256 is not the known one" in got.err
+    assert "  try: convo models pull fetches it again" in got.err

@@ -13,6 +13,7 @@ from convo.models.anthropic_request import request as messages_request
 from convo.models.chat_chunks import Chunks
 from convo.models.chat_request import request
 from convo.models.foreign import Asked, broken, refusal
+from convo.models.sealed import NOBODY
 from convo.models.stream import Answer
 from tests.models.reading import asking
 
@@ -105,6 +106,6 @@ def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
 def test_odd_items_are_sent_to_claude_or_refused(items: list[Any]) -> None:
     body = None
     with suppress(ConvoError):
-        body = messages_request(asking(*items), "me:", "m")
+        body = messages_request(asking(*items), NOBODY, "m")
 
     assert body is None or all(message["role"] in ("user", "assistant") for message in body["messages"])

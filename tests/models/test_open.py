@@ -12,6 +12,7 @@ from convo.config.providers import Provider
 from convo.config.secret import Secret
 from convo.errors import BadSettings, KeyRefused, ModelMissing
 from convo.ids import counting_ids
+from convo.models.account import addressed
 from convo.models.contract import Model
 from convo.models.open import account_of, open_model
 
@@ -64,6 +65,15 @@ def test_azure_is_asked_with_a_key_or_a_token() -> None:
     account = account_of(azure, key=None, token=Secret("entra"))
 
     assert (account.azure, account.deployment, account.token) == (True, "mine", Secret("entra"))
+
+
+def test_a_responses_server_without_a_key_is_asked_without_one() -> None:
+    mine = Provider("mine", "responses", base_url=URL)
+
+    account = account_of(mine, key=None)
+    _, headers = addressed(account, "/responses")
+
+    assert (account.key, account.keyless, headers) == (None, True, {})
 
 
 def test_a_provider_that_takes_a_key_is_not_opened_without_one() -> None:

@@ -125,6 +125,7 @@ async def test_words_are_tokens_and_a_bound_on_them_is_kept(model: ScriptedModel
 
 BAD_SCRIPTS = {
     "no JSON": ("{", "is not JSON"),
+    "nested too deeply": ("[" * 100_000, "is not JSON"),
     "a list": ("[]", "no list of replies"),
     "no replies": ('{"replies": []}', "no list of replies"),
     "a word for a reply": ('{"replies": ["hi"]}', "reply 1 is not an object"),

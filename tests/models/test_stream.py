@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import httpx2
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
@@ -54,9 +55,11 @@ def write(answer: Answer, pieces: Sequence[tuple[str, Any]]) -> Iterator[Event]:
 
 
 @settings(max_examples=40, deadline=None)
-@given(pieces=st.lists(PIECES, max_size=8))
-def test_whatever_arrives_the_openai_package_reads_what_was_said(pieces: list[tuple[str, Any]]) -> None:
-    answer = Answer(counting_ids(), "m")
+@given(pieces=st.lists(PIECES, max_size=8), summarized=st.booleans())
+def test_whatever_arrives_the_openai_package_reads_what_was_said(
+    pieces: list[tuple[str, Any]], summarized: bool
+) -> None:
+    answer = Answer(counting_ids(), "m", summarized=summarized)
     events = [*write(answer, pieces), *answer.completed(usage(1, 2))]
 
     read = read_by_openai(events)
@@ -114,3 +117,30 @@ def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
         pass
 
     assert json.dumps(added) == before
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [("a\ud83d", "\ude00b"), ("a", "\ud83d", "\ude00", "b"), ("a\ud83d\ude00b",)],
+    ids=["cut", "apart", "together"],
+)
+def test_a_character_that_came_in_two_halves_is_one_character(pieces: tuple[str, ...]) -> None:
+    answer = Answer(counting_ids())
+
+    events = [event for piece in pieces for event in answer.text(piece)]
+    end = [*answer.call("call_1", "f"), *(event for piece in pieces for event in answer.arguments(piece))]
+    end += answer.completed(usage(1, 1))
+
+    text, call = end[-1]["response"]["output"]
+    assert text["content"][0]["text"] == "a\U0001f600b"
+    assert call["arguments"] == "a\U0001f600b"
+    for told in (events, end):
+        assert "".join(one["delta"] for one in told if one["type"].endswith(".delta")) == "a\U0001f600b"
+
+
+def test_half_a_character_at_the_end_of_an_answer_is_kept() -> None:
+    answer = Answer(counting_ids())
+
+    *_, end = [*answer.text("a\ud83d"), *answer.completed(usage(1, 1))]
+
+    assert end["response"]["output"][0]["content"][0]["text"] == "a\ud83d"

@@ -8,7 +8,7 @@ import pytest
 from convo.agents import Agent
 from convo.errors import BadState, ConvoError, IllegalMove, InputFault, UnknownSchema
 from convo.items import Json
-from convo.run import Begin, Decided, Given, Run, inbox, kept, recover, taken
+from convo.run import Begin, Decided, Given, Resume, Run, inbox, kept, recover, taken
 from tests.run.driving import FREE, GUARDED, answer, call, run_of, says, told
 from tests.steps import Steps
 
@@ -124,10 +124,51 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
     assert before == document(paused())
 
 
-def test_a_call_that_was_decided_on_does_not_wait_any_more() -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (Decided("g1", approve=True), Decided("g1", approve=False, message="no")),
+        (Decided("g1", approve=False), Decided("g1", approve=True)),
+        (Decided("g1", approve=True, arguments=NEXT), Decided("g1", approve=False)),
+        (Decided("m1", approve=True), Decided("m1", approve=False, message="no")),
+        (Decided("g1", approve=False, always=True, message="no"), Decided("g1", approve=True)),
+    ],
+    ids=str,
+)
+def test_a_decision_can_be_changed_until_the_run_goes_on(first: Decided, second: Decided) -> None:
+    run = paused()
+    changed = inbox.decided(document(run), [first, second])
+    after, _ = told(run, first, second)
+    assert changed == document(after)
+    assert taken(changed, run.graph) == after
+    (one,) = [one for one in inbox.decidable(changed) if one.call_id == second.call_id]
+    assert one.verdict is second.approve
+    assert second.call_id not in [one.call_id for one in inbox.waiting(changed)]
+
+
+def test_a_decision_on_an_unknown_outcome_is_final() -> None:
+    changed = inbox.decided(document(unknown()), [Decided("u1", approve=False)])
+    assert inbox.decidable(changed) == ()
+    with pytest.raises(IllegalMove, match="call u1: it has an output"):
+        inbox.decided(changed, [Decided("u1", approve=True)])
+
+
+def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
     changed = inbox.decided(document(paused()), [Decided("g1", approve=True)])
+    old = {**changed, "batch": [{k: v for k, v in one.items() if k != "verdict"} for one in changed["batch"]]}
+    assert [one.call_id for one in inbox.decidable(old)] == ["g2", "m1"]
     with pytest.raises(IllegalMove, match="call g1: it may run"):
-        inbox.decided(changed, [Decided("g1", approve=False)])
+        inbox.decided(old, [Decided("g1", approve=False)])
+
+
+def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
+    run, _ = told(
+        paused(), *(Decided(one, approve=False, message="never", always=True) for one in ("g1", "m1")), Resume()
+    )
+    run = taken(document(run), run.graph)
+    run, _ = told(run, answer(run, call("g3", "guarded"), {**MCP, "id": "m3"}, call("f3", "free")))
+    said = {one.id: one.output for one in run.batch if one.output}
+    assert (said["g3"]["output"], said["m3"]["reason"]) == ("never", "never")
 
 
 @pytest.mark.parametrize(("spoilt", "error"), [({"version": 9}, UnknownSchema), ({"version": 1}, BadState)])

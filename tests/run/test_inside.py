@@ -118,8 +118,10 @@ def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_oth
     inside = [one.inner.run.batch[0] for one in after.batch if one.inner]
     assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
     assert taken(decided(document, events), graph(BOSS)) == after
-    with pytest.raises(IllegalMove, match="call i1"):
+    with pytest.raises(IllegalMove, match="call i1 is decided in 2 runs; it could mean either"):
         told(after, Decided("i1", approve=True))
+    with pytest.raises(IllegalMove, match="call i1 is decided in 2 runs; it could mean either"):
+        decided(decided(document, events), [Decided("i1", approve=True)])
 
 
 def test_an_outcome_inside_may_be_unknown_and_given() -> None:

@@ -217,9 +217,10 @@ def _objects(value: Any) -> Any:
 def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
     found = state("parallel_mixed_decided")
     first, second = found.pending
-    assert named(found, "all") == (first, second)
-    assert named(found, second.id) == (second,)
-    assert named(found, first.call.tool) == (first,)
+    assert (named(found, second.id), named(found, first.id)) == ((second,), (first,))
+    assert (named(found, "all"), named(found, first.call.tool)) == ((), ())
+    (only,) = state().pending
+    assert named(state(), "all") == named(state(), only.id) == named(state(), only.call.tool) == (only,)
 
 
 def test_a_call_that_is_not_there_is_not_found() -> None:

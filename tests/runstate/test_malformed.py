@@ -15,6 +15,7 @@ from convo.errors import BadState, UnknownSchema
 from convo.runstate import LABELS, read
 from convo.runstate.paths import replaced
 from convo.runstate.text import LEVELS, PLACES
+from tests.running import Convo
 from tests.runstate.snapshots import document, malformed, snapshot
 
 UNKNOWN = "which this convo does not read"
@@ -91,7 +92,7 @@ REFUSED = {
     "56_item_without_raw.json": ("$.generated_items[0]", "a run item with its raw_item"),
     "58_tool_unknown_in_functions.json": (f"{PLAN}.functions[1].tool_call", NOT_WHAT_RUNS),
     "59_conv_and_prev_both.json": ("$.previous_response_id", "one owner"),
-    "60_conversation_id_number.json": ("$.conversation_id", "must be a string or null"),
+    "60_conversation_id_number.json": ("$.conversation_id", "must be an id or null"),
     "61_lone_surrogate_args.json": (f"{LEDGER}.fc-call-wlgeejvJmGJCeP23ibC7G96p", "a lone surrogate"),
     "63_invalid_utf8.json": ("$.original_input", "is not UTF-8 at byte 116"),
     "64_utf16.json": ("$", "begins with a UTF-16 byte order mark"),
@@ -297,3 +298,19 @@ def test_a_refusal_takes_less_than_a_second_and_200_megabytes(what: str) -> None
     done = subprocess.run([sys.executable, "-c", LIMITED], input=data, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"$")
+
+
+@pytest.mark.parametrize("label", ["1.3", "1.14", "1.20"])
+def test_a_label_that_no_release_wrote_is_named_as_one(label: str) -> None:
+    with pytest.raises(UnknownSchema) as refused:
+        read(json.dumps({"$schemaVersion": label}).encode())
+    assert "no release of openai-agents wrote it" in refused.value.message
+    assert "openai-agents" in refused.value.hint
+
+
+@pytest.mark.parametrize("command", ["resume", "export"])
+def test_help_names_the_labels_that_no_release_wrote(command: str, convo: Convo) -> None:
+    numbers = [f"1.{minor}" for minor in range(22)]
+    holes = [label for label in numbers if label not in LABELS]
+    said = " ".join(convo(command, "--help").out.split())
+    assert f"but no {', '.join(holes)}." in said

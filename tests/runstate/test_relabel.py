@@ -1,11 +1,12 @@
 """A state under another label: what moves, what is lost, and that readers go on from it."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 
 from convo.errors import Usage
-from convo.runstate import LABELS, NEWEST, Loss, State, Verdict, decided, read, relabelled, summary, text
+from convo.runstate import LABELS, NEWEST, VERSIONS, Loss, State, Verdict, decided, read, relabelled, summary, text
 from tests.runstate import snapshots
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import index, of_label, snapshot, story
@@ -202,3 +203,14 @@ async def test_the_sdk_goes_on_from_every_third_snapshot_under_every_label(label
     for entry in index()[LABELS.index(label) % 3 :: 3]:
         if not unwritable(entry, label):
             await check(entry, label)
+
+
+def test_each_label_names_the_first_release_that_wrote_it() -> None:
+    """The corpus holds real releases: those before wrote an older label, those from it on this one."""
+    wrote = {version.label: [numbers(entry["sdk"]) for entry in of_label(version.label)] for version in VERSIONS}
+    for older, newer in pairwise(VERSIONS):
+        assert max(wrote[older.label]) < numbers(newer.release) <= min(wrote[newer.label]), newer.label
+
+
+def numbers(release: str) -> tuple[int, ...]:
+    return tuple(map(int, release.split(".")))

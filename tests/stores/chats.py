@@ -45,8 +45,10 @@ def link(link_id: str, saw: Key, head: Key | None = None, **fields: object) -> L
 def prose(dice: random.Random, characters: int) -> str:
     """Text of that many characters with the odd new word, so that it neither repeats nor compresses."""
     words: list[str] = []
-    while sum(map(len, words)) + len(words) < characters:
+    length = 0
+    while length < characters:
         words.append(dice.choice(WORDS) if dice.random() < 0.7 else f"{dice.getrandbits(40):x}")
+        length += len(words[-1]) + 1
     return " ".join(words)[:characters]
 
 

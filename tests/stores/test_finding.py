@@ -77,6 +77,35 @@ async def test_a_session_is_found_by_its_name_and_by_its_id_and_once_by_both(sto
     assert [one.words for one in await store.find("ses_")] == ["other", "ses_mine"]
 
 
+async def test_sessions_are_listed_by_their_use_whatever_the_clock_says(store: Store) -> None:
+    first = await say(store, "first", user("hi"), used=NOW)
+    await say(store, "ahead", user("hi"), used=NOW + 1_000_000)
+    await say(store, "back", user("hi"), used=NOW - 1_000_000)
+    assert [one.name for one in await store.sessions()] == ["back", "ahead", "first"]
+
+    await store.commit(Change(session=replace(first, used_at=NOW - 2_000_000), expect=first.head))
+    assert [one.name for one in await store.sessions(limit=2)] == ["first", "back"]
+
+
+async def test_a_use_that_is_taken_back_leaves_the_session_at_its_place(store: Store) -> None:
+    first = await say(store, "first", user("hi"))
+    await say(store, "second", user("hi"))
+    before = await store.session(first.id)
+    assert before is not None
+    await store.commit(Change(session=replace(before, used_at=NOW + 5, use=None), expect=first.head))
+    assert [one.name for one in await store.sessions()] == ["first", "second"]
+
+    await store.commit(Change(session=before, expect=first.head))
+    assert [one.name for one in await store.sessions()] == ["second", "first"]
+
+
+async def test_a_session_that_gets_another_name_keeps_its_place(store: Store) -> None:
+    first = await say(store, "first", user("hi"))
+    await say(store, "second", user("hi"))
+    await store.commit(Change(session=replace(first, name="renamed"), expect=first.head))
+    assert [one.name for one in await store.sessions()] == ["second", "renamed"]
+
+
 @pytest.mark.parametrize("wild", ["%", "_", "*", "ses%", "s_s", "[s]es", "SES", "\ud800"])
 async def test_a_beginning_is_literal(store: Store, wild: str) -> None:
     await say(store, "one", user("hi"))

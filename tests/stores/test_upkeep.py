@@ -44,6 +44,35 @@ async def test_the_first_secret_of_a_name_is_everybodys(store: Store) -> None:
     assert await store.upkeep.secret("other", b"fourth") == b"fourth"
 
 
+async def test_tenants_are_named_once_they_kept_something(store: Store) -> None:
+    assert list(await store.upkeep.tenants()) == []
+    await store.of("a guest").commit(everything("a guest"))
+    await store.commit(everything("local"))
+    assert list(await store.upkeep.tenants()) == ["a guest", "local"]
+
+
+async def test_the_size_on_the_disk_grows_with_what_is_kept(store: Store) -> None:
+    await store.commit(everything("local"))
+    before = await store.upkeep.size()
+    path = Path(TOP).grow([user(prose(Random(1), 300_000))])
+    kept = session(head=path.head, id="ses_large", name="large")
+    await store.commit(Change(grow=(Growth(TOP, tuple(path.items)),), session=kept, expect=None))
+    after = await store.upkeep.size()
+    assert (before is None and after is None) or (before and after and after > before)
+
+
+async def test_transactions_are_observed_with_their_seconds(store: Store) -> None:
+    if await store.upkeep.size() is None:
+        return
+    seen: list[float] = []
+    store.upkeep.observe(seen.append)
+    await store.commit(everything("local"))
+    with pytest.raises(NotFound):
+        await store.of("local").remove_session("ses_none")
+    assert len(seen) >= 2
+    assert all(0 < seconds < 60 for seconds in seen)
+
+
 # -- what is kept ---------------------------------------------------------------------------------
 
 

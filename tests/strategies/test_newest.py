@@ -1,6 +1,10 @@
 """Which items of a long history go along, and what is left out because it lost its other half."""
 
+import random
+from typing import Any, cast
+
 import pytest
+from agents.run_internal.items import drop_orphan_function_calls
 
 from convo.items import Item, assistant, user
 from convo.strategies.newest import latest_outputs, newest, paired
@@ -48,3 +52,68 @@ def test_a_model_may_use_an_id_again_and_each_call_keeps_its_own_output() -> Non
     items = [HI, call(), output("one"), call(), output("two"), HELLO]
     assert paired(items, cut=False) == latest_outputs(items) == items
     assert newest(items, 4) == items[3:]
+
+
+# -- tool searches and programs -----------------------------------------------------------------------
+
+BY_PROGRAM = {"caller": {"type": "program", "caller_id": "p1"}}
+PROGRAM: Item = {"type": "program", "call_id": "p1", "code": "look()"}
+ENDED: Item = {"type": "program_output", "call_id": "p1", "result": "ok"}
+
+
+def search(call_id: str | None = None) -> Item:
+    return {"type": "tool_search_call", "call_id": call_id, "execution": "server"}
+
+
+def tools(call_id: str | None = None) -> Item:
+    return {"type": "tool_search_output", "call_id": call_id, "tools": []}
+
+
+def test_a_tool_search_without_its_output_is_left_out_with_its_reasoning() -> None:
+    assert paired([HI, THOUGHT, search("s1"), HELLO], cut=False) == [HI, HELLO]
+    assert paired([HI, THOUGHT, search(), HELLO], cut=False) == [HI, HELLO]
+    whole = [HI, search(), tools(), search(), tools(), search("s1"), tools("s1"), HELLO]
+    assert paired(whole, cut=False) == whole
+    assert paired([search(), search(), tools()], cut=False) == [search(), tools()]
+
+
+def test_a_program_without_its_output_is_left_out_with_all_that_it_called() -> None:
+    called = [{**call(), **BY_PROGRAM}, {**output("one"), **BY_PROGRAM}]
+    assert paired([HI, PROGRAM, *called, ENDED, HELLO], cut=False) == [HI, PROGRAM, *called, ENDED, HELLO]
+    assert paired([HI, THOUGHT, PROGRAM, *called, HELLO], cut=False) == [HI, HELLO]
+
+
+def test_a_limit_cuts_no_pair_of_a_search_or_a_program() -> None:
+    assert newest([HI, search("s1"), tools("s1"), HELLO], 2) == [HELLO]
+    assert newest([HI, PROGRAM, ENDED, HELLO], 2) == [HELLO]
+
+
+def item(of: str, name: str, **more: Any) -> dict[str, Any]:
+    return {"type": of, "call_id": name, **more}
+
+
+ANSWERS = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "shell_call": "shell_call_output",
+    "tool_search_call": "tool_search_output",
+    "program": "program_output",
+}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_calls_are_left_out_as_the_agents_sdk_leaves_them_out(seed: int) -> None:
+    """In its histories an id is used once, and what answers a call is behind it."""
+    chance = random.Random(seed)
+    items: list[Any] = []
+    for number in range(chance.randint(2, 14)):
+        of = chance.choice([*ANSWERS, "message", "program"])
+        name = f"c{number}"
+        programs = [one["call_id"] for one in items if one["type"] == "program"]
+        caller = {"caller": {"type": "program", "caller_id": chance.choice(programs)}} if programs else {}
+        more = caller if of != "program" and chance.random() < 0.5 else {}
+        items.append(item(of, name, **more))
+        if of in ANSWERS and chance.random() < 0.6:
+            items.append(item(ANSWERS[of], name, **more))
+    theirs = drop_orphan_function_calls(cast(Any, items), pruning_indexes=set(range(len(items))))
+    assert paired(items, cut=False) == theirs

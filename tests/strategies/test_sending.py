@@ -7,7 +7,7 @@ import pytest
 from convo.errors import Conflict
 from convo.history import Path, Strategy, root
 from convo.items import Item, assistant, user
-from convo.strategies import Held, confirm, interrupt, send
+from convo.strategies import Held, body, confirm, interrupt, send
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 ENDPOINTS = [Strategy.CONVERSATION, Strategy.CHAIN]
@@ -151,3 +151,9 @@ def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -
 
     assert send(forked).items == (*send(replace(whole, path=whole.path.first(200))).items, user("other"))
     assert all("id" not in item for item in send(whole).items)
+
+
+def test_what_an_agent_asks_to_be_included_does_not_replace_the_sealed_reasoning() -> None:
+    sent = send(held(Strategy.SESSION, user("hi")), seal=True)
+    made = body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
+    assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]

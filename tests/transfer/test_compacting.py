@@ -54,6 +54,9 @@ async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
     assert (done.made.plan.way, done.old, chat.session.handle) == (Way.IN_PLACE, None, handle)
     assert [item["type"] for item in chat.held.path.items][-1] == "compaction"
     assert done.after.tokens < done.made.before.tokens
+    step = (await look(talk.store, NAME)).links[-1]
+    assert (step.head, step.saw) == (chat.held.path.head, chat.held.path.first(len(chat.held.path) - 1).head)
+    assert (step.conversation_id, step.stored) == (handle, True)
     await talk.say(chat, "4")
     assert not chat.held.unacknowledged
 

@@ -131,7 +131,8 @@ HEAD |= {"created_at": None, "acknowledged": 0}
 WRONG = [
     ("", "it holds nothing"),
     ("hello", "it is nothing that a conversation can be read from"),
-    ("[1]", "item 1 has neither a type nor a role"),
+    ("[1]", "it holds no list of items"),
+    ('[{"a": 1}]', "item 1 has neither a type nor a role"),
     ('[{"role": "user"', "it is not JSON"),
     ('{"type": "message"}\n{"type"', "line 2 is not JSON"),
     (json.dumps({**HEAD, "version": 2, "items": []}), "a newer convo wrote it, in form 2"),

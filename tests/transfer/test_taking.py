@@ -1,6 +1,7 @@
 """What a conversation is, and whether it is here, is found out at a cost that grows no faster than its length."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ async def test_a_store_that_has_none_of_the_links_is_asked_once_for_all_of_them(
     beside = Beside(empty, FixedClock(), counting_ids())
     made = await keep(document, Answers("local/demo", HERE), beside)
     assert (empty.asked["link"], len(await empty.links(made.id))) == (0, SHORT)
-    await keep(document, Answers("local/demo", HERE), beside)
+    await keep(replace(document, name="another"), Answers("local/demo", HERE), beside)
     assert (empty.asked["link"], len(await empty.links(made.id))) == (SHORT, SHORT)
     await store.aclose()
     await empty.aclose()

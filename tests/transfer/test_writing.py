@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from convo.inspection.document import Document
 from convo.items import Item, assistant, user
 from convo.transfer.writing import jsonl, markdown, replay
@@ -34,6 +36,17 @@ def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
         *("conversation", "item", "item", "item", "link", "item", "item", "item")
     ]
     assert (lines[0]["name"], lines[0]["acknowledged"], lines[4]["id"]) == ("weather", 6, "resp_1")
+
+
+@pytest.mark.parametrize(
+    ("item", "shown"),
+    [
+        ({"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}, "*a thought that is sealed*"),
+        ({"type": "reasoning", "summary": []}, "*a thought without words*"),
+    ],
+)
+def test_reasoning_that_cannot_be_read_is_told_from_reasoning_that_is_empty(item: Item, shown: str) -> None:
+    assert f"## 1. reasoning\n\n{shown}\n" in markdown(Document((item,), acknowledged=1))
 
 
 READ = """# weather

@@ -98,3 +98,10 @@ def test_every_control_character_but_tab_and_line_break_is_spelled_out() -> None
     assert [sign for sign in controls if safe(sign) == sign] == ["\t", "\n"]
     assert (safe("\x1b"), safe("\x9b"), safe("\r")) == ("\\x1b", "\\x9b", "\\x0d")
     assert safe("Käse 食べる 🧀") == "Käse 食べる 🧀"
+
+
+def test_characters_that_nobody_sees_are_spelled_out() -> None:
+    assert safe("pay\u200bpal\ufeff \u2060x\u00ad") == "pay\\u200bpal\\ufeff \\u2060x\\xad"
+    assert safe("hi\U000e0041\U000e0100") == "hi\\U000e0041\\U000e0100"
+    joined = "\U0001f469\u200d\U0001f4bb \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u2764\ufe0f"
+    assert safe(joined) == joined

@@ -259,7 +259,7 @@ def test_a_fork_goes_on_in_a_session_of_its_own(home: Path) -> None:
             person.says(words)
         assert "mine-2 goes on from 2 items; mine stays where it stands" in person.says("/fork 1")
         assert "session mine-2" in person.says("other")
-        assert "there are 2 turns" in person.says("/fork 7")
+        assert "choose a turn from 0, the beginning, to 2, the last" in person.says("/fork 7")
         assert "takes a turn's number" in person.says("/rewind x")
         assert person.leaves() == 0
         assert person.shown.rpartition("come back: ")[2].strip() == "convo chat --from mine-2"
@@ -304,6 +304,22 @@ def test_a_message_that_is_not_changed_stays(home: Path) -> None:
         assert "nothing was changed" in person.is_asked()
         assert person.leaves() == 0
     assert said(home, "mine") == ["user: hello", "assistant: hello"]
+
+
+@pytest.mark.parametrize("keys", [["/edit\r"], ["\x1b", "\x1b"]])
+def test_ctrl_d_at_the_prompt_that_changes_a_message_does_not_leave_the_chat(keys: list[str], home: Path) -> None:
+    with at_terminal("chat", *ECHO, "-n", "mine") as person:
+        person.is_asked()
+        person.says("hello")
+        for key in keys:
+            person.types(key)
+        person.sees("edit> ")
+        person.presses("u")
+        person.presses("d")
+        assert "nothing was changed" in person.is_asked()
+        assert person.says("still here").splitlines()[-2] == "still here"
+        assert person.leaves() == 0
+    assert said(home, "mine")[-2:] == ["user: still here", "assistant: still here"]
 
 
 def test_turns_of_a_conversation_belong_to_its_endpoint() -> None:

@@ -17,10 +17,10 @@ from convo.endpoints.embedded import ending
 from convo.endpoints.embedded.edges import Edges
 from convo.endpoints.embedded.ending import Ended
 from convo.endpoints.embedded.ledger import OPEN, Ledger
-from convo.endpoints.embedded.listening import TERMINAL, Listening, Telling, cut_off, gather
-from convo.endpoints.embedded.opening import Opened, answer, opened
+from convo.endpoints.embedded.listening import TERMINAL, Listening, Telling, gather
+from convo.endpoints.embedded.opening import Opened, answer, ignored, opened, provider
 from convo.endpoints.embedded.requests import Request
-from convo.endpoints.embedded.resource import resource
+from convo.endpoints.embedded.resource import created, resource
 from convo.endpoints.embedded.turn import commit
 from convo.errors import Conflict, ConvoError, NotFound, StoreFault
 from convo.history import Link
@@ -104,13 +104,13 @@ class Run:
                 while event["type"] not in TERMINAL:
                     self._ledger.add(event)
                     event = await heard.after(event)
+                return heard.ended(event)
         except ConvoError as fault:
-            event = ending.broken_off(fault, ())
-        return ending.ended(event)
+            return ending.ended(ending.broken_off(fault, ()))
 
     async def _in_progress(self) -> None:
         """Say that it was taken, and that it goes on. A store that fails just now hears of it later."""
-        self._ledger.add({"type": "response.created", "response": resource(self.link, ())})
+        self._ledger.add(created(self.link))
         self._ledger.add({"type": "response.queued", "response": resource(self.link, ())})
         self.link = replace(self.link, status="in_progress")
         self._ledger.add({"type": "response.in_progress", "response": resource(self.link, ())})
@@ -180,7 +180,14 @@ async def end_elsewhere(response_id: str, how: Callable[[Sequence[Item]], Ended]
 def _begun(turn: Opened, response_id: str, edges: Edges) -> Link:
     now = edges.clock.now()
     return ending.begun(
-        turn.request, turn.before, turn.saw, response_id=response_id, created_at=now, first_token_s=None
+        turn.request,
+        turn.before,
+        turn.saw,
+        response_id=response_id,
+        created_at=now,
+        first_token_s=None,
+        ignored=ignored(turn, edges),
+        provider=provider(turn, edges),
     )
 
 
@@ -189,5 +196,4 @@ def _told(events: Sequence[Event]) -> list[Item]:
     partial = Partial()
     for event in events:
         gather(partial, event)
-    finished = [event["item"] for event in events if event["type"] == "response.output_item.done"]
-    return [*finished, *cut_off(partial.output, finished)]
+    return partial.kept

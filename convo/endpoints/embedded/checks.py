@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from convo.endpoints.embedded import refusals
 from convo.items import Json
+from convo.items.ids import is_id
 
 Check: TypeAlias = Callable[[str, Json], None]
 
@@ -42,6 +43,13 @@ def string(*, longest: int | None = None) -> Check:
     return check
 
 
+def handle(name: str, value: Json) -> None:
+    """The id of something that an endpoint keeps."""
+    string()(name, value)
+    if not is_id(value):
+        raise refusals.no_id(name, value)
+
+
 def boolean(name: str, value: Json) -> None:
     if not isinstance(value, bool):
         raise refusals.wrong_type(name, "a boolean", in_words(value))
@@ -54,6 +62,12 @@ def integer(least: int, most: int | None = None) -> Check:
         _within(name, "integer", value, least, most)
 
     return check
+
+
+def whole(name: str, value: Json) -> None:
+    """An integer of any size."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise refusals.wrong_type(name, "an integer", in_words(value))
 
 
 def decimal(least: float, most: float) -> Check:

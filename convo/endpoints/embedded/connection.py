@@ -28,7 +28,7 @@ class Connection:
         last = self._last if self._goes_on(body) else None
         try:
             turn = Turn(requests.read_connected(self._allowed(body, last)), self._edges, _unstored(last))
-            async with aclosing(turn.told()) as events:
+            async with aclosing(turn.events()) as events:
                 async for event in events:
                     self._note(event, turn, last)
                     yield event

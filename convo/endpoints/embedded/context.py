@@ -1,8 +1,8 @@
 """Where a request goes on from: the history before it, and what the request adds.
 
 A response that nobody knows, that was deleted, that another tenant made or that was made with
-`store=false` is not there, and the answer does not tell which. One that failed or was stopped is
-there and has no answer to go on from.
+`store=false` is not there, and the answer does not tell which. One that failed is there and has no
+answer to go on from; one that was cancelled has the part that was kept.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from convo.history import HERE, Key, Link, Path, root
 from convo.items import Item
 from convo.stores.contract import Conversation, Store
 
-CONTINUES = ("completed", "incomplete")
+CONTINUES = ("completed", "incomplete", "cancelled")
 """How a response ended that another one may go on from."""
 
 

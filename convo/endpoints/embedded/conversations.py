@@ -69,6 +69,7 @@ class Conversations:
     async def items(
         self, conversation_id: str, *, after: str | None, before: str | None, limit: int, order: Order
     ) -> Page:
+        await self._edges.runs.wait_until_ended(self._store.tenant, conversation=conversation_id)
         there = await the_conversation(self._store, conversation_id)
         path = await self._path(there)
         return listing.page(path.items, there.ids, after=after, before=before, limit=limit, order=order)
@@ -98,6 +99,7 @@ class Conversations:
     async def _writing(self, conversation_id: str) -> AsyncIterator[None]:
         """raises: NotFound, TryLater"""
         await the_conversation(self._store, conversation_id)
+        await self._edges.runs.wait_until_ended(self._store.tenant, conversation=conversation_id)
         async with writing(self._store, conversation_id, self._edges.new_id("hold")):
             yield
 

@@ -1,8 +1,8 @@
 """Everything outside that this endpoint touches, and how it behaves towards its readers.
 
-A chat in a terminal and a server differ in little. The one stops an answer when nobody reads it any
-more and tells a full disk to the person; the other finishes what it was asked to store, and tells
-its clients in the events of the API.
+A chat in a terminal and a server differ in little. Both cancel an answer whose reader leaves. The chat
+keeps the partial answer itself and sends it with its next turn, and it raises a full disk to the person; a
+server appends the partial answer to the conversation, and reports faults to its clients in the events of the API.
 """
 
 from collections.abc import Mapping
@@ -43,17 +43,20 @@ SPECIFIED: Final[Mapping[str, str]] = {
 class Manner:
     """How the endpoint behaves.
 
-    outlasts:   a stored answer goes on when its reader leaves, and a store that fails at its end is told as
-                `response.failed`; else the reader's leaving stops it, and the fault is raised
+    for_clients: the reader is a client behind a connection. An event counts as sent once the next one is asked for.
+                A client that disconnects leaves its input and the partial answer in its conversation. A store that
+                fails at the end is reported as `response.failed`, not raised
     stateless:  it keeps nothing, and what would need state is refused by its name
     renamed:    what events are called instead of their usual names
     strict:     it refuses what the real API refuses, also where its models would take it
+    estimates:  a request for input tokens is answered by the offline tokenizer where the model has no counter
     """
 
-    outlasts: bool = False
+    for_clients: bool = False
     stateless: bool = False
     renamed: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
+    estimates: bool = False
 
 
 @dataclass(frozen=True, slots=True)

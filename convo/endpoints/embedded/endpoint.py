@@ -4,6 +4,7 @@ Every method reads what it is given, decides by plain functions beside this file
 change. `convo serve` is this behind HTTP and nothing more.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
@@ -26,11 +27,11 @@ from convo.endpoints.embedded.runs import Runs
 from convo.endpoints.embedded.sealing import Sealing
 from convo.endpoints.embedded.stateless import check_references, without_state
 from convo.endpoints.embedded.turn import Turn
-from convo.history import HERE, Scope
+from convo.history import HERE, Link, Scope
 from convo.ids import NewId
 from convo.items import Event, Item, Json, Response
 from convo.stores.contract import Store
-from convo.tokens import window_of
+from convo.tokens import count, window_of
 
 
 class Embedded:
@@ -69,7 +70,7 @@ class Embedded:
             run = await background.begin(request, self._edges)
             events = followed(run.link.id, self._edges)
         else:
-            events = Turn(request, self._edges).told()
+            events = Turn(request, self._edges).events()
         async with aclosing(events):
             async for event in events:
                 yield event
@@ -81,7 +82,7 @@ class Embedded:
         return Connection(self._edges)
 
     async def retrieve(self, response_id: str) -> Response:
-        link = await the_response(self._edges.store, response_id)
+        link = await self._response(response_id)
         return resource(link, await output_of(link, self._edges))
 
     async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[Event, None]:
@@ -90,7 +91,7 @@ class Embedded:
                 yield event
 
     async def cancel(self, response_id: str) -> Response:
-        link = await the_response(self._edges.store, response_id)
+        link = await self._response(response_id)
         if not link.parameters.get("background"):
             raise refusals.not_in_background()
         if link.status in OPEN:
@@ -105,7 +106,7 @@ class Embedded:
         return compaction(self._edges.new_id("resp"), self._edges.clock.now(), window, used)
 
     async def delete(self, response_id: str) -> None:
-        link = await the_response(self._edges.store, response_id)
+        link = await self._response(response_id)
         if link.status in OPEN:
             await self._stop(response_id)
         await self._edges.store.remove_link(response_id)
@@ -119,7 +120,7 @@ class Embedded:
         limit: int = 20,
         order: Order = "desc",
     ) -> Page:
-        link = await the_response(self._edges.store, response_id)
+        link = await self._response(response_id)
         path = await self._edges.store.path(link.saw)
         ids = await ids_in(self._edges.store, link, path)
         return listing.page(path.items, ids, after=after, before=before, limit=limit, order=order)
@@ -127,8 +128,14 @@ class Embedded:
     async def count(self, body: Mapping[str, Json]) -> int | None:
         request = self._counted(body)
         items = await compacting.shown(await self._history(request), self._edges)
-        model, name = self._edges.models(request.model)
-        return await model.count(compacting.asked(request, items, name))
+        tokens = None
+        if request.model:
+            model, name = self._edges.models(request.model)
+            tokens = await model.count(compacting.asked(request, items, name))
+        if tokens is None and self._edges.manner.estimates:
+            counted = await asyncio.to_thread(count, items, request.instructions, request.parameters.get("tools"))
+            tokens = counted.tokens
+        return tokens
 
     async def _history(self, request: Request) -> Sequence[Item]:
         """All that `request` is about; nothing of it is kept. raises: as `before` and `added`"""
@@ -170,6 +177,12 @@ class Embedded:
     async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
         return await self._conversations.remove(conversation_id, item_id)
 
+    async def check_request(self, body: Mapping[str, Json]) -> None:
+        request = self._read(body)
+        model, name = self._edges.models(request.model)
+        items = await compacting.shown(tuple(request.items), self._edges)
+        await model.check_request(compacting.asked(request, items, name))
+
     async def warm(self, model: str) -> None:
         opened, name = self._edges.models(model)
         await opened.warm(name)
@@ -197,6 +210,11 @@ class Embedded:
             without_state(body)
             check_references(request)
         return request
+
+    async def _response(self, response_id: str) -> Link:
+        """The link of a response, also of one whose client disconnected a moment ago. raises: NotFound"""
+        await self._edges.runs.wait_until_ended(self._edges.store.tenant, response_id=response_id)
+        return await the_response(self._edges.store, response_id)
 
     async def _stop(self, response_id: str) -> None:
         """End an open run as cancelled, here or wherever it is carried out."""

@@ -7,7 +7,7 @@ references. A kind that is not known here is kept as it came, for a model that k
 from collections.abc import Mapping, Sequence
 
 from convo.endpoints.embedded import refusals
-from convo.endpoints.embedded.checks import Check, array, each, fields, in_words, object_, one_of, string
+from convo.endpoints.embedded.checks import Check, array, each, fields, handle, in_words, object_, one_of, string
 from convo.items import Item, Json, kind, user
 
 REFERENCE = "item_reference"
@@ -88,6 +88,8 @@ def _check_item(name: str, item: Json) -> None:
     if kind(typed) == "unknown":
         raise refusals.missing(f"{name}.type")
     KINDS.get(kind(typed), object_)(name, typed)
+    if typed.get("id"):
+        handle(f"{name}.id", typed["id"])
     words = SAID.get(kind(typed))
     if words is not None:
         if typed.get(words) is None:

@@ -6,14 +6,14 @@ that is stopped keeps the words of the item that it was at, too: they have been 
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import suppress
 from itertools import count
 
 from convo.endpoints.embedded import ending
-from convo.errors import ConvoError, StreamBroken
-from convo.items import Event, Item, plain
-from convo.items.partial import Partial
+from convo.errors import ConvoError, LimitReached, StreamBroken
+from convo.items import Event, Item
+from convo.items.partial import Partial, StreamedText
 from convo.items.wellformed import wellformed
 
 TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
@@ -24,17 +24,29 @@ AT_A_STRETCH = 64
 
 
 class Listening:
-    """The events of one answer; `finished` are the items that were whole so far."""
+    """The events of one answer; `finished` are the items that were whole so far.
 
-    def __init__(self, answer: AsyncGenerator[Event, None]) -> None:
-        self._answer = answer
+    receipts:  `so_far` counts only the events that `sent` was called with; else every event that arrived
+    hidden:    the reader gets the last event alone, so `so_far` is empty until then
+    """
+
+    def __init__(self, answer: AsyncGenerator[Event, None], *, receipts: bool = False, hidden: bool = False) -> None:
+        self._answer, self._receipts, self._hidden = answer, receipts, hidden
         self.finished: list[Item] = []
-        self._partial = Partial()
+        self._partial, self._text = Partial(), StreamedText()
         self._heard = 0
 
     def so_far(self) -> list[Item]:
         """What was finished, and as incomplete what had words when it was cut off."""
-        return [*self.finished, *cut_off(self._partial.output, self.finished)]
+        return [] if self._hidden else self.received()
+
+    def received(self) -> list[Item]:
+        """The same, whether or not a reader has seen it."""
+        return self._partial.kept
+
+    def sent(self, event: Event) -> None:
+        """Count `event` as sent to the reader."""
+        gather(self._partial, event)
 
     async def first(self) -> Event:
         """raises: StreamBroken  there is none; what the model raises"""
@@ -54,11 +66,21 @@ class Listening:
             return self._taken(await anext(self._answer))
         except StopAsyncIteration:
             return ending.broken_off(StreamBroken("the model's answer ended before it was whole"), self.finished)
+        except LimitReached as reached:
+            return ending.cut_off_at_limit(reached, self.received())
         except ConvoError as fault:
             return ending.broken_off(fault, self.finished)
 
+    def ended(self, event: Event) -> ending.Ended:
+        """How the terminal event `event` ends the answer."""
+        end = ending.ended(event)
+        whole = "limit" not in (end.error or {})
+        return ending.differing(end) if whole and self._text.differs(event) else end
+
     def _taken(self, event: Event) -> Event:
-        gather(self._partial, event)
+        self._text.take(event)
+        if not self._receipts:
+            self.sent(event)
         return event
 
 
@@ -66,12 +88,6 @@ def gather(partial: Partial, event: Event) -> None:
     """Let `partial` account for `event`; one that nobody could read is passed on, and adds nothing."""
     with suppress(StreamBroken):
         partial.take(wellformed(event))
-
-
-def cut_off(output: Sequence[Item], finished: Sequence[Item]) -> list[Item]:
-    """The items of `output` that were not finished and said something already, as incomplete."""
-    begun = ({**item, "status": "incomplete"} for item in output if item not in finished)
-    return [item for item in begun if plain(item)]
 
 
 class Telling:

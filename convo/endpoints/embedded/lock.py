@@ -5,12 +5,13 @@ process on another machine left behind runs out sooner than a client loses patie
 was lost nevertheless cannot lose items: every change says where the conversation's head must stand.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from convo.endpoints.embedded import refusals
 from convo.endpoints.embedded.runs import unbroken
-from convo.errors import Busy
+from convo.errors import Busy, StoreFault
 from convo.processes import this_process
 from convo.stores.contract import Store
 from convo.stores.leasing import Hold
@@ -26,10 +27,25 @@ async def writing(store: Store, conversation_id: str, holder: str) -> AsyncItera
     raises:  TryLater  `conversation_locked`: somebody else holds it
     """
     try:
-        hold = await Hold.take(store, f"writing {conversation_id}", f"{this_process()}:{holder}", TTL_S)
+        hold = await _acquire(store, f"writing {conversation_id}", f"{this_process()}:{holder}")
     except Busy as busy:
         raise refusals.locked() from busy
     try:
         yield
     finally:
         await unbroken(hold.release())
+
+
+async def _acquire(store: Store, name: str, holder: str) -> Hold:
+    """Acquire the lease; a cancellation meanwhile releases it. raises: Busy"""
+    taking = asyncio.create_task(Hold.take(store, name, holder, TTL_S))
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        await unbroken(_release(taking))
+        raise
+
+
+async def _release(taking: asyncio.Task[Hold]) -> None:
+    with suppress(Busy, StoreFault):
+        await (await taking).release()

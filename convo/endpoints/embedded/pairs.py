@@ -15,7 +15,10 @@ PAIRED = frozenset({*ANSWERED_BY, *ANSWERED_BY.values()})
 
 
 def check_pairs(items: Sequence[Item]) -> None:
-    """raises: Refused  an output whose call does not stand before it, or a call without its output"""
+    """Make sure that each call has one output. An id may be used again once its call has an output.
+
+    raises:  Refused  an output whose call does not stand before it, a second output of one call, or a call without one
+    """
     calls: dict[str, Item] = {}
     answered: set[str] = set()
     for item in items:
@@ -23,9 +26,15 @@ def check_pairs(items: Sequence[Item]) -> None:
         if named is None:
             continue
         if is_call(item):
+            before = calls.get(named)
+            if before is not None and named not in answered and not _cut_off(before):
+                raise refusals.no_output(_words(before), named)
             calls[named] = item
+            answered.discard(named)
         elif named not in calls:
             raise refusals.no_call(_words(item), named)
+        elif named in answered:
+            raise refusals.second_output(_words(item), named)
         else:
             answered.add(named)
     for named, call in calls.items():

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from convo.errors import Refused, TryLater
 from convo.items import Item
+from convo.items.ids import LONGEST_ID
 
 LOCKED_FOR_S = 2.0
 """Seconds after which a client may ask again for a conversation that is being written."""
@@ -30,9 +31,20 @@ def wrong_type(name: str, wanted: str, got: str) -> Refused:
 
 
 def wrong_value(name: str, got: object, known: Iterable[str]) -> Refused:
-    *most, last = [f"'{value}'" for value in known]
-    listed = f"{', '.join(most)} and {last}" if most else last
+    values = [f"'{value}'" for value in known]
+    last = f"and {values.pop()}" if len(values) > 1 else values.pop()
+    listed = f"{', '.join(values)}, {last}" if len(values) > 1 else " ".join([*values, last])
     return Refused(f"Invalid value: '{got}'. Supported values are: {listed}", code="invalid_value", param=name)
+
+
+def no_id(name: str, got: str) -> Refused:
+    """`got` may be anything, so only its beginning is shown, with what is not printable escaped."""
+    shown = repr(got[:64])[1:-1] + ("..." if len(got) > 64 else "")
+    return Refused(
+        f"Invalid '{name}': '{shown}'. Expected an id: letters, digits and _.:=+~@$-, at most {LONGEST_ID} characters",
+        code="invalid_value",
+        param=name,
+    )
 
 
 def below(name: str, kind: str, least: float, got: float) -> Refused:
@@ -157,6 +169,15 @@ def no_call(output: str, call_id: str) -> Refused:
     """`output` in words: "function call output"."""
     return Refused(
         f"No tool call found for {output} with call_id {call_id}", param="input", hint="leave the output out"
+    )
+
+
+def second_output(output: str, call_id: str) -> Refused:
+    """`output` in words: "function call output"."""
+    return Refused(
+        f"Duplicate {output} for call_id {call_id}. Each call must have exactly one output",
+        param="input",
+        hint="leave one of the outputs out; convo lint and convo repair know such histories",
     )
 
 

@@ -22,12 +22,14 @@ from convo.endpoints.embedded.checks import (
     decimal,
     each,
     fields,
+    handle,
     integer,
     metadata,
     object_,
     one_of,
     only,
     string,
+    whole,
 )
 from convo.endpoints.embedded.inputs import is_trigger, items_of, triggered
 from convo.items import Item, Json
@@ -45,8 +47,10 @@ def _tool(name: str, value: Json) -> None:
 
 
 def _conversation(name: str, value: Json) -> None:
-    if not isinstance(value, str):
-        fields({"id": string()})(name, value)
+    if isinstance(value, str):
+        handle(name, value)
+    else:
+        fields({"id": handle})(name, value)
 
 
 def _conversation_id(value: Json) -> str | None:
@@ -56,8 +60,8 @@ def _conversation_id(value: Json) -> str | None:
 def _stream_options(name: str, value: Json) -> None:
     object_(name, value)
     only(("include_obfuscation",), value, within=f"{name}.")
-    if value.get("include_obfuscation"):
-        raise refusals.not_honoured(f"{name}.include_obfuscation", "events are not padded here")
+    if value.get("include_obfuscation") is not None:
+        boolean(f"{name}.include_obfuscation", value["include_obfuscation"])
 
 
 def _background_options(name: str, value: Json) -> None:
@@ -68,11 +72,25 @@ def _background_options(name: str, value: Json) -> None:
         one_of("soonest")(f"{name}.completion_window", value["completion_window"])
 
 
+REASONING = fields(
+    optional={
+        "effort": one_of("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+        "summary": one_of("auto", "concise", "detailed"),
+        "generate_summary": one_of("auto", "concise", "detailed"),
+    }
+)
+
+
+def _stop(name: str, value: Json) -> None:
+    if not isinstance(value, str):
+        each(string())(name, value)
+
+
 MANAGEMENT = fields({"type": one_of("compaction"), "compact_threshold": integer(1)})
 
 HONOURED: Mapping[str, Check] = {
     "input": anything,
-    "previous_response_id": string(),
+    "previous_response_id": handle,
     "conversation": _conversation,
     "store": boolean,
     "stream": boolean,
@@ -86,7 +104,16 @@ HONOURED: Mapping[str, Check] = {
 What a client tells of itself in `client_metadata`, as Codex does, is its own affair: it goes no further.
 """
 
+EXTRA: Mapping[str, Check] = {
+    "chat_template_kwargs": object_,
+    "seed": whole,
+    "stop": _stop,
+    "top_k": integer(0),
+}
+"""Not of the API, but of many servers: sent to a provider whose `extra_fields` name them."""
+
 FOR_THE_MODEL: Mapping[str, Check] = {
+    **EXTRA,
     "access_programs": object_,
     "frequency_penalty": decimal(-2, 2),
     "image": object_,
@@ -100,7 +127,7 @@ FOR_THE_MODEL: Mapping[str, Check] = {
     "prompt_cache_key": string(),
     "prompt_cache_options": object_,
     "prompt_cache_retention": one_of("in_memory", "24h"),
-    "reasoning": object_,
+    "reasoning": REASONING,
     "safety_identifier": string(),
     "service_tier": one_of("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
     "temperature": decimal(0, 2),
@@ -131,7 +158,7 @@ COUNTED = frozenset(
 class Request:
     """One request that can be carried out.
 
-    model:         "provider/model", as it was written
+    model:         "provider/model", as it was written; "" only where tokens are counted
     items:         the input as items, as they travelled
     previous:      the response to go on from
     conversation:  the conversation to speak in
@@ -140,6 +167,7 @@ class Request:
     compact_at:    the tokens from which on the history is made smaller before it is answered
     compact_now:   nothing but a smaller history is asked for
     shown:         whether somebody is shown the events as they come
+    padded:        whether padding of events was asked for; there is none
     """
 
     model: str
@@ -152,6 +180,7 @@ class Request:
     compact_at: int | None = None
     compact_now: bool = False
     shown: bool = True
+    padded: bool = False
 
     @property
     def background(self) -> bool:
@@ -172,24 +201,28 @@ def read(body: Mapping[str, Json]) -> Request:
 
     raises:  Refused  names the parameter, in the real API's words
     """
+    request = _read(body)
+    if not request.model:
+        raise refusals.missing("model")
+    return request
+
+
+def _read(body: Mapping[str, Json]) -> Request:
+    """As `read`, for a request that need not name a model: `model` is then empty."""
     only(FIELDS, body)
     given = {name: value for name, value in body.items() if value is not None}
     for name, value in given.items():
         FIELDS[name](name, value)
-    if not given.get("model"):
-        raise refusals.missing("model")
     previous, conversation = given.get("previous_response_id"), _conversation_id(given.get("conversation"))
     if previous and conversation:
         raise refusals.both_owners()
-    if conversation and not given.get("store", True):
-        raise refusals.not_honoured("store", "a conversation stores what is said in it; leave out one of the two")
     if given.get("background") and not given.get("store", True):
         raise refusals.not_honoured("background", "an answer that nobody waits for is stored; leave out `store`")
     if not given.get("input") and not (previous or conversation or given.get("prompt")):
         raise refusals.no_input()
     items = items_of("input", given.get("input") or [])
     return Request(
-        model=given["model"],
+        model=given.get("model", ""),
         items=tuple(item for item in items if not is_trigger(item)),
         previous=previous,
         conversation=conversation,
@@ -198,6 +231,7 @@ def read(body: Mapping[str, Json]) -> Request:
         compact_at=min((one["compact_threshold"] for one in given.get("context_management") or ()), default=None),
         compact_now=triggered(items),
         shown=given.get("stream", True),
+        padded=bool((given.get("stream_options") or {}).get("include_obfuscation")),
     )
 
 
@@ -223,7 +257,7 @@ def read_count(body: Mapping[str, Json]) -> Request:
     if body.get("personality") is not None:
         raise refusals.not_honoured("personality", "nobody here knows what it would cost")
     only(COUNTED, {name: value for name, value in body.items() if name != "personality"})
-    return read({name: value for name, value in body.items() if name != "personality"})
+    return _read({name: value for name, value in body.items() if name != "personality"})
 
 
 def to_compact(body: Mapping[str, Json]) -> dict[str, Json]:

@@ -6,8 +6,10 @@ stored and what is retrieved later cannot differ.
 
 from collections.abc import Mapping, Sequence
 
-from convo.history import Link
+from convo.endpoints.contract import LIMIT
+from convo.history import IGNORED, Link, honoured
 from convo.items import Event, Item, Json, Response
+from convo.items.partial import STREAMED
 
 UNLESS_ASKED: Mapping[str, Json] = {
     "instructions": None,
@@ -58,7 +60,7 @@ def resource(link: Link, output: Sequence[Item]) -> Response:
 
     output:  its items, as they were streamed
     """
-    asked = link.parameters
+    asked = honoured(link.parameters)
     ended = link.created_at + link.seconds if link.seconds is not None else link.created_at
     return {
         "id": link.id,
@@ -84,13 +86,28 @@ def resource(link: Link, output: Sequence[Item]) -> Response:
     }
 
 
+def created(link: Link) -> Event:
+    """The event that begins a response, without its number.
+
+    Where fields of the request were ignored, `ignored` beside the response names them.
+    """
+    ignored = link.parameters.get(IGNORED)
+    return {"type": "response.created", "response": resource(link, ()), **({IGNORED: ignored} if ignored else {})}
+
+
 def terminal(link: Link, output: Sequence[Item]) -> Event:
     """The event that ends the stream of a response, without its number.
 
-    The API has no event of its own for one that was cancelled: its `status` says so.
+    The API has no event of its own for one that was cancelled: its `status` says so. Nor has it a field for
+    the limit that ended an answer: it stands beside the response, and is sent as a header or a comment.
     """
     kind = "incomplete" if link.status == "cancelled" else link.status
-    return {"type": f"response.{kind}", "response": resource(link, output)}
+    event: Event = {"type": f"response.{kind}", "response": resource(link, output)}
+    if link.error and STREAMED in link.error:
+        return {**event, STREAMED: True}
+    if link.error and "limit" in link.error:
+        return {**event, LIMIT: {"name": link.error["limit"], "message": link.error["message"]}}
+    return event
 
 
 def compaction(response_id: str, made_at: float, window: Sequence[Item], used: Mapping[str, Json] | None) -> Response:
@@ -117,14 +134,21 @@ def together(one: Mapping[str, Json] | None, other: Mapping[str, Json] | None) -
 def _sum(one: Json, other: Json) -> Json:
     if one is None or other is None:
         return other if one is None else one
-    return together(one, other) if isinstance(one, Mapping) else one + other
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return together(one, other)
+    return one + other if _is_number(one) and _is_number(other) else one
+
+
+def _is_number(value: Json) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _error(link: Link) -> Json:
     """Why it failed, under a code that clients know; the link keeps the code that it really was."""
     if not link.error or link.status != "failed":
         return None
-    return {**link.error, "code": link.error["code"] if link.error["code"] in FAILURES else "server_error"}
+    shown = {name: value for name, value in link.error.items() if name != "limit"}
+    return {**shown, "code": link.error["code"] if link.error["code"] in FAILURES else "server_error"}
 
 
 def _incomplete_details(link: Link) -> Json:

@@ -1,17 +1,16 @@
-"""What goes on in this process without anybody reading it, until the process is to end.
+"""What this process is answering, until the process is to end.
 
-A background response, and an answer whose reader left, are tasks of their own. Whoever ends the
-process lets them finish for a while; what is not done by then is told to stop, and each task marks
-what it was doing before it goes.
+A background response is a task of its own. An answer with a reader runs in the reader's task, and ends
+when its reader leaves. At the end of the process both may finish for a while; then they are stopped, and
+each one records how far it came.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import aclosing
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from convo.errors import ConvoError, TryLater
-from convo.items import Event
+from convo.errors import TryLater
 
 T = TypeVar("T")
 
@@ -28,10 +27,61 @@ class Running(Protocol):
         ...
 
 
+SETTLES_S = 0.05
+"""How long a request waits for the answer before it, whose client may have left a moment ago."""
+
+KEPT_S = 10.0
+"""How long it waits for one that is being stored."""
+
+
+class ForegroundAnswer:
+    """One answer with a reader.
+
+    response_id, conversation: None until they are known
+    stopped:    the process ends, and the time for it is over
+    closing:    the answer has ended or was cancelled, and is being stored
+    suspended:  it waits for its reader, and cannot end by itself
+    """
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.response_id: str | None = None
+        self.conversation: str | None = None
+        self.stopped = self.closing = self.suspended = False
+        self.ended = asyncio.Event()
+        self._task: asyncio.Task[object] | None = None
+
+    async def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await `work` of the model, until `stop`. raises: TryLater  it was stopped"""
+        if self.stopped:
+            work.close()
+            raise _shutting_down()
+        self._task, self.suspended = asyncio.current_task(), False
+        try:
+            return await work
+        except asyncio.CancelledError:
+            if self.stopped and self._task is not None and self._task.uncancel() == 0:
+                raise _shutting_down() from None
+            raise
+        finally:
+            self._task, self.suspended = None, True
+
+    def close(self) -> None:
+        """The model is not waited for any more; the answer is being stored."""
+        self.closing, self.suspended = True, False
+
+    def stop(self) -> None:
+        self.stopped = True
+        if self._task is not None:
+            self._task.cancel()
+
+
 class Runs:
     """The tasks of one process, for all its tenants."""
 
     def __init__(self) -> None:
+        self._foreground: set[ForegroundAnswer] = set()
+        self._over = False
         self._tasks: dict[asyncio.Task[None], Callable[[], object]] = {}
         self._responses: dict[str, Running] = {}
         self._closing = False
@@ -58,6 +108,37 @@ class Runs:
         """The background response of this id, if this process carries it out."""
         return self._responses.get(response_id)
 
+    @contextmanager
+    def foreground(self, tenant: str) -> Iterator[ForegroundAnswer]:
+        """Register an answer with a reader while the block runs."""
+        answer = ForegroundAnswer(tenant)
+        answer.stopped = self._over
+        self._foreground.add(answer)
+        try:
+            yield answer
+        finally:
+            self._foreground.discard(answer)
+            answer.ended.set()
+
+    async def wait_until_ended(
+        self, tenant: str, *, conversation: str | None = None, response_id: str | None = None
+    ) -> bool:
+        """Wait for an answer of this process that is about to end, as its client may have left.
+
+        It is known by its conversation or by its own id. Returns whether such an answer ended.
+        """
+        named = conversation or response_id
+        of_tenant = (one for one in self._foreground if one.tenant == tenant)
+        found = next((one for one in of_tenant if named in (one.conversation, one.response_id)), None)
+        if found is None or named is None:
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(found.ended.wait(), SETTLES_S)
+        if found.closing:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(found.ended.wait(), KEPT_S)
+        return found.ended.is_set()
+
     def close(self) -> None:
         """Begin nothing more."""
         self._closing = True
@@ -68,41 +149,23 @@ class Runs:
         grace_s:  seconds after which it is told to stop
         """
         self.close()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=grace_s)
-        while self._tasks:
+        if self._tasks or self._foreground:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_s):
+                    await asyncio.gather(
+                        *(asyncio.shield(task) for task in self._tasks),
+                        *(answer.ended.wait() for answer in self._foreground),
+                        return_exceptions=True,
+                    )
+        self._over = True
+        for answer in tuple(self._foreground):
+            answer.stop()
+        while self._tasks or any(not answer.suspended for answer in self._foreground):
             left = dict(self._tasks)
             for stop in left.values():
                 stop()
-            await asyncio.gather(*left, return_exceptions=True)
-
-
-async def apart(events: AsyncGenerator[Event, None], runs: Runs) -> AsyncGenerator[Event, None]:
-    """`events` from a task of their own, which goes on to their end when the reader leaves.
-
-    raises:  what they raise, while somebody reads
-    """
-    told: asyncio.Queue[Event | ConvoError | None] = asyncio.Queue()
-    task = runs.start(_tell(events, told))
-    while (said := await told.get()) is not None:
-        if isinstance(said, ConvoError):
-            raise said
-        yield said
-    await task
-
-
-async def _tell(events: AsyncGenerator[Event, None], told: "asyncio.Queue[Event | ConvoError | None]") -> None:
-    try:
-        async with aclosing(events):
-            async for event in events:
-                told.put_nowait(event)
-    except ConvoError as fault:
-        told.put_nowait(fault)
-    except asyncio.CancelledError:
-        told.put_nowait(_shutting_down())
-        raise
-    finally:
-        told.put_nowait(None)
+            kept = [answer.ended.wait() for answer in self._foreground if not answer.suspended]
+            await asyncio.gather(*left, *kept, return_exceptions=True)
 
 
 def _shutting_down() -> TryLater:

@@ -6,6 +6,7 @@ any more is marked failed, the events of what ended long ago go, and what a tena
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
@@ -24,8 +25,11 @@ SWEEP_S = 4.0
 EVENTS_FOR_S = 3600.0
 """Seconds for which the events of a response can still be followed after its end."""
 
-FORGETS, PRUNES = 15, 900
-"""In every how many rounds events are forgotten, and what is too old goes."""
+FORGETS = 15
+"""Events are forgotten in every 15th round."""
+
+SHARE_OF_TTL, PRUNE_AT_MOST_S = 10, 3600.0
+"""What a tenant keeps for a time is looked through ten times in that time, and at least once an hour."""
 
 LISTED_FOR_S = 60.0
 
@@ -61,6 +65,7 @@ class Service:
         self._seal_key = seal_key
         self._runs = Runs()
         self._endpoints: dict[str, Embedded] = {}
+        self._pruned: dict[str, float] = {}
         self._sweeping: asyncio.Task[None] | None = None
         self._list: tuple[float, Sequence[Mapping[str, Json]]] | None = None
         self._asking = asyncio.Lock()
@@ -105,17 +110,26 @@ class Service:
                 await self.of(tenant).mark_abandoned(response_id)
         if number % FORGETS == 0:
             await self._store.upkeep.forget_events(EVENTS_FOR_S)
-        if number % PRUNES == 0 and self._ttl_s is not None:
+        if self._ttl_s is not None:
             await self._prune(self._ttl_s)
 
     async def _prune(self, ttl: TimeToLive) -> None:
-        for held in await self._store.upkeep.holdings():
-            ttl_s = ttl(held.tenant)
-            if ttl_s is not None:
-                await self._store.upkeep.prune(held.tenant, self._clock.now() - ttl_s, dry=False)
+        """Remove what is older than its tenant's `ttl`, of each tenant whose last round is long enough ago."""
+        now = self._clock.ticks()
+        for tenant in await self._store.upkeep.tenants():
+            ttl_s = ttl(tenant)
+            if ttl_s is None or now - self._pruned.get(tenant, -math.inf) < prune_every_s(ttl_s):
+                continue
+            self._pruned[tenant] = now
+            await self._store.upkeep.prune(tenant, self._clock.now() - ttl_s, dry=False)
 
     async def _sweep_on(self) -> None:
         for number in count():
             with suppress(StoreFault):
                 await self.sweep(number)
             await self._clock.sleep(SWEEP_S)
+
+
+def prune_every_s(ttl_s: float) -> float:
+    """How many seconds lie between two removals of what is older than `ttl_s`; a round may come `SWEEP_S` later."""
+    return min(max(ttl_s / SHARE_OF_TTL - SWEEP_S, 0.0), PRUNE_AT_MOST_S)

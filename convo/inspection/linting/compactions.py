@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 
 from convo.inspection.linting.finding import Change, Fault, of_items
-from convo.inspection.linting.view import Edits, View, edited
-from convo.items import is_call
+from convo.inspection.linting.view import PAIRED, Edits, View, edited
+from convo.items import kind
 
 TRIGGER = "compaction_trigger"
 
@@ -30,7 +30,7 @@ def _between_halves(view: View, places: Sequence[int]) -> Iterator[Fault]:
     """The last compaction before an output, where the output's call stands before that."""
     asked: dict[str, int] = {}
     for at, item, name in view.halves if places else ():
-        if is_call(item):
+        if kind(item) in PAIRED:
             asked[name] = at
         elif name in asked and (before := bisect_left(places, at)) and asked[name] < places[before - 1]:
             message = f"it stands between call {name} and its output"

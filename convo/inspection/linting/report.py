@@ -44,7 +44,8 @@ class Report:
 
     def path(self, finding: Finding) -> str:
         """Where a finding is, as JSON path; "$" for the whole conversation."""
-        return "$" if finding.fault.at is None else f"{self.places[finding.fault.at]}{finding.fault.field}"
+        place = "$" if finding.fault.at is None else self.places[finding.fault.at]
+        return f"{place}{finding.fault.field}"
 
     def line(self, finding: Finding) -> int | None:
         at = finding.fault.at

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
 
-from convo.inspection.linting import arguments, compactions, ids, owners, pairs, seals, shapes, thoughts
+from convo.inspection.linting import arguments, compactions, exposed, ids, owners, pairs, seals, shapes, thoughts
 from convo.inspection.linting.finding import Change, Fault, Finding, Severity
 from convo.inspection.linting.view import View, drop
 
@@ -147,6 +147,14 @@ RULES: tuple[Rule, ...] = (
         "an answer without the phase that others have",
         thoughts.missing_phase,
         thoughts.add_phase,
+    ),
+    Rule(
+        "secret-in-state",
+        WARNING,
+        "a RunState that seems to contain a key, a token or a password",
+        exposed.secret_in_state,
+        exposed.leave_in_state,
+        beyond=True,
     ),
 )
 

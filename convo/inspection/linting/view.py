@@ -13,8 +13,8 @@ from typing import NamedTuple
 from convo.history import OWNERS, Link, Scope, Strategy
 from convo.inspection.known import Known
 from convo.inspection.linting.finding import Change, Fault, of_items
-from convo.items import Item, Json, call_id, kind, plain, resendable
-from convo.items.kinds import ANSWERED_BY, OUTPUTS
+from convo.items import Item, Json, kind, plain, resendable
+from convo.items.pairing import APPROVALS, PAIRS, outputs_by_call, pair_id
 
 ANSWERED = ("completed", "incomplete")
 
@@ -43,6 +43,7 @@ class View:
     waiting:       the ids of calls on which a person has yet to decide
     now:           seconds since 1970
     sources:       for each item, its place in the history that was read; an added one has its call's
+    exposed:       secrets in the RunState that was read: a JSON path and a kind in words each
     """
 
     items: tuple[Item, ...]
@@ -58,6 +59,7 @@ class View:
     waiting: frozenset[str] = frozenset()
     now: float | None = None
     sources: tuple[int, ...] = ()
+    exposed: tuple[tuple[str, str], ...] = ()
 
     @property
     def remembers(self) -> bool:
@@ -103,9 +105,18 @@ class View:
 
     @cached_property
     def halves(self) -> Sequence[tuple[int, Item, str]]:
-        """Calls and outputs, with their places and what ties them."""
-        found = self.of_kind(*ANSWERED_BY, *OUTPUTS)
+        """Calls and outputs that an id ties, with their places and that id."""
+        found = self.of_kind(*PAIRED, *PAIRED.values())
         return [(at, item, name) for at, item in found if (name := named(item)) is not None]
+
+    @cached_property
+    def answers(self) -> Mapping[int, int]:
+        """The place of each call's output by that of the call."""
+        return outputs_by_call(self.items, PAIRED)
+
+
+PAIRED: Mapping[str, str] = {**PAIRS, **APPROVALS}
+"""Calls and requests for approval, and the kind of what answers each."""
 
 
 def viewed(known: Known, now: float) -> View:
@@ -151,11 +162,8 @@ def cut_off(item: Item) -> bool:
 
 
 def named(item: Item) -> str | None:
-    """What ties a call and its output; a local shell's output has its call's in `id`."""
-    found = call_id(item)
-    if found is None and kind(item) == "local_shell_call_output" and isinstance(item.get("id"), str):
-        return str(item["id"])
-    return found
+    """What ties a call and its output."""
+    return pair_id(item)
 
 
 def is_models(item: Item) -> bool:

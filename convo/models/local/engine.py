@@ -27,10 +27,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from convo.config.secret import Secret
+from convo.config.settings import DEFAULT_LIMITS, Limits
 from convo.errors import ModelFault, ModelMissing, Unreadable
 from convo.ids import NewId
 from convo.items import Json
 from convo.models.chat import ChatModel
+from convo.temporary import make_folder
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
@@ -129,9 +131,17 @@ class Engine:
     """The connection to one child, made when it is first needed and again after the child died."""
 
     def __init__(
-        self, name: str, weights: Path, new_id: NewId, *, defaults: Mapping[str, Json], loopback: bool | None = None
+        self,
+        name: str,
+        weights: Path,
+        new_id: NewId,
+        *,
+        defaults: Mapping[str, Json],
+        loopback: bool | None = None,
+        limits: Limits = DEFAULT_LIMITS,
     ) -> None:
         self.name, self._weights, self._new_id, self._defaults = name, weights, new_id, defaults
+        self._limits = limits
         self._loopback = not hasattr(socket, "AF_UNIX") if loopback is None else loopback
         self.child: Child | None = None
         """The process, from the moment it is started."""
@@ -174,7 +184,9 @@ class Engine:
         address, _ = await asyncio.gather(asyncio.to_thread(child.address), asyncio.to_thread(import_module, "openai"))
         key = Secret(address["key"]) if "key" in address else None
         url = address.get("url", "http://local")
-        chat = ChatModel("local", url, self._new_id, key=key, http=_http(address), defaults=self._defaults)
+        chat = ChatModel(
+            "local", url, self._new_id, key=key, http=_http(address), defaults=self._defaults, limits=self._limits
+        )
         properties: Json = await chat.fetch("/props")
         self.window = properties["default_generation_settings"]["n_ctx"]
         self._chat = chat
@@ -196,11 +208,11 @@ def _http(address: dict[str, str]) -> "AsyncClient":
 
 
 def _private_folder() -> str:
-    folder = tempfile.mkdtemp(prefix="convo-")
+    folder = make_folder("convo-local-")
     if len(os.fsencode(folder)) <= LONGEST_FOLDER:
         return folder
     os.rmdir(folder)
-    return tempfile.mkdtemp(prefix="convo-", dir="/tmp")
+    return make_folder("convo-local-", "/tmp")  # noqa: S108  private, and the only short one
 
 
 def _seen(task: "asyncio.Task[ChatModel]") -> None:

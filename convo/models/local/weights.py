@@ -7,6 +7,7 @@ size and its SHA-256 were right, so that a pull which was cut off leaves nothing
 and what it left beside is thrown away by the next one.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -21,7 +22,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from convo.config.places import private
-from convo.errors import ModelMissing, Unreadable
+from convo.errors import ModelMissing, StoreFault, Unreadable
 from convo.processes import is_dead, this_process
 
 MAGIC = b"GGUF"
@@ -89,6 +90,38 @@ def built_in(models: Path, wanted: Weights = BUILT_IN) -> Path:
         if path.is_file() and path.stat().st_size == wanted.size:
             return path
     raise ModelMissing(f"the weights of the built-in model {wanted.name} are not here", hint=PULL)
+
+
+VERIFIED = ".verified.json"
+"""The file in the folder of models that remembers which weights were found to be whole."""
+
+
+def verify_once(path: Path, models: Path, wanted: Weights = BUILT_IN) -> None:
+    """Make sure that the built-in weights are the known ones, once for each size and time of change of their file.
+
+    Other weights have no known checksum, and pass. Takes some tenths of a second the first time.
+
+    raises:  ModelMissing  they were changed or damaged
+    """
+    if path.name != wanted.file:
+        return
+    notes, found = models / VERIFIED, path.stat()
+    mark = {"path": str(path), "size": found.st_size, "mtime_ns": found.st_mtime_ns, "sha256": wanted.sha256}
+    with suppress(OSError, ValueError):
+        if json.loads(notes.read_text(encoding="utf-8")) == mark:
+            return
+    with path.open("rb") as file:
+        sha256 = file_digest(file, "sha256").hexdigest()
+    if sha256 != wanted.sha256:
+        raise ModelMissing(
+            f"{path} was changed or damaged: its SHA-256 is not the known one", hint=f"{PULL} fetches it again"
+        )
+    with suppress(StoreFault, OSError):  # where nothing can be written it is verified each time
+        private(models)
+        beside = notes.with_name(f"{VERIFIED}-{os.getpid()}")
+        beside.write_text(json.dumps(mark), encoding="utf-8")
+        beside.chmod(0o600)
+        beside.replace(notes)
 
 
 def check(path: Path) -> None:

@@ -51,7 +51,19 @@ function* thought(item) {
 
 function said(call) {
   const given = call.arguments ?? call.input;
-  return typeof given === "string" ? given : null;
+  return typeof given === "string" ? withCharacters(given) : null;
+}
+
+const ESCAPED = /\\(u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|u[\da-fA-F]{4}|[^])/g;
+const PRINTED = /^[\p{L}\p{M}\p{N}\p{P}\p{S} ]$/u;
+
+// JSON text with the characters that its escapes name; those of controls and of quotes stay.
+function withCharacters(text) {
+  return text.replace(ESCAPED, (whole, code) => {
+    if (code.length < 5) return whole;
+    const found = JSON.parse(`"${whole}"`);
+    return PRINTED.test(found) && found !== '"' && found !== "\\" ? found : whole;
+  });
 }
 
 function* parts(content) {

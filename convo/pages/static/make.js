@@ -5,8 +5,9 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-// No text: controls, and what turns a line around.
-const UNREADABLE = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]/g;
+// No text: controls, what turns a line around, and what nobody sees.
+const UNREADABLE =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb\u{e0000}-\u{e007f}\u{e0100}-\u{e01ef}]/gu;
 
 /** `element("a", { href: "#/x", click: go }, "words", another)`; an attribute that is a function is a listener. */
 export function element(tag, attributes = {}, ...children) {

@@ -79,7 +79,7 @@ class MemoryStore:
         return self._by_use()[:limit]
 
     def _by_use(self) -> list[Session]:
-        return sorted(self._mine.sessions.values(), key=lambda session: session.used_at)[::-1]
+        return sorted(self._mine.sessions.values(), key=lambda session: session.use or 0)[::-1]
 
     async def outline(self, session_id: str) -> Outline:
         session = self._mine.sessions.get(session_id)
@@ -172,12 +172,12 @@ class MemoryStore:
         sought, tree = phrases(words), self._mine.tree
         best = {item: rank for item, body in tree.bodies.items() if (rank := density(body.terms, sought))}
         found = [
-            (-best[item], -session.used_at, Hit(session, key, self._item(key, item)))
+            (-best[item], Hit(session, key, self._item(key, item)))
             for session in self._by_use()
             for item, key in self._first_places(session).items()
             if item in best
         ]
-        return [hit for _, _, hit in sorted(found, key=lambda one: one[:2])][:limit]
+        return [hit for _, hit in sorted(found, key=lambda one: one[0])][:limit]
 
     def _first_places(self, session: Session) -> dict[Hash, Key]:
         """Where each item that a session reaches stands; the place made first, if there are several."""

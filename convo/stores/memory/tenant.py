@@ -72,8 +72,9 @@ class Tenant:
             self.links[new.id] = rules.written(there, new)
             self.tree.move(there, self.links[new.id])
         if change.session:
-            self.tree.move(self.sessions.get(change.session.id), change.session)
-            self.sessions[change.session.id] = change.session
+            before = self.sessions.get(change.session.id)
+            self.tree.move(before, change.session)
+            self.sessions[change.session.id] = replace(change.session, use=self._place(before, change.session))
             self.removed.discard(change.session.id)
         if change.conversation:
             self.tree.move(self.conversations.get(change.conversation.id), change.conversation)
@@ -88,6 +89,14 @@ class Tenant:
             self.runs.end(change.ends, now)
         self.agents.make(change)
         self.tree.sweep()
+
+    def _place(self, before: Session | None, new: Session) -> int:
+        """The place of a session among the last used: its own where it has one, else the last when `new` is a use."""
+        if new.use is not None:
+            return new.use
+        if before and before.use is not None and before.used_at == new.used_at:
+            return before.use
+        return max((one.use or 0 for one in self.sessions.values()), default=0) + 1
 
     def _left_behind(self, change: Change) -> Iterator[Key]:
         """Where else the erased items of a conversation stand: on the paths of its links, and no longer on its own."""

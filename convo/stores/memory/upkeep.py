@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from convo.stores.contract import run_lease
 from convo.stores.memory.pruning import prune
 from convo.stores.memory.tenant import Tenant
-from convo.stores.upkeep import Abandoned, Holdings, Pruned
+from convo.stores.upkeep import Abandoned, Holdings, Observe, Pruned
 from convo.stores.verbatim import dumps
 
 AROUND = 100
@@ -24,9 +24,21 @@ class MemoryUpkeep:
     async def check(self) -> None:
         """There is nothing that could be away."""
 
+    async def check_room(self) -> None:
+        """Memory has no disk."""
+
     async def holdings(self) -> Sequence[Holdings]:
         found = [_holdings(name, tenant) for name, tenant in sorted(self._tenants.items())]
         return [one for one in found if any(one.rows.values())]
+
+    async def tenants(self) -> Sequence[str]:
+        return sorted(self._tenants)
+
+    async def size(self) -> int | None:
+        return None
+
+    def observe(self, observe: Observe) -> None:
+        """Nothing here takes time that could be measured."""
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:
         return prune(self._tenants[tenant], before, dry=dry) if tenant in self._tenants else Pruned(0, 0, 0)

@@ -27,6 +27,7 @@ from convo.stores.postgres import schema
 from convo.stores.postgres.faults import REPEATABLE, translated
 from convo.stores.postgres.reaching import REACH
 from convo.stores.postgres.tenant import Connection
+from convo.stores.upkeep import Observe, not_observed
 
 Result = TypeVar("Result")
 
@@ -50,6 +51,7 @@ class Database:
         options = _options(url)
         self.place = _place(options)
         self.tenants: set[str] = set()
+        self.observe: Observe = not_observed
         self.options: dict[str, Any] = {"connect_timeout": max(2, round(wait_s)), **options}
         self._size, self._wait_s, self._answer_s = size, wait_s, answer_s
         self._pool: AsyncConnectionPool[Connection] | None = None
@@ -68,8 +70,13 @@ class Database:
             wait=wait_random_exponential(multiplier=0.005, max=0.25),
             reraise=True,
         )
-        with translated(self.place):
-            return await again(self._once, job, however_long)
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            with translated(self.place):
+                return await again(self._once, job, however_long)
+        finally:
+            self.observe(loop.time() - begun)
 
     async def _once(self, job: Callable[[Connection], Awaitable[Result]], however_long: bool) -> Result:
         async with self.connection() as db:

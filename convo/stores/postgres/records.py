@@ -21,7 +21,7 @@ from convo.stores.verbatim import dumps, loads
 SESSION = f"""
 id, name, (SELECT {KEY} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.head),
     (SELECT {KEY} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.mark),
-    (SELECT {KEY} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.written), link, used_at, record
+    (SELECT {KEY} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.written), link, used_at, record, used
 """
 
 SESSIONS = f"SELECT {SESSION} FROM convo.sessions WHERE tenant = $1"
@@ -41,12 +41,20 @@ SELECT (SELECT max(depth) FROM up), (SELECT depth FROM up WHERE id = mark),
 FROM convo.sessions WHERE tenant = $1 AND id = $2
 """
 
-ADD_SESSION = """
-INSERT INTO convo.sessions (tenant, id, name, head, mark, written, link, used_at, record)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+USED_LAST = "(SELECT coalesce(max(used), 0) FROM convo.sessions WHERE tenant = $1 AND id <> $2)"
+"""The place of the session used last among the others; `used` counts up with every use, whatever the clock says."""
+
+ADD_SESSION = f"""
+INSERT INTO convo.sessions (tenant, id, name, head, mark, written, link, used_at, record, used)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10::bigint, {USED_LAST} + 1))
 """
-REPLACE_SESSION = """
-UPDATE convo.sessions SET (name, head, mark, written, link, used_at, record) = ROW ($3, $4, $5, $6, $7, $8, $9)
+REPLACE_SESSION = f"""
+UPDATE convo.sessions SET (name, head, mark, written, link, used_at, record) = ROW ($3, $4, $5, $6, $7, $8, $9),
+    used = CASE
+        WHEN $10::bigint IS NOT NULL THEN $10
+        WHEN used_at = $8 OR used > {USED_LAST} THEN used
+        ELSE {USED_LAST} + 1
+    END
 WHERE tenant = $1 AND id = $2
 """
 NOT_REMOVED = "DELETE FROM convo.removed WHERE tenant = $1 AND session = $2"
@@ -117,7 +125,7 @@ async def session(t: Tenant, name_or_id: str) -> Session | None:
 
 
 async def sessions(t: Tenant, limit: int | None) -> Sequence[Session]:
-    rows = await t.all(f"{SESSIONS} ORDER BY used_at DESC, id DESC LIMIT $2", limit)
+    rows = await t.all(f"{SESSIONS} ORDER BY used DESC NULLS FIRST, used_at DESC, id DESC LIMIT $2", limit)
     return [read_session(row) for row in rows]
 
 
@@ -132,9 +140,9 @@ async def outline(t: Tenant, session_id: str) -> Outline:
 
 def read_session(row: Row) -> Session:
     """The session in the columns `SESSION`."""
-    session_id, name, head, mark, written, link, used_at, record = row
+    session_id, name, head, mark, written, link, used_at, record, used = row
     own = names.read(session_id), names.read(name)
-    return session_of((*own, head, mark, written, link and names.read(link), used_at, record))
+    return session_of((*own, head, mark, written, link and names.read(link), used_at, record, used))
 
 
 def put_session(t: Tenant, new: Session, *, there: bool) -> Iterable[Ask]:
@@ -143,6 +151,7 @@ def put_session(t: Tenant, new: Session, *, there: bool) -> Iterable[Ask]:
         REPLACE_SESSION if there else ADD_SESSION,
         *(names.written(new.id), names.written(new.name), names.half(new.head), names.half(new.mark)),
         *(names.half(new.written) if new.written else None, names.maybe(new.link), new.used_at, record_of(new)),
+        new.use,
     )
     if not there:
         yield t.ask(NOT_REMOVED, names.written(new.id))

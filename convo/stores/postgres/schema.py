@@ -14,7 +14,7 @@ from convo.errors import StoreTooNew
 from convo.stores.postgres.faults import unmigrated
 from convo.stores.postgres.tenant import Connection
 
-SCHEMA = 2
+SCHEMA = 3
 """The number of the last migration."""
 
 LOCK = 0x636F6E76

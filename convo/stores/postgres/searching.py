@@ -6,9 +6,10 @@ the index names is looked at once more. Of those that hold the words the densest
 """
 
 from collections.abc import AsyncIterator, Sequence
+from math import inf
 from typing import NamedTuple
 
-from convo.history import Key
+from convo.history import Key, Session
 from convo.items import Item
 from convo.stores.contract import Found, Hit
 from convo.stores.postgres import names
@@ -30,9 +31,10 @@ SELECT kind, id, name, (
     SELECT body FROM convo.nodes JOIN convo.items ON items.tenant = $1 AND hash = item
     WHERE nodes.tenant = $1 AND nodes.id = place)
 FROM (
-    (SELECT 1 AS kind, id, name, NULL::uuid AS place, used_at AS at FROM convo.sessions
+    (SELECT 1 AS kind, id, name, NULL::uuid AS place,
+        coalesce(used::double precision, 'infinity') AS at FROM convo.sessions
     WHERE tenant = $1 AND (id >= $2 AND id < $3 OR name >= $2 AND name < $3)
-    ORDER BY used_at DESC, id DESC LIMIT $4)
+    ORDER BY used DESC NULLS FIRST, id DESC LIMIT $4)
     UNION ALL (SELECT 2, id, NULL, saw, created_at FROM convo.links
     WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY created_at DESC, id DESC LIMIT $4)
     UNION ALL (SELECT 3, id, NULL, head, created_at FROM convo.conversations
@@ -81,6 +83,11 @@ class Ranked(NamedTuple):
     hit: Hit
 
 
+def by_use(session: Session) -> float:
+    """The place of a session among the last used; one without a place was written by an older convo, and goes last."""
+    return inf if session.use is None else session.use
+
+
 async def find(t: Tenant, prefix: str, limit: int) -> Sequence[Found]:
     first = names.written(prefix)
     rows = await t.all(FOUND, first, first + BEHIND_ALL, limit)
@@ -99,7 +106,7 @@ async def search(t: Tenant, sought: str, limit: int) -> Sequence[Hit]:
         ranked += batch
         if len(ranked) >= limit:
             break
-    ranked.sort(key=lambda one: (-one.density, -one.hit.session.used_at))
+    ranked.sort(key=lambda one: (-one.density, -by_use(one.hit.session)))
     return [one.hit for one in ranked[:limit]]
 
 

@@ -12,7 +12,7 @@ from convo.stores.postgres import names, pruning, schema
 from convo.stores.postgres.database import Database
 from convo.stores.postgres.runs import NOW
 from convo.stores.postgres.tenant import Ask, Connection, Row, Tenant, together
-from convo.stores.upkeep import Abandoned, Holdings, Pruned
+from convo.stores.upkeep import Abandoned, Holdings, Observe, Pruned
 
 AROUND = 100
 """Bytes that a row is taken to need around what it holds."""
@@ -38,6 +38,14 @@ SELECT name,
         (SELECT max(created_at) FROM convo.conversations WHERE conversations.tenant = tenants.tenant)))
 FROM convo.tenants ORDER BY name
 """
+
+TENANTS = "SELECT name FROM convo.tenants ORDER BY name"
+
+SIZE = """
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+WHERE relnamespace = 'convo'::regnamespace AND relkind = 'r'
+"""
+"""The server asks its file system for the sizes of the tables and their indexes; no row is read."""
 
 KINDS = ("sessions", "responses", "conversations", "items", "places", "events", "runs")
 
@@ -76,9 +84,23 @@ class PostgresUpkeep:
     async def check(self) -> None:
         await self._database.run(lambda db: schema.check(db, self._database.place))
 
+    async def check_room(self) -> None:
+        """The server's disk is not seen from here; it says itself when it is full."""
+
     async def holdings(self) -> Sequence[Holdings]:
         rows = (await self._database.run(lambda db: together(db, Ask(HOLDINGS)), however_long=True))[0]
         return [_holdings(*row) for row in rows if any(row[1 : 1 + len(KINDS)])]
+
+    async def tenants(self) -> Sequence[str]:
+        rows = (await self._ask(Ask(TENANTS)))[0]
+        return [names.read(name) for (name,) in rows]
+
+    async def size(self) -> int | None:
+        rows = (await self._ask(Ask(SIZE)))[0]
+        return int(rows[0][0])
+
+    def observe(self, observe: Observe) -> None:
+        self._database.observe = observe
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:
         if dry:

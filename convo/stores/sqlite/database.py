@@ -16,20 +16,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
-from convo.errors import StoreUnavailable
+from convo.errors import StoreFull, StoreUnavailable
 from convo.stores.sqlite import schema, traces
-from convo.stores.sqlite.faults import busy, translated
+from convo.stores.sqlite.faults import busy, is_full, translated
 from convo.stores.sqlite.lane import Job, Lane, Waiting
+from convo.stores.upkeep import Observe, not_observed
 
 Result = TypeVar("Result")
 Synchronous = Literal["FULL", "NORMAL", "OFF"]
 
-PAGE = 4096
-"""Bytes of a page, in a file that is made now. A change goes through the log in whole pages, some twenty of them."""
+Identity: TypeAlias = tuple[int, int]
+"""What tells a file from another one of its name: its device and its inode."""
 
 AGAIN_S = 0.01
+
+ROOM = 8_000_000
+"""Bytes that a disk must have left before a model is asked: SQLite's log grows to 4 MB before it is written back,
+and an answer goes through it."""
 
 
 class Database:
@@ -49,10 +54,12 @@ class Database:
         inline: bool = False,
     ) -> None:
         self.file = file
+        self.observe: Observe = not_observed
         self._wait_s, self._synchronous = busy_timeout_s, synchronous
         self._db: sqlite3.Connection | None = None
         self._nothing: sqlite3.Connection | None = None
-        self._opened: tuple[int, int] | None = None
+        self._opened: Identity | None = None
+        self._log: Identity | None = None
         self._lane = None if inline else Lane(self._together)
         self._closed = False
         self._ran: Sequence[int] = ()
@@ -86,9 +93,11 @@ class Database:
     async def _done(self, one: Waiting[Result]) -> Result:
         if self._closed:
             raise StoreUnavailable(f"{self.file} was closed")
-        if self._lane is not None:
-            return await self._lane.done(one)
-        return self._alone(one)
+        begun = time.perf_counter()
+        try:
+            return self._alone(one) if self._lane is None else await self._lane.done(one)
+        finally:
+            self.observe(time.perf_counter() - begun)
 
     # -- in the thread ----------------------------------------------------------------------------
 
@@ -107,7 +116,8 @@ class Database:
         if self._db is None:
             return False
         try:
-            self._check_there()
+            if self._is_moved():
+                return False
             with translated(self.file), self._transaction(self._db, writes=group[0].writes):
                 results = [one.job(self._db) for one in group]
         except BaseException:  # noqa: BLE001 - each is done again, and tells by itself
@@ -118,13 +128,35 @@ class Database:
 
     def _alone(self, one: Waiting[Result]) -> Result:
         with translated(self.file):
+            if self._db is not None and self._is_moved():
+                self._leave()
             if self._db is None and not one.create and not self.file.exists():
                 return self._on_nothing(one)
             if self._db is None:
-                self._db, self._opened = self._open(), identity(self.file)
-            self._check_there()
+                try:
+                    self._db = self._open()
+                except (sqlite3.Error, OSError) as wrong:
+                    if one.writes or not is_full(wrong, self.file) or not self.file.exists():
+                        raise
+                    return self._read_only(one)
+                self._opened = identity(self.file)
             with self._transaction(self._db, writes=one.writes):
-                return one.job(self._db)
+                found = one.job(self._db)
+            self._log = self._log or identity(_log_of(self.file))
+            return found
+
+    def _read_only(self, one: Waiting[Result]) -> Result:
+        """What a job finds where the disk has no room for a log: in the file as it is, with the log that is there."""
+        log = _log_of(self.file)
+        if log.exists() and log.stat().st_size:
+            how, pragma = "mode=rw", "locking_mode = EXCLUSIVE"  # so that the log needs no memory shared through a file
+        else:
+            how, pragma = "mode=ro&immutable=1", "query_only = ON"
+        with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
+            db.execute(f"PRAGMA {pragma}").fetchall()
+            schema.check(db, self.file)
+            with self._transaction(db, writes=False):
+                return one.job(db)
 
     def _on_nothing(self, one: Waiting[Result]) -> Result:
         """What a job finds in an empty store; one serves all that only look."""
@@ -134,12 +166,56 @@ class Database:
         self._nothing = self._nothing or _empty()
         return one.job(self._nothing)
 
-    def _check_there(self) -> None:
-        """Nothing is kept in a file that has no name any more. raises: StoreUnavailable"""
-        if identity(self.file) != self._opened:
+    def _is_moved(self) -> bool:
+        """Whether the file, or its log, is not the one that was opened: what is written there has no name.
+
+        raises:  StoreUnavailable  there is no file. It may come back, so the connection stays open
+        """
+        there = identity(self.file)
+        if there is None:
             raise StoreUnavailable(
-                f"{self.file} was deleted or replaced while it was in use",
-                hint="put it back, or start again without it",
+                f"{self.file} was deleted while it was in use",
+                hint="restore the file or a backup of it, or create an empty one: convo store migrate",
+            )
+        if there != self._opened:
+            return True
+        return self._log is not None and identity(_log_of(self.file)) != self._log
+
+    def _leave(self) -> None:
+        """Close a connection whose file has moved, so that the next job opens what is there now.
+
+        Where the log alone was deleted, closing writes what it held into the file. A log that belongs to a file
+        that is gone would be taken for the new one's, so it goes.
+        """
+        assert self._db
+        replaced = identity(self.file) != self._opened
+        stale = _log_of(self.file)
+        with suppress(sqlite3.Error):
+            self._db.close()
+        if replaced and self._log is not None and identity(stale) == self._log:
+            for left in (stale, Path(f"{self.file}-shm")):
+                with suppress(FileNotFoundError):
+                    left.unlink()
+        self._db = self._log = None
+
+    def size(self) -> int:
+        """Bytes of the file and its log; 0 where there is none."""
+        found = 0
+        for one in (self.file, _log_of(self.file)):
+            with translated(self.file), suppress(FileNotFoundError):
+                found += one.stat().st_size
+        return found
+
+    def check_room(self) -> None:
+        """Make sure that the disk has room for an answer. raises: StoreFull"""
+        there = next((folder for folder in self.file.absolute().parents if folder.exists()), Path("/"))
+        with translated(self.file):
+            found = os.statvfs(there)
+        free = found.f_bavail * found.f_frsize
+        if free < ROOM:
+            raise StoreFull(
+                f"the disk of {self.file} has {free / 1e6:.1f} MB left, and a turn may need {ROOM / 1e6:.0f} MB",
+                hint="free some space and retry; no request was sent",
             )
 
     @contextmanager
@@ -167,7 +243,7 @@ class Database:
 
     def _prepare(self, db: sqlite3.Connection) -> None:
         schema.check(db, self.file)
-        db.execute(f"PRAGMA page_size = {PAGE}")
+        db.execute(f"PRAGMA page_size = {schema.PAGE}")
         db.execute("PRAGMA journal_mode = WAL")
         db.execute(f"PRAGMA synchronous = {self._synchronous}")
         db.execute("PRAGMA foreign_keys = ON")
@@ -195,7 +271,11 @@ class Database:
                 traces.clear(self._db)
 
 
-def identity(file: Path) -> tuple[int, int] | None:
+def _log_of(file: Path) -> Path:
+    return Path(f"{file}-wal")
+
+
+def identity(file: Path) -> Identity | None:
     """What tells this file from another one of its name; None when there is none."""
     try:
         found = os.stat(file)

@@ -10,10 +10,14 @@ from convo.config.places import check_writable
 from convo.errors import StoreReadOnly, StoreUnavailable
 from convo.stores.condition import FileCondition
 from convo.stores.sqlite import schema
+from convo.stores.sqlite.checking import quick_check
 from convo.stores.sqlite.faults import translated
 
 WAIT_S = 2.0
 """How long another process may be writing."""
+
+QUICK_S = 5.0
+"""How long the quick check of the file may take; a larger file is left to `convo store check`."""
 
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -27,8 +31,9 @@ def examine(file: Path) -> FileCondition:
         if file.exists() and not os.access(file, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
             raise StoreReadOnly(f"{file} may be read and not written")
         found = _schema(file) if file.exists() and file.stat().st_size else None
+        quick = "ok" if found is None else quick_check(file, QUICK_S)
         free_bytes = shutil.disk_usage(there).free
-    return FileCondition(file, found, schema.SCHEMA, free_bytes, filesystem(there.resolve(), _mounts()))
+    return FileCondition(file, found, schema.SCHEMA, free_bytes, filesystem(there.resolve(), _mounts()), quick)
 
 
 def filesystem(folder: Path, mounts: str) -> str:

@@ -55,6 +55,18 @@ def _in_place(t: Tenant, digits: str) -> Item | None:
     return loads(found[1]) if found and found[0].hex().startswith(digits) else None
 
 
+def is_listed(t: Tenant, item_id: str, item: int) -> bool:
+    """Whether the table `names` leads from this id to `item`."""
+    return (
+        t.one("SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.n, _of_item(item_id), item) is not None
+    )
+
+
+def is_route_listed(t: Tenant, conversation_id: str, route: int) -> bool:
+    """Whether the table `names` leads from this conversation to `route`."""
+    return _is_listed(t, _of_conversation(conversation_id), route)
+
+
 def put(t: Tenant, item_id: str, item: int) -> None:
     """Let `item` be found by this id; "" is none."""
     if item_id:
@@ -103,6 +115,10 @@ def drop_route(t: Tenant, route: Json, n: int) -> None:
 
 
 # -- their hashes ---------------------------------------------------------------------------------
+
+
+def _is_listed(t: Tenant, hashed: int, n: int) -> bool:
+    return t.one("SELECT 1 FROM names WHERE tenant = ? AND hash = ? AND n = ?", t.n, hashed, n) is not None
 
 
 def _put(t: Tenant, hashed: int, n: int) -> None:

@@ -20,7 +20,8 @@ from convo.stores.sqlite.unneeded import drop_link
 from convo.stores.verbatim import dumps, loads
 
 SESSIONS = """
-SELECT sessions.id, sessions.name, head.key, mark.key, written.key, links.id, sessions.used_at, sessions.record
+SELECT sessions.id, sessions.name, head.key, mark.key, written.key, links.id, sessions.used_at, sessions.record,
+    sessions.used
 FROM sessions
     JOIN nodes AS head ON head.n = sessions.head
     JOIN nodes AS mark ON mark.n = sessions.mark
@@ -29,12 +30,15 @@ FROM sessions
 """
 
 RECORDED = """
-SELECT sessions.n, head.key, links.id, links.saw IS NULL, sessions.name, sessions.head, mark, written, sessions.link
+SELECT sessions.n, head.key, links.id, links.saw IS NULL, sessions.name, sessions.head, mark, written, sessions.link,
+    used_at, used
 FROM sessions
     JOIN nodes AS head ON head.n = sessions.head
     LEFT JOIN links ON links.n = sessions.link
 WHERE sessions.tenant = ? AND sessions.id = ?
 """
+
+USED_LAST = "SELECT coalesce(max(used), 0) FROM sessions WHERE tenant = ? AND id <> ?"
 
 CALLED_SO = "SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND id <> ?"
 
@@ -84,7 +88,7 @@ def numbered_session(t: Tenant, n: int) -> Session:
 
 
 def sessions(t: Tenant, limit: int | None) -> Sequence[Session]:
-    newest_first = "WHERE sessions.tenant = ? ORDER BY sessions.used_at DESC, sessions.n DESC LIMIT ?"
+    newest_first = "WHERE sessions.tenant = ? ORDER BY used DESC NULLS FIRST, used_at DESC, sessions.n DESC LIMIT ?"
     return [session_of(row) for row in t.all(SESSIONS + newest_first, t.n, -1 if limit is None else limit)]
 
 
@@ -122,6 +126,8 @@ class Recorded(NamedTuple):
     mark: int
     written: int | None
     link: int | None
+    used_at: float
+    used: int | None
 
 
 def check_session(t: Tenant, new: Session, expected: rules.Expected) -> Recorded | None:
@@ -148,6 +154,7 @@ def put_session(t: Tenant, new: Session, there: Recorded | None) -> tuple[int, .
         "written": node(t, new.written) if new.written else None,
         "link": links.number(t, new.link),
         "used_at": new.used_at,
+        "used": _place(t, new, there),
         "record": record_of(new),
     }
     if there is None:
@@ -161,6 +168,16 @@ def put_session(t: Tenant, new: Session, there: Recorded | None) -> tuple[int, .
     if there.link is not None and there.bare:
         drop_link(t, there.link)
     return tuple(n for n in (there.head, there.mark, there.written) if n is not None)
+
+
+def _place(t: Tenant, new: Session, there: Recorded | None) -> int | None:
+    """The place of a session among the last used: its own where it has one, else the last when `new` is a use of it."""
+    if new.use is not None:
+        return new.use
+    if there and there.used_at == new.used_at:
+        return there.used
+    others: int = t.one(USED_LAST, t.n, new.id)
+    return there.used if there and there.used is not None and there.used > others else others + 1
 
 
 # -- conversations --------------------------------------------------------------------------------

@@ -69,8 +69,8 @@ def forget_session(t: Tenant, session: int) -> None:
     """Leave of a session its id, which links may hold."""
     agents.drop(t, session)
     t.run(
-        "UPDATE sessions SET (name, head, mark, written, link, used_at, record, removed)"
-        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = ?",
+        "UPDATE sessions SET (name, head, mark, written, link, used_at, used, record, removed)"
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = ?",
         session,
     )
 

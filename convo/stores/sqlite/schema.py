@@ -17,11 +17,14 @@ from convo.stores.sqlite.filling import FILLS
 OURS = 0x636F6E76
 """The application id: "conv" in ASCII."""
 
-SCHEMA = 3
+SCHEMA = 4
 """The number of the last migration."""
 
 SIGNED = (f"PRAGMA application_id = {OURS}", f"PRAGMA user_version = {SCHEMA}")
 """What makes a file say that it is ours."""
+
+PAGE = 4096
+"""Bytes of a page, in a file that is made now. A change goes through the log in whole pages, some twenty of them."""
 
 OLDEST = (3, 37, 0)
 """The first SQLite with strict tables."""

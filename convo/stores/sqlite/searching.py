@@ -24,7 +24,7 @@ SELECT * FROM (
     SELECT 'session', id, name, NULL FROM sessions
     WHERE tenant = :tenant AND record IS NOT NULL
         AND (id >= :first AND id < :last OR name >= :first AND name < :last)
-    ORDER BY used_at DESC, n DESC LIMIT :limit)
+    ORDER BY used DESC NULLS FIRST, used_at DESC, n DESC LIMIT :limit)
 UNION ALL SELECT * FROM (
     SELECT 'response', id, NULL, saw FROM links
     WHERE tenant = :tenant AND saw IS NOT NULL AND id >= :first AND id < :last
@@ -72,7 +72,7 @@ WITH RECURSIVE down (first, n) AS (
 SELECT sessions.n, nodes.key
 FROM places JOIN sessions ON sessions.n = places.session JOIN nodes ON nodes.n = places.first
 WHERE sessions.record IS NOT NULL
-ORDER BY sessions.used_at DESC, sessions.n DESC
+ORDER BY sessions.used DESC NULLS FIRST, sessions.used_at DESC, sessions.n DESC
 """
 """The sessions that reach an item, last used first, each with the first place of it."""
 

@@ -12,7 +12,7 @@ from convo.stores.sqlite import runs
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.pruning import prunable, prune
 from convo.stores.sqlite.tenant import Tenant, now
-from convo.stores.upkeep import Abandoned, Holdings, Pruned
+from convo.stores.upkeep import Abandoned, Holdings, Observe, Pruned
 
 ABANDONED = """
 SELECT tenants.name, links.id FROM runs JOIN links ON links.n = runs.link JOIN tenants ON tenants.n = runs.tenant
@@ -65,8 +65,21 @@ class SqliteUpkeep:
     async def check(self) -> None:
         await self._database.read(lambda db: db.execute("SELECT n FROM tenants LIMIT 1").fetchall())
 
+    async def check_room(self) -> None:
+        self._database.check_room()
+
     async def holdings(self) -> Sequence[Holdings]:
         return await self._database.read(lambda db: list(_holdings(db)))
+
+    async def tenants(self) -> Sequence[str]:
+        rows = await self._database.read(lambda db: db.execute("SELECT name FROM tenants ORDER BY name").fetchall())
+        return [name for (name,) in rows]
+
+    async def size(self) -> int | None:
+        return self._database.size()
+
+    def observe(self, observe: Observe) -> None:
+        self._database.observe = observe
 
     async def prune(self, tenant: str, before: float, *, dry: bool) -> Pruned:
         if dry:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple, TypeAlias
 
-from convo.ui.answer import spelled
+from convo.ui.answer import CONTROLS, INVISIBLE, spelled
 from convo.ui.medium import width
 
 MARK = "\ufdd0"
@@ -20,7 +20,7 @@ CLOSING = (
 )
 """What does not stand first in a row."""
 
-OTHER = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufdd0]")
+OTHER = re.compile(rf"[{CONTROLS}{INVISIBLE}\ufdd0]")
 """What a terminal would obey, and our own mark."""
 
 

@@ -3,7 +3,7 @@
 One for each rule at least, and the failures that people have written about: see each title.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from convo.history import Strategy
 from convo.inspection.linting import View, bare
@@ -45,6 +45,13 @@ def _compaction(seal: str = "convo1:openai/gpt-5-mini:0:x") -> dict[str, object]
 TOLD = {"parameters": {"instructions": "Be brief."}}
 
 CORPUS = [
+    # -- states -----------------------------------------------------------------------------------
+    Broken(
+        "a paused run whose context holds the key of a provider",
+        replace(bare([user(), answer()]), exposed=((".context.context.api_key", "an API key"),)),
+        (("secret-in-state", None),),
+        refused=False,
+    ),
     # -- pairs ------------------------------------------------------------------------------------
     Broken(
         "a call stored without its output, so that every later turn is refused",

@@ -54,6 +54,42 @@ def test_interrupted_outputs_stand_behind_the_batch_in_the_order_of_the_calls() 
     assert done(mended) == [("call-without-output", "added", 1), ("call-without-output", "added", 3)]
 
 
+CLOSED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    (
+        {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": INTERRUPTED},
+    ),
+    (
+        {"type": "custom_tool_call", "call_id": "c", "name": "sed", "input": "s/a/b/"},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": INTERRUPTED},
+    ),
+    (
+        {"type": "local_shell_call", "id": "c", "call_id": "c", "action": {}, "status": "completed"},
+        {"type": "local_shell_call_output", "id": "c", "output": json.dumps({"output": INTERRUPTED})},
+    ),
+    (
+        {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls"]}},
+        {
+            "type": "shell_call_output",
+            "call_id": "c",
+            "output": [{"stdout": "", "stderr": INTERRUPTED, "outcome": {"type": "exit", "exit_code": 130}}],
+        },
+    ),
+    (
+        {"type": "apply_patch_call", "call_id": "c", "operation": {}, "status": "completed"},
+        {"type": "apply_patch_call_output", "call_id": "c", "output": INTERRUPTED, "status": "failed"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("made", "closed"), CLOSED, ids=[made["type"] for made, _ in CLOSED])
+def test_an_interrupted_call_is_closed_by_an_output_of_its_own_type(
+    made: dict[str, Any], closed: dict[str, Any]
+) -> None:
+    mended = for_a_file(bare([user(), made, user("and now?")]))
+    assert mended.view.items[2] == closed
+
+
 def test_a_chain_s_open_call_is_closed_by_new_input_behind_what_its_owner_holds() -> None:
     view = told(CHAIN, turn([user()], [answer()]), turn([user()], [call()]), waiting=[user("and now?")])
     mended = for_a_session(view).view

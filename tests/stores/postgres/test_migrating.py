@@ -3,6 +3,7 @@
 from asyncio import gather
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import psycopg
 import pytest
@@ -16,7 +17,7 @@ from convo.stores.postgres import PostgresStore, schema
 from convo.stores.postgres.database import Database
 from convo.stores.postgres.schema import MIGRATIONS, SCHEMA, partitioned, script
 from tests import databases
-from tests.stores.chats import NOW, link
+from tests.stores.chats import NOW, link, session
 from tests.stores.test_agent_runs import CALL, RUN, later
 from tests.stores.test_tenants import everything
 
@@ -28,7 +29,7 @@ ALL = list(range(1, SCHEMA + 1))
 DESCRIPTION = """
 SELECT relname, relkind, attname, format_type(atttypid, atttypmod), attnotnull, attstorage, reloptions
 FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
-WHERE relnamespace = 'convo'::regnamespace AND attnum > 0 ORDER BY relname, attnum
+WHERE relnamespace = 'convo'::regnamespace AND attnum > 0 AND NOT attisdropped ORDER BY relname, attnum
 """
 
 
@@ -108,7 +109,12 @@ async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, ba
     databases.drop(printed)
 
 
+BACK_TO_2 = (
+    *("DROP INDEX convo.sessions_by_use", "ALTER TABLE convo.sessions DROP COLUMN used"),
+    "DELETE FROM convo.migrations WHERE number > 2",
+)
 BACK_TO_1 = (
+    *BACK_TO_2,
     *("DROP TABLE convo.agent_calls", "DROP TABLE convo.agent_runs"),
     "DELETE FROM convo.migrations WHERE number > 1",
 )
@@ -128,13 +134,35 @@ async def test_a_database_of_schema_1_keeps_everything_and_gets_what_it_lacks(pa
     async with opened(url) as store:
         with pytest.raises(StoreUnavailable, match="lacks tables"):
             await store.sessions()
-        assert list(await store.upkeep.migrate()) == [2]
+        assert list(await store.upkeep.migrate()) == [2, 3]
         assert [one.name for one in await store.sessions()] == ["one"]
         await store.commit(Change(agent_run=RUN, calls=(CALL,)))
         assert await store.agent_run("run_1") == RUN
     assert described(url) == new
     for made in (url, first):
         databases.drop(made)
+
+
+async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
+    """An older convo that still has the database open goes on adding sessions, which are the last used."""
+    async with opened(url) as store:
+        for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
+            await store.commit(Change(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
+    run(url, *BACK_TO_2)
+    async with opened(url) as store:
+        assert list(await store.upkeep.migrate()) == [3]
+        assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
+        columns = "tenant, used_at, head, mark, id, name, link, record"
+        copied = columns.replace("used_at", "10.0").replace(" id, name", " 'ses_old', 'old'")
+        run(url, f"INSERT INTO convo.sessions ({columns}) SELECT {copied} FROM convo.sessions WHERE name = 'early'")
+        assert [one.name for one in await store.sessions()] == ["old", "late", "between", "early"]
+        early = await store.session("early")
+        assert early
+        await store.commit(Change(session=replace(early, used_at=50.0, use=None), expect=early.head))
+        old = await store.session("old")
+        assert old
+        await store.commit(Change(session=replace(old, used_at=20.0, use=None), expect=old.head))
+        assert [one.name for one in await store.sessions()] == ["old", "early", "late", "between"]
 
 
 async def test_what_an_old_database_lacks_can_be_printed_alone(url: str) -> None:

@@ -18,6 +18,7 @@ from convo.history import Path, root
 from convo.items import user
 from convo.stores.contract import Change, Growth, Lease, Store
 from convo.stores.sqlite import SqliteStore, schema
+from convo.stores.sqlite.checking import check
 from convo.stores.sqlite.database import Database
 from convo.stores.sqlite.schema import MIGRATIONS, OURS, SCHEMA
 from tests.stores.chats import session
@@ -351,8 +352,11 @@ async def test_a_limit_on_the_file_is_said_and_all_that_was_confirmed_is_kept(fi
         await store.commit(SAY)
 
 
+# -- a file that moves ----------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_a_file_that_was_taken_away_in_use_takes_nothing_more(
+async def test_a_file_that_was_deleted_in_use_takes_nothing_more_until_one_is_there_again(
     call: Callable[[Store], Awaitable[object]], tmp_path: File
 ) -> None:
     """What is written to a file without a name is gone when it is closed; nobody is told that it was kept."""
@@ -360,10 +364,92 @@ async def test_a_file_that_was_taken_away_in_use_takes_nothing_more(
     async with opened(file) as store:
         await store.commit(SAY)
         file.rename(aside)
-        with pytest.raises(StoreUnavailable, match="deleted or replaced"):
-            await call(store)
-        file.write_bytes(b"somebody else's")
-        with pytest.raises(StoreUnavailable, match="deleted or replaced"):
-            await call(store)
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="was deleted while it was in use") as told:
+                await call(store)
+            assert "convo store migrate" in told.value.hint
+            assert not file.exists()
         aside.replace(file)
         await call(store)
+
+
+async def test_a_file_that_comes_back_has_all_that_was_confirmed(tmp_path: File) -> None:
+    file, aside = tmp_path / "convo.db", tmp_path / "aside.db"
+    async with opened(file) as store:
+        await store.commit(SAY)
+        file.rename(aside)
+        with pytest.raises(StoreUnavailable):
+            await store.sessions()
+        aside.replace(file)
+        await store.commit(Change(session=session(id="ses_2", name="two")))
+    async with opened(file) as store:
+        assert {one.name for one in await store.sessions()} == {"one", "two"}
+
+
+async def test_a_file_that_was_replaced_in_use_is_opened_anew(tmp_path: File) -> None:
+    file, other = tmp_path / "convo.db", tmp_path / "other.db"
+    async with opened(other) as store:
+        await store.commit(replace(SAY, session=session(id="ses_2", name="two", head=PATH.head)))
+    async with opened(file) as store:
+        await store.commit(SAY)
+        foreign = tmp_path / "foreign.db"
+        foreign.write_bytes(b"somebody else's")
+        foreign.replace(file)
+        with pytest.raises(StoreUnavailable, match="is not a database"):
+            await store.sessions()
+        other.replace(file)
+
+        assert [one.name for one in await store.sessions()] == ["two"]
+        await store.commit(Change(session=session(id="ses_3", name="three")))
+    assert check_whole(file)
+    async with opened(file) as store:
+        assert {one.name for one in await store.sessions()} == {"two", "three"}
+
+
+async def test_the_log_of_a_replaced_file_is_not_taken_for_the_new_ones(tmp_path: File) -> None:
+    """SQLite would write the old file's pages into the new one."""
+    file, other = tmp_path / "convo.db", tmp_path / "other.db"
+    async with opened(other) as store:
+        for number in range(40):
+            await store.commit(Change(session=session(id=f"ses_{number}", name=f"chat {number}")))
+    async with opened(file) as store:
+        await store.commit(SAY)
+        await store.database.read(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0").fetchall())
+        await store.commit(Change(session=session(id="ses_x", name="x")))
+        other.replace(file)
+        assert len(await store.sessions()) == 40
+    assert check_whole(file)
+
+
+async def test_what_was_confirmed_outlives_the_deletion_of_the_log(tmp_path: File) -> None:
+    file = tmp_path / "convo.db"
+    async with opened(file) as store:
+        await store.commit(SAY)
+        delete(file, "-wal")
+        await store.commit(Change(session=session(id="ses_2", name="two")))
+    async with opened(file) as store:
+        assert {one.name for one in await store.sessions()} == {"one", "two"}
+    assert check_whole(file)
+
+
+def delete(file: File, *parts: str) -> None:
+    for part in parts:
+        os.unlink(f"{file}{part}")
+
+
+def check_whole(file: File) -> bool:
+    return not check(file, lambda *_: None).problems
+
+
+async def test_a_migration_begins_an_empty_database_in_the_place_of_a_deleted_one(tmp_path: File) -> None:
+    file = tmp_path / "convo.db"
+    async with opened(file) as store:
+        await store.commit(SAY)
+        delete(file, "", "-wal", "-shm")
+        with pytest.raises(StoreUnavailable):
+            await store.sessions()
+        async with opened(file) as another:
+            await another.upkeep.migrate()
+        assert list(await store.sessions()) == []
+        await store.commit(SAY)
+        assert await store.session("one") == SAY.session

@@ -4,6 +4,7 @@ import json
 import re
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path as File
 
 import pytest
@@ -26,7 +27,13 @@ TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
 CALLED = link("resp_1", PATH.head, session="ses_1", conversation_id="conv_1")
 SAY = Change((Growth(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
 
-BACK_TO_2 = """
+BACK_TO_3 = """
+DROP INDEX sessions_by_use; ALTER TABLE sessions DROP COLUMN used;
+PRAGMA user_version = 3;
+"""
+
+BACK_TO_2 = f"""
+{BACK_TO_3}
 DROP TABLE agent_calls; DROP TABLE agent_documents; DROP TABLE agent_runs;
 PRAGMA user_version = 2;
 """
@@ -125,12 +132,30 @@ async def test_a_file_of_schema_2_keeps_everything_and_gets_runs_of_agents(file:
         assert shape(db) == shape(second) != new
 
     store = SqliteStore(Database(file))
-    assert list(await store.upkeep.migrate()) == [3]
+    assert list(await store.upkeep.migrate()) == [3, 4]
     assert await store.path(PATH.head) == PATH
     await store.commit(Change(agent_run=RUN, calls=(LEDGER,)))
     assert await store.agent_run("run_1") == RUN
     assert list(await store.calls("run_1")) == [LEDGER]
     assert await store.database.read(shape) == new
+    await store.aclose()
+
+
+async def test_sessions_of_schema_3_keep_their_order(file: File) -> None:
+    store = SqliteStore(Database(file))
+    for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
+        await store.commit(Change(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
+    await store.aclose()
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.executescript(BACK_TO_3)
+
+    store = SqliteStore(Database(file))
+    assert list(await store.upkeep.migrate()) == [4]
+    assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
+    early = await store.session("early")
+    assert early
+    await store.commit(Change(session=replace(early, used_at=50.0, use=None), expect=early.head))
+    assert [one.name for one in await store.sessions()] == ["early", "late", "between"]
     await store.aclose()
 
 

@@ -9,7 +9,8 @@ import pytest
 from convo.history import Strategy
 from convo.stores.contract import Change, Growth
 from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import PAGE, Database
+from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.schema import PAGE
 from tests.stores.chats import json_bytes, long_chat, prose, session
 from tests.stores.sqlite.measuring import stored
 from tests.stores.test_agent_runs import RUN
@@ -22,7 +23,8 @@ MOST = 1.6
     "strategy",
     [
         *(Strategy.SESSION, Strategy.CHAIN),
-        *(pytest.param(strategy, marks=pytest.mark.full) for strategy in (Strategy.REPLAY, Strategy.CONVERSATION)),
+        pytest.param(Strategy.REPLAY, marks=pytest.mark.full(every_commit=True)),
+        pytest.param(Strategy.CONVERSATION, marks=pytest.mark.full(every_commit=True)),
     ],
 )
 async def test_a_thousand_turns_cost_at_most_1_6_times_what_is_new_in_them(file: File, strategy: Strategy) -> None:

@@ -10,7 +10,8 @@ from convo.history import Path, root
 from convo.items import Item
 from convo.stores.contract import AgentCall, Change, Growth
 from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import PAGE, Database
+from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.schema import PAGE
 from tests.stores.chats import NOW, link, session
 from tests.stores.test_agent_runs import RUN
 

@@ -1,0 +1,72 @@
+"""Which output belongs to which call, for a whole history.
+
+A call and its output have an id in common. A model may use an id again, so an output belongs to the last
+call before it that has the id. A tool search of the provider has none: its output belongs to the last
+such search that has no output yet. What a program of the provider called names the program.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from convo.items.kinds import ANSWERED_BY, call_id, kind
+from convo.items.shapes import Item
+
+PROVIDERS: Mapping[str, str] = {
+    "tool_search_call": "tool_search_output",
+    "program": "program_output",
+    "multi_agent_call": "multi_agent_call_output",
+}
+"""Calls that the provider answers with an item of its own, and the kind of that item."""
+
+APPROVALS: Mapping[str, str] = {"mcp_approval_request": "mcp_approval_response"}
+"""A request that a person answers; its id is in the response's `approval_request_id`."""
+
+PAIRS: Mapping[str, str] = {**ANSWERED_BY, **PROVIDERS}
+
+Name = tuple[str, str | None]
+"""The kind of an output, and what ties it to its call."""
+
+NAMELESS: Name = ("tool_search_output", None)
+
+
+def pair_id(item: Item) -> str | None:
+    """What ties a call and its output; a local shell's output has its call's in `id`."""
+    named = call_id(item)
+    if named is not None:
+        return named
+    field = {
+        "local_shell_call_output": "id",
+        "mcp_approval_request": "id",
+        "mcp_approval_response": "approval_request_id",
+    }.get(kind(item))
+    found = item.get(field) if field else None
+    return found if isinstance(found, str) else None
+
+
+def outputs_by_call(items: Sequence[Item], pairs: Mapping[str, str] = PAIRS) -> dict[int, int]:
+    """The place of each call's last output by that of the call.
+
+    An output without a call is found by -1 minus the place of the first such output.
+    """
+    calls: dict[Name, int] = {}
+    searches: list[int] = []
+    found: dict[int, int] = {}
+    outputs = frozenset(pairs.values())
+    for at, item in enumerate(items):
+        what = kind(item)
+        if what in pairs:
+            name = pairs[what], pair_id(item)
+            calls[name] = at
+            if name == NAMELESS:
+                searches.append(at)
+        elif what in outputs:
+            name = what, pair_id(item)
+            place = (searches.pop() if searches else -1 - at) if name == NAMELESS else calls.setdefault(name, -1 - at)
+            found[place] = at
+    return found
+
+
+def program_of(item: Item) -> str | None:
+    """The call id of the program that made a call, or whose call an output answers."""
+    caller = item.get("caller")
+    named = caller.get("caller_id") if isinstance(caller, dict) and caller.get("type") == "program" else None
+    return named if isinstance(named, str) else None

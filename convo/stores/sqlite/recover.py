@@ -1,0 +1,816 @@
+"""Copies every row that can be read from a damaged file into a new database, and repairs what refers to lost rows.
+
+The damaged file is only read, page by page (see `page_reader`), so neither its header nor its schema nor
+the upper pages of a table are needed. Rows go into the new file as they are found; then each rule that
+`checking` checks is restored, by what the rows themselves prove: a key is a hash over the path before it,
+so an item or a node that was changed is noticed, and a node whose row is lost is made again from its indexes.
+
+A session whose history is broken is cut at the last node whose path to the root is whole; the items
+after the break become a session of their own. A changed history is never presented as the stored one.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+from convo.errors import NotFound, StoreUnavailable
+from convo.history import HERE, Key, Strategy, child, root
+from convo.items import Item, hash_of, user
+from convo.stores import rules
+from convo.stores.contract import Growth
+from convo.stores.forms import session_of
+from convo.stores.sqlite import checking, names, schema, tree
+from convo.stores.sqlite.faults import translated
+from convo.stores.sqlite.new_file import new_database
+from convo.stores.sqlite.page_reader import TABLE_LEAF, PageReader, Value
+from convo.stores.sqlite.tenant import Tenant
+from convo.stores.terms import terms_of
+from convo.stores.upkeep import CutSession, NamedSession, Progress, Recovery
+from convo.stores.verbatim import dumps, loads
+
+BATCH = 500
+REPORTED = 1000
+"""Pages between two reports of progress."""
+
+ROW_ID = "#"
+SHAPES = {
+    "tenants": "#T",
+    "items": "I#T",
+    "nodes": "I#iiBt",
+    "repeated": "I#BT",
+    "sessions": "I#Ttiiiiriti",
+    "links": "I#Tiiiiiitrtrritt",
+    "conversations": "I#TIIRT",
+    "runs": "I#r",
+    "agent_runs": "I#TIITtRR",
+    "agent_documents": "I#T",
+    "agent_calls": "I#ITRt",
+}
+"""The columns of each table with row ids: # the row id; an integer, text, bytes or real; small where it may be null."""
+
+WITHOUT_ROW_IDS = {
+    "members": "IIIT",
+    "events": "IIIT",
+    "secrets": "TB",
+    "marks": "IBI",
+    "pairs": "II",
+    "labels": "ITI",
+}
+"""Rows in index trees: `marks` are those of `hashes` and `nodes_by_key`, `pairs` and `labels` those of `INDEXES`."""
+
+INDEXES = ("nodes_by_parent", "nodes_by_item", "sessions_by_head", "sessions_by_id", "sessions_by_name")
+"""What a lost row can be made again from; each row of an index ends in the number of the row that it is of."""
+
+ADDED = {"sessions": 1}
+"""How many of the last columns of a table rows of an older schema lack."""
+
+TYPES: dict[str, tuple[type, ...]] = {"I": (int,), "T": (str,), "B": (bytes,), "R": (int, float)}
+
+COLUMNS = {
+    "tenants": "n, name",
+    "items": "tenant, n, body",
+    "nodes": "tenant, n, parent, item, key, erased",
+    "repeated": "tenant, n, hash, body",
+    "sessions": "tenant, n, id, name, head, mark, written, link, used_at, removed, record, used",
+    "links": "tenant, n, id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,"
+    " first_token_s, parameters, usage, error",
+    "conversations": "tenant, n, id, head, length, created_at, metadata",
+    "runs": "tenant, link, ended_at",
+    "agent_runs": "tenant, n, id, session, revision, status, state, created_at, changed_at",
+    "agent_documents": "tenant, run, body",
+    "agent_calls": "tenant, n, run, id, started_at, output",
+    "members": "node, conversation, tenant, id",
+    "events": "link, number, tenant, body",
+    "secrets": "name, value",
+    "marks": "tenant, hash, n",
+    "pairs": "named, n, tree",
+    "labels": "tenant, label, n, tree",
+}
+
+HALF_KEY, KEY = 16, 32
+
+DOCUMENT = '{"version":'
+"""The beginning of the document of a run of agents; an item's text begins otherwise."""
+
+SCRATCH = """
+CREATE TABLE temp.marks (tenant INTEGER, hash BLOB, n INTEGER, PRIMARY KEY (n, hash)) WITHOUT ROWID;
+CREATE TABLE temp.pairs (named INTEGER, n INTEGER, tree TEXT, PRIMARY KEY (tree, n, named)) WITHOUT ROWID;
+CREATE TABLE temp.labels (tenant INTEGER, label TEXT, n INTEGER, tree TEXT, PRIMARY KEY (tree, n, label)) WITHOUT ROWID;
+CREATE TABLE temp.broken (n INTEGER PRIMARY KEY, why TEXT NOT NULL, item INTEGER);
+CREATE TABLE temp.referenced (n INTEGER PRIMARY KEY);
+"""
+"""broken: nodes whose path to the root is not the one that was stored.
+
+why:   "lost" (its item is gone), "changed" (its item is another one, kept in `item`), "moved" (its parent is gone)
+"""
+
+UNKNOWN_ROUTE = ["unknown/unknown", "session", HERE.url, HERE.organisation, HERE.project, None, False, None]
+UNKNOWN_RECORD = ["session", "unknown/unknown", 0.0, HERE.url, HERE.organisation, HERE.project, None, None]
+
+WAY = """
+WITH RECURSIVE up (n, parent, item, depth) AS (
+    SELECT n, parent, item, 0 FROM nodes WHERE n = :head
+    UNION ALL SELECT nodes.n, nodes.parent, nodes.item, depth + 1 FROM up JOIN nodes ON nodes.n = up.parent
+)
+SELECT up.n, up.parent, up.item, broken.why, broken.item FROM up LEFT JOIN broken ON broken.n = up.n ORDER BY depth DESC
+"""
+"""The nodes from the root to a head. There is no circle: each parent's number was made sure to be smaller."""
+
+STANDING = """
+INSERT OR IGNORE INTO referenced
+SELECT saw FROM links WHERE saw IS NOT NULL UNION SELECT head FROM links WHERE head IS NOT NULL
+UNION SELECT head FROM sessions WHERE head IS NOT NULL UNION SELECT mark FROM sessions WHERE mark IS NOT NULL
+UNION SELECT written FROM sessions WHERE written IS NOT NULL UNION SELECT head FROM conversations
+UNION SELECT parent FROM nodes WHERE parent IS NOT NULL
+"""
+
+Row: TypeAlias = tuple[Any, ...]
+
+
+NAME_THE_FILE = "name the file with --store sqlite:PATH"
+
+
+def recover(file: Path, target: Path, progress: Progress) -> Recovery:
+    """Copy what can be read of `file` into a new database.
+
+    raises:  NotFound    there is no such file
+             Usage       `target` exists
+             StoreFault  `target` cannot be written, or `file` holds no row of convo; there is no `target` then
+    """
+    if not file.exists():
+        raise NotFound("database", str(file), hint=NAME_THE_FILE)
+    if not file.is_file():  # a pipe would be waited for
+        raise StoreUnavailable(f"{file} is not a regular file", hint=NAME_THE_FILE)
+    with translated(file), PageReader(file) as pages, new_database(target) as db:
+        db.execute(f"PRAGMA page_size = {schema.PAGE}")
+        schema.migrate(db)
+        db.executescript(SCRATCH)
+        db.execute("BEGIN")
+        _Reading(pages, db, progress).run()
+        found = _Repair(db, progress).run()
+        if not any(found.rows.values()) and pages.application_id != schema.OURS:
+            raise StoreUnavailable(f"{file} holds no row of convo; nothing was written", hint=NAME_THE_FILE)
+        db.execute("COMMIT")
+        db.execute("PRAGMA journal_mode = OFF")
+        return found
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+class _Reading:
+    """Reads rows into the new database, those of the trees first and then those of pages that no tree reaches."""
+
+    def __init__(self, pages: PageReader, db: sqlite3.Connection, progress: Progress) -> None:
+        self._pages, self._db, self._progress = pages, db, progress
+        self._owner: dict[int, str] = {}
+
+    def run(self) -> None:
+        roots = self._roots()
+        for name, page in roots.items():
+            self._walk(name, page)
+        free = self._pages.free()
+        reached = sorted(self._owner)
+        others = (number for number in range(1, self._pages.count + 1) if number not in self._owner)
+        for done, number in enumerate((*reached, *others)):
+            if done % REPORTED == 0:
+                self._progress("pages", done, self._pages.count)
+            if number not in free or number in self._owner:
+                self._take(number)
+
+    def _roots(self) -> dict[str, int]:
+        """The first page of each tree, as far as the file's own list can be read."""
+        found: dict[str, int] = {}
+        for number in self._tree(1):
+            for _, values in self._pages.cells(number):
+                if len(values) == 5 and isinstance(values[1], str) and isinstance(values[3], int):
+                    found[values[1]] = values[3]
+        return found
+
+    def _walk(self, name: str, start: int) -> None:
+        for number in self._tree(start):
+            self._owner.setdefault(number, name)
+
+    def _tree(self, start: int) -> Iterator[int]:
+        """The pages of a tree; a circle in a damaged one ends."""
+        seen, waiting = set[int](), [start]
+        while waiting:
+            number = waiting.pop()
+            if number in seen or not 0 < number <= self._pages.count:
+                continue
+            seen.add(number)
+            yield number
+            waiting += self._pages.children(number)
+
+    def _take(self, number: int) -> None:
+        owner = self._owner.get(number)
+        has_ids = self._pages.kind(number) == TABLE_LEAF
+        for rowid, values in self._pages.cells(number):
+            table, values = _table_of(rowid, values) if has_ids else (_index_of(values), values)
+            if table in ("pairs", "labels"):
+                if owner in INDEXES:
+                    self._add(table, (*values, owner))
+            elif table:
+                self._add(table, tuple(rowid if at == _place(table) else value for at, value in enumerate(values)))
+
+    def _add(self, table: str, row: tuple[Value, ...]) -> None:
+        marks = ", ".join("?" for _ in row)
+        statement = f"INSERT OR IGNORE INTO {table} ({COLUMNS[table]}) VALUES ({marks})"
+        try:
+            self._db.execute(statement, row)
+        except (sqlite3.Error, OverflowError, UnicodeEncodeError):
+            return  # a value that its column refuses was no row of ours
+
+
+def _place(table: str) -> int | None:
+    """The position of the row id among the columns; None for a table without."""
+    at = SHAPES.get(table, "").find(ROW_ID)
+    return None if at < 0 else at
+
+
+def _fits(shape: str, values: tuple[Value, ...]) -> bool:
+    return len(shape) == len(values) and all(map(_has_type, shape, values))
+
+
+def _has_type(sign: str, value: Value) -> bool:
+    if value is None:
+        return sign == ROW_ID or sign.islower()
+    return sign != ROW_ID and isinstance(value, TYPES[sign.upper()])
+
+
+def _table_of(rowid: int | None, values: tuple[Value, ...]) -> tuple[str | None, tuple[Value, ...]]:
+    """The table that a row belongs to, by its columns; the row with the columns that it lacks."""
+    for table, shape in SHAPES.items():
+        lacking = len(shape) - len(values)
+        row = (*values, *(None for _ in range(lacking))) if 0 < lacking <= ADDED.get(table, 0) else values
+        if rowid is None or rowid < 1 or not _fits(shape, row):
+            continue
+        if table == "items" and str(row[2]).startswith(DOCUMENT) and '"phase"' in str(row[2]):
+            return "agent_documents", row
+        if table == "nodes" and len(row[4]) != KEY:  # type: ignore[arg-type]  # its shape says bytes
+            return None, row
+        return table, row
+    return None, values
+
+
+def _index_of(values: tuple[Value, ...]) -> str | None:
+    fitting = [table for table, shape in WITHOUT_ROW_IDS.items() if _fits(shape, values)]
+    if fitting and fitting[0] == "members":
+        return "events" if str(values[3]).startswith("{") else "members"
+    if fitting and fitting[0] == "marks" and len(values[1]) != HALF_KEY:  # type: ignore[arg-type]
+        return None
+    return fitting[0] if fitting else None
+
+
+# -- repairing ------------------------------------------------------------------------------------
+
+
+class _Broken(NamedTuple):
+    """A history that is not whole.
+
+    kept:   the last node whose path to the root is whole; None where there is none
+    items:  those behind it that are left, oldest first
+    total:  how many there were, as far as that is known
+    """
+
+    kept: int | None
+    items: list[Item]
+    total: int
+
+
+class _Repair:
+    """Restores every rule that a store keeps, over rows that may refer to lost ones."""
+
+    def __init__(self, db: sqlite3.Connection, progress: Progress) -> None:
+        self._db, self._progress = db, progress
+        self._tenants: dict[int, Tenant] = {}
+        self._roots: dict[int, int] = {}
+        self._texts: dict[int, str] = {}
+        self._whole: list[NamedSession] = []
+        self._cut: list[CutSession] = []
+        self._lost: list[NamedSession] = []
+        self._made: list[NamedSession] = []
+
+    def run(self) -> Recovery:
+        steps: tuple[Callable[[], None], ...] = (
+            self._repair_tenants, self._repair_items, self._restore_nodes, self._repair_nodes,
+            self._repair_records, self._repair_links, self._restore_sessions, self._repair_sessions,
+            self._repair_conversations, self._repair_runs, self._keep_unreferenced_nodes, self._drop_unfit,
+        )  # fmt: skip
+        for done, step in enumerate(steps):
+            self._progress("rows", done, len(steps))
+            step()
+        rows = {table: self._one(f"SELECT count(*) FROM {table}") for table in checking.COUNTED}
+        return Recovery(rows, self._whole, self._cut, self._lost, self._made)
+
+    # -- tenants and items ------------------------------------------------------------------------
+
+    def _repair_tenants(self) -> None:
+        """Every tenant that a node belongs to has a name and a root."""
+        known: dict[int, str] = dict(self._all("SELECT n, name FROM tenants"))
+        for (n,) in self._all("SELECT tenant FROM nodes UNION SELECT tenant FROM items"):
+            if n not in known and n > 0:
+                tops = {
+                    bytes(key) for (key,) in self._all("SELECT key FROM nodes WHERE tenant = ? AND parent IS NULL", n)
+                }
+                free = "local" not in known.values()
+                is_local = bytes.fromhex(root("local")) in tops or (free and len(known) == 0)
+                known[n] = "local" if is_local and free else f"recovered-{n}"
+                self._run("INSERT INTO tenants (n, name) VALUES (?, ?)", n, known[n])
+        for n, name in known.items():
+            top = root(name)
+            self._tenants[n] = Tenant(self._db, n, top)
+            self._roots[n] = self._root(n, bytes.fromhex(top))
+        self._run("DELETE FROM nodes WHERE tenant NOT IN (SELECT n FROM tenants)")
+
+    def _root(self, tenant: int, key: bytes) -> int:
+        """The number of a tenant's root, which is made again where it is lost."""
+        there = self._one("SELECT n FROM nodes WHERE tenant = ? AND parent IS NULL AND key = ?", tenant, key)
+        if there is not None:
+            self._run("UPDATE nodes SET item = NULL, erased = NULL WHERE n = ?", there)
+            return int(there)
+        marked = self._one("SELECT n FROM marks WHERE tenant = ? AND hash = ?", tenant, key[:HALF_KEY])
+        if marked is not None and self._one("SELECT 1 FROM nodes WHERE n = ?", marked) is None:
+            self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", marked, tenant, key)
+            return int(marked)
+        # Below a lost root each key is a hash over the root's key, so its number is the parent of such a node.
+        lost = (
+            "SELECT parent, key, body FROM nodes JOIN items ON items.n = item WHERE nodes.tenant = ? AND parent NOT IN"
+        )
+        for parent, own, body in self._all(f"{lost} (SELECT n FROM nodes) ORDER BY nodes.n LIMIT 1000", tenant):
+            hashed = checking.hash_of_text(body)
+            if hashed and child(Key(key.hex()), hashed) == own.hex():
+                self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", parent, tenant, key)
+                return int(parent)
+        first = self._one("SELECT min(n) FROM nodes") or 2
+        free = first - 1 if first > 1 else self._one("SELECT max(n) + 1 FROM nodes")
+        self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", free, tenant, key)
+        return int(free)
+
+    def _repair_items(self) -> None:
+        """Items are found by their hash, their id and their words; a text that is no item is kept aside."""
+        for n, tenant, body in self._each("SELECT n, tenant, body FROM items WHERE n > ? ORDER BY n LIMIT ?"):
+            t, hashed = self._tenants.get(tenant), checking.hash_of_text(body)
+            if t is None or hashed is None:
+                if t is not None:
+                    self._texts[n] = body
+                self._run("DELETE FROM items WHERE n = ?", n)
+                continue
+            there = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, checking.short_hash(hashed))
+            if there is not None:  # the same item twice: another one was changed into it
+                self._run("UPDATE nodes SET item = ? WHERE item = ?", there, n)
+                self._run("DELETE FROM items WHERE n = ?", n)
+                continue
+            self._run(
+                "INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", tenant, checking.short_hash(hashed), n
+            )
+            item = loads(body)
+            names.put(t, rules.own_id(item), n)
+            if cut := terms_of(item):
+                self._run("INSERT INTO words (rowid, terms) VALUES (?, ?)", n, cut)
+
+    # -- nodes ------------------------------------------------------------------------------------
+
+    def _restore_nodes(self) -> None:
+        """Make a node whose row is lost from the indexes that name it, where its key proves that it is the one."""
+        sql = (
+            "SELECT marks.n, marks.tenant, marks.hash, up.named, of.named FROM marks"
+            " JOIN pairs AS up ON up.tree = 'nodes_by_parent' AND up.n = marks.n"
+            " JOIN pairs AS of ON of.tree = 'nodes_by_item' AND of.n = marks.n"
+            " WHERE marks.n NOT IN (SELECT n FROM nodes) ORDER BY marks.n"
+        )
+        for n, tenant, half, parent, item in self._all(sql):
+            above = self._one("SELECT key FROM nodes WHERE n = ? AND tenant = ?", parent, tenant)
+            body = self._one("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
+            hashed = checking.hash_of_text(body) if body else None
+            if above is None or hashed is None:
+                continue
+            key = bytes.fromhex(child(Key(above.hex()), hashed))
+            if key[:HALF_KEY] == half:
+                row = n, tenant, parent, item, key
+                self._run("INSERT OR IGNORE INTO nodes (n, tenant, parent, item, key) VALUES (?, ?, ?, ?, ?)", *row)
+
+    def _repair_nodes(self) -> None:
+        """Every node has a parent, and a key that follows from it; where it cannot, the node is noted as broken."""
+        rekeyed: set[int] = set()
+        sql = "SELECT n, tenant, parent, item, key, erased FROM nodes WHERE n > ? ORDER BY n LIMIT ?"
+        for n, tenant, parent, item, key, erased in self._each(sql):
+            if n == self._roots[tenant]:
+                continue
+            above = self._one("SELECT key FROM nodes WHERE n = ? AND tenant = ? AND n < ?", parent, tenant, n)
+            body = self._one("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
+            if above is None:
+                parent, above = self._roots[tenant], bytes.fromhex(self._tenants[tenant].root)
+                self._run("UPDATE nodes SET parent = ? WHERE n = ?", parent, n)
+                self._break(n, "moved")
+                rekeyed.add(n)
+            if body is None:
+                if item is not None:
+                    self._run("UPDATE nodes SET item = NULL, erased = '' WHERE n = ?", n)
+                    self._break(n, "lost", item if item in self._texts else None)
+                elif erased is None:
+                    self._run("UPDATE nodes SET erased = '' WHERE n = ?", n)
+                continue
+            self._rekey(n, tenant, parent, item, bytes.fromhex(_follows(above, body)), key, rekeyed)
+
+    def _rekey(self, n: int, tenant: int, parent: int, item: int, right: bytes, key: bytes, rekeyed: set[int]) -> None:
+        """Give a node the key that it has to have, or take out an item that is not the one that it was made with."""
+        if right == key:
+            rekeyed.discard(n)
+            if self._one("SELECT why FROM broken WHERE n = ?", n) == "moved":
+                self._run("DELETE FROM broken WHERE n = ?", n)  # its parent was the root all along
+            return
+        if n not in rekeyed and parent not in rekeyed and not self._is_marked(item):
+            own = rules.own_id(loads(self._one("SELECT body FROM items WHERE n = ?", item)))
+            self._run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own, n)
+            self._break(n, "changed", item)
+            return
+        if parent in rekeyed:
+            rekeyed.add(n)
+        same = self._one(
+            "SELECT n FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND n <> ?", tenant, right[:HALF_KEY], n
+        )
+        if same is None:
+            self._run("UPDATE nodes SET key = ? WHERE n = ?", right, n)
+        elif same < n:
+            self._merge(n, same)
+        else:
+            self._merge(same, n)
+            self._run("UPDATE nodes SET key = ? WHERE n = ?", right, n)
+
+    def _is_marked(self, item: int) -> bool:
+        """Whether the damaged file stored this item under the hash that it has."""
+        body = self._one("SELECT body FROM items WHERE n = ?", item)
+        hashed = checking.hash_of_text(body)
+        return bool(
+            hashed and self._one("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, checking.short_hash(hashed))
+        )
+
+    def _merge(self, n: int, same: int) -> None:
+        """Let everything that refers to a node refer to another one of the same key."""
+        for table, column in (
+            ("nodes", "parent"), ("links", "saw"), ("links", "head"), ("sessions", "head"), ("sessions", "mark"),
+            ("sessions", "written"), ("conversations", "head"),
+        ):  # fmt: skip
+            self._run(f"UPDATE {table} SET {column} = ? WHERE {column} = ?", same, n)
+        self._run("DELETE FROM members WHERE node = ?", n)
+        self._run("DELETE FROM nodes WHERE n = ?", n)
+        self._run("DELETE FROM broken WHERE n = ?", n)
+
+    def _break(self, n: int, why: str, item: int | None = None) -> None:
+        self._run("INSERT OR REPLACE INTO broken (n, why, item) VALUES (?, ?, ?)", n, why, item)
+
+    # -- records, links ---------------------------------------------------------------------------
+
+    def _repair_records(self) -> None:
+        """What is JSON is JSON, and what is stored once has the hash of its text."""
+        for n, tenant, body in self._each("SELECT n, tenant, body FROM repeated WHERE n > ? ORDER BY n LIMIT ?"):
+            if tenant not in self._tenants or not checking.is_json(body):
+                self._run("DELETE FROM repeated WHERE n = ?", n)
+                continue
+            self._run("UPDATE OR REPLACE repeated SET hash = ? WHERE n = ?", sha256(body.encode()).digest(), n)
+        for table, key, column, instead in (
+            ("links", "n", "error", None),
+            ("conversations", "n", "metadata", "{}"),
+            ("agent_calls", "n", "output", "null"),
+        ):
+            for n, text in self._all(f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):
+                if not checking.is_json(text):
+                    self._run(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", instead, n)
+        for table, key in (("events", "link"), ("agent_documents", "run")):
+            for n, text in self._all(f"SELECT {key}, body FROM {table}"):
+                if not checking.is_json(text):
+                    self._run(f"DELETE FROM {table} WHERE {key} = ? AND body = ?", n, text)
+
+    def _repair_links(self) -> None:
+        """Every link refers to nodes, a route and parameters that are there; what only was a name stays one."""
+        fields = "n, tenant, parent, session, saw, head, route, parameters, previous, usage"
+        for row in self._each(f"SELECT {fields} FROM links WHERE n > ? ORDER BY n LIMIT ?"):
+            n, tenant, parent, _, saw, head, route, parameters, previous, _ = row
+            if tenant not in self._tenants:
+                self._run("DELETE FROM links WHERE n = ?", n)
+                continue
+            new_saw, new_head = self._there("nodes", saw, tenant), self._there("nodes", head, tenant)
+            if new_saw is None and new_head is not None:
+                new_saw = self._one("SELECT parent FROM nodes WHERE n = ?", new_head) or new_head
+            new_head = new_saw if new_head is None else new_head
+            new_parent = self._there("links", parent, tenant)
+            new_previous = None if new_parent is None and previous == "" else previous
+            new_parameters = self._there("repeated", parameters, tenant)
+            self._run(
+                "UPDATE links SET saw = ?, head = ?, parent = ?, previous = ?, parameters = ? WHERE n = ?",
+                *(new_saw, new_head, new_parent, new_previous, new_parameters, n),
+            )
+            if new_saw is None:
+                self._run("UPDATE links SET route = NULL, parameters = NULL, status = NULL WHERE n = ?", n)
+            elif not self._is_route(route, tenant):
+                self._run("UPDATE links SET route = ?, usage = NULL WHERE n = ?", self._some_route(tenant), n)
+            if new_saw is not None:
+                self._run(
+                    "UPDATE links SET status = coalesce(status, 'failed'), created_at = coalesce(created_at, 0),"
+                    " sent = coalesce(sent, 0) WHERE n = ?", n)  # fmt: skip
+        for n, tenant, body in self._all("SELECT n, tenant, body FROM repeated WHERE n IN (SELECT route FROM links)"):
+            names.put_route(self._tenants[tenant], loads(body), n)
+
+    def _is_route(self, n: int | None, tenant: int) -> bool:
+        body = self._one("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
+        route = loads(body) if body else None
+        return isinstance(route, list) and len(route) == len(UNKNOWN_ROUTE)
+
+    def _some_route(self, tenant: int) -> int:
+        """A route that says of a link that its own is lost."""
+        body = dumps(UNKNOWN_ROUTE)
+        hashed = sha256(body.encode()).digest()
+        there = self._one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", tenant, hashed)
+        if there is not None:
+            return int(there)
+        made = self._run("INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", tenant, hashed, body).lastrowid
+        assert made is not None
+        return made
+
+    # -- sessions ---------------------------------------------------------------------------------
+
+    def _restore_sessions(self) -> None:
+        """Make a record for a session of which only its links, or its entries in indexes, are left."""
+        self._run("DELETE FROM sessions WHERE tenant NOT IN (SELECT n FROM tenants)")
+        lost = self._all(
+            "SELECT session, tenant FROM links WHERE session IS NOT NULL AND saw IS NOT NULL"
+            " AND session NOT IN (SELECT n FROM sessions)"
+            " UNION SELECT n, tenant FROM labels WHERE tree = 'sessions_by_name' AND label IS NOT NULL"
+            " AND n NOT IN (SELECT n FROM sessions) AND tenant IN (SELECT n FROM tenants)"
+        )
+        for n, tenant in lost:
+            last = self._db.execute(
+                "SELECT head, body, created_at FROM links JOIN repeated ON repeated.n = route"
+                " WHERE session = ? AND links.tenant = ? ORDER BY created_at DESC, links.n DESC",
+                (n, tenant),
+            ).fetchone()
+            head, model, at = (last[0], loads(last[1])[0], last[2]) if last else (None, UNKNOWN_RECORD[1], 0.0)
+            indexed = self._one("SELECT named FROM pairs WHERE tree = 'sessions_by_head' AND n = ?", n)
+            head = self._there("nodes", indexed, tenant) or head or self._roots[tenant]
+            record = [UNKNOWN_RECORD[0], model, at, *UNKNOWN_RECORD[3:]]
+            labelled = "SELECT label FROM labels WHERE tree = ? AND n = ? AND tenant = ?"
+            name = self._one(labelled, "sessions_by_name", n, tenant) or f"recovered-{n}"
+            own = self._one(labelled, "sessions_by_id", n, tenant)
+            self._session(tenant, name, head, dumps(record), at, n=n, own=own)
+        self._run("UPDATE links SET session = NULL WHERE session NOT IN (SELECT n FROM sessions)")
+        self._run(
+            "UPDATE links SET session = NULL WHERE session IS NOT NULL"
+            " AND tenant <> (SELECT tenant FROM sessions WHERE sessions.n = links.session)"
+        )
+
+    def _repair_sessions(self) -> None:
+        """Cut each session at the last node whose path is whole; what is behind becomes a session of its own."""
+        fields = "n, tenant, id, name, head, mark, written, link, used_at, record"
+        made = {one.name for one in self._made}
+        rows = list(self._all(f"SELECT {fields} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
+        for n, tenant, _, name, head, mark, written, link, used_at, record in rows:
+            name = self._free_name(tenant, name, n) if name is None else name
+            record = record if _is_record(record) else dumps(UNKNOWN_RECORD)
+            history = self._history(n, tenant, head)
+            kept = self._roots[tenant] if history.kept is None else history.kept
+            on_path = {place for place, *_ in self._db.execute(WAY, {"head": kept})}
+            new_link = self._there("links", link, tenant)
+            self._run(
+                "UPDATE sessions SET (name, head, mark, written, link, used_at, record) = (?, ?, ?, ?, ?, ?, ?)"
+                " WHERE n = ?",
+                *(name, kept, mark if mark in on_path else kept, written if written in on_path else None),
+                *(new_link, used_at if used_at is not None else 0.0, record, n),
+            )
+            if name not in made:
+                self._report(tenant, name, kept, history, record, used_at, is_whole=kept == head and not history.items)
+
+    def _report(
+        self, tenant: int, name: str, kept: int, history: _Broken, record: str, used_at: float | None, *, is_whole: bool
+    ) -> None:
+        one = NamedSession(self._name(tenant), name)
+        if is_whole:
+            self._whole.append(one)
+            return
+        rest = ""
+        if history.items:
+            rest = self._free_name(tenant, f"{name}-rest", 0)
+            head = tree.grow(self._t(tenant), Growth(self._tenants[tenant].root, tuple(history.items)))
+            model = loads(record)[1]
+            own = [UNKNOWN_RECORD[0], model, used_at or 0.0, *UNKNOWN_RECORD[3:]]
+            self._session(tenant, rest, head, dumps(own), used_at or 0.0, reported=False)
+        items = len(self._way(kept)) - 1
+        if items or rest:
+            self._cut.append(CutSession(*one, items, rest, len(history.items)))
+        else:
+            self._lost.append(one)
+
+    def _history(self, session: int, tenant: int, head: int | None) -> _Broken:
+        """What is left of a session's history."""
+        ways = [self._way(head)] if self._there("nodes", head, tenant) is not None else []
+        if ways and not any(why for *_, why, _ in ways[0]):
+            return _Broken(head, [], len(ways[0]))
+        placed = "SELECT head FROM links WHERE session = ? AND head IS NOT NULL UNION SELECT saw FROM links"
+        others = self._all(f"{placed} WHERE session = ? AND saw IS NOT NULL", session, session)
+        ways += [self._way(place) for (place,) in others]
+        before = [way[: _broken_at(way)] for way in ways]
+        kept = max(before, key=len, default=[])
+        behind = max((way[_broken_at(way) :] for way in ways), key=len, default=[])
+        items = [item for _, _, item_n, why, other in behind for item in self._item(item_n, why, other)]
+        if len(kept) > 1:
+            return _Broken(kept[-1][0], items, len(kept) + len(behind))
+        moved = ways and ways[0] and all(why in (None, "moved") for *_, why, _ in ways[0])
+        if moved and head is not None:  # only its beginning is lost: its head stays
+            return _Broken(head, [], len(ways[0]))
+        return _Broken(None, items, len(behind))
+
+    def _way(self, head: int | None) -> list[Row]:
+        return self._db.execute(WAY, {"head": head}).fetchall()
+
+    def _item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
+        """The item of a node, or what is left of it."""
+        if why == "lost" and other in self._texts:
+            yield user(f"[an item that was damaged while it was stored, as it was found]\n{self._texts[other]}")
+            return
+        body = self._one("SELECT body FROM items WHERE n = ?", other if why == "changed" else n)
+        if body:
+            yield loads(body)
+
+    def _session(
+        self, tenant: int, name: str, head: int, record: str, at: float, *, n: int | None = None,
+        own: str | None = None, reported: bool = True,
+    ) -> None:  # fmt: skip
+        own = own or f"ses_{sha256(f'{tenant} {name} {head}'.encode()).hexdigest()[:24]}"
+        name = self._free_name(tenant, name, n or 0)
+        self._run(
+            "INSERT INTO sessions (n, tenant, id, name, head, mark, used_at, used, record)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, 0, ?)",
+            n, tenant, own, name, head, head, at, record,
+        )  # fmt: skip
+        if reported:
+            self._made.append(NamedSession(self._name(tenant), name))
+
+    def _free_name(self, tenant: int, wish: str | None, n: int) -> str:
+        name, number = wish or f"recovered-{n}", 1
+        while self._one("SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND n <> ?", tenant, name, n):
+            number += 1
+            name = f"{wish or f'recovered-{n}'}-{number}"
+        return name
+
+    # -- conversations, runs ----------------------------------------------------------------------
+
+    def _repair_conversations(self) -> None:
+        """A conversation goes as far as its path is whole, and names every item on it."""
+        self._run("DELETE FROM conversations WHERE tenant NOT IN (SELECT n FROM tenants)")
+        for n, tenant, own, head in list(self._all("SELECT n, tenant, id, head FROM conversations")):
+            t = self._tenants[tenant]
+            heads = [head] if self._there("nodes", head, tenant) is not None else []
+            for route in names.routes(t, own):
+                heads += [place for (place,) in self._all("SELECT head FROM links WHERE route = ?", route)]
+            ways = [self._way(place) for place in heads]
+            whole = [way[: _broken_at(way)] for way in ways]
+            kept = max(whole, key=len, default=[])
+            moved = ways and len(kept) <= 1 and all(why in (None, "moved") for *_, why, _ in ways[0])
+            way = ways[0] if moved else kept
+            new = way[-1][0] if way else self._roots[tenant]
+            self._run("UPDATE conversations SET head = ?, length = ? WHERE n = ?", new, max(len(way) - 1, 0), n)
+            places = [place for place, *_ in way[1:]]
+            self._run(
+                "DELETE FROM members WHERE conversation = ? AND node NOT IN (SELECT value FROM json_each(?))",
+                n, dumps(places),
+            )  # fmt: skip
+            self._name_items(n, tenant, places)
+        self._run("DELETE FROM members WHERE conversation NOT IN (SELECT n FROM conversations)")
+        for tenant, node, item in self._all(
+            "SELECT members.tenant, node, item FROM members JOIN nodes ON nodes.n = node WHERE item IS NOT NULL"
+        ):
+            names.put_given(self._tenants[tenant], node, item)
+
+    def _name_items(self, conversation: int, tenant: int, places: list[int]) -> None:
+        for place in places:
+            key, erased, body, given = self._db.execute(
+                "SELECT key, erased, body, members.id FROM nodes LEFT JOIN items ON items.n = nodes.item"
+                " LEFT JOIN members ON members.node = nodes.n AND conversation = ? WHERE nodes.n = ?",
+                (conversation, place),
+            ).fetchone()
+            if given is None and not erased and not (body and rules.own_id(loads(body))):
+                self._run("INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
+                          tenant, conversation, place, f"msg_{key.hex()[:HALF_KEY * 2]}")  # fmt: skip
+        self._run("UPDATE members SET tenant = ? WHERE conversation = ?", tenant, conversation)
+
+    def _repair_runs(self) -> None:
+        """Runs have what they belong to; events of a run whose row is lost belong to one that has ended."""
+        whole = "SELECT n FROM links WHERE saw IS NOT NULL"
+        self._run(
+            "INSERT OR IGNORE INTO runs (tenant, link, ended_at) SELECT DISTINCT tenant, link, 0.0 FROM events"
+            f" WHERE link IN ({whole})"
+        )
+        self._run(f"DELETE FROM runs WHERE link NOT IN ({whole})")
+        self._run("DELETE FROM events WHERE link NOT IN (SELECT link FROM runs)")
+        self._run("DELETE FROM agent_runs WHERE n NOT IN (SELECT run FROM agent_documents)")
+        self._run("DELETE FROM agent_runs WHERE session NOT IN (SELECT n FROM sessions WHERE record IS NOT NULL)")
+        self._run("DELETE FROM agent_documents WHERE run NOT IN (SELECT n FROM agent_runs)")
+        self._run("DELETE FROM agent_calls WHERE run NOT IN (SELECT n FROM agent_runs)")
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def _keep_unreferenced_nodes(self) -> None:
+        """Histories that nothing leads to any more become sessions; nodes without anything in them go."""
+        self._run(STANDING)
+        unreferenced = self._all("SELECT n, tenant FROM nodes WHERE n NOT IN (SELECT n FROM referenced) ORDER BY n")
+        for n, tenant in unreferenced:
+            if n == self._roots[tenant]:
+                continue
+            way = self._way(n)
+            if any(why != "moved" and why is not None for *_, why, _ in way):
+                items = [item for _, _, item_n, why, other in way for item in self._item(item_n, why, other)]
+                if items:
+                    t = self._t(tenant)
+                    head = tree.grow(t, Growth(t.root, tuple(items)))
+                    self._session(tenant, f"recovered-{n}", head, dumps(UNKNOWN_RECORD), 0.0)
+            elif len(way) > 1:
+                self._session(tenant, f"recovered-{n}", n, dumps(UNKNOWN_RECORD), 0.0)
+        self._keep_unlinked_items()
+
+    def _keep_unlinked_items(self) -> None:
+        """Items whose nodes are lost are listed in a session, in the order in which they were stored."""
+        for tenant, t in self._tenants.items():
+            rows = self._all(
+                "SELECT body FROM items WHERE tenant = ? AND n NOT IN (SELECT item FROM nodes WHERE item IS NOT NULL)"
+                " ORDER BY n", tenant)  # fmt: skip
+            items = [loads(body) for (body,) in rows]
+            if items:
+                head = tree.grow(self._t(tenant), Growth(t.root, tuple(items)))
+                self._session(tenant, "recovered-items", head, dumps(UNKNOWN_RECORD), 0.0)
+
+    def _drop_unfit(self) -> None:
+        """Drop rows that still refer to nothing, and names that nobody needs."""
+        self._run(
+            "UPDATE sessions SET used = (SELECT count(*) FROM sessions AS before WHERE before.tenant = sessions.tenant"
+            " AND (before.used_at, before.n) <= (sessions.used_at, sessions.n)) WHERE record IS NOT NULL"
+            " AND NOT EXISTS (SELECT 1 FROM sessions AS other WHERE other.used > 0)"
+        )  # of an older schema, which had no such column
+        self._run(
+            "DELETE FROM sessions WHERE record IS NULL AND NOT EXISTS (SELECT 1 FROM links WHERE session = sessions.n)"
+        )
+        while violations := self._all("PRAGMA foreign_key_check"):
+            for table, rowid, _, _ in violations:
+                if rowid is None:
+                    self._run(f"DELETE FROM {table} WHERE {_orphaned(self._db, table)}")
+                else:
+                    self._run(f"DELETE FROM {table} WHERE rowid = ?", rowid)
+
+    # -- statements -------------------------------------------------------------------------------
+
+    def _t(self, tenant: int) -> Tenant:
+        """The tenant without what it remembers: rows were deleted since."""
+        return Tenant(self._db, tenant, self._tenants[tenant].root)
+
+    def _name(self, tenant: int) -> str:
+        return str(self._one("SELECT name FROM tenants WHERE n = ?", tenant))
+
+    def _there(self, table: str, n: int | None, tenant: int) -> int | None:
+        """The number of a row if it is there and belongs to the tenant."""
+        found: int | None = self._one(f"SELECT n FROM {table} WHERE n = ? AND tenant = ?", n, tenant)
+        return found
+
+    def _run(self, sql: str, *values: object) -> sqlite3.Cursor:
+        return self._db.execute(sql, values)
+
+    def _all(self, sql: str, *values: object) -> list[Row]:
+        return self._db.execute(sql, values).fetchall()
+
+    def _one(self, sql: str, *values: object) -> Any:
+        found = self._db.execute(sql, values).fetchone()
+        return found[0] if found else None
+
+    def _each(self, sql: str) -> Iterator[Row]:
+        """Rows in the order of their number, some at a time, so that they may be changed on the way."""
+        last = -1
+        while rows := self._db.execute(sql, (last, BATCH)).fetchall():
+            yield from rows
+            last = rows[-1][0]
+
+
+def _orphaned(db: sqlite3.Connection, table: str) -> str:
+    """The condition that picks the rows of a table without row ids that refer to nothing."""
+    keys = db.execute(f"PRAGMA foreign_key_list({table})").fetchall()
+    parts = []
+    for _, _, parent, column, *_ in keys:
+        key = next(name for _, name, _, _, _, is_key in db.execute(f"PRAGMA table_info({parent})") if is_key)
+        parts.append(f"{column} NOT IN (SELECT {key} FROM {parent})")
+    return " OR ".join(parts)
+
+
+def _broken_at(way: list[Row]) -> int:
+    """The position of the first node of a path that is broken; its length where none is."""
+    return next((at for at, (*_, why, _) in enumerate(way) if why), len(way))
+
+
+def _follows(above: bytes, body: str) -> Key:
+    return child(Key(above.hex()), hash_of(loads(body)))
+
+
+def _is_record(record: str) -> bool:
+    try:
+        session_of(("", "", b"", b"", None, None, 0.0, record, None))
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return isinstance(loads(record)[0], str) and loads(record)[0] in list(Strategy)

@@ -1,0 +1,228 @@
+"""Every public field of the installed Agents SDK's classes is honoured or refused by name, and a new one is noticed.
+
+HONOURED names, for each field, a test that shows it; the tables of the package say what is refused.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+import agents as sdk
+import pytest
+from agents.handoffs import Handoff as SdkHandoff
+from agents.realtime import RealtimeAgent
+from agents.run_config import RunConfig
+from agents.sandbox import SandboxAgent
+from agents.tool import Tool as SdkTool
+
+from convo.agents import foreign_fields, from_object
+from convo.agents.foreign_settings import FIELDS, LEFT, MADE, REFUSED
+from convo.errors import Unsupported
+from convo.tools import Tool
+
+RUN_CONFIG = {
+    "model": "-m",
+    "model_provider": "[providers] in config.toml",
+    "model_settings": "the agent's own",
+    "handoff_input_filter": "refused on each handoff; one of convo's own is Habits.filter",
+    "nest_handoff_history": "--nest-history",
+    "handoff_history_mapper": "--history-mapper",
+    "input_guardrails": "the agent's own",
+    "output_guardrails": "the agent's own",
+    "tracing_disabled": "convo traces nothing",
+    "tracing": "convo traces nothing",
+    "trace_include_sensitive_data": "convo traces nothing",
+    "workflow_name": "convo traces nothing",
+    "trace_id": "convo traces nothing",
+    "group_id": "convo traces nothing",
+    "trace_metadata": "convo traces nothing",
+    "session_input_callback": "Conduct.session_input",
+    "call_model_input_filter": "--input-filter",
+    "tool_error_formatter": "the words of the SDK's default",
+    "session_settings": "--session-limit",
+    "reasoning_item_id_policy": "the SDK's default",
+    "sandbox": "a SandboxAgent is refused",
+    "tool_execution": "Limits.parallel",
+    "tool_not_found_behavior": "the SDK's default: the run fails",
+    "tool_name_collision_policy": "tools of one name are refused",
+    "output_guardrail_blocked_message": "the SDK's default",
+}
+"""No RunConfig is taken: how each of its fields is said to convo. One behind an agent's tool is refused."""
+
+
+def public(kind: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind) if field.init and not field.name.startswith("_")}
+
+
+def tool_kinds() -> Iterator[type]:
+    """The classes that the SDK takes as tools."""
+    for kind in cast(Any, SdkTool).__args__:
+        yield getattr(kind, "__origin__", kind)
+
+
+def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None:
+    assert public(sdk.Agent) == set(foreign_fields.AGENT)
+    assert public(SdkHandoff) == set(foreign_fields.HANDOFF)
+    assert public(sdk.InputGuardrail) == set(foreign_fields.INPUT_GUARDRAIL)
+    assert public(sdk.OutputGuardrail) == set(foreign_fields.OUTPUT_GUARDRAIL)
+    assert public(RunConfig) == set(RUN_CONFIG)
+    assert public(sdk.ModelSettings) == {*FIELDS, *MADE, *LEFT, *REFUSED, "tool_choice"}
+    kinds = {kind.__name__: kind for kind in tool_kinds()}
+    assert set(kinds) == {*foreign_fields.TOOLS, *foreign_fields.NOT_PERFORMED}
+    for name, fields in foreign_fields.TOOLS.items():
+        assert public(kinds[name]) == set(fields)
+
+
+AS_TOOL = {
+    *("self", "tool_name", "tool_description", "is_enabled", "max_turns", "needs_approval"),
+    *("failure_error_function", "parameters", "input_builder", "include_input_schema"),
+    *("custom_output_extractor", "on_stream", "on_stream_max_pending_events", "run_config", "hooks"),
+    *("previous_response_id", "conversation_id", "session"),
+}
+"""How an agent becomes a tool: what is honoured and what is refused, `foreign_behind` says."""
+
+
+def test_the_ways_in_which_an_agent_becomes_a_tool_are_known() -> None:
+    assert set(inspect.signature(sdk.Agent.as_tool).parameters) == AS_TOOL
+
+
+@sdk.function_tool
+def add(a: int, b: int) -> int:
+    """Add them."""
+    return a + b
+
+
+class Odd:
+    """A value that no field has by default."""
+
+    def __call__(self, *given: object) -> bool:
+        return True
+
+
+def refused(fields: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    return [(name, words) for name, words in fields.items() if words]
+
+
+@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.AGENT))
+def test_a_field_of_an_agent_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
+    agent = sdk.Agent(name="a")
+    object.__setattr__(agent, field, Odd())
+    with pytest.raises(Unsupported, match=f"{words} .*agent 'a'") as told:
+        from_object(agent)
+    assert (told.value.param, bool(told.value.hint)) == (field, True)
+
+
+@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.TOOLS["FunctionTool"]))
+def test_a_field_of_a_function_tool_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
+    with pytest.raises(Unsupported, match=f"{words} .*tool 'add'"):
+        from_object(sdk.Agent(name="a", tools=[changed(add, field)]))
+
+
+@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.HANDOFF))
+def test_a_field_of_a_handoff_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
+    way = sdk.handoff(sdk.Agent(name="b"))
+    setattr(way, field, Odd())
+    with pytest.raises(Unsupported, match=f"{words} .*handoff 'transfer_to_b' of agent 'a'"):
+        from_object(sdk.Agent(name="a", handoffs=[way]))
+
+
+def changed(tool: sdk.FunctionTool, field: str) -> sdk.FunctionTool:
+    made = dataclasses.replace(tool)
+    setattr(made, field, Odd())
+    return made
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        sdk.LocalShellTool(executor=lambda request: ""),
+        sdk.ShellTool(executor=cast(Any, lambda request: "")),
+        sdk.ApplyPatchTool(editor=cast(Any, object())),
+        sdk.ComputerTool(computer=cast(Any, object())),
+        sdk.CustomTool(name="c", description="", on_invoke_tool=cast(Any, lambda context, written: "")),
+        sdk.ProgrammaticToolCallingTool(),
+        sdk.HostedMCPTool(
+            tool_config={"type": "mcp", "server_label": "x", "server_url": "https://x.org"},
+            on_approval_request=lambda request: {"approve": True},
+        ),
+        sdk.ToolSearchTool(execution="client"),
+    ],
+    ids=lambda tool: type(tool).__name__,
+)
+def test_a_tool_whose_calls_nobody_here_would_perform_is_refused_by_name(tool: Any) -> None:
+    with pytest.raises(Unsupported) as told:
+        from_object(sdk.Agent(name="a", tools=[tool]))
+    assert told.value.hint
+    assert type(tool).__name__ in told.value.message or tool.name in told.value.message
+
+
+@dataclasses.dataclass
+class Newer(sdk.FunctionTool):
+    """A function tool of a release that is not out yet."""
+
+    runs_at_night: bool = False
+
+
+Newer.__module__, Newer.__name__ = "agents.tool", "FunctionTool"
+
+
+@dataclasses.dataclass
+class NewerAgent(sdk.Agent[Any]):
+    """An agent of a release that is not out yet."""
+
+    patience: int = 3
+
+
+NewerAgent.__module__, NewerAgent.__name__ = "agents.agent", "Agent"
+
+
+def test_a_field_that_a_newer_sdk_has_is_refused_once_it_has_a_value() -> None:
+    said = {field: getattr(add, field) for field in public(sdk.FunctionTool)}
+    (taken,) = from_object(sdk.Agent(name="a", tools=[Newer(**said)]))["a"].tools
+    assert isinstance(taken, Tool)
+    with pytest.raises(Unsupported, match=r"the field runs_at_night \(tool 'add'\)"):
+        from_object(sdk.Agent(name="a", tools=[Newer(**said, runs_at_night=True)]))
+    assert from_object(NewerAgent(name="n")).start == "n"
+    with pytest.raises(Unsupported, match=r"the field patience \(agent 'n'\)"):
+        from_object(NewerAgent(name="n", patience=4))
+
+
+def test_a_newer_model_setting_is_refused_by_name() -> None:
+    settings = sdk.ModelSettings()
+    object.__setattr__(settings, "mood", "calm")
+    with pytest.raises(Unsupported, match="the model setting mood"):
+        from_object(sdk.Agent(name="a", model_settings=settings))
+
+
+class Renamed(sdk.Agent[Any]):
+    """A subclass that adds nothing that the SDK would call."""
+
+    def greeting(self) -> str:
+        return "hello"
+
+
+class Prompted(sdk.Agent[Any]):
+    """A subclass that changes what the model is told."""
+
+    async def get_system_prompt(self, run_context: Any) -> str | None:
+        return "Something else."
+
+
+@pytest.mark.parametrize(
+    ("agent", "words"),
+    [
+        (SandboxAgent(name="s"), r"a SandboxAgent \(agent 's'\)"),
+        (RealtimeAgent(name="r"), r"a RealtimeAgent \(agent 'r'\)"),
+        (Prompted(name="p"), r"a method get_system_prompt of its own \(agent 'p'\)"),
+        (sdk.Agent(name="a", handoffs=[SandboxAgent(name="s")]), r"a SandboxAgent \(agent 's'\)"),
+        (sdk.Agent(name="a", tools=[SandboxAgent(name="s").as_tool("t", "t")]), r"a SandboxAgent \(agent 's'\)"),
+    ],
+)
+def test_an_agent_of_another_class_is_refused_by_name_wherever_it_is(agent: object, words: str) -> None:
+    with pytest.raises(Unsupported, match=words):
+        from_object(agent)
+
+
+def test_a_subclass_that_changes_nothing_is_an_agent() -> None:
+    assert from_object(Renamed(name="r", instructions="Be brief."))["r"].instructions == "Be brief."

@@ -1,0 +1,202 @@
+"""`chat -c` and `resume` use the agents that a session had before; a state file and a foreign store name none."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.agenting import AGENTS, BACK, REFUND, agents, ran, runs
+from tests.cli.chatting import ECHO, scripted
+from tests.cli.held import DATABASE
+from tests.cli.served import serving
+from tests.running import Convo, Launch
+from tests.ui.terminal import at_terminal
+
+MARKED = AGENTS + '\nimport os\npathlib.Path(os.environ.get("IMPORTED", "imported.txt")).write_text("yes")\n'
+
+
+@pytest.fixture
+def talked(convo: Convo, home: Path) -> tuple[str, str]:
+    """A session in which an agent has answered; the flags of its model."""
+    model = scripted({"text": "Hello."}, REFUND, BACK)
+    got = convo("chat", *agents(), *model, "-n", "mine", "hi")
+    assert got.exit == 0, got.err
+    return model
+
+
+@pytest.fixture
+def paused(convo: Convo, home: Path) -> tuple[str, str]:
+    model = scripted(REFUND, BACK)
+    assert convo("chat", *agents(), *model, "--state", "state.json", "-n", "mine", "pay back").exit == 3
+    return model
+
+
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Go to another folder, from which the file is not seen by its name."""
+    Path("away").mkdir()
+    monkeypatch.chdir("away")
+
+
+@pytest.mark.parametrize("flags", [["-c"], ["--from", "mine"], ["--fork", "mine"]])
+def test_a_session_of_agents_goes_on_with_its_agents_and_its_model(
+    flags: list[str], talked: tuple[str, str], convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = Path("bot.py").absolute()
+    elsewhere(monkeypatch)
+    got = convo("chat", *flags, "--json", "pay back")
+    assert (got.exit, [one["call_id"] for one in got.json()["pending"]]) == (3, ["c1"]), got.err
+    assert got.json()["model"] == talked[1]
+    assert f"agents as before: {file}:desk" in got.err
+
+
+def test_the_next_request_is_shown_as_the_agents_would_make_it(talked: tuple[str, str], convo: Convo) -> None:
+    body = convo("next", "mine", "pay back", "--json").json()["body"]
+    assert (body["instructions"], [tool["name"] for tool in body["tools"]]) == ("Help.", ["refund", "look_up", "who"])
+    plain = convo("next", "mine", "pay back", "--json", "--agent", "none").json()["body"]
+    assert "tools" not in plain
+
+
+def test_a_fork_remembers_the_agents_too(talked: tuple[str, str], convo: Convo) -> None:
+    assert convo("chat", "--fork", "mine", "-n", "other", "pay back").exit == 3
+    got = convo("resume", "other", "--approve", "all")
+    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
+
+
+def test_a_flag_wins_over_what_is_remembered(talked: tuple[str, str], convo: Convo) -> None:
+    got = convo("chat", "-c", "--agent", "bot.py:guarded", "-m", "scripted/echo", "--json", "hi")
+    assert (got.json()["agent"], got.json()["model"]) == ("guarded", "scripted/echo")
+    again = convo("chat", "-c", "--json", "hi")
+    assert (again.json()["agent"], again.json()["model"]) == ("guarded", "scripted/echo")
+    other = convo("chat", "-c", "-m", talked[1], "--json", "hi")
+    assert (other.json()["agent"], other.json()["model"]) == ("guarded", talked[1])
+
+
+def test_agents_are_left_out_on_request(talked: tuple[str, str], convo: Convo) -> None:
+    got = convo("chat", "-c", "--agent", "none", "-m", "scripted/echo", "-s", "Be brief.", "ping")
+    assert (got.exit, got.out) == (0, "ping\n"), got.err
+    assert "agents" not in got.err
+
+
+@pytest.mark.parametrize("argv", [["chat", "-c", "hi"], ["resume", "mine", "--approve", "all"]])
+def test_a_file_that_is_gone_is_refused_and_nothing_is_asked(
+    argv: list[str], paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    Path("bot.py").unlink()
+    before = runs(home)
+    got = convo(*argv)
+    assert (got.exit, got.out) == (2, "")
+    assert got.err == (
+        f"convo: {Path('bot.py').absolute()} is not there, or is no file; this session's agents were in it\n"
+        "  try: name them with --agent FILE.py:NAME"
+        + ("; or continue without agents: --agent none\n" if argv[0] == "chat" else "\n")
+    )
+    assert runs(home) == before
+
+
+@pytest.mark.parametrize("handle", ["state.json", "mine", "@last", "-"])
+def test_a_run_that_this_store_knows_is_resumed_without_naming_its_agents(
+    handle: str, paused: tuple[str, str], convo: Convo, home: Path
+) -> None:
+    text = Path("state.json").read_text() if handle == "-" else ""
+    got = convo("resume", handle, "--approve", "all", stdin=text)
+    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
+
+
+def test_a_state_from_elsewhere_that_was_resumed_here_once_is_known(
+    paused: tuple[str, str], convo: Convo, launch: Launch
+) -> None:
+    env = {"CONVO_HOME": "elsewhere"}
+    got = launch("resume", "state.json", "--approve", "all", env=env)
+    assert (got.exit, "needs its agents: none were named" in got.err, ran()) == (2, True, [])
+    assert launch("resume", "state.json", *agents(), *paused, env=env).exit == 3
+    got = launch("resume", "state.json", "--approve", "all", env=env)
+    assert (got.exit, got.out, ran()) == (0, "Paid back.\n", ["refund A1 500"]), got.err
+
+
+def test_a_state_file_never_says_which_file_the_agents_are_in(paused: tuple[str, str], convo: Convo) -> None:
+    text = Path("state.json").read_text()
+    assert "bot.py" not in text
+    Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
+    document = json.loads(text)
+    said = {"agent": str(Path("evil.py").absolute()) + ":desk", "model": None}
+    document |= {"origin": said, "convo": {**document["convo"], "origin": said, **said}}
+    Path("state.json").write_text(json.dumps(document))
+    convo("resume", "state.json", "--approve", "all")
+    del document["convo"]["run"]
+    Path("state.json").write_text(json.dumps(document))
+    assert convo("resume", "state.json", "--approve", "all").exit == 2
+    assert not Path("evil.txt").exists()
+
+
+@pytest.mark.parametrize("argv", [["chat", "-c", "hi"], ["resume", "mine", "--approve", "all"]])
+@pytest.mark.parametrize("key", ["none", "another"])
+def test_a_store_from_somebody_else_imports_nothing(
+    key: str, argv: list[str], convo: Convo, launch: Launch, home: Path
+) -> None:
+    model = scripted(REFUND, BACK)
+    convo("chat", *agents(text=MARKED), *model, "-n", "mine", "pay back")
+    Path("imported.txt").unlink(missing_ok=True)
+    other = Path("other")
+    if key == "another":
+        assert launch("chat", *agents(text=AGENTS), "-m", "scripted/echo", "hi", env={"CONVO_HOME": "other"}).exit == 0
+    (other / "data").mkdir(parents=True, exist_ok=True)
+    for place in home.joinpath(DATABASE).parent.glob(home.joinpath(DATABASE).name + "*"):
+        shutil.copy(place, other / place.relative_to(home))
+    Path("bot.py").write_text(MARKED)
+    got = launch(*argv, env={"CONVO_HOME": "other"})
+    assert (got.exit, "named by another user or on another machine" in got.err) == (2, True), got.err
+    assert not Path("imported.txt").exists()
+
+
+def test_a_row_that_was_changed_imports_nothing(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    import sqlite3
+
+    Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
+    with sqlite3.connect(home / DATABASE) as db:
+        db.execute("UPDATE agent_documents SET body = replace(body, '/bot.py:desk', '/evil.py:desk')")
+        assert db.execute("SELECT count(*) FROM agent_documents WHERE body LIKE '%/evil.py:desk%'").fetchone() == (1,)
+    got = convo("resume", "mine", "--approve", "all")
+    assert (got.exit, "evil.py:desk, were named by another user" in got.err) == (2, True), got.err
+    assert not Path("evil.txt").exists()
+
+
+def test_a_run_of_an_older_release_goes_on_with_a_note(paused: tuple[str, str], convo: Convo, home: Path) -> None:
+    import sqlite3
+
+    assert convo("resume", "mine", "--approve", "all").exit == 0
+    with sqlite3.connect(home / DATABASE) as db:
+        db.execute("UPDATE agent_documents SET body = json_remove(body, '$.origin')")
+    got = convo("chat", "-c", "-m", "scripted/echo", "ping")
+    assert (got.exit, got.out) == (0, "ping\n")
+    assert "the agents of this session are not stored" in got.err
+
+
+def test_the_inbox_keeps_what_is_remembered(paused: tuple[str, str], convo: Convo) -> None:
+    assert convo("approvals", "approve", "all").exit == 0
+    got = convo("resume", "mine")
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got.err
+
+
+def test_a_server_over_the_store_imports_no_agents(convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    convo("chat", *agents(text=MARKED), *scripted(REFUND, BACK), "-n", "mine", "pay back")
+    Path("imported.txt").unlink()
+    with serving() as server:
+        for path in ("/", "/v1/models", "/inspector/sessions"):
+            server.http.get(path)
+        (run,) = runs(home)
+        server.http.get(f"/inspector/sessions/{run.session}")
+        server.ask("hi", model="scripted/echo")
+    assert not Path("imported.txt").exists()
+
+
+@pytest.mark.needs("terminal")
+def test_a_session_of_agents_that_is_taken_up_without_them_at_the_prompt_says_so(
+    talked: tuple[str, str], home: Path
+) -> None:
+    with at_terminal("chat", *ECHO, "-n", "other") as person:
+        person.is_asked()
+        assert "mine used agents, and this chat does not; to use them: convo chat --from mine" in person.says(
+            "/resume mine"
+        )
+        assert person.leaves() == 0

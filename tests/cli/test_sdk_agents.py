@@ -1,0 +1,433 @@
+"""An agent of openai-agents does under convo what it does under its own runner: the same requests, the same context."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import agents as sdk
+import pytest
+from agents.models.openai_provider import OpenAIProvider
+from openai import AsyncOpenAI
+
+from convo.agents import from_object
+from convo.cli.loading import run_file
+from convo.errors import InputFault
+from convo.items import digest
+from tests.loopback import KEY, Loopback
+from tests.running import Convo
+
+HEAD = """
+import json, pathlib
+from dataclasses import dataclass
+from typing import Any
+import agents as sdk
+from agents import (Agent, AgentOutputSchema, CodeInterpreterTool, FileSearchTool, HostedMCPTool, ModelSettings,
+    ShellTool, ToolSearchTool, WebSearchTool, function_tool, handoff, tool_namespace)
+from agents.tool_context import ToolContext
+from openai.types.shared import Reasoning
+from pydantic import BaseModel
+
+class Paid(BaseModel):
+    cents: int
+    to: str = "Kim"
+
+@dataclass
+class Line:
+    words: str
+
+@function_tool
+def look(order: str) -> dict:
+    "Find an order."
+    return {"order": order, "paid": True}
+
+@function_tool(name_override="picture")
+def look_at(order: str) -> sdk.ToolOutputImage:
+    return sdk.ToolOutputImage(image_url="https://x.org/1.png", detail="low")
+
+@function_tool(defer_loading=True)
+def later(order: str) -> str:
+    return order
+"""
+
+SAID_ELSEWHERE = ("stream", "store", "include_usage")
+"""Whether an answer streams and is kept, each runner decides for itself."""
+
+
+def say(folder: Path, agent: str) -> Any:
+    """The agent that a line of Python makes, in the file that convo reads."""
+    file = folder / "desk.py"
+    file.write_text(f"{HEAD}\ndesk = {agent}\n", encoding="utf-8")
+    return run_file(file).desk
+
+
+async def run_there(agent: Any, server: Loopback, said: str = "hello", context: Any = None, **more: Any) -> Any:
+    """The SDK's own run against the same server."""
+    async with AsyncOpenAI(base_url=server.url, api_key=KEY) as client:
+        provider = OpenAIProvider(openai_client=client, use_responses=True)
+        config = sdk.RunConfig(model_provider=provider, tracing_disabled=True, **more)
+        return await sdk.Runner.run(agent, said, context=context, run_config=config)
+
+
+def compared(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request says to the model: items by their meaning, and nothing that is empty anyway."""
+    said = {name: value for name, value in body.items() if name not in SAID_ELSEWHERE}
+    said["input"] = [digest(item) for item in said["input"]]
+    said["include"] = sorted(set(said.get("include") or ()) - {"reasoning.encrypted_content"})
+    return {name: value for name, value in said.items() if value not in ([], None)}
+
+
+SAME = {
+    "plain": 'Agent(name="a", instructions="Be brief.")',
+    "dynamic": 'Agent(name="a", instructions=lambda context, agent: f"{agent.name} {context.usage.requests}")',
+    "settings": 'Agent(name="a", model_settings=ModelSettings(temperature=0.5, top_p=0.9, max_tokens=90,'
+    'verbosity="high", truncation="auto", metadata={"a": "b"}, reasoning=Reasoning(effort="low"),'
+    'parallel_tool_calls=True, top_logprobs=2, response_include=["web_search_call.action.sources"],'
+    'extra_body={"user": "kim"}))',
+    "tools": 'Agent(name="a", tools=[look, look_at], model_settings=ModelSettings(tool_choice="look",'
+    "parallel_tool_calls=False))",
+    "stop": 'Agent(name="a", tools=[look], tool_use_behavior="stop_on_first_tool")',
+    "no_reset": 'Agent(name="a", tools=[look], model_settings=ModelSettings(tool_choice="required"),'
+    "reset_tool_choice=False)",
+    "off": 'Agent(name="a", tools=[function_tool(lambda: 1, name_override="off", is_enabled=lambda context, agent:'
+    ' agent.name != "a"), look])',
+    "model": 'Agent(name="a", output_type=Paid)',
+    "list": 'Agent(name="a", output_type=list[int])',
+    "line": 'Agent(name="a", output_type=Line)',
+    "loose": 'Agent(name="a", output_type=AgentOutputSchema(dict[str, Any], strict_json_schema=False))',
+    "handoff": 'Agent(name="a", handoffs=[Agent(name="b", handoff_description="Pays.", instructions="Pay."),'
+    ' handoff(Agent(name="c"), tool_name_override="c", is_enabled=lambda context, agent: agent.name == "x")])',
+    "as_tool": 'Agent(name="a", tools=[Agent(name="b", instructions="Look.").as_tool("ask", "Ask b.")])',
+    "files": 'Agent(name="a", tools=[FileSearchTool(vector_store_ids=["v"], include_search_results=True,'
+    ' max_num_results=3, ranking_options={"ranker": "auto"}, filters={"type": "eq", "key": "k", "value": "v"})])',
+    "web": 'Agent(name="a", tools=[WebSearchTool(search_content_types=["text", "image"], image_settings={"max_results":'
+    ' 2}, filters={"allowed_domains": ["x.org"]}, user_location={"type": "approximate", "city": "Oslo"},'
+    " external_web_access=False)])",
+    "hosted": 'Agent(name="a", tools=[HostedMCPTool(tool_config={"type": "mcp", "server_label": "x", "server_url":'
+    ' "https://x.org", "require_approval": "never"}), CodeInterpreterTool(tool_config={"type": "code_interpreter",'
+    ' "container": {"type": "auto"}}), sdk.ImageGenerationTool(tool_config={"type": "image_generation"}),'
+    ' ShellTool(environment={"type": "container_auto"})], model_settings=ModelSettings(tool_choice="shell"))',
+    "own": 'Agent(name="a", model="gpt-5.4-pro", handoffs=[])',
+    "choice": 'Agent(name="a", model_settings=ModelSettings(tool_choice="shell"), tools=[function_tool(lambda: 1,'
+    ' name_override="shell")])',
+    "mcp": 'Agent(name="a", model_settings=ModelSettings(tool_choice=sdk.model_settings.MCPToolChoice("x", "y")))',
+    "search": 'Agent(name="a", tools=[later, *tool_namespace(name="crm", description="customers", tools=[look]),'
+    " ToolSearchTool()])",
+}
+"""Agents whose requests are to be equal, made of what the head of the file names."""
+
+LOOK = {"call": {"name": "look", "call_id": "c1", "arguments": {"order": "1"}}}
+PICTURE = {"call": {"name": "picture", "call_id": "c2", "arguments": {"order": "2"}}}
+DONE = {"text": "Done."}
+
+REPLIES: Mapping[str, list[dict[str, Any]]] = {
+    "tools": [LOOK, PICTURE, DONE],
+    "no_reset": [LOOK, DONE],
+    "stop": [LOOK],
+    "model": [{"text": '{"cents": 3, "to": "Kim"}'}],
+    "list": [{"text": '{"response": [1]}'}],
+    "line": [{"text": '{"response": {"words": "hi"}}'}],
+    "loose": [{"text": '{"a": 1}'}],
+    "handoff": [{"call": {"name": "transfer_to_b", "call_id": "c1", "arguments": {}}}, {"text": "Paid."}],
+    "choice": [{"call": {"name": "shell", "call_id": "c1", "arguments": {}}}, DONE],
+    "as_tool": [{"call": {"name": "ask", "call_id": "c1", "arguments": {"input": "look"}}}, DONE],
+}
+
+
+MODELS = ("gpt-4o", "gpt-5.1", "gpt-5-mini", "gpt-5", "gpt-5.2-pro", "gpt-5.1-chat-latest")
+CASES: list[tuple[str, str | None]] = [
+    *(("own", model) for model in (None, "gpt-4o")),
+    *((name, "gpt-5.1") for name in SAME),
+    *(("plain", model) for model in MODELS if model != "gpt-5.1"),
+]
+
+
+@pytest.mark.parametrize(("name", "model"), CASES)
+def test_the_same_requests_are_sent(
+    name: str, model: str | None, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    agent = say(tmp_path, SAME[name])
+    replies = REPLIES.get(name, [{"text": "Hello."}])
+    server.replies(*replies)
+    asyncio.run(run_there(agent, server, model=model))
+    theirs, before = [compared(body) for body in server.bodies], len(server.bodies)
+
+    server.replies(*replies)
+    named = ("-m", f"openai/{model}") if model else ()
+    got = convo("chat", "--agent", "desk.py:desk", *named, "--json", "hello")
+
+    assert got.exit == 0, got.out + got.err
+    assert [compared(body) for body in server.bodies[before:]] == theirs
+
+
+# -- what functions of the agent are given ---------------------------------------------------------
+
+RECORDING = """
+SEEN = []
+
+def seen(where, ctx, *more):
+    call = getattr(ctx, "tool_call", None)
+    SEEN.append({
+        "where": where,
+        "is": [isinstance(ctx, sdk.RunContextWrapper), isinstance(ctx, ToolContext)],
+        "context": ctx.context,
+        "usage": [ctx.usage.requests, len(ctx.usage.request_usage_entries), ctx.usage.total_tokens > 0],
+        "details": [ctx.usage.input_tokens_details.cached_tokens, ctx.usage.output_tokens_details.reasoning_tokens],
+        "turn_input": ctx.turn_input,
+        "tool_input": ctx.tool_input,
+        "tool": [getattr(ctx, name, None) for name in
+            ("tool_name", "tool_call_id", "tool_arguments", "tool_namespace", "qualified_tool_name")],
+        "call": call and [call.name, call.call_id, call.arguments, call.type],
+        "agent": getattr(getattr(ctx, "agent", None), "name", None),
+        "config": type(getattr(ctx, "run_config", None)).__name__,
+        "more": [getattr(one, "name", one) for one in more],
+    })
+    return True
+
+@function_tool(is_enabled=lambda ctx, agent: seen("tool is_enabled", ctx, agent))
+def note(ctx: ToolContext, words: str) -> str:
+    "Note it."
+    seen("tool", ctx)
+    if ctx.context is not None:
+        ctx.context["noted"] = words
+    return words
+
+async def policy(ctx, arguments, call_id):
+    seen("needs_approval", ctx, arguments, call_id)
+    return False
+
+@function_tool(needs_approval=policy)
+def pay(ctx: sdk.RunContextWrapper, cents: int) -> str:
+    "Pay."
+    seen("paying tool", ctx)
+    return str(cents)
+
+def fail(ctx, error):
+    seen("failure_error_function", ctx, type(error).__name__)
+    return "it failed"
+
+@function_tool(failure_error_function=fail)
+def burn(ctx: ToolContext) -> str:
+    "Burn."
+    raise ValueError("no")
+
+@sdk.input_guardrail
+def polite(ctx, agent, said):
+    seen("input guardrail", ctx, agent, said)
+    return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+@sdk.output_guardrail
+async def short(ctx, agent, said):
+    seen("output guardrail", ctx, agent, said)
+    return sdk.GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+def told(ctx, agent):
+    seen("instructions", ctx, agent)
+    return "Be brief."
+
+second = Agent(name="second", instructions=told, output_guardrails=[short])
+
+def over(ctx):
+    seen("on_handoff", ctx)
+
+def make():
+    SEEN.clear()
+    return Agent(name="first", instructions=told, tools=[note, pay, burn], input_guardrails=[polite],
+        handoffs=[handoff(second, on_handoff=over, is_enabled=lambda ctx, agent: seen("way is_enabled", ctx, agent))])
+
+desk = make()
+"""
+
+CALLS: list[dict[str, Any]] = [
+    {"call": {"name": "note", "call_id": "c1", "arguments": {"words": "hi"}}},
+    {"call": {"name": "pay", "call_id": "c2", "arguments": {"cents": 3}}},
+    {"call": {"name": "burn", "call_id": "c3", "arguments": {}}},
+    {"call": {"name": "transfer_to_second", "call_id": "c4", "arguments": {}}},
+    {"text": "Bye."},
+]
+
+
+@pytest.mark.parametrize("given", [None, {"customer": "A1"}])
+def test_functions_are_given_the_same_context(
+    given: dict[str, str] | None, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.py").write_text(HEAD + RECORDING, encoding="utf-8")
+    module = run_file(tmp_path / "desk.py")
+    server.replies(*CALLS)
+    asyncio.run(run_there(module.desk, server, context=None if given is None else dict(given), model="gpt-4o"))
+    theirs, module.SEEN[:] = list(module.SEEN), []
+
+    server.replies(*CALLS)
+    (tmp_path / "values.json").write_text(json.dumps(given), encoding="utf-8")
+    flags = () if given is None else ("--context", "values.json")
+    got = convo("chat", "--agent", "desk.py:desk", "-m", "openai/gpt-4o", *flags, "hello")
+
+    assert got.exit == 0, got.err
+    assert distinct(module.SEEN) <= distinct(theirs)
+    asks = {"tool is_enabled", "way is_enabled"}  # how often it asks what is on, each runner decides for itself
+    assert all(json.loads(one)["where"] in asks for one in distinct(theirs) - distinct(module.SEEN))
+
+
+def distinct(seen: Sequence[Mapping[str, Any]]) -> set[str]:
+    return {json.dumps(one, sort_keys=True) for one in seen}
+
+
+# -- output, and what nobody would perform ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("Paid", '{"cents": 3, "to": "Kim"}', {"cents": 3, "to": "Kim"}),
+        ("Line", '{"response": {"words": "hi"}}', {"words": "hi"}),
+        ("list[Paid]", '{"response": [{"cents": 3, "to": "Kim"}]}', [{"cents": 3, "to": "Kim"}]),
+    ],
+)
+def test_a_final_output_of_a_type_is_printed_as_json(
+    kind: str, text: str, value: Any, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    say(tmp_path, f'Agent(name="a", output_type={kind})')
+    server.replies({"text": text})
+    flags = ("--agent", "desk.py:desk", "-m", "openai/gpt-4o")
+    assert convo("chat", *flags, "--json", "hello").json()["final_output"] == value
+    (last,) = [one for one in lines(convo("chat", *flags, "--jsonl", "hello").out) if one["type"] == "convo.finished"]
+    assert last["output"] == value
+    assert json.loads(convo("chat", *flags, "hello").out) == json.loads(text)
+
+
+def lines(out: str) -> list[Any]:
+    return [json.loads(line) for line in out.splitlines()]
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        '{type = "local_shell"}',
+        '{type = "shell"}',
+        '{type = "apply_patch"}',
+        '{type = "computer"}',
+        '{type = "custom", name = "c"}',
+        '{type = "tool_search", execution = "client"}',
+    ],
+)
+def test_a_hosted_tool_whose_calls_nobody_would_perform_is_refused_before_any_request(
+    tool: str, convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "desk.toml").write_text(f"[agents.desk]\ntools = [{tool}]\n", encoding="utf-8")
+    got = convo("chat", "--agent", "desk.toml", "-m", "openai/gpt-4o", "hello")
+    assert (got.exit, server.bodies) == (1, [])
+    assert "of agent 'desk'" in got.err
+
+
+def test_a_shell_of_the_provider_is_offered_and_its_calls_are_the_providers_own(
+    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    say(tmp_path, 'Agent(name="a", tools=[ShellTool(environment={"type": "container_auto"})])')
+    performed = [
+        {"type": "shell_call", "id": "sh_1", "call_id": "c1", "action": {"commands": ["ls"]}, "status": "completed"},
+        {"type": "shell_call_output", "id": "sho_1", "call_id": "c1", "output": []},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One file."}]},
+    ]
+    server.replies({"output": performed})
+    got = convo("chat", "--agent", "desk.py:desk", "-m", "openai/gpt-4o", "hello")
+    assert (got.exit, got.out.strip()) == (0, "One file.")
+    assert server.bodies[0]["tools"] == [{"type": "shell", "environment": {"type": "container_auto"}}]
+
+
+def test_a_context_that_a_tool_changed_is_in_the_state_of_a_pause(
+    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asking = RECORDING.replace("needs_approval=policy", "needs_approval=True")
+    (tmp_path / "desk.py").write_text(HEAD + asking, encoding="utf-8")
+    (tmp_path / "values.json").write_text('{"customer": "A1"}', encoding="utf-8")
+    server.replies(*CALLS)
+    flags = ("--agent", "desk.py:desk", "-m", "openai/gpt-4o", "--context", "values.json")
+    got = convo("chat", *flags, "--state", "run.json", "hello")
+    assert got.exit == 3
+    state = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))
+    assert state["context"]["context"] == {"customer": "A1", "noted": "hi"}
+
+
+def test_usage_is_known_after_a_pause_in_another_command(
+    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asking = RECORDING.replace("needs_approval=policy", "needs_approval=True")
+    (tmp_path / "desk.py").write_text(HEAD + asking, encoding="utf-8")
+    module = run_file(tmp_path / "desk.py")
+    server.replies(*CALLS)
+    flags = ("--agent", "desk.py:desk", "-m", "openai/gpt-4o")
+    assert convo("chat", *flags, "-n", "mine", "hello").exit == 3
+    module.SEEN.clear()
+    got = convo("resume", "mine", *flags, "--approve", "all")
+    assert got.exit == 0, got.err
+    paying = next(one for one in module.SEEN if one["where"] == "paying tool")
+    assert (paying["usage"], paying["turn_input"]) == ([2, 2, True], [{"content": "hello", "role": "user"}])
+    assert [one["usage"][0] for one in module.SEEN if one["where"] == "output guardrail"] == [5]
+
+
+def test_a_tool_that_decides_an_approval_fails_the_run_by_name(
+    convo: Convo, server: Loopback, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = HEAD + "@function_tool\ndef note(ctx: ToolContext) -> str:\n    ctx.approve_tool(None)\n    return 'x'\n"
+    (tmp_path / "desk.py").write_text(f"{file}\ndesk = Agent(name='a', tools=[note])\n", encoding="utf-8")
+    server.replies({"call": {"name": "note", "arguments": {}}}, DONE)
+    got = convo("chat", "--agent", "desk.py:desk", "-m", "openai/gpt-4o", "hello")
+    assert got.exit == 1
+    assert "approve_tool and reject_tool of a run context" in got.err
+
+
+def test_a_package_of_ones_own_that_is_called_agents_is_no_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = ModuleType("agents")
+    kind = type("Agent", (), {"__module__": "agents.own", "name": "a", "handoffs": [], "tools": []})
+    monkeypatch.setitem(sys.modules, "agents", own)
+    with pytest.raises(InputFault, match="Agent is no agent"):
+        from_object(kind())
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "key"),
+    [
+        ("", "https://api.openai.com/v1", "agents-sdk:session:"),
+        (', model_settings=ModelSettings(extra_args={"prompt_cache_key": "own"})', "https://api.openai.com/v1", "own"),
+        ("", "http://api.openai.com/v1", ""),
+        ("", "https://eu.api.openai.com/v1", ""),
+        ("", "https://example.org/v1", ""),
+    ],
+)
+def test_requests_to_openai_itself_carry_a_cache_key_of_the_session_as_the_sdks_do(
+    convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str, url: str, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", url)
+    say(tmp_path, f'Agent(name="desk"{settings})')
+    assert convo("chat", "-m", "scripted/echo", "-n", "mine", "hello").exit == 0
+    asked = ("next", "mine", "hi", "-m", "openai/gpt-5-mini", "--agent", f"{tmp_path / 'desk.py'}:desk", "--json")
+
+    first, again = (convo(*asked).json()["body"].get("prompt_cache_key") for _ in range(2))
+
+    session = convo("sessions", "show", "mine", "--json").json()["id"]
+    made = f"agents-sdk:session:{sha256(session.encode()).hexdigest()[:32]}"
+    assert first == again == (made if key.startswith("agents-sdk") else key or None)
+
+
+def test_agents_of_convos_own_get_no_cache_key(convo: Convo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://api.openai.com/v1")
+    (tmp_path / "own.py").write_text('from convo.agents import Agent\ndesk = Agent("desk")\n')
+    assert convo("chat", "-m", "scripted/echo", "-n", "mine", "hello").exit == 0
+
+    asked = ("next", "mine", "hi", "-m", "openai/gpt-5-mini", "--agent", f"{tmp_path / 'own.py'}:desk", "--json")
+
+    assert "prompt_cache_key" not in convo(*asked).json()["body"]

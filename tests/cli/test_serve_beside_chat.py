@@ -1,0 +1,37 @@
+"""Conversations of `convo serve` beside the chat's own sessions, in one store."""
+
+from pathlib import Path
+
+from tests.cli.chatting import ECHO, said
+from tests.cli.held import DATABASE
+from tests.gateway.server import serving_at
+from tests.running import Convo
+
+
+def test_continue_and_the_list_are_about_sessions_and_never_about_what_a_client_of_serve_asked(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    convo("chat", *ECHO, "-n", "mine", "one")
+    with serving_at(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
+        theirs = served.ask({"model": "echo", "input": "by a client"}).json()["id"]
+
+    got = convo("chat", *ECHO, "-c", "two")
+    assert (got.exit, got.out) == (0, "two\n")
+    assert said(home, "mine")[:3] == ["user: one", "assistant: one", "user: two"]
+    assert [one["name"] for one in convo("sessions", "--json").json()] == ["mine"]
+    assert theirs in convo("inspect", "resp_").out
+
+    continued = convo("chat", *ECHO, "--from", theirs, "-n", "taken", "three")
+    assert continued.exit == 0
+    assert [one["name"] for one in convo("sessions", "--json").json()] == ["taken", "mine"]
+
+
+def test_continue_without_a_session_names_where_the_clients_of_serve_are_found(
+    convo: Convo, home: Path, tmp_path: Path
+) -> None:
+    with serving_at(tmp_path / "served", f"sqlite:{home / DATABASE}") as served:
+        theirs = served.ask({"model": "echo", "input": "by a client"}).json()["id"]
+    got = convo("chat", *ECHO, "-c", "two")
+    assert (got.exit, got.out) == (5, "")
+    assert "convo inspect resp_" in got.err
+    assert theirs in convo("inspect", "resp_").out

@@ -1,0 +1,234 @@
+"""`convo store backup`: one whole file, while others write, and nothing else beside it."""
+
+import asyncio
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.cli.held import DATABASE, held
+from tests.cli.test_store_check import root_page, three, zeroed
+from tests.running import Convo
+from tests.stores.test_tenants import everything
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+def test_a_backup_is_one_private_file_that_opens_as_it_is(
+    convo: Convo, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held(home, three)
+    sessions = convo("sessions", "--json").json()
+    got = convo("store", "backup", "copy.db")
+
+    copy = tmp_path / "copy.db"
+    assert (got.exit, got.out.startswith(f"sqlite:{home / DATABASE}: copied to copy.db, ")) == (0, True)
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert names(tmp_path) == ["copy.db", "home"]
+    assert convo("store", "check", "--store", "sqlite:copy.db").exit == 0
+    monkeypatch.setenv("CONVO_STORE", "sqlite:copy.db")
+    assert convo("sessions", "--json").json() == sessions
+    assert convo("chat", "-m", "scripted/echo", "--from", "monads", "on").out == "on\n"
+
+
+def test_a_backup_for_a_program(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, three)
+    told = convo("store", "backup", "copy.db", "--json").json()
+
+    size = (tmp_path / "copy.db").stat().st_size
+    assert told == {"store": f"sqlite:{home / DATABASE}", "file": "copy.db", "bytes": size, "command": None}
+
+
+def test_what_only_stands_in_the_log_is_in_the_backup(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, three)
+    with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute("UPDATE sessions SET name = 'renamed' WHERE name = 'tea'")
+        assert b"renamed" not in (home / DATABASE).read_bytes()
+        assert convo("store", "backup", "copy.db").exit == 0
+
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
+        assert ("renamed",) in db.execute("SELECT name FROM sessions").fetchall()
+
+
+@pytest.mark.parametrize("kind", ["a file", "a folder", "a link to nothing"])
+def test_nothing_is_ever_overwritten(kind: str, convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, three)
+    target = tmp_path / "copy.db"
+    if kind == "a file":
+        target.write_text("mine")
+    elif kind == "a folder":
+        target.mkdir()
+    else:
+        target.symlink_to("nowhere")
+    got = convo("store", "backup", "copy.db")
+
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.startswith("convo: copy.db exists, and no file is overwritten")
+    assert names(tmp_path) == ["copy.db", "home"]
+    assert kind != "a file" or target.read_text() == "mine"
+
+
+def test_a_damaged_database_is_not_copied_as_if_it_were_whole(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, three)
+    zeroed(home / DATABASE, root_page(home / DATABASE, "links"))
+    got = convo("store", "backup", "copy.db")
+
+    assert (got.exit, got.out) == (1, "")
+    assert "is damaged" in got.err
+    assert f"convo store recover NEW.db --store sqlite:{home / DATABASE}" in got.err
+    assert names(tmp_path) == ["home"]
+
+
+@pytest.mark.parametrize("target", ["nowhere/copy.db", "home/data/convo.db/copy.db"])
+def test_a_folder_that_is_not_there_is_told(target: str, convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("store", "backup", target)
+
+    assert (got.exit, got.out) == (1, "")
+    assert got.err.startswith(f"convo: {target} cannot be opened: ")
+    assert got.err.endswith("\n  try: name a file in a folder that exists\n")
+
+
+def test_without_a_database_there_is_nothing_to_copy(convo: Convo, home: Path, tmp_path: Path) -> None:
+    assert convo("store", "backup", "copy.db").exit == 5
+    assert names(tmp_path) == []
+
+
+@pytest.mark.needs("full disk")
+def test_a_copy_without_room_leaves_nothing(home: Path, tmp_path: Path) -> None:
+    held(home, three)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    run = f"{limit}; import sys; from convo.cli.app import run; sys.exit(run(['store', 'backup', 'copy.db']))"
+    got = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=False)
+
+    assert got.returncode == 1
+    assert "free some space" in got.stderr
+    assert names(tmp_path) == ["home"]
+
+
+# -- while others write, and kills ----------------------------------------------------------------
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path as File
+from convo.history import Path, root
+from convo.items import user
+from convo.stores.contract import Change, Growth
+from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.database import Database
+from tests.stores.chats import session
+
+async def main():
+    store = SqliteStore(Database(File(sys.argv[1]), synchronous="OFF"))
+    path, turn = Path(root("local")), 0
+    while True:
+        turn += 1
+        grown = path.grow([user(f"turn {turn} " * 20)])
+        change = Change((Growth(path.head, grown.items[-1:]),), session=session(head=grown.head, name="busy"))
+        await store.commit(change)
+        path = grown if turn % 200 else Path(root("local"))
+        if turn == 20:
+            print("writing", flush=True)
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def writer(home: Path) -> Iterator[None]:
+    """Another process that writes all the time."""
+    with subprocess.Popen([sys.executable, "-c", WRITER, str(home / DATABASE)], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"writing\n"
+        yield
+        process.kill()
+
+
+@pytest.mark.usefixtures("writer")
+def test_a_backup_while_another_process_writes_is_one_state_of_the_database(convo: Convo, tmp_path: Path) -> None:
+    for number in range(3):
+        assert convo("store", "backup", f"copy{number}.db").exit == 0
+        told = convo("store", "check", "--json", "--store", f"sqlite:copy{number}.db").json()
+        assert (told["ok"], told["problems"]) == (True, [])
+    assert names(tmp_path) == ["copy0.db", "copy1.db", "copy2.db", "home"]
+
+
+def filled(home: Path, megabytes: int) -> None:
+    """A database of some size."""
+
+    async def said() -> None:
+        store = SqliteStore(Database(home / DATABASE))
+        await store.commit(everything("local"))
+        await store.aclose()
+
+    asyncio.run(said())
+    with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
+        db.execute("INSERT INTO secrets VALUES ('large', zeroblob(?))", (megabytes * 2**20,))
+
+
+def killed(argv: list[str], after_s: float) -> None:
+    script = "import sys; from convo.cli.app import run; print('up', flush=True); sys.exit(run(sys.argv[1:]))"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, *argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(after_s)
+        process.kill()
+
+
+def backed_up_and_killed(kills: int, home: Path, tmp_path: Path, convo: Convo) -> set[bool]:
+    """Whether there was a whole copy, after each kill."""
+    filled(home, 60)
+    ended = set()
+    for kill in range(kills):
+        copy = tmp_path / f"copy{kill}.db"
+        killed(["store", "backup", copy.name], 0.1 + 0.5 * kill / kills)
+        there = copy.exists()
+        assert set(names(tmp_path)) <= {"home", copy.name}
+        if there:
+            with closing(sqlite3.connect(f"{copy.as_uri()}?immutable=1", uri=True)) as db:
+                assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+            copy.unlink()
+        ended.add(there)
+    return ended
+
+
+@pytest.mark.needs("linux")
+def test_a_backup_that_is_killed_leaves_nothing_or_a_whole_file(home: Path, tmp_path: Path, convo: Convo) -> None:
+    backed_up_and_killed(3, home, tmp_path, convo)
+
+
+@pytest.mark.full
+@pytest.mark.needs("linux")
+def test_a_backup_that_is_killed_at_any_moment_leaves_nothing_or_a_whole_file(
+    home: Path, tmp_path: Path, convo: Convo
+) -> None:
+    assert backed_up_and_killed(40, home, tmp_path, convo) == {True, False}
+
+
+# -- a server -------------------------------------------------------------------------------------
+
+
+def test_of_a_server_the_line_is_printed_that_copies_it_without_a_password(convo: Convo) -> None:
+    url = "postgresql://me:hush@db.example.com:6432/chats?sslmode=require&password=hush&application_name=x"
+    got = convo("store", "backup", "my copy.dump", "--store", url)
+
+    assert (got.exit, got.out) == (
+        0,
+        "pg_dump --format=custom --schema=convo --file='my copy.dump'"
+        " 'postgresql://me@db.example.com:6432/chats?sslmode=require&application_name=x'\n",
+    )
+    assert "hush" not in got.err
+    assert convo("store", "backup", "x", "--json", "--store", url).json()["command"].startswith("pg_dump ")

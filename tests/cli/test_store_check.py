@@ -1,0 +1,267 @@
+"""`convo store check`: what is wrong with a database is found and named, and nothing is written."""
+
+import asyncio
+import os
+import random
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from convo.history import Strategy
+from convo.stores.open import open_store
+from tests.cli.checked import found
+from tests.cli.held import DATABASE, Teller, held
+from tests.databases import empty_database
+from tests.running import Convo
+from tests.stores.test_tenants import everything
+
+
+async def three(teller: Teller) -> None:
+    await teller.chat(Strategy.SESSION, "monads", "What is a monad?", "And a functor?")
+    await teller.chat(Strategy.CHAIN, "tea", "How do I make tea?", "With milk?")
+    await teller.chat(Strategy.CONVERSATION, "café", "Où est le café?")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(folder.iterdir())}
+
+
+def changed(home: Path, *statements: str) -> None:
+    """Write into the database what no part of convo writes."""
+    with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
+        for statement in statements:
+            db.execute(statement)
+
+
+# -- a whole database -----------------------------------------------------------------------------
+
+
+def test_a_whole_database_passes_and_nothing_is_written(convo: Convo, home: Path) -> None:
+    held(home, three)
+    before = contents(home / "data")
+    got = convo("store", "check")
+
+    assert (got.exit, got.out) == (0, "")
+    assert "no problems found (10 items, 11 nodes, 3 sessions, 5 links, 1 conversations" in got.err
+    assert contents(home / "data") == before
+
+
+def test_a_check_for_a_program(convo: Convo, home: Path) -> None:
+    held(home, three)
+    got = convo("store", "check", "--json").json()
+
+    assert (got["ok"], got["problems"], got["sessions"], got["unchecked"]) == (True, [], [], "")
+    assert got["rows"]["items"] == 10
+
+
+def test_a_database_that_another_process_has_open_is_checked(convo: Convo, home: Path) -> None:
+    held(home, three)
+    with closing(sqlite3.connect(home / DATABASE, isolation_level=None)) as db:
+        db.execute("UPDATE sessions SET used_at = used_at + 1")
+        assert convo("store", "check", "--json").json()["ok"] is True
+
+
+def test_without_a_database_there_is_nothing_to_check(convo: Convo, home: Path) -> None:
+    got = convo("store", "check")
+
+    assert (got.exit, got.out) == (5, "")
+    assert not home.exists()
+
+
+def test_an_older_schema_is_named_and_not_migrated(convo: Convo, home: Path) -> None:
+    held(home, three)
+    changed(home, "PRAGMA user_version = 2")
+    before = (home / DATABASE).read_bytes()
+    got = convo("store", "check")
+
+    assert got.exit == 0
+    assert "this file has schema 2; convo store migrate, then check again" in got.err
+    assert (home / DATABASE).read_bytes() == before
+
+
+# -- what is found --------------------------------------------------------------------------------
+
+FAULTS = {
+    "an item with another content": (
+        "UPDATE items SET body = replace(body, 'monad', 'nomad') WHERE body LIKE '%What is a monad%user%'"
+        " OR body LIKE '%user%What is a monad%'",
+        {"item", "node", "search"},
+        ["monads"],
+    ),
+    "a key that does not follow": (
+        "UPDATE nodes SET key = randomblob(32) WHERE n = (SELECT max(n) FROM nodes)",
+        {"node"},
+        ["café"],
+    ),
+    "a node that is gone": (
+        "DELETE FROM nodes WHERE n = (SELECT head FROM sessions WHERE name = 'tea')",
+        None,
+        ["tea"],
+    ),
+    "a head of another tenant": (
+        "INSERT INTO tenants (n, name) VALUES (77, 'guest'); UPDATE sessions SET tenant = 77 WHERE name = 'tea'",
+        {"tenant"},
+        [],
+    ),
+    "a conversation that counts wrong": ("UPDATE conversations SET length = length + 1", {"conversation"}, []),
+    "an item without an id in its conversation": ("DELETE FROM members", {"conversation"}, []),
+    "a search index that lacks an item": (
+        "INSERT INTO words (words, rowid, terms) VALUES ('delete', 1, 'what is a monad')",
+        {"search"},
+        [],
+    ),
+    "an id that leads nowhere": ("DELETE FROM names", {"index"}, []),
+    "a hash that is gone": ("DELETE FROM hashes WHERE item = 1", {"item"}, ["monads"]),
+    "a record that is no JSON": ("UPDATE sessions SET record = '[' WHERE name = 'tea'", {"record"}, []),
+    "a route with another hash": ("UPDATE repeated SET hash = randomblob(32)", {"record"}, []),
+}
+
+
+@pytest.mark.parametrize(("statements", "codes", "sessions"), FAULTS.values(), ids=FAULTS)
+def test_a_broken_rule_is_found_with_the_sessions_it_affects(
+    statements: str, codes: set[str] | None, sessions: list[str], convo: Convo, home: Path
+) -> None:
+    held(home, three)
+    changed(home, *statements.split("; "))
+    before = contents(home / "data")
+    got = convo("store", "check", "--json")
+
+    told = got.json()
+    assert (got.exit, told["ok"]) == (1, False)
+    assert codes is None or {one["code"] for one in told["problems"]} == codes
+    assert [one["name"] for one in told["sessions"]] == sessions
+    assert contents(home / "data") == before
+
+
+def test_a_person_is_told_the_first_of_each_kind_and_what_to_do(convo: Convo, home: Path) -> None:
+    held(home, three)
+    changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
+    got = convo("store", "check")
+
+    assert got.exit == 1
+    first = got.out.splitlines()[0]
+    assert first.startswith("node: node 2 has a key that does not follow from its parent and its item (and 9 more)")
+    assert got.out.splitlines()[1:] == [f"affected session: {name}" for name in ("monads", "tea", "café")]
+    assert got.err.splitlines()[-1].startswith("  try: convo store recover NEW.db")
+
+
+def test_the_command_to_recover_names_the_store_that_was_checked(convo: Convo, home: Path, tmp_path: Path) -> None:
+    held(home, three)
+    changed(home, "UPDATE nodes SET key = randomblob(32) WHERE parent IS NOT NULL")
+    (tmp_path / "bad one.db").write_bytes((home / DATABASE).read_bytes())
+    got = convo("store", "check", "--store", "sqlite:bad one.db")
+
+    assert got.exit == 1
+    assert got.err.splitlines()[-1].startswith(
+        f"  try: convo store recover NEW.db --store 'sqlite:{tmp_path / 'bad one.db'}', "
+    )
+
+
+def test_no_migration_is_advised_for_a_file_that_is_no_database(convo: Convo, tmp_path: Path) -> None:
+    (tmp_path / "bad.db").write_bytes(bytes(4096))
+    got = convo("store", "check", "--store", "sqlite:bad.db")
+
+    assert (got.exit, got.out) == (1, "unreadable: the file cannot be opened: file is not a database\n")
+    assert got.err.splitlines()[:2] == [
+        "not checked: no row could be checked",
+        f"sqlite:{tmp_path / 'bad.db'}: 1 problem (no rows)",
+    ]
+
+
+# -- a malformed file -----------------------------------------------------------------------------
+
+
+def zeroed(file: Path, page: int) -> None:
+    with file.open("r+b") as opened:
+        opened.seek((page - 1) * 4096)
+        opened.write(bytes(4096))
+
+
+def root_page(file: Path, table: str) -> int:
+    with closing(sqlite3.connect(file)) as db:
+        return int(db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()[0])
+
+
+@pytest.mark.parametrize("table", ["items", "nodes", "sessions", "links"])
+def test_a_malformed_file_is_found_by_the_check_and_by_doctor(table: str, convo: Convo, home: Path) -> None:
+    held(home, three)
+    zeroed(home / DATABASE, root_page(home / DATABASE, table))
+    before = (home / DATABASE).read_bytes()
+
+    assert convo("store", "check").exit == 1
+    one = found(convo, "store")
+    assert one["level"] == "fault"
+    assert "convo store recover" in one["next"]
+    assert (home / DATABASE).read_bytes() == before
+
+
+@pytest.mark.parametrize("argv", [("sessions",), ("inspect", "monads"), ("chat", "--from", "monads", "hi")])
+@pytest.mark.parametrize("table", ["items", "nodes", "sessions"])
+def test_any_command_names_the_way_out_of_a_malformed_file(
+    table: str, argv: tuple[str, ...], convo: Convo, home: Path
+) -> None:
+    held(home, three)
+    zeroed(home / DATABASE, root_page(home / DATABASE, table))
+    got = convo(*argv)
+
+    if got.exit:
+        hint = f"  try: convo store recover NEW.db --store sqlite:{home / DATABASE}"
+        assert got.err.splitlines()[-2:] == [f"convo: {home / DATABASE} is damaged", hint]
+    assert table != "sessions" or got.exit
+
+
+def test_a_text_that_is_no_json_any_more_is_told_as_damage(convo: Convo, home: Path) -> None:
+    held(home, three)
+    changed(home, "UPDATE items SET body = substr(body, 2)")
+    got = convo("inspect", "monads")
+
+    assert (got.exit, got.out) == (1, "")
+    assert got.err.splitlines()[0] == f"convo: {home / DATABASE} is damaged: a stored text is not JSON"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_file_with_random_damage_never_passes_for_whole(seed: int, convo: Convo, home: Path) -> None:
+    """A flipped byte that SQLite's own check and ours both pass is one that no row holds."""
+    held(home, three)
+    dice, file = random.Random(seed), home / DATABASE
+    page = dice.randrange(2, os.path.getsize(file) // 4096 + 1)
+    zeroed(file, page)
+    told = convo("store", "check", "--json").json()
+    with closing(sqlite3.connect(file)) as db:
+        try:
+            whole = db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        except sqlite3.DatabaseError:
+            whole = False
+
+    assert told["ok"] is whole
+
+
+# -- a server -------------------------------------------------------------------------------------
+
+
+@pytest.mark.needs("postgresql")
+def test_the_rows_of_a_server_are_checked(convo: Convo) -> None:
+    url = empty_database()
+
+    async def said() -> None:
+        store = open_store(url)
+        await store.commit(everything("local"))
+        await store.of("guest").commit(everything("guest"))
+        await store.aclose()
+
+    asyncio.run(said())
+    whole = convo("store", "check", "--json", "--store", url).json()
+    assert (whole["ok"], whole["rows"]["items"]) == (True, 2)
+
+    with psycopg.connect(url, autocommit=True) as db:
+        db.execute("UPDATE convo.nodes SET rest = gen_random_uuid() WHERE depth = 1 AND tenant IN "
+                   "(SELECT tenant FROM convo.tenants WHERE name = 'guest')")  # fmt: skip
+        db.execute("UPDATE convo.words SET terms = '{1}'")
+    got = convo("store", "check", "--json", "--store", url)
+    told = got.json()
+    assert got.exit == 1
+    assert {one["code"] for one in told["problems"]} == {"node", "search"}
+    assert told["sessions"] == [{"tenant": "guest", "name": "one"}]

@@ -1,0 +1,125 @@
+"""An answer whose final text is not the text that was streamed: the final one is kept, and convo says so."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.cli.serving import logged
+from tests.gateway.server import Served, serving_at
+from tests.models.chat_server import ChatServer, serving
+from tests.running import Convo
+
+RESPONSES = """
+[providers.far]
+api = "responses"
+base_url = "{url}"
+[aliases]
+fast = "far/m"
+"""
+WARNING = "the text that was streamed differs from the final text, which was kept"
+
+
+def answer(streamed: str, final: str) -> list[dict[str, Any]]:
+    """The events of a response whose deltas say `streamed` and whose last event says `final`."""
+    message = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    part = {"type": "output_text", "text": final, "annotations": []}
+    at = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
+    whole = {"id": "resp_1", "object": "response", "model": "m", "output": [{**message, "content": [part]}]}
+    return [
+        {"type": "response.created", "response": {**whole, "status": "in_progress", "output": []}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**message, "content": []}},
+        *({"type": "response.output_text.delta", **at, "delta": piece} for piece in streamed),
+        {"type": "response.completed", "response": {**whole, "status": "completed"}},
+    ]
+
+
+@pytest.fixture
+def upstream() -> Iterator[ChatServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def config(home: Path, upstream: ChatServer) -> Path:
+    file = home / "far.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(RESPONSES.format(url=upstream.url))
+    return file
+
+
+def test_chat_says_that_the_final_text_differs_and_keeps_the_final_one(
+    convo: Convo, config: Path, upstream: ChatServer
+) -> None:
+    upstream.streams(*answer("sunny", "rainy"))
+
+    got = convo("--config", str(config), "chat", "-m", "far/m", "--session", "weather?")
+    shown, link = convo("inspect", "weather"), convo("inspect", "weather", "--json").json()
+
+    assert [line for line in got.err.splitlines() if "differs" in line] == [f"warning: {WARNING}"]
+    assert "rainy" in str(link["items"])
+    assert "sunny" not in str(link["items"])
+    assert link["links"][0]["streamed_text_differs"] is True
+    assert link["links"][0]["status"] == "completed"
+    assert WARNING in shown.out
+
+
+def test_chat_says_nothing_when_the_texts_are_the_same(convo: Convo, config: Path, upstream: ChatServer) -> None:
+    upstream.streams(*answer("sünny", "sünny"))
+
+    got = convo("--config", str(config), "chat", "-m", "far/m", "--session", "weather?")
+
+    assert "differs" not in got.err
+    assert "streamed_text_differs" not in convo("inspect", "weather", "--json").json()["links"][0]
+
+
+@pytest.fixture
+def gateway(home: Path, upstream: ChatServer, tmp_path: Path) -> Iterator[Served]:
+    (home / "data").mkdir(parents=True, exist_ok=True)
+    toml = RESPONSES.format(url=upstream.url).removesuffix('[aliases]\nfast = "far/m"\n')
+    with serving_at(tmp_path / "served", f"sqlite:{home}/data/convo.db", toml='fast = "far/m"\n' + toml) as served:
+        yield served
+
+
+@pytest.mark.parametrize("body", [{}, {"stream": True}, {"background": True}])
+def test_inspect_names_the_differing_text_of_a_served_response_and_its_provider(
+    convo: Convo, gateway: Served, upstream: ChatServer, body: dict[str, Any]
+) -> None:
+    upstream.streams(*answer("sunny", "rainy"))
+
+    events = gateway.events({"model": "fast", "input": "weather?", **body}) if body.get("stream") else []
+    made = events[-1]["response"] if events else gateway.ask({"model": "fast", "input": "weather?", **body}).json()
+    while made["status"] in ("queued", "in_progress"):
+        made = gateway.http.get(f"/v1/responses/{made['id']}").json()
+    link = convo("inspect", made["id"], "--json").json()["links"][0]
+    shown = convo("inspect", made["id"]).out
+
+    assert made["output"][0]["content"][0]["text"] == "rainy"
+    assert made["error"] is None
+    assert all("streamed_text_differs" not in event for event in events)
+    assert (link["streamed_text_differs"], link["model"], link["provider"]) == (True, "fast", "far")
+    assert f"{WARNING}: {made['id']}" in shown
+    assert "provider  far\n" in shown
+    assert "convo.provider" not in str(made)
+
+
+def test_the_log_of_serve_names_a_differing_text(
+    gateway: Served, upstream: ChatServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream.streams(*answer("sunny", "rainy"))
+    gateway.ask({"model": "fast", "input": "weather?"})
+    gateway.ask({"model": "echo", "input": "weather?"})
+    for exchange in gateway.told:
+        logged(exchange)
+
+    first, second = capsys.readouterr().err.splitlines()
+    assert " 200 streamed_text_differs " in first
+    assert "differs" not in second
+
+
+def test_inspect_names_the_provider_of_each_model(convo: Convo) -> None:
+    convo("chat", "-m", "scripted/echo", "--session", "hi")
+
+    assert "model     scripted/echo\n" in convo("inspect", "hi").out
+    assert convo("inspect", "hi", "--json").json()["links"][0]["provider"] == "scripted"

@@ -1,0 +1,473 @@
+"""A project's `.convo.toml` is untrusted input: attacks through it, and trust in it."""
+
+import json
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from convo.cli.configuring import trust as trust_file
+from tests.cli.served import serving
+from tests.models import chat_server
+from tests.models.chat_server import ChatServer, delta, finish
+from tests.running import Convo, Launch, project_file
+
+ANSWER = (delta(content="yes"), finish("stop"))
+
+
+@pytest.fixture
+def own(home: Path) -> Path:
+    """The user's own settings: the model repeats what it is told."""
+    place = home / "config" / "config.toml"
+    place.parent.mkdir(parents=True)
+    place.write_text('model = "scripted/echo"\n')
+    return place
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    """A server that a stranger's file names; it answers nobody."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        yield listening
+
+
+def project(text: str, folder: Path = Path()) -> Path:
+    """A project file as it comes with a clone."""
+    place = folder.absolute() / ".convo.toml"
+    place.write_text(text)
+    return place
+
+
+def notice(place: Path, *keys: str, why: str = "is not trusted") -> str:
+    return f"convo: {place} {why}, so these settings are ignored: {', '.join(keys)}; try: convo config trust\n"
+
+
+def effective(convo: Convo) -> dict[str, Any]:
+    """The values that hold, by key."""
+    rows = convo("config", "--json").json()
+    return {row["key"]: row["value"] for row in rows if not row["ignored"]}
+
+
+def disown(place: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Make `place` another user's; returns their id."""
+    if os.geteuid() == 0:
+        os.lchown(place, 54321, -1)
+        return 54321
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    return owner
+
+
+# -- attacks ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["serve", "profiles.p.serve"])
+def test_a_strangers_file_cannot_open_the_users_store_to_a_key_or_an_address(own: Path, where: str) -> None:
+    Path("keys").write_text(f"local {'0' * 64}\n")
+    place = project(f'[{where}]\nhost = "0.0.0.0"\nport = 1\nkeys_file = "keys"\n')
+    before = ("--profile", "mine")
+    own.write_text('[profiles.mine]\nmodel = "scripted/echo"\n')
+    with serving("--store", "memory", before=before) as server:
+        assert "http://127.0.0.1:" in server.line
+        assert server.http.get("/v1/models").status_code == 200  # with its keys file: 401
+        server.end(15)
+    assert server.err == notice(place, *(f"{where}.{name}" for name in ("host", "port", "keys_file")))
+
+
+def test_a_strangers_file_gets_no_password_for_its_database(
+    convo: Convo, own: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", "hush")
+    url = f"postgresql://me@127.0.0.1:{listener.getsockname()[1]}/x?require_auth=password&connect_timeout=2"
+    place = project(f'[state_storage]\ntype = "postgres"\nconnection_string = "{url}"\n')
+    got = convo("sessions")
+    assert (got.exit, got.err.splitlines(keepends=True)[0]) == (0, notice(place, "state_storage"))
+    with pytest.raises(BlockingIOError):
+        listener.accept()
+
+
+def test_a_strangers_file_cannot_redirect_a_conversation_of_a_provider_without_a_key(convo: Convo, own: Path) -> None:
+    with chat_server.serving() as mine, chat_server.serving() as theirs:
+        own.write_text(f'model = "mine/m"\n[providers.mine]\napi = "chat"\nbase_url = "{mine.url}"\n')
+        mine.streams(*ANSWER)
+        mine.streams(*ANSWER)
+        assert convo("chat", "-q", "a private matter").exit == 0
+        place = project(f'[providers.mine]\nbase_url = "{theirs.url}"\n')
+        got = convo("chat", "-q", "-c", "and more")
+        assert (got.exit, got.out, got.err) == (0, "yes\n", notice(place, "providers.mine.base_url"))
+        assert (len(mine.requests), theirs.requests) == (2, [])
+
+
+def test_a_strangers_file_gets_no_key_for_its_server(
+    convo: Convo, own: Path, server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
+    theirs = f'base_url = "{server.url}"\napi = "chat"\nkey_env = "OPENAI_API_KEY"\n'
+    project(f'model = "theirs/m"\n[providers.theirs]\n{theirs}')
+    assert convo("chat", "-q", "hello").out == "hello\n"
+    assert convo("chat", "-m", "theirs/m", "hello").exit == 2
+    assert server.requests == []
+
+
+@pytest.fixture
+def server() -> Iterator[ChatServer]:
+    with chat_server.serving() as serving:
+        yield serving
+
+
+def test_a_strangers_file_cannot_move_the_store(convo: Convo, own: Path, home: Path) -> None:
+    place = project('[state_storage]\ntype = "sqlite"\nconnection_string = "theirs.db"\nttl = "1s"\n')
+    got = convo("chat", "-q", "hello")
+    assert (got.exit, got.out, got.err) == (0, "hello\n", notice(place, "state_storage"))
+    assert not Path("theirs.db").exists()
+    assert (home / "data" / "convo.db").exists()
+
+
+@pytest.mark.parametrize("model", ["local/./evil.gguf", "local/{folder}/evil.gguf", "fast"])
+@pytest.mark.parametrize("profile", ["", "[profiles.p]\n"])
+def test_a_strangers_file_cannot_choose_weights(
+    convo: Convo, own: Path, tmp_path: Path, model: str, profile: str
+) -> None:
+    Path("evil.gguf").write_bytes(b"GGUF" + bytes(100))
+    place = project(f'{profile}model = "{model.format(folder=tmp_path)}"\n[aliases]\nfast = "local/./evil.gguf"\n')
+    got = convo("chat", "-q", "hello")
+    assert (got.exit, got.out) == (0, "hello\n")
+    key = "profiles.p.model" if profile else "model"
+    assert got.err == notice(place, *sorted([key, "aliases.fast"], reverse=not profile or key < "b"))
+
+
+def test_a_strangers_profile_is_no_way_around(convo: Convo, own: Path) -> None:
+    project('[profiles.p]\nmodel = "openai/gpt-5"\ntenant = "other"\n[profiles.p.serve]\nport = 1\n')
+    got = convo("--profile", "p", "config", "--json").json()
+    held = {row["key"]: row["value"] for row in got if not row["ignored"]}
+    assert (held["model"], held["tenant"], held["serve.port"]) == ("openai/gpt-5", "local", 8788)
+
+
+def test_a_profile_of_ignored_settings_alone_is_refused_with_the_reason(convo: Convo, own: Path) -> None:
+    project("[profiles.p]\ntenant = 'other'\n")
+    got = convo("--profile", "p", "chat", "hello")
+    assert (got.exit, got.out) == (2, "")
+    assert got.err.endswith(
+        "convo: --profile: profile 'p' is in a file that is not trusted\n  try: convo config trust\n"
+    )
+
+
+def test_a_strangers_pattern_is_never_tried(convo: Convo, own: Path) -> None:
+    """This one takes forever, on an empty text too."""
+    place = project("redact = ['(?:(?:(?:(?:){60000}){60000}){60000})']\n")
+    got = convo("chat", "-q", "hello")
+    assert (got.out, got.err) == ("hello\n", notice(place, "redact"))
+
+
+def test_harmless_settings_count_without_trust_and_without_a_notice(convo: Convo, own: Path) -> None:
+    project('model = "openai/gpt-5"\nediting = "vi"\n[profiles.p]\nanswers = "plain"\n')
+    assert convo("config", "list", "editing").err == ""
+    got = effective(convo)
+    assert (got["model"], got["editing"], got["answers"]) == ("openai/gpt-5", "vi", "markdown")
+    rows = convo("--profile", "p", "config", "--json").json()
+    assert {row["key"]: row["value"] for row in rows}["answers"] == "plain"
+
+
+# -- the notice -------------------------------------------------------------------------------------
+
+
+def test_the_notice_is_one_line_on_stderr_in_a_pipe_too(launch: Launch, own: Path) -> None:
+    place = project('tenant = "other"\n"a\\u001b[31m\\nconvo: fine" = 1\n')
+    got = launch("chat", "--json", "hello")
+    assert got.json()["output_text"] == "hello"
+    assert got.err.count("not trusted") == 1
+    assert got.err.startswith(notice(place, "tenant", '"a\\x1b[31m\\nconvo: fine"'))
+    assert "\x1b" not in got.out + got.err
+
+
+def test_completion_says_nothing_of_an_untrusted_file(launch: Launch, own: Path) -> None:
+    project("[serve]\nport = 1\n")
+    environ = {"_CONVO_COMPLETE": "complete_bash", "COMP_WORDS": "convo chat -m ", "COMP_CWORD": "3"}
+    assert launch(env=environ).err == ""
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (b"model = ", "{place}, line 1: is not TOML: invalid value; it is ignored"),
+        (b'model = "\xff"', "{place}, line 1: is not UTF-8; it is ignored"),
+        (b"x = " + b"[" * 9_000, "{place}: is nested too deeply; it is ignored"),
+        (b".".join([b"a"] * 30_000) + b" = 1", "{place}, line 1: has a key of more than 32 names; it is ignored"),
+        (b"\n[" + b" . ".join([b"'a'"] * 9_000), "{place}, line 2: has a key of more than 32 names; it is ignored"),
+        (b"#" * 70_000, "{place} is not trusted and larger than 64 KB: it is ignored"),
+        (b"#" * 5_000_000, "{place}: is larger than 4 MB, the limit of a settings file; it is ignored"),
+    ],
+    ids=["syntax", "encoding", "nesting", "long key", "long table", "large", "huge"],
+)  # fmt: skip
+def test_a_broken_file_of_a_stranger_is_ignored(convo: Convo, own: Path, content: bytes, why: str) -> None:
+    place = Path(".convo.toml").absolute()
+    place.write_bytes(content)
+    got = convo("chat", "-q", "hello")
+    assert (got.exit, got.out) == (0, "hello\n")
+    (line,) = got.err.splitlines()
+    assert line.startswith(f"convo: {why.format(place=place)}; try: ")
+
+
+def test_a_pipe_a_folder_and_a_broken_link_are_not_waited_for(convo: Convo, own: Path) -> None:
+    place = Path(".convo.toml").absolute()
+    os.mkfifo(place)
+    got = convo("chat", "-q", "hello")
+    assert (got.out, got.err) == ("hello\n", f"convo: {place} is not a regular file and is not read; try: rm {place}\n")
+    place.unlink()
+    place.mkdir()
+    assert "is a folder, not a settings file; it is ignored" in convo("chat", "-q", "hello").err
+    place.rmdir()
+    place.symlink_to("/dev/zero")
+    assert "is not a regular file" in convo("chat", "-q", "hello").err
+    place.unlink()
+    place.symlink_to("nowhere")
+    assert convo("chat", "-q", "hello").err == ""
+
+
+# -- whose file it is -------------------------------------------------------------------------------
+
+
+def test_another_users_file_is_never_read(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = project_file('model = "openai/gpt-5"\n[serve]\nport = 1\n')
+    own.write_text(f'model = "scripted/echo"\ntrusted = ["{place.parent}"]\n')
+    owner = disown(place, monkeypatch)
+    got = convo("chat", "-q", "hello")
+    why = f"convo: {place} belongs to another user (id {owner}) and is not read"
+    assert (got.out, got.err) == ("hello\n", f"{why}; try: replace it with a copy of your own\n")
+    refused = convo("config", "trust")
+    assert (refused.exit, refused.err.splitlines()[0]) == (2, why)
+    assert convo("config", "set", "--project", "tenant", "me").exit == 2
+    assert effective(convo)["serve.port"] == 8788
+
+
+def test_a_link_of_another_user_is_not_followed(convo: Convo, own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("real.toml").write_text('editing = "vi"\n')
+    Path(".convo.toml").symlink_to("real.toml")
+    assert effective(convo)["editing"] == "vi"
+    disown(Path(".convo.toml"), monkeypatch)
+    got = convo("config", "list", "editing")
+    assert "belongs to another user" in got.err
+    assert effective(convo)["editing"] == "emacs"
+
+
+def test_a_file_that_everybody_may_write_is_never_read(convo: Convo, own: Path) -> None:
+    place = project_file('model = "openai/gpt-5"\n')
+    place.chmod(0o666)
+    got = convo("chat", "-q", "hello")
+    why = f"convo: {place} can be written by every user and is not read"
+    assert (got.out, got.err) == ("hello\n", f"{why}; try: chmod o-w {place}\n")
+    assert convo("config", "trust").exit == 2
+    place.chmod(0o664)  # a umask of 002
+    assert effective(convo)["model"] == "openai/gpt-5"
+
+
+# -- trust ------------------------------------------------------------------------------------------
+
+
+def test_a_file_is_trusted_as_it_is_and_shown(convo: Convo, own: Path) -> None:
+    place = project('[serve]\nport = 1\n[providers.groq]\napi = "chat"\nbase_url = "https://groq.example/v1"\n')
+    got = convo("config", "trust")
+    assert got.exit == 0
+    assert [line.split()[:2] for line in got.out.splitlines()] == [
+        ["setting", "value"],
+        ["serve.port", "1"],
+        ["providers.groq.api", "chat"],
+        ["providers.groq.base_url", "https://groq.example/v1"],
+    ]
+    assert got.err == (
+        "providers.groq.base_url sends conversations to another machine: https://groq.example/v1\n"
+        f"{place} is trusted as it is now; a change or convo config untrust ends the trust\n"
+    )
+    assert (effective(convo)["serve.port"], convo("config", "list", "serve.port").err) == (1, "")
+
+
+def test_a_change_ends_the_trust_and_the_notice_says_so(convo: Convo, own: Path) -> None:
+    place = project_file("[serve]\nport = 1\n")
+    project("[serve]\nport = 2\n")
+    got = convo("config", "list", "serve.port")
+    assert got.err == notice(place, "serve.port", why="changed since it was trusted")
+    assert effective(convo)["serve.port"] == 8788
+    project("[serve]\nport = 1\n")
+    assert effective(convo)["serve.port"] == 1
+
+
+def test_trust_can_be_taken_back(convo: Convo, own: Path) -> None:
+    place = project_file("[serve]\nport = 1\n")
+    assert convo("config", "trust", "--list").out == f"{place}  trusted\n"
+    assert convo("config", "untrust").err == f"{place} is not trusted any more\n"
+    assert effective(convo)["serve.port"] == 8788
+    listed = convo("config", "trust", "--list")
+    assert (listed.exit, listed.out, listed.err) == (0, "", "no file is trusted with convo config trust\n")
+    again = convo("config", "untrust")
+    assert (again.exit, again.err.splitlines()[0]) == (5, f"convo: no trusted file '{place}'")
+
+
+@pytest.mark.parametrize("command", ["trust", "untrust"])
+def test_a_path_where_nothing_is_is_named(command: str, convo: Convo, own: Path) -> None:
+    got = convo("config", command, "nowhere/at all")
+    assert (got.exit, got.err.splitlines()[0]) == (5, "convo: no file or folder 'nowhere/at all'")
+
+
+def test_trust_in_a_file_that_is_gone_can_be_taken_back(convo: Convo, own: Path, tmp_path: Path) -> None:
+    place = project_file("[serve]\nport = 1\n")
+    place.unlink()
+    assert convo("config", "trust", "--list").out == f"{place}  no longer there\n"
+    assert convo("config", "untrust", str(tmp_path)).exit == 0
+    assert convo("config", "trust", "--list").out == ""
+
+
+@pytest.mark.parametrize("path", [".", ".convo.toml", "{folder}", "{folder}/.convo.toml", "link", "link/.convo.toml"])
+def test_the_path_is_the_file_or_its_folder_through_links_too(
+    convo: Convo, own: Path, tmp_path: Path, path: str
+) -> None:
+    Path("link").symlink_to(tmp_path)
+    place = project("[serve]\nport = 1\n")
+    assert convo("config", "trust", path.format(folder=tmp_path)).exit == 0
+    assert convo("config", "trust", "--list").out == f"{place}  trusted\n"
+    assert effective(convo)["serve.port"] == 1
+
+
+def test_a_copy_and_a_link_of_a_trusted_file_are_not_trusted(
+    convo: Convo, own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger's link to a trusted file would make its relative paths begin in the stranger's folder."""
+    place = project_file('[serve]\nkeys_file = "keys"\n')
+    for folder in ("copy", "link"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        if folder == "copy":
+            project(place.read_text())
+        else:
+            Path(".convo.toml").symlink_to(place)
+        assert "serve.keys_file" not in effective(convo)
+
+
+def test_what_cannot_be_trusted_is_refused(convo: Convo, own: Path) -> None:
+    assert convo("config", "trust").exit == 5
+    Path("other.toml").write_text("model = 'openai/x'")
+    assert convo("config", "trust", "other.toml").exit == 2
+    assert convo("config", "trust", "elsewhere").exit == 5
+    assert convo("config", "trust", "nowhere/.convo.toml").exit == 5
+    for text in ("model = ", "modle = 1", "model = 1", 'trusted = ["/"]'):
+        project(text)
+        assert convo("config", "trust").exit == 2
+    assert convo("config", "trust", "--list").out == ""
+
+
+def test_a_record_of_trust_is_private_and_a_broken_one_counts_as_none(convo: Convo, own: Path, home: Path) -> None:
+    place = project_file("[serve]\nport = 1\n")
+    (record,) = (home / "config" / "trust").iterdir()
+    assert stat.S_IMODE(record.stat().st_mode) == 0o600
+    assert stat.S_IMODE(record.parent.stat().st_mode) == 0o700
+    good = json.loads(record.read_text())
+    for broken in ("", "[]", "{", "[" * 100_000, '{"path": 1}', json.dumps(good | {"path": "/elsewhere"})):
+        record.write_text(broken)
+        assert effective(convo)["serve.port"] == 8788
+    assert convo("config", "trust", str(place)).exit == 0
+    assert effective(convo)["serve.port"] == 1
+
+
+def test_of_many_who_trust_at_once_all_are_recorded(convo: Convo, own: Path, tmp_path: Path) -> None:
+    folders = [tmp_path / f"p{number}" for number in range(8)]
+    for folder in folders:
+        folder.mkdir()
+        project('editing = "vi"\n', folder)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda folder: trust_file(None, folder), [*folders, *folders]))
+    assert convo("config", "trust", "--list").out.count("  trusted\n") == 8
+
+
+# -- trusted folders --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", ["{folder}", "{folder}/work/..", "{folder}/link"])
+def test_files_in_a_trusted_folder_are_obeyed_whatever_they_hold(
+    convo: Convo, own: Path, tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("work").mkdir()
+    Path("link").symlink_to("work")
+    monkeypatch.chdir("work")
+    project("[serve]\nport = 1\n")
+    own.write_text(f'trusted = ["/opt", "{folder.format(folder=tmp_path)}"]\n')
+    assert effective(convo)["serve.port"] == 1
+    refused = convo("config", "untrust")
+    assert (refused.exit, "is still trusted, by 'trusted'" in refused.err) == (2, True)
+
+
+@pytest.mark.parametrize("folder", ["{folder}/below", "{folder}x", "/opt", "~"])
+def test_a_folder_beside_or_below_does_not_count(convo: Convo, own: Path, tmp_path: Path, folder: str) -> None:
+    project("[serve]\nport = 1\n")
+    own.write_text(f'trusted = ["{folder.format(folder=tmp_path)}"]\n')
+    assert effective(convo)["serve.port"] == 8788
+
+
+def test_a_trusted_folders_broken_file_is_an_error(convo: Convo, own: Path, tmp_path: Path) -> None:
+    own.write_text(f'trusted = ["{tmp_path}"]\n')
+    project("model = \n")
+    assert convo("sessions").exit == 2
+
+
+def test_a_file_named_by_config_is_obeyed(convo: Convo, own: Path) -> None:
+    place = project("[serve]\nport = 1\n")
+    got = convo("--config", str(place), "config", "list", "serve.port", "--json")
+    assert ([row["value"] for row in got.json()], got.err) == ([1], "")
+
+
+# -- config set --project ---------------------------------------------------------------------------
+
+
+def test_a_new_project_file_and_a_trusted_one_are_trusted_when_they_are_written(convo: Convo, own: Path) -> None:
+    for value in (1, 2):
+        got = convo("config", "set", "--project", "serve.port", str(value))
+        assert got.err == f"serve.port is {value} in {Path('.convo.toml').absolute()}\n"
+        assert effective(convo)["serve.port"] == value
+    assert convo("config", "unset", "--project", "serve.port").exit == 0
+    assert convo("config", "set", "--project", "serve.port", "3").exit == 0
+    assert effective(convo)["serve.port"] == 3
+
+
+@pytest.mark.parametrize("theirs", ['[providers.openai]\nbase_url = "https://theirs.example"\n', 'editing = "vi"\n'])
+def test_writing_into_a_strangers_file_does_not_trust_it(convo: Convo, own: Path, theirs: str) -> None:
+    place = project(theirs)
+    got = convo("config", "set", "--project", "serve.port", "1")
+    assert got.exit == 0
+    assert got.err.endswith(f"{place} is still not trusted; to trust it: convo config trust\n")
+    assert effective(convo)["serve.port"] == 8788
+    assert convo("config", "trust", "--list").out == ""
+
+
+def test_writing_into_a_file_that_changed_does_not_trust_it(convo: Convo, own: Path) -> None:
+    place = project_file("[serve]\nport = 1\n")
+    place.write_text("[serve]\nport = 2\n")
+    assert convo("config", "set", "--project", "tenant", "me").exit == 0
+    assert effective(convo)["tenant"] == "local"
+
+
+# -- what shows it ----------------------------------------------------------------------------------
+
+
+def test_config_shows_ignored_values_and_their_file(convo: Convo, own: Path) -> None:
+    place = project('[serve]\nport = 1\n[providers.x]\nkey = "sk-1"\n')
+    same = {"key": "serve.port", "profile": None}
+    assert convo("config", "list", "serve.port", "--json").json() == [
+        {**same, "value": 1, "layer": "project", "place": str(place), "ignored": True},
+        {**same, "value": 8788, "layer": "default", "place": "built in", "ignored": False},
+    ]
+    lines = convo("config", "list", "serve.port").out.splitlines()
+    assert lines[-1].split(maxsplit=2) == ["serve.port", "1", f"ignored, from .convo.toml, {place.parent}"]
+    got = convo("config", "list", "providers.x")
+    assert "(not shown)" in got.out
+    assert "sk-1" not in got.out + got.err
+
+
+def test_doctor_warns_of_an_untrusted_file(convo: Convo, own: Path) -> None:
+    place = project("[serve]\nport = 1\n")
+    (found,) = convo("doctor", "settings", "--json").json()["checks"]
+    assert (found["level"], found["next"]) == ("warning", "convo config trust")
+    assert found["found"] == f"{place} is not trusted, so these settings are ignored: serve.port"

@@ -1,0 +1,322 @@
+"""`convo compact`, `race`, `import` and `convert` are killed at random moments, on SQLite and on PostgreSQL.
+
+After every kill `convo store check` passes, the command printed nothing that is not there, and the next
+command works. At the end nothing is there twice: no turn, no session, no temporary file.
+"""
+
+import asyncio
+import json
+import lzma
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from agents import SQLiteSession
+
+from convo.history import Strategy
+from convo.items import kind, text
+from tests.cli.chatting import ECHO, scripted
+from tests.cli.killing import Kills, check_store, conversations, in_store, leftovers, on_stores
+from tests.running import Convo
+from tests.runstate.snapshots import of_label, snapshot
+from tests.transfer.test_databases import ITEMS
+
+pytestmark = pytest.mark.needs("linux")
+
+LLM = Path(__file__).parents[1] / "transfer" / "llm-0.36.db.xz"
+LONG = "and this goes on for quite a while, as people do when they explain something at length; " * 4
+FEW, MANY = 2, 12
+
+
+class Figures(NamedTuple):
+    """What a series of kills came to."""
+
+    killed: int
+    confirmed: int
+
+
+# -- compact --------------------------------------------------------------------------------------
+
+COMPACTIONS: Mapping[str, tuple[Strategy, tuple[str, ...]]] = {
+    "session": (Strategy.SESSION, ()),
+    "replay": (Strategy.REPLAY, ()),
+    "chain": (Strategy.CHAIN, ()),
+    "conversation": (Strategy.CONVERSATION, ()),
+    "conversation-seeded": (Strategy.CONVERSATION, ("--keep-last", "1", "--yes")),
+}
+
+
+def numbers(items: list[Any]) -> list[int]:
+    """The numbers of the messages that the user wrote, in order."""
+    return [int(words) for item in items if item.get("role") == "user" and (words := text(item).split()[0]).isdigit()]
+
+
+def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+    """Kill `convo compact` of one conversation `times` over; it goes on with a turn after each."""
+    strategy, flags = COMPACTIONS[case]
+    model = scripted({"text": "They counted."}, {"text": LONG * 3}, chunk=200, delay_s=0.01)
+    named = ("--from", "talk.json") if strategy is Strategy.REPLAY else ()
+    assert convo("chat", f"--{strategy}", *named, *model, "-n", "mine", f"1 {LONG}").exit == 0
+    said = 1
+
+    def say() -> None:
+        nonlocal said
+        said += 1
+        got = convo("chat", "-c", "--json", f"{said} {LONG}")
+        assert got.exit == 0, got.err
+        assert got.json()["session"] == "mine"
+
+    say()
+    say()
+    kills, confirmed, compactions = Kills(f"compact {case}{times}", times), 0, 1
+    command = ("compact", "mine", *flags, "--json")
+    kills.measure(*command)
+    say()
+    for _ in range(times):
+        before = in_store(store_url)["mine"][1]
+        lines = kills.kill(*command)
+        check_store(convo)
+        sessions = in_store(store_url)
+        now = sessions["mine"][1]
+        compactions += now != before
+        if lines:
+            told = json.loads(lines[-1])
+            confirmed += 1
+            assert told["items"] == len(now) != len(before)
+            assert told["before"] is None or convo("inspect", told["before"]).exit == 0
+        if now != before and strategy is Strategy.SESSION:
+            assert before in [items for name, (_, items, _) in sessions.items() if name != "mine"]
+        if now != before and strategy is Strategy.REPLAY:
+            assert before in [json.loads(file.read_text()) for file in Path().glob("talk-before*.json")]
+        say()
+    sessions = in_store(store_url)
+    assert len(numbers(sessions["mine"][1])) == len(set(numbers(sessions["mine"][1])))
+    heads = [session.head for session, _, _ in sessions.values()]
+    assert len(heads) == len(set(heads))
+    if strategy is Strategy.SESSION:
+        assert compactions <= len(heads) - 1 <= compactions + 1  # a kill may leave one that the next compaction takes
+    copies = [file.read_text() for file in Path().glob("talk-before*.json")]
+    assert len(copies) == len(set(copies))
+    assert len(copies) <= compactions + 1
+    assert leftovers(Path(), scratch) == []
+    return Figures(kills.killed, confirmed)
+
+
+@pytest.mark.parametrize(("case", "store_url"), on_stores(COMPACTIONS, alternating=True), indirect=["store_url"])
+def test_a_killed_compaction_is_followed_by_a_turn(case: str, store_url: str, convo: Convo, scratch: Path) -> None:
+    assert compact_killed(FEW, case, store_url, convo, scratch).killed <= FEW
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("case", "store_url"), on_stores(COMPACTIONS), indirect=["store_url"])
+def test_a_compaction_killed_many_times_loses_and_doubles_nothing(
+    case: str, store_url: str, convo: Convo, scratch: Path
+) -> None:
+    figures = compact_killed(MANY, case, store_url, convo, scratch)
+    print(f"compact {case} on {store_url.partition(':')[0]}: {figures}")
+
+
+# -- race -----------------------------------------------------------------------------------------
+
+RACES: Mapping[str, tuple[str, ...]] = {"race": (), "race-keep": ("--keep",)}
+TURNS = ("hello", "and then?")
+
+
+def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+    """Kill `convo race` `times` over; the conversation of before goes on after each."""
+    flags, kept = RACES[case], "--keep" in RACES[case]
+    assert convo("chat", *ECHO, "-n", "mine", "0").exit == 0
+    kills, confirmed, lines = Kills(f"{case}{times}", times), 0, list[str]()
+    command = ("race", *TURNS, *scripted({"text": "Word by word."}, chunk=4, delay_s=0.01), *flags, "--jsonl")
+    lines += kills.measure(*command).splitlines()
+    for number in range(1, times + 1):
+        lines += kills.kill(*command)
+        check_store(convo)
+        sessions = in_store(store_url)
+        ended = [one for line in lines if (one := json.loads(line))["type"] == "convo.owner"]
+        for one in ended if kept else ():
+            session, items, _ = sessions[one["session"]]
+            assert [text(item) for item in items if item.get("role") == "user"] == list(TURNS)
+            assert len(items) == 2 * len(TURNS)
+            if session.handle and session.strategy is Strategy.REPLAY:
+                assert json.loads(Path(session.handle).read_text()) == items
+        confirmed = len(ended)
+        got = convo("chat", *(("--from", "mine") if kept else ("-c",)), "--json", str(number))
+        assert got.exit == 0, got.err
+        assert got.json()["session"] == "mine"
+    kills.measure(*command)
+    sessions = in_store(store_url)
+    assert numbers(sessions["mine"][1]) == list(range(times + 1))
+    if not kept:
+        assert list(sessions) == ["mine"]
+        (stats,) = convo("store", "stats", "--json").json()
+        in_progress = stats["rows"]["responses"] - len(sessions["mine"][2])
+        assert 0 <= in_progress <= kills.killed, stats  # completed at the endpoint, and the race died before it knew
+        assert [length for length in conversations(store_url) if length] == []  # an empty one may have been just made
+        assert list(Path().glob("race*")) == []
+    assert leftovers(Path(), scratch) == []
+    return Figures(kills.killed, confirmed)
+
+
+@pytest.mark.parametrize(("case", "store_url"), on_stores(RACES, alternating=True), indirect=["store_url"])
+def test_a_killed_race_leaves_nothing_that_the_next_one_keeps(
+    case: str, store_url: str, convo: Convo, scratch: Path
+) -> None:
+    assert race_killed(FEW, case, store_url, convo, scratch).killed <= FEW
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("case", "store_url"), on_stores(RACES), indirect=["store_url"])
+def test_a_race_killed_many_times_leaves_nothing_that_the_next_one_keeps(
+    case: str, store_url: str, convo: Convo, scratch: Path
+) -> None:
+    figures = race_killed(MANY, case, store_url, convo, scratch)
+    print(f"{case} on {store_url.partition(':')[0]}: {figures}")
+
+
+# -- import ---------------------------------------------------------------------------------------
+
+
+def make_replay(place: Path, convo: Convo) -> None:
+    items = [{"role": "user", "content": "one"}, {"role": "assistant", "content": "two"}]
+    place.write_text(json.dumps(items * 200))
+
+
+def make_jsonl(place: Path, convo: Convo) -> None:
+    assert convo("chat", *ECHO, "-n", "talk", "one").exit == 0
+    assert convo("chat", *ECHO, "--from", "talk", "two").exit == 0
+    assert convo("export", "talk", "-o", str(place), "--links").exit == 0
+    assert convo("sessions", "rm", "talk", "--yes").exit == 0
+
+
+def make_llm(place: Path, convo: Convo) -> None:
+    place.write_bytes(lzma.decompress(LLM.read_bytes()))
+
+
+def make_agents(place: Path, convo: Convo) -> None:
+    async def write() -> None:
+        for name, items in (("thread-7", ITEMS), ("other", ITEMS[:1])):
+            session = SQLiteSession(name, place)
+            await session.add_items(items)
+            session.close()
+
+    asyncio.run(write())
+
+
+def make_state(place: Path, convo: Convo) -> None:
+    place.write_bytes(snapshot(next(one["file"] for one in of_label("1.18") if one["scenario"] == STATE)))
+
+
+STATE = "completed_terminal"
+"""The story whose end the imported RunState holds; nothing is pending in it."""
+
+SOURCES: Mapping[str, tuple[str, Callable[[Path, Convo], None]]] = {
+    "replay": ("talk.json", make_replay),
+    "jsonl": ("talk.jsonl", make_jsonl),
+    "llm": ("logs.db", make_llm),
+    "agents-sdk": ("agents.db", make_agents),
+    "runstate": ("state.json", make_state),
+}
+
+
+def import_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+    """Kill `convo import` of one file `times` over, and repeat it to its end after each."""
+    name, make = SOURCES[case]
+    make(Path(name), convo)
+    contents = Path(name).read_bytes()
+    kills, confirmed = Kills(f"import {case}{times}", times), 0
+    command = ("import", name, "--json")
+    whole = [json.loads(line) for line in kills.measure(*command).splitlines()]
+    expected = {one["session"]: one["items"] for one in whole}
+    for number in range(times):
+        assert convo("sessions", "rm", *expected, "--yes").exit == 0
+        told = [json.loads(line) for line in kills.kill(*command)]
+        check_store(convo)
+        there = {name: len(items) for name, (_, items, _) in in_store(store_url).items()}
+        assert there.items() <= expected.items()
+        assert {one["session"]: one["items"] for one in told}.items() <= there.items()
+        confirmed += len(told)
+        again = convo(*command)
+        assert again.exit == 0, again.err
+        assert [json.loads(line) for line in again.out.splitlines()] == whole
+        assert {name: len(items) for name, (_, items, _) in in_store(store_url).items()} == expected
+        first = next(iter(expected))
+        assert convo("chat", *ECHO, "--from", first, f"message {number}").exit == 0
+    assert Path(name).read_bytes() == contents
+    assert leftovers(Path(), scratch) == []
+    return Figures(kills.killed, confirmed)
+
+
+@pytest.mark.parametrize(("case", "store_url"), on_stores(SOURCES, alternating=True), indirect=["store_url"])
+def test_a_killed_import_is_completed_by_the_same_command(
+    case: str, store_url: str, convo: Convo, scratch: Path
+) -> None:
+    assert import_killed(FEW, case, store_url, convo, scratch).killed <= FEW
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("case", "store_url"), on_stores(SOURCES), indirect=["store_url"])
+def test_an_import_killed_many_times_makes_each_session_once(
+    case: str, store_url: str, convo: Convo, scratch: Path
+) -> None:
+    figures = import_killed(MANY, case, store_url, convo, scratch)
+    print(f"import {case} on {store_url.partition(':')[0]}: {figures}")
+
+
+# -- convert --------------------------------------------------------------------------------------
+
+
+def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
+    """Kill `convo convert` of one conversation `times` over, and repeat it to its end after each."""
+    make_replay(Path("in.json"), convo)
+    assert convo("import", "in.json", "--as", "talk").exit == 0
+    source = "./in.json" if to == "session" else "talk"
+    before, contents = in_store(store_url)["talk"], Path("in.json").read_bytes()
+    kills, confirmed = Kills(f"convert {to}{times}", times), 0
+    command = ("convert", source, "--to", to, "--as", "other", *ECHO, "--json")
+    kills.measure(*command)
+    for _ in range(times):
+        assert convo("sessions", "rm", "other", "--yes").exit == 0
+        Path("other.json").unlink(missing_ok=True)
+        lines = kills.kill(*command)
+        check_store(convo)
+        sessions = in_store(store_url)
+        assert sessions["talk"] == before
+        assert sessions.keys() <= {"talk", "other"}
+        if lines:
+            confirmed += 1
+            assert json.loads(lines[-1])["session"] == "other"
+            assert "other" in sessions
+        again = convo(*command)
+        if "other" in sessions:
+            assert (again.exit, again.json()["error"]["code"]) == (1, "conflict")
+        else:
+            assert again.exit == 0, again.err
+        session, items, _ = in_store(store_url)["other"]
+        assert (session.strategy, len(items)) == (to, 400)
+        assert [(kind(item), text(item)) for item in items] == [(kind(item), text(item)) for item in before[1]]
+        assert to != "replay" or json.loads(Path("other.json").read_text()) == items
+        assert convo("chat", "--from", "other", "and on").exit == 0
+    assert Path("in.json").read_bytes() == contents
+    assert sorted(file.name for file in Path().glob("*.json")) == sorted(
+        {"in.json", *["other.json"] * (to == "replay")}
+    )
+    assert leftovers(Path(), scratch) == []
+    return Figures(kills.killed, confirmed)
+
+
+@pytest.mark.parametrize(("to", "store_url"), on_stores(Strategy, alternating=True), indirect=["store_url"])
+def test_a_killed_conversion_is_completed_by_the_same_command(
+    to: Strategy, store_url: str, convo: Convo, scratch: Path
+) -> None:
+    assert convert_killed(FEW, str(to), store_url, convo, scratch).killed <= FEW
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("to", "store_url"), on_stores(Strategy), indirect=["store_url"])
+def test_a_conversion_killed_many_times_makes_one_session(
+    to: Strategy, store_url: str, convo: Convo, scratch: Path
+) -> None:
+    figures = convert_killed(MANY, str(to), store_url, convo, scratch)
+    print(f"convert {to} on {store_url.partition(':')[0]}: {figures}")

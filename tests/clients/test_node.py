@@ -1,0 +1,101 @@
+"""Clients of Node: each aborts a stream, streams a whole answer and goes on, in a chain and in a conversation."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.clients.conftest import gateway
+from tests.gateway.paced import Paced, paced
+from tests.needs import NODE_MODULES
+
+SCRIPTS = Path(__file__).parent / "node"
+CLOSED_WITHIN_S = 0.5
+QUICK = "w0 w1 w2 "
+
+SETTINGS = """
+[providers.up]
+api = "chat"
+base_url = "{url}"
+[aliases]
+slow = "up/words-1000-10"
+quick = "up/words-3-1"
+"""
+
+
+@pytest.fixture(scope="module")
+def upstream() -> Iterator[Paced]:
+    with paced() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def url(upstream: Paced, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A gateway that keeps state in SQLite, in front of the paced server."""
+    folder = tmp_path_factory.mktemp("node")
+    settings = folder / "convo.toml"
+    settings.write_text(SETTINGS.format(url=upstream.url), encoding="utf-8")
+    with gateway(folder, "--config", str(settings), "serve", "--port", "0", "--store", "sqlite:convo.db") as running:
+        yield f"{running}/v1"
+
+
+def node(script: str, folder: Path, url: str, state: str) -> dict[str, Any]:
+    """What a script prints; it runs beside the installed packages."""
+    (folder / "node_modules").symlink_to(NODE_MODULES)
+    (folder / script).write_bytes((SCRIPTS / script).read_bytes())
+    environ = {"PATH": os.environ["PATH"], "BASE_URL": url, "STATE": state, "HOME": str(folder)}
+    done = subprocess.run(
+        ["node", script], cwd=folder, env=environ, capture_output=True, encoding="utf-8", timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return printed
+
+
+def aborts_streams_and_goes_on(script: str, state: str, folder: Path, url: str, upstream: Paced) -> None:
+    upstream.calls.clear()
+    came = node(script, folder, url, state)
+    first, *rest = upstream.calls
+
+    assert came["first"]["aborted"]
+    assert first.closed.is_set()
+    assert not first.finished
+    assert first.words < 500
+    assert came["kept"]["status"] == "cancelled"
+    assert came["kept"]["text"].startswith(came["first"]["text"])
+    assert (came["second"]["text"], came["second"]["status"], came["third"]) == (QUICK, "completed", QUICK)
+    said = [
+        (message["role"], message["content"]) for message in rest[-1].body["messages"] if message["role"] != "system"
+    ]
+    partial = came["kept"]["text"]
+    whole = [("user", "first"), ("assistant", partial), ("user", "second"), ("assistant", QUICK), ("user", "third")]
+    assert said == whole
+    if came["conversation"]:
+        listed = httpx2.get(f"{url}/conversations/{came['conversation']}/items?order=asc").json()["data"]
+        assert [item["content"][0]["text"] for item in listed] == [*(words for _, words in whole), QUICK]
+
+
+CASES = [("openai.mjs", "conversation"), ("vercel.mjs", "chain"), ("agents.mjs", "conversation")]
+
+
+@pytest.mark.needs("node clients")
+@pytest.mark.parametrize(("script", "state"), CASES)
+def test_a_client_of_node_aborts_a_stream_and_goes_on(
+    script: str, state: str, tmp_path: Path, url: str, upstream: Paced
+) -> None:
+    aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)
+
+
+@pytest.mark.full
+@pytest.mark.needs("node clients")
+@pytest.mark.parametrize("state", ["chain", "conversation"])
+@pytest.mark.parametrize("script", ["openai.mjs", "vercel.mjs", "agents.mjs"])
+def test_every_client_of_node_aborts_a_stream_and_goes_on_under_both_owners(
+    script: str, state: str, tmp_path: Path, url: str, upstream: Paced
+) -> None:
+    aborts_streams_and_goes_on(script, state, tmp_path, url, upstream)

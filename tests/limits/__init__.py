@@ -1,0 +1,1 @@
+"""Servers that send without end, and what an answer, a process and the other clients make of them."""

@@ -1,0 +1,261 @@
+"""An answer that reaches a limit ends, keeps what has come, and says which limit it was."""
+
+import json
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.server import Served, serving_at
+from tests.hostile import Hostile, hostile, repeated
+from tests.limits.upstreams import FORMS, begun_then, deltas, dripping, ten
+from tests.running import Convo
+
+SMALL = {
+    "answer_bytes": 4 * 2**20,
+    "answer_events": 2_000,
+    "event_bytes": 256 * 1024,
+    "output_bytes": 4_096,
+    "idle_s": 0.5,
+    "answer_s": 20,
+}
+"""Limits for a test that is to be quick."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported() -> None:
+    """Nothing waits for a package while its time is short."""
+    import_module("openai")
+    import_module("anthropic")
+
+
+@pytest.fixture
+def server() -> Iterator[Hostile]:
+    with hostile() as server:
+        yield server
+
+
+def toml(server: Hostile, api: str, limits: dict[str, Any]) -> str:
+    lines = [f'[providers.far]\napi = "{api}"\nbase_url = "{server.url}"\nkey_env = "FAR_KEY"', "[limits]"]
+    return "\n".join([*lines, *(f"{name} = {value}" for name, value in limits.items())])
+
+
+@pytest.fixture
+def serve(server: Hostile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Served]]:
+    """A gateway in front of the server, with limits; it ends with its test."""
+    from contextlib import ExitStack
+
+    monkeypatch.setenv("FAR_KEY", "test-key")
+    with ExitStack() as running:
+
+        def start(api: str, **limits: Any) -> Served:
+            more = toml(server, api, {**SMALL, **limits})
+            return running.enter_context(serving_at(tmp_path / "served", toml=more))
+
+        yield start
+
+
+LONG: dict[str, tuple[Callable[[str], Iterator[bytes]], dict[str, Any], str]] = {
+    "deltas": (deltas, {}, "output_bytes"),
+    "arguments": (lambda api: deltas(api, arguments=True), {}, "output_bytes"),
+    "events": (deltas, {"output_bytes": 2**20, "answer_events": 50}, "answer_events"),
+    "comments": (lambda api: begun_then(api, repeated(b": still here\n\n")), {"idle_s": 30}, "answer_bytes"),
+    "a line": (lambda api: begun_then(api, repeated(b"data: xxx", head=b"")), {}, "event_bytes"),
+}
+
+
+@pytest.mark.parametrize("api", FORMS)
+@pytest.mark.parametrize("kind", LONG)
+def test_a_limit_of_size_makes_an_answer_incomplete(server: Hostile, serve: Any, api: str, kind: str) -> None:
+    answers, limits, limit = LONG[kind]
+    server.answers = lambda _: answers(api)
+    served = serve(api, **limits)
+
+    answer = served.ask({"model": "far/m", "input": "hi"})
+    response = answer.json()
+
+    assert answer.status_code == 200
+    assert answer.headers["x-convo-limit"] == f"limits.{limit}"
+    assert (response["status"], response["error"]) == ("incomplete", None)
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert [item["type"] for item in response["output"]] == ["message"]
+    assert response["output"][0]["content"][0]["text"].startswith("begun ")
+    assert server.closed.wait(2)
+    assert served.told[-1].limit == f"limits.{limit}"
+    assert served.http.get(f"/v1/responses/{response['id']}").json() == response
+
+
+@pytest.mark.parametrize("api", FORMS)
+@pytest.mark.parametrize("limit", ["idle_s", "answer_s"])
+def test_a_limit_of_time_makes_an_answer_fail(server: Hostile, serve: Any, api: str, limit: str) -> None:
+    server.answers = lambda _: dripping(server, api)
+    served = serve(api, **{"idle_s": 30, "answer_s": 30, limit: 0.6})
+
+    answer = served.ask({"model": "far/m", "input": "hi"})
+    response = answer.json()
+
+    assert answer.headers["x-convo-limit"] == f"limits.{limit}"
+    assert response["status"] == "failed"
+    assert set(response["error"]) == {"code", "message"}
+    assert response["error"]["code"] == "server_error"
+    assert f"limits.{limit} = 0.6" in response["error"]["message"]
+    assert response["output"][0]["content"][0]["text"] == "begun "
+    assert server.closed.wait(2)
+
+
+@pytest.mark.parametrize("kind", ["line", "body", "gzip bomb", "slow drip"])
+def test_an_answer_that_never_begins_is_refused_with_the_limits_name(server: Hostile, serve: Any, kind: str) -> None:
+    if kind == "slow drip":
+        server.answers = lambda _: repeated_slowly(server)
+    else:
+        server.answers = lambda _: ten(server, "chat")[kind]()
+    served = serve("chat")
+
+    answer = served.ask({"model": "far/m", "input": "hi"})
+
+    assert answer.status_code == 502
+    assert answer.json()["error"]["type"] == "server_error"
+    assert "limits." in answer.json()["error"]["message"]
+    assert answer.headers["x-convo-limit"].startswith("limits.")
+    assert server.closed.wait(2)
+
+
+def repeated_slowly(server: Hostile) -> Iterator[bytes]:
+    yield b"HTTP/1.1 100 Continue\r\n\r\n"
+    while True:
+        server.wait(0.02)
+        yield b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@pytest.mark.parametrize("api", FORMS)
+def test_endless_headers_are_no_answer(server: Hostile, serve: Any, api: str) -> None:
+    server.answers = lambda _: ten(server, api)["header"]()
+
+    answer = serve(api).ask({"model": "far/m", "input": "hi"})
+
+    assert answer.status_code == 502
+    assert server.closed.wait(2)
+
+
+def test_a_stream_names_the_limit_in_a_comment_before_its_last_event(server: Hostile, serve: Any) -> None:
+    server.answers = lambda _: deltas("chat")
+
+    text = serve("chat").ask({"model": "far/m", "input": "hi", "stream": True}).text
+    *_, comment, last, done, _ = text.split("\n\n")
+
+    assert comment == ": x-convo-limit limits.output_bytes"
+    event = json.loads(last.partition("data: ")[2])
+    assert set(event) == {"type", "sequence_number", "response"}
+    assert event["type"] == "response.incomplete"
+    assert done == "data: [DONE]"
+
+
+def test_a_response_in_the_background_ends_at_its_limit(server: Hostile, serve: Any) -> None:
+    server.answers = lambda _: deltas("chat")
+    served = serve("chat")
+
+    begun = served.ask({"model": "far/m", "input": "hi", "background": True}).json()
+    text = served.http.get(f"/v1/responses/{begun['id']}", params={"stream": "true"}).text
+    response = served.http.get(f"/v1/responses/{begun['id']}").json()
+
+    assert ": x-convo-limit limits.output_bytes" in text
+    assert response["status"] == "incomplete"
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert response["output"][0]["content"][0]["text"].startswith("begun ")
+
+
+def test_a_chain_goes_on_from_an_answer_that_a_limit_ended(server: Hostile, serve: Any) -> None:
+    server.answers = lambda _: deltas("chat", arguments=True)
+    served = serve("chat")
+    first = served.ask({"model": "far/m", "input": "hi"}).json()
+
+    second = served.ask({"model": "far/m", "input": "go on", "previous_response_id": first["id"]})
+
+    assert second.status_code == 200
+
+
+# -- chat -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chat(server: Hostile, convo: Convo, home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """`chat(api, "--session", "hi")` asks the server with small limits; `limits` change them."""
+    monkeypatch.setenv("FAR_KEY", "test-key")
+    for name, value in server.environ.items():
+        monkeypatch.setenv(name, value)
+
+    def ask(api: str, *argv: str, **limits: Any) -> Any:
+        model = "openai/m" if api == "remote" else "far/m"
+        given = toml(server, "chat" if api == "remote" else api, {**SMALL, **limits})
+        (home / "config").mkdir(parents=True, exist_ok=True)
+        file = home / "limits.toml"
+        file.write_text(given)
+        return convo("--config", str(file), "chat", "-m", model, *argv)
+
+    return ask
+
+
+@pytest.mark.parametrize("api", ["chat", "anthropic", "remote"])
+@pytest.mark.parametrize("owner", ["--session", "--chain"])
+def test_a_chat_names_the_limit_and_ends_with_one(
+    server: Hostile, chat: Any, convo: Convo, api: str, owner: str
+) -> None:
+    server.answers = lambda _: deltas("responses" if api == "remote" else api)
+
+    got = chat(api, owner, "hi")
+
+    assert got.exit == 1
+    assert got.out.startswith("begun endless")
+    assert "limits.output_bytes" in got.err
+    assert "convo config set limits.output_bytes" in got.err
+    assert server.closed.wait(2)
+    seen = convo("inspect", "@last", "--json").json()
+    owned_there = api == "remote" and owner == "--chain"
+    assert seen["links"][-1]["status"] == ("failed" if owned_there else "incomplete")
+    assert seen["links"][-1]["limit"] == "limits.output_bytes"
+    assert "limits.output_bytes" in convo("inspect", "@last").out
+
+
+@pytest.mark.parametrize("api", ["chat", "remote"])
+def test_a_chat_that_waits_too_long_fails_with_the_limits_name(
+    server: Hostile, chat: Any, convo: Convo, api: str
+) -> None:
+    server.answers = lambda _: dripping(server, "responses" if api == "remote" else api)
+
+    got = chat(api, "--session", "hi")
+
+    assert got.exit == 1
+    assert "limits.idle_s = 0.5" in got.err
+    assert convo("inspect", "@last", "--json").json()["links"][-1]["status"] == "failed"
+
+
+def test_a_call_that_a_limit_cut_is_never_carried_out(server: Hostile, chat: Any, tmp_path: Path) -> None:
+    agent = tmp_path / "agent.py"
+    agent.write_text(
+        "from pathlib import Path\n"
+        "from convo.agents import Agent\n"
+        "from convo.tools import tool\n"
+        "@tool\n"
+        "def pay(to: str = '') -> str:\n"
+        "    Path('paid').write_text(to)\n"
+        "    return 'paid'\n"
+        "payer = Agent('payer', tools=[pay])\n"
+    )
+    server.answers = lambda _: deltas("chat", arguments=True)
+
+    got = chat("chat", "--agent", f"{agent}:payer", "hi")
+
+    assert got.exit == 1
+    assert "limits.output_bytes" in got.err
+    assert not Path("paid").exists()
+
+
+def test_a_list_of_models_without_end_is_passed_over(server: Hostile, serve: Any) -> None:
+    server.answers = lambda _: repeated(b'{"id": "m"},', head=b"HTTP/1.1 200 OK\r\n\r\n" + b'{"data": [')
+    served = serve("chat", body_bytes=2**20)
+
+    listed = served.http.get("/v1/models").json()
+
+    assert "far/m" not in [model["id"] for model in listed["data"]]

@@ -1,0 +1,70 @@
+"""Lists and chains of a server that have no end are read to a limit."""
+
+import json
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from convo.engine import walking
+from tests.hostile import JSON, Hostile, hostile
+from tests.running import Convo
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hostile]:
+    with hostile() as server:
+        for name, value in server.environ.items():
+            monkeypatch.setenv(name, value)
+        yield server
+
+
+def whole(value: object) -> Iterator[bytes]:
+    return iter([JSON + json.dumps(value).encode()])
+
+
+def page(*ids: str) -> dict[str, object]:
+    content = [{"type": "input_text", "text": "hi"}]
+    items = [{"type": "message", "id": one, "role": "user", "content": content} for one in ids]
+    return {"object": "list", "data": items, "first_id": ids[0], "last_id": ids[-1], "has_more": True}
+
+
+@pytest.mark.parametrize("ids", [("msg_1", "msg_2"), ("msg_1",)])
+def test_a_list_that_gives_the_same_page_again_is_not_read_for_ever(
+    server: Hostile, convo: Convo, ids: tuple[str, ...]
+) -> None:
+    server.answers = lambda request: whole(
+        page(*ids) if "/items" in request else {"id": "conv_1", "object": "conversation", "created_at": 1}
+    )
+
+    got = convo("inspect", "conv_1", "--provider", "openai")
+
+    assert got.exit == 1
+    assert "lists items without an end" in got.err
+    assert len(server.asked) <= 4
+
+
+def test_a_chain_that_names_another_response_before_each_is_read_to_a_limit(
+    server: Hostile, convo: Convo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walking, "MOST_RESPONSES", 5)
+    numbers = count(2)
+
+    def answer(request: str) -> Iterator[bytes]:
+        if "/input_items" in request:
+            return whole({**page("msg_1"), "has_more": False})
+        response_id = request.split()[1].rpartition("/")[2].partition("?")[0]
+        message = {"type": "message", "id": f"msg_{response_id}", "role": "assistant", "content": []}
+        before = f"resp_{next(numbers)}"
+        return whole(
+            {"id": response_id, "object": "response", "created_at": 1, "status": "completed", "model": "m",
+             "output": [message], "previous_response_id": before}
+        )  # fmt: skip
+
+    server.answers = answer
+
+    got = convo("inspect", "resp_1", "--provider", "openai")
+
+    assert got.exit == 0
+    assert "longer than 5 responses" in got.out + got.err
+    assert len(server.asked) <= 7

@@ -1,0 +1,253 @@
+"""Bodies of servers' answers are read up to a limit, through every library and transport."""
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
+from time import monotonic, perf_counter
+from typing import Any
+
+import httpx2
+import pytest
+
+from convo.config import DEFAULT_LIMITS, Limits, Secret
+from convo.endpoints.remote import Account, Remote
+from convo.errors import ConvoError, EndpointFault, LimitReached, Refused, StreamBroken, TryLater
+from convo.ids import counting_ids
+from convo.items import user
+from convo.models import bodies
+from convo.models.anthropic import AnthropicModel
+from convo.models.bodies import ERROR_BYTES
+from convo.models.chat import ChatModel
+from convo.models.contract import Ask
+from convo.models.foreign import Asked, refusal
+from convo.models.responses import ResponsesModel
+from tests.hostile import JSON, OK, PIECE, Hostile, error, hostile, repeated, zipped
+
+ASK = Ask("m", [user("hi")])
+BODY = {"model": "m", "input": "hi"}
+KEY = Secret("sk-test")
+SENT_AT_MOST = 16 * 2**20
+"""Bytes that the sockets of both sides may take before the server sees that the client has gone."""
+
+
+@pytest.fixture
+def server() -> Iterator[Hostile]:
+    with hostile() as server:
+        yield server
+
+
+async def told(way: str, url: str, limits: Limits = DEFAULT_LIMITS) -> None:
+    """Ask the server at `url` in one way and close what was opened."""
+    make, call = ASKED[way]
+    server = make(url, limits)
+    try:
+        found = call(server)
+        if isinstance(found, AsyncIterator):
+            async for _ in found:
+                pass
+        else:
+            await found
+    finally:
+        await server.aclose()
+
+
+def chat(url: str, limits: Limits) -> ChatModel:
+    return ChatModel("mine", url, counting_ids(), limits=limits)
+
+
+def plain_chat(url: str, limits: Limits) -> ChatModel:
+    return ChatModel("mine", url, counting_ids(), http=httpx2.AsyncClient(trust_env=False), limits=limits)
+
+
+def responses(url: str, limits: Limits) -> ResponsesModel:
+    return ResponsesModel(Account("mine", url, KEY), counting_ids(), limits=limits)
+
+
+def claude(url: str, limits: Limits) -> AnthropicModel:
+    return AnthropicModel("mine", url, counting_ids(), key=KEY, limits=limits)
+
+
+def remote(url: str, limits: Limits) -> Remote:
+    return Remote(Account("mine", url, KEY), limits=limits)
+
+
+def azure(url: str, limits: Limits) -> Remote:
+    return Remote(Account("mine", url, KEY, azure=True, api_version="2025-04-01-preview"), limits=limits)
+
+
+ASKED: dict[str, tuple[Callable[[str, Limits], Any], Callable[[Any], Any]]] = {
+    "chat completions": (chat, lambda model: model.respond(ASK)),
+    "chat completions, without aiohttp": (plain_chat, lambda model: model.respond(ASK)),
+    "responses": (responses, lambda model: model.respond(ASK)),
+    "anthropic": (claude, lambda model: model.respond(ASK)),
+    "azure": (azure, lambda there: there.create(BODY)),
+    "create": (remote, lambda there: there.create(BODY)),
+    "follow": (remote, lambda there: there.follow("resp_1")),
+    "retrieve": (remote, lambda there: there.retrieve("resp_1")),
+    "delete": (remote, lambda there: there.delete("resp_1")),
+    "cancel": (remote, lambda there: there.cancel("resp_1")),
+    "compact": (remote, lambda there: there.compact(BODY)),
+    "count": (remote, lambda there: there.count(BODY)),
+    "items": (remote, lambda there: there.conversation_items("conv_1")),
+    "models": (remote, lambda there: there.models()),
+    "claude's models": (claude, lambda model: model.models()),
+}
+
+
+async def refused(asked: Any) -> ConvoError:
+    with pytest.raises(ConvoError) as wrong:
+        await asked
+    return wrong.value
+
+
+@pytest.mark.parametrize("way", ASKED)
+async def test_the_body_of_an_error_is_read_to_a_limit_and_the_connection_closed(server: Hostile, way: str) -> None:
+    server.answers = lambda _: error(400, b"endless ")
+
+    wrong = await refused(told(way, server.url))
+
+    assert isinstance(wrong, Refused)
+    assert wrong.status == 400
+    assert await asyncio.to_thread(server.closed.wait, 2)
+    assert server.sent[0] < SENT_AT_MOST
+
+
+@pytest.mark.parametrize("way", ASKED)
+async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
+    server: Hostile, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unzipped = []
+    read = bodies.Unzip.read
+
+    def counted(self: bodies.Unzip, piece: bytes) -> Iterator[bytes]:
+        for out in read(self, piece):
+            unzipped.append(len(out))
+            yield out
+
+    monkeypatch.setattr(bodies.Unzip, "read", counted)
+    bomb = zipped(64)
+    server.answers = lambda _: error(503, bomb, b"content-encoding: gzip")
+
+    wrong = await refused(told(way, server.url))
+
+    assert isinstance(wrong, TryLater)
+    assert wrong.status == 503
+    assert sum(unzipped) <= ERROR_BYTES + PIECE
+
+
+@pytest.mark.parametrize("way", ["retrieve", "compact", "count", "items", "models", "claude's models"])
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
+async def test_a_whole_answer_has_a_limit_as_well(server: Hostile, way: str, compressed: bool) -> None:
+    bomb = zipped(80, b'"endless" ')
+    if compressed:
+        head = OK + b"content-type: application/json\r\ncontent-encoding: gzip\r\n\r\n"
+        server.answers = lambda _: repeated(bomb, head=head, times=1)
+    else:
+        server.answers = lambda _: repeated(b'"endless" ', head=JSON)
+
+    wrong = await refused(told(way, server.url))
+
+    assert isinstance(wrong, LimitReached)
+    assert wrong.limit == "limits.body_bytes"
+    assert "limits.body_bytes" in wrong.hint
+
+
+async def test_a_body_of_very_many_small_values_is_not_read(server: Hostile) -> None:
+    server.answers = lambda _: repeated(b"[],", head=JSON + b"[")
+
+    wrong = await refused(told("models", server.url, Limits(body_bytes=2**20)))
+
+    assert isinstance(wrong, LimitReached)
+    assert await asyncio.to_thread(server.closed.wait, 2)
+
+
+async def test_a_whole_answer_that_drips_has_a_limit_of_time(server: Hostile) -> None:
+    def dripping(_: str) -> Iterator[bytes]:
+        yield JSON
+        while True:
+            server.wait(0.01)
+            yield b" "
+
+    server.answers = dripping
+
+    wrong = await refused(told("retrieve", server.url, Limits(idle_s=0.1)))
+
+    assert isinstance(wrong, LimitReached)
+    assert wrong.limit == "limits.idle_s"
+
+
+async def test_an_error_whose_body_drips_is_told_by_what_has_come(
+    server: Hostile, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dripping(_: str) -> Iterator[bytes]:
+        yield next(error(429, b" ", b"retry-after: 3"))
+        while True:
+            yield b" "
+            server.wait(0.01)
+
+    monkeypatch.setattr(bodies, "ERROR_S", 0.1)
+    server.answers = dripping
+    began = monotonic()
+
+    wrong = await refused(told("retrieve", server.url))
+
+    assert isinstance(wrong, TryLater)
+    assert wrong.retry_after_s == 3
+    assert monotonic() - began < 5
+
+
+async def test_an_answer_in_a_compression_that_was_not_asked_for_is_refused_by_name(server: Hostile) -> None:
+    server.answers = lambda _: repeated(b"x", head=OK + b"content-encoding: br\r\n\r\n", times=1)
+
+    wrong = await refused(told("retrieve", server.url))
+
+    assert isinstance(wrong, StreamBroken)
+    assert "'br'" in wrong.message
+
+
+@pytest.mark.parametrize("form", ["gzip", "zlib", "deflate"])
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_compressed_bodies_are_read_in_pieces_of_any_size(form: str, size: int) -> None:
+    whole = b"".join(b"%d," % number for number in range(50_000))
+    wbits = {"gzip": 31, "zlib": 15, "deflate": -15}[form]
+    packer = zlib.compressobj(wbits=wbits)
+    packed = packer.compress(whole) + packer.flush()
+    unzip = bodies.Unzip()
+
+    pieces = [out for at in range(0, len(packed), size) for out in unzip.read(packed[at : at + size])]
+
+    assert b"".join(pieces) == whole
+    assert max(map(len, pieces)) <= bodies.PIECE
+
+
+LONG_WORDS = {
+    "one word": "x" * ERROR_BYTES,
+    "stars": "*" * ERROR_BYTES,
+    "models": "model " * (ERROR_BYTES // 6),
+    "exceeds": "exceed" * (ERROR_BYTES // 6),
+    "keys": "sk-12345678 " * (ERROR_BYTES // 12),
+}
+
+
+@pytest.mark.parametrize("words", LONG_WORDS.values(), ids=LONG_WORDS)
+def test_long_words_of_a_server_are_searched_quickly(words: str) -> None:
+    began = perf_counter()
+
+    refusal(400, {"error": {"message": words, "code": words, "type": words}}, Asked("mine", model="m"))
+
+    assert perf_counter() - began < 0.5
+
+
+def test_error_objects_inside_one_another_are_not_followed_for_ever() -> None:
+    body: Any = "deep"
+    for _ in range(5_000):
+        body = {"error": body}
+
+    assert isinstance(refusal(400, body, Asked("mine")), EndpointFault)
+
+
+async def test_an_error_body_of_brackets_is_an_error_like_any_other(server: Hostile) -> None:
+    server.answers = lambda _: error(400, b"[")
+
+    for way in ("chat completions", "retrieve"):
+        assert isinstance(await refused(told(way, server.url)), Refused)

@@ -1,0 +1,188 @@
+"""Every parameter of the Responses API, toward every kind of model: sent, refused by name, or reported as ignored."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import pytest
+
+from convo.endpoints.embedded.requests import FOR_THE_MODEL
+from convo.errors import Unsupported
+from convo.items import Json, assistant, user
+from convo.models import anthropic_request, chat_request, responses_request
+from convo.models.chat_request import dialect
+from convo.models.contract import Ask
+from convo.models.sealed import NOBODY, maker, signed
+
+GROQ, OPENAI = "https://api.groq.com/openai/v1", "https://api.openai.com/v1"
+ALLOWED = ("top_k", "seed", "stop", "chat_template_kwargs", "service_tier", "user")
+
+
+class Adapter(NamedTuple):
+    """How one kind of model is asked, and what it says that it leaves out."""
+
+    body: Callable[[Ask], dict[str, Json]]
+    ignored: Callable[[Ask], tuple[str, ...]]
+
+
+def chat(base_url: str, extra: tuple[str, ...] = ()) -> Adapter:
+    spoken = dialect("x", base_url, extra)
+    return Adapter(
+        lambda ask: chat_request.request(ask, "m", spoken), lambda ask: chat_request.ignored(ask, spoken, NOBODY)
+    )
+
+
+def claude(extra: tuple[str, ...] = ()) -> Adapter:
+    return Adapter(
+        lambda ask: anthropic_request.request(ask, NOBODY, "m", extra),
+        lambda ask: anthropic_request.ignored(ask, NOBODY, extra),
+    )
+
+
+def native(extra: tuple[str, ...] = ()) -> Adapter:
+    return Adapter(
+        lambda ask: responses_request.request(ask, NOBODY, "m", extra),
+        lambda ask: responses_request.ignored(ask, NOBODY, extra),
+    )
+
+
+ADAPTERS = {
+    "chat": chat(GROQ),
+    "chat, allowed": chat(GROQ, ALLOWED),
+    "chat at openai": chat(OPENAI),
+    "claude": claude(),
+    "claude, allowed": claude(ALLOWED),
+    "native": native(),
+    "native, allowed": native(ALLOWED),
+}
+
+TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+
+VALUES: Mapping[str, Json] = {
+    "access_programs": {"a": 1},
+    "chat_template_kwargs": {"enable_thinking": False},
+    "frequency_penalty": 0.5,
+    "image": {"a": 1},
+    "include": ["message.output_text.logprobs"],
+    "max_output_tokens": 77,
+    "max_tool_calls": 3,
+    "moderation": {"a": 1},
+    "parallel_tool_calls": False,
+    "presence_penalty": 0.5,
+    "prompt": {"id": "pmpt_1"},
+    "prompt_cache_key": "k",
+    "prompt_cache_options": {"mode": "explicit", "ttl": "30m"},
+    "prompt_cache_retention": "24h",
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "safety_identifier": "s",
+    "seed": 7,
+    "service_tier": "priority",
+    "stop": ["END"],
+    "temperature": 0.5,
+    "text": {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}}},
+    "tool_choice": "required",
+    "tools": [TOOL],
+    "top_k": 40,
+    "top_logprobs": 2,
+    "top_p": 0.5,
+    "truncation": "auto",
+    "user": "u",
+}
+"""One that asks for something, for each parameter."""
+
+WITH_TOOLS = ("parallel_tool_calls", "tool_choice")
+"""Parameters that mean something beside tools only."""
+
+
+def asking(name: str) -> tuple[Ask, Ask]:
+    """An ask without and with the parameter `name`."""
+    around = {"tools": [TOOL]} if name in WITH_TOOLS else {}
+    plain = Ask("claude-sonnet-5", (user("hi"),), parameters=around)
+    return plain, Ask(plain.model, plain.input, parameters={**around, name: VALUES[name]})
+
+
+def test_there_is_a_value_for_every_parameter_of_a_model() -> None:
+    assert set(VALUES) == set(FOR_THE_MODEL)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
+@pytest.mark.parametrize("name", VALUES)
+def test_a_parameter_is_sent_refused_or_reported_and_never_dropped(name: str, adapter: Adapter) -> None:
+    without, ask = asking(name)
+    reported = name in {one.partition(".")[0] for one in adapter.ignored(ask)}
+    assert fate(adapter, ask, without) == name or reported
+
+
+def fate(adapter: Adapter, ask: Ask, without: Ask) -> str | None:
+    """The parameter in which `ask` differs from `without`: it is sent, or refused by its name."""
+    try:
+        sent = adapter.body(ask) != adapter.body(without)
+    except Unsupported as refused:
+        return refused.param
+    asked = (name for name in ask.parameters if name not in without.parameters)
+    return next(asked, "tools") if sent else ""
+
+
+REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    ("chat", {"service_tier": "priority", "user": "u"}, ("service_tier", "user")),
+    (
+        "chat",
+        {"reasoning": {"effort": "low", "summary": "auto", "mode": "pro"}},
+        ("reasoning.mode",),
+    ),
+    ("chat", {"include": ["reasoning.encrypted_content"]}, ("include.reasoning.encrypted_content",)),
+    ("chat", {"tools": [{**TOOL, "defer_loading": True}]}, ("tools.defer_loading",)),
+    ("chat", {"service_tier": None, "temperature": 1, "tools": [TOOL]}, ()),
+    ("chat, allowed", {"service_tier": "priority", "user": "u", "safety_identifier": "s"}, ("safety_identifier",)),
+    (
+        "chat at openai",
+        {"service_tier": "priority", "prompt_cache_key": "k", "safety_identifier": "s", "stop": "x"},
+        (),
+    ),
+    ("chat at openai", {"top_k": 1, "chat_template_kwargs": {"a": 1}}, ("top_k", "chat_template_kwargs")),
+    ("claude", {"service_tier": "default", "prompt_cache_retention": "24h", "safety_identifier": "s"}, ()),
+    ("claude", {"reasoning": {"effort": "low", "summary": "auto"}}, ()),
+    ("native", {"service_tier": "flex", "user": "u", "seed": 1}, ("seed",)),
+    ("native, allowed", {"top_k": 1, "seed": 1}, ()),
+]
+
+
+@pytest.mark.parametrize(("adapter", "parameters", "names"), REPORTED)
+def test_what_is_left_out_is_named(adapter: str, parameters: dict[str, Any], names: tuple[str, ...]) -> None:
+    ask = Ask("claude-sonnet-5", (user("hi"),), parameters=parameters)
+    assert ADAPTERS[adapter].ignored(ask) == names
+
+
+def test_allowed_fields_are_sent_under_the_names_that_the_server_has() -> None:
+    ask = Ask("claude-sonnet-5", (user("hi"),), parameters={"top_k": 5, "stop": "END", "seed": 7})
+
+    chat_body, claude_body = ADAPTERS["chat, allowed"].body(ask), ADAPTERS["claude, allowed"].body(ask)
+
+    assert (chat_body["top_k"], chat_body["stop"], chat_body["seed"]) == (5, "END", 7)
+    assert (claude_body["top_k"], claude_body["stop_sequences"]) == (5, ["END"])
+    assert ADAPTERS["claude, allowed"].ignored(ask) == ("seed",)
+
+
+@pytest.mark.parametrize("adapter", ["chat", "claude"])
+def test_fields_of_items_that_have_no_place_are_named(adapter: str) -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": "n"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "1"}
+    items = (user("hi"), {**assistant("ok"), "phase": "commentary"}, call, output)
+
+    assert ADAPTERS[adapter].ignored(Ask("m", items)) == ("input.message.phase", "input.function_call.namespace")
+    assert ADAPTERS["native"].ignored(Ask("m", items)) == ()
+
+
+@pytest.mark.parametrize("seal", [None, signed({"encrypted_content": "x"}, maker("o", "m"))["encrypted_content"]])
+def test_reasoning_that_cannot_be_sent_is_named(seal: str | None) -> None:
+    thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": seal}
+    for adapter in ("chat", "claude", "native"):
+        assert ADAPTERS[adapter].ignored(Ask("m", (user("hi"), thought, assistant("ok")))) == ("input.reasoning",)
+
+
+def test_foreign_sealed_reasoning_goes_on_to_a_native_server() -> None:
+    thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
+    ask = Ask("m", (user("hi"), thought, assistant("ok")))
+
+    assert thought in ADAPTERS["native"].body(ask)["input"]
+    assert ADAPTERS["native"].ignored(ask) == ()
+    assert ADAPTERS["claude"].ignored(ask) == ("input.reasoning",)

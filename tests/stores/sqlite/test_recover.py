@@ -1,0 +1,343 @@
+"""`convo store recover`: every row that can be read of a damaged file, and what that means for each session.
+
+The damage is the same each time; `tests.stores.sqlite.damaging` makes it.
+"""
+
+import asyncio
+import os
+import random
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from convo.items import Item
+from convo.stores.open import open_store
+from convo.stores.sqlite import schema
+from convo.stores.sqlite.checking import check
+from convo.stores.sqlite.recover import COLUMNS, SHAPES, recover
+from convo.stores.upkeep import Recovery
+from tests.running import Convo
+from tests.stores.sqlite.building import build
+from tests.stores.sqlite.damaging import DAMAGES, counted, pages_of, recovered_by_sqlite, zero
+
+Histories = dict[tuple[str, str], Sequence[Item]]
+
+
+def quiet(step: str, done: int, most: int) -> None:
+    """Report no progress."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a database that is not damaged, and its log."""
+    folder = tmp_path_factory.mktemp("whole")
+    build(folder / "convo.db")
+    return folder
+
+
+@pytest.fixture
+def file(whole: Path, tmp_path: Path) -> Path:
+    """A copy of it to damage."""
+    folder = tmp_path / "damaged"
+    shutil.copytree(whole, folder)
+    return folder / "convo.db"
+
+
+@pytest.fixture(scope="module")
+def said(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Histories:
+    """The history of each session before the damage."""
+    folder = tmp_path_factory.mktemp("said") / "copy"
+    shutil.copytree(whole, folder)
+    return histories(folder / "convo.db")
+
+
+def histories(file: Path) -> Histories:
+    async def read() -> Histories:
+        found: Histories = {}
+        for tenant in ("local", "guest"):
+            store = open_store(f"sqlite:{file}", tenant=tenant)
+            for one in await store.sessions():
+                found[tenant, one.name] = (await store.path(one.head)).items
+            await store.aclose()
+        return found
+
+    return asyncio.run(read())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {one.name: one.read_bytes() for one in sorted(folder.iterdir())}
+
+
+def recovered(file: Path, target: Path) -> Recovery:
+    """Recover a file, and make sure of what always holds."""
+    before = contents(file.parent)
+    found = recover(file, target, quiet)
+    assert contents(file.parent) == before
+    assert check(target, quiet).problems == []
+    return found
+
+
+# -- what is saved --------------------------------------------------------------------------------
+
+
+def test_a_whole_file_is_copied_whole(file: Path, said: Histories, tmp_path: Path) -> None:
+    found = recovered(file, tmp_path / "new.db")
+
+    assert (len(found.whole), found.cut, found.lost, found.made) == (len(said), [], [], [])
+    assert histories(tmp_path / "new.db") == said
+    assert dump(tmp_path / "new.db") == dump(file)
+
+
+def dump(file: Path) -> list[tuple[object, ...]]:
+    """The rows of every table of ours, without what only this file needs."""
+    with closing(sqlite3.connect(file)) as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")]
+        ours = [name for name in tables if not name.startswith(("words", "leases", "traces", "sqlite_"))]
+        return [(name, *row) for name in ours for row in sorted(db.execute(f"SELECT * FROM {name}"), key=repr)]
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_is_whole_is_as_it_was_and_what_is_cut_is_a_beginning_of_it(
+    name: str, file: Path, said: Histories, tmp_path: Path
+) -> None:
+    DAMAGES[name](file, random.Random(1))
+    found = recovered(file, tmp_path / "new.db")
+
+    left = histories(tmp_path / "new.db")
+    for one in found.whole:
+        assert left[one] == said[one]
+    for tenant, session, items, rest, rest_items in found.cut:
+        kept, before = left[tenant, session], said[tenant, session]
+        assert len(kept) == items
+        assert kept in (before[:items], before[len(before) - items :])
+        assert not rest or len(left[tenant, rest]) == rest_items
+        if rest and not {"flipped", "overflow"} & set(name.split()):  # those show what is left of an item
+            assert is_part(left[tenant, rest], before[items:])
+    assert len(found.whole) + len(found.cut) + len(found.lost) + len(found.made) >= len(said) - 1
+
+
+def is_part(some: Sequence[Item], items: Sequence[Item]) -> bool:
+    """Whether `some` are among `items`, in the same order."""
+    rest = iter(items)
+    return all(any(one == other for other in rest) for one in some)
+
+
+@pytest.mark.parametrize(
+    "name", ["a zeroed header", "all interior pages zeroed", "all pages of nodes zeroed", "a zeroed page of links"]
+)
+def test_what_another_part_of_the_file_proves_is_saved(name: str, file: Path, said: Histories, tmp_path: Path) -> None:
+    """Without the header, the schema or the upper pages; a node whose row is lost follows from its indexes."""
+    DAMAGES[name](file, random.Random(1))
+    found = recovered(file, tmp_path / "new.db")
+
+    assert len(found.whole) == len(said)
+    assert histories(tmp_path / "new.db") == said
+
+
+def test_a_history_whose_middle_is_lost_is_cut_and_its_rest_stays_readable(
+    file: Path, said: Histories, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        session = "SELECT head FROM sessions WHERE name = 'chat 2'"
+        way = (
+            f"WITH RECURSIVE up (n, parent, item) AS (SELECT n, parent, item FROM nodes WHERE n = ({session}) UNION ALL"
+            " SELECT nodes.n, nodes.parent, nodes.item FROM up JOIN nodes ON nodes.n = up.parent)"
+        )
+        items = [item for (item,) in db.execute(f"{way} SELECT item FROM up WHERE parent IS NOT NULL ORDER BY n")]
+        db.execute("DELETE FROM items WHERE n = ?", (items[3],))
+        db.commit()
+    found = recovered(file, tmp_path / "new.db")
+
+    before, left = said["local", "chat 2"], histories(tmp_path / "new.db")
+    assert [one[:4] for one in found.cut] == [("local", "chat 2", 3, "chat 2-rest")]
+    assert left["local", "chat 2"] == before[:3]
+    assert left["local", "chat 2-rest"] == before[4:]
+    assert len(found.whole) == len(said) - 1
+
+
+def test_an_item_that_was_changed_is_not_shown_as_what_was_said(file: Path, said: Histories, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        (item,) = db.execute(
+            "SELECT min(nodes.item) FROM sessions JOIN nodes ON nodes.n = head WHERE name = 'chat 4'"
+        ).fetchone()
+        db.execute("UPDATE items SET body = replace(body, 'e', 'E') WHERE n = ?", (item,))
+        db.commit()
+    found = recovered(file, tmp_path / "new.db")
+
+    before, left = said["local", "chat 4"], histories(tmp_path / "new.db")
+    assert [one.name for one in found.cut] == ["chat 4"]
+    assert left["local", "chat 4"] == before[:-1]
+    assert len(left["local", "chat 4-rest"]) == 1
+
+
+def test_a_deleted_session_is_not_brought_back(file: Path, tmp_path: Path) -> None:
+    DAMAGES["a zeroed header"](file, random.Random(1))
+    recovered(file, tmp_path / "new.db")
+
+    assert not {"chat 3", "chat 9", "chat 15"} & {name for _, name in histories(tmp_path / "new.db")}
+
+
+def other_program(file: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("CREATE TABLE notes (words)")
+        db.execute("INSERT INTO notes VALUES ('not of convo')")
+        db.commit()
+
+
+NOT_OURS: dict[str, Callable[[Path], object]] = {
+    "no database": lambda file: file.write_bytes(b"root:x:0:0:" * 999),
+    "another program's database": other_program,
+    "an empty file": lambda file: file.write_bytes(b""),
+    "a pipe": os.mkfifo,
+    "a folder": lambda file: file.mkdir(),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_OURS)
+def test_a_file_without_any_row_of_convo_is_refused_and_nothing_is_written(
+    kind: str, tmp_path: Path, convo: Convo
+) -> None:
+    place, target = tmp_path / "odd.db", tmp_path / "new.db"
+    NOT_OURS[kind](place)
+
+    got = convo("store", "recover", str(target), "--store", f"sqlite:{place}")
+
+    assert got.exit == 1
+    assert str(place) in got.err
+    assert "Traceback" not in got.err
+    assert not target.exists()
+
+
+def test_a_store_that_nothing_was_written_into_is_recovered_empty(tmp_path: Path) -> None:
+    place, target = tmp_path / "empty.db", tmp_path / "new.db"
+    with closing(sqlite3.connect(place, isolation_level=None)) as db:
+        schema.migrate(db)
+
+    assert not any(recover(place, target, quiet).rows.values())
+    assert target.exists()
+
+
+def test_every_column_of_the_schema_is_known(tmp_path: Path) -> None:
+    """A migration that adds a column has to add it here too: rows with it would be taken for no rows of ours."""
+    with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as db:
+        schema.migrate(db)
+        for table in SHAPES:
+            columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
+            assert (table, COLUMNS[table].split(", "), len(SHAPES[table])) == (table, columns, len(columns))
+
+
+def test_a_file_of_an_older_schema_is_recovered(file: Path, said: Histories, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(file)) as db:
+        db.execute("DROP INDEX sessions_by_use")
+        db.execute("ALTER TABLE sessions DROP COLUMN used")
+        db.execute("PRAGMA user_version = 3")
+    found = recovered(file, tmp_path / "new.db")
+
+    assert len(found.whole) == len(said)
+    with closing(sqlite3.connect(tmp_path / "new.db")) as db:
+        assert db.execute("SELECT count(*) FROM sessions WHERE used > 0").fetchone() == (22,)
+
+
+# -- beside SQLite's own --------------------------------------------------------------------------
+
+
+@pytest.mark.needs("sqlite3")
+@pytest.mark.parametrize("name", DAMAGES)
+def test_no_fewer_rows_are_saved_than_by_the_shell_of_sqlite(name: str, file: Path, tmp_path: Path) -> None:
+    DAMAGES[name](file, random.Random(1))
+    recovered(file, tmp_path / "new.db")
+
+    ours, theirs = counted(tmp_path / "new.db"), recovered_by_sqlite(file, tmp_path / "theirs.db")
+    assert {table: count for table, count in ours.items() if count < theirs[table]} == {}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(2, 12))
+@pytest.mark.parametrize("name", DAMAGES)
+def test_any_damage_leaves_a_database_that_passes_every_check(name: str, seed: int, file: Path, tmp_path: Path) -> None:
+    DAMAGES[name](file, random.Random(seed))
+    recovered(file, tmp_path / "new.db")
+
+
+# -- the command ----------------------------------------------------------------------------------
+
+
+def test_the_command_names_each_session_and_writes_one_private_file(file: Path, tmp_path: Path, convo: Convo) -> None:
+    zero(file, pages_of(file)["items"][1])
+    got = convo("store", "recover", "new.db", "--store", f"sqlite:{file}")
+
+    assert got.exit == 1
+    words = [line.split()[0] for line in got.out.splitlines()]
+    assert (set(words), len(words)) == ({"whole", "cut"}, 22)
+    assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
+    assert convo("store", "check", "--store", "sqlite:new.db").exit == 0
+    again = convo("store", "recover", "again.db", "--store", f"sqlite:{file}", "--json").json()
+    assert (again["ok"], len(again["sessions"]["cut"])) == (False, words.count("cut"))
+
+
+def test_a_whole_database_is_recovered_with_exit_0_and_no_file_is_overwritten(
+    file: Path, tmp_path: Path, convo: Convo
+) -> None:
+    assert convo("store", "recover", "new.db", "--store", f"sqlite:{file}").exit == 0
+    before = (tmp_path / "new.db").read_bytes()
+    for target in ("new.db", str(file)):
+        got = convo("store", "recover", target, "--store", f"sqlite:{file}")
+        assert (got.exit, got.out) == (2, "")
+    assert (tmp_path / "new.db").read_bytes() == before
+
+
+def test_a_server_is_not_read_page_by_page(convo: Convo) -> None:
+    got = convo("store", "recover", "new.db", "--store", "postgresql://me:hush@host/db")
+
+    assert (got.exit, got.out, "hush" in got.err) == (2, "", False)
+    assert "pg_restore" in got.err
+
+
+# -- kills ----------------------------------------------------------------------------------------
+
+RUN = """
+import sys
+from pathlib import Path
+from convo.stores.sqlite.recover import recover
+print("up", flush=True)
+recover(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: None)
+"""
+
+
+def killed(file: Path, target: Path, after_s: float) -> bool:
+    """Whether there is a whole file, after a kill; nothing else is left."""
+    folder = target.parent
+    with subprocess.Popen([sys.executable, "-c", RUN, str(file), str(target)], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(after_s)
+        process.kill()
+    left = [one.name for one in folder.iterdir()]
+    assert left in ([], [target.name])
+    if left:
+        assert check(target, quiet).problems == []
+        target.unlink()
+    return bool(left)
+
+
+@pytest.mark.needs("linux")
+def test_a_recovery_that_is_killed_leaves_nothing_or_a_whole_file(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    for after_s in (0.02, 0.15):
+        killed(file, tmp_path / "out" / "new.db", after_s)
+
+
+@pytest.mark.full
+@pytest.mark.needs("linux")
+def test_a_recovery_that_is_killed_at_any_moment_leaves_nothing_or_a_whole_file(file: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    ended = {killed(file, tmp_path / "out" / "new.db", 0.02 * kill) for kill in range(40)}
+    assert ended == {True, False}

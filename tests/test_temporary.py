@@ -1,0 +1,75 @@
+"""Temporary files and folders: a killed process leaves them, and the next one in the same place removes them."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from convo.processes import process_tag
+from convo.temporary import make_folder, open_temporary, temporary_folder
+
+pytestmark = pytest.mark.needs("linux")
+
+
+def make_and_die(folder: Path) -> None:
+    """Let another process make a file and a folder, and kill it."""
+    child = os.fork()
+    if not child:
+        open_temporary(folder)
+        Path(make_folder("convo-test-", str(folder)), "inside").write_text("private")
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+
+
+def names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    make_and_die(tmp_path)
+    assert len(names(tmp_path)) == 2
+    handle, place = open_temporary(tmp_path)
+    os.close(handle)
+    folder = Path(make_folder("convo-test-", str(tmp_path)))
+    assert names(tmp_path) == {place.name, folder.name}
+    assert (place.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_block_that_ends_removes_its_folder(scratch_root: Path) -> None:
+    make_and_die(scratch_root)
+    with temporary_folder("convo-test-") as folder:
+        (folder / "inside").write_text("private")
+        assert names(scratch_root) >= {folder.name}
+    assert not any(name.startswith("convo-test-") for name in names(scratch_root))
+
+
+def test_files_of_living_processes_and_of_people_stay(tmp_path: Path) -> None:
+    theirs = {".convo-notes", ".convo.toml", f".convo-{process_tag()}", "convo-test-mine"}
+    for name in theirs:
+        (tmp_path / name).touch()
+    first, _ = open_temporary(tmp_path)
+    second, _ = open_temporary(tmp_path)
+    os.close(first)
+    os.close(second)
+    make_folder("convo-test-", str(tmp_path))
+    assert len(names(tmp_path)) == len(theirs) + 3
+
+
+def test_a_file_of_another_machine_is_removed_after_a_day(tmp_path: Path) -> None:
+    new, old = tmp_path / ".convo-00000000-1-1-00000001", tmp_path / ".convo-00000000-1-1-00000002"
+    for place in (new, old):
+        place.touch()
+    os.utime(old, (0, time.time() - 86_500))
+    os.close(open_temporary(tmp_path)[0])
+    assert new.exists()
+    assert not old.exists()
+
+
+@pytest.fixture
+def scratch_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
