@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -150,10 +152,8 @@ def test_a_store_from_somebody_else_imports_nothing(
 
 
 def test_a_row_that_was_changed_imports_nothing(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    import sqlite3
-
     Path("evil.py").write_text("import pathlib\npathlib.Path('evil.txt').write_text('ran')\n")
-    with sqlite3.connect(home / DATABASE) as db:
+    with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE agent_documents SET body = replace(body, '/bot.py:desk', '/evil.py:desk')")
         assert db.execute("SELECT count(*) FROM agent_documents WHERE body LIKE '%/evil.py:desk%'").fetchone() == (1,)
     got = convo("resume", "mine", "--approve", "all")
@@ -162,10 +162,8 @@ def test_a_row_that_was_changed_imports_nothing(paused: tuple[str, str], convo: 
 
 
 def test_a_run_of_an_older_release_goes_on_with_a_note(paused: tuple[str, str], convo: Convo, home: Path) -> None:
-    import sqlite3
-
     assert convo("resume", "mine", "--approve", "all").exit == 0
-    with sqlite3.connect(home / DATABASE) as db:
+    with closing(sqlite3.connect(home / DATABASE)) as db, db:
         db.execute("UPDATE agent_documents SET body = json_remove(body, '$.origin')")
     got = convo("chat", "-c", "-m", "scripted/echo", "ping")
     assert (got.exit, got.out) == (0, "ping\n")
