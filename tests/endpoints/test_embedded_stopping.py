@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from convo.endpoints.embedded import Embedded
+from convo.endpoints.embedded.runs import Runs
 from convo.stores.contract import Change, Store
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import events, texts
@@ -88,6 +89,20 @@ async def test_closing_with_store_false_leaves_nothing() -> None:
     async with begun(over(store, Slow()), {"store": False}):
         pass
     assert store.commits == []
+
+
+async def test_closing_ends_though_a_task_ended_in_the_same_round_of_the_event_loop() -> None:
+    """Its callback runs in the next round, and Python 3.12 and later do not wait for one to gather what is done."""
+    runs, ended = Runs(), asyncio.Event()
+
+    async def work() -> None:
+        ended.set()
+
+    task = runs.start(work())
+    await asyncio.sleep(0)
+    assert task.done()
+    await runs.aclose(1.0)
+    assert ended.is_set()
 
 
 class Unhurried(MemoryStore):

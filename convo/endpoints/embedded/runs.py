@@ -160,12 +160,15 @@ class Runs:
         self._over = True
         for answer in tuple(self._foreground):
             answer.stop()
-        while self._tasks or any(not answer.suspended for answer in self._foreground):
-            left = dict(self._tasks)
+        while (left := self._unfinished()) or any(not answer.suspended for answer in self._foreground):
             for stop in left.values():
                 stop()
             kept = [answer.ended.wait() for answer in self._foreground if not answer.suspended]
             await asyncio.gather(*left, *kept, return_exceptions=True)
+
+    def _unfinished(self) -> dict[asyncio.Task[None], Callable[[], object]]:
+        """Tasks that still run. One that is done stays in `_tasks` until the event loop calls its callback."""
+        return {task: stop for task, stop in self._tasks.items() if not task.done()}
 
 
 def _shutting_down() -> TryLater:
