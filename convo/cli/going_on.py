@@ -31,6 +31,7 @@ from convo.errors import Busy, StateFault, Usage
 from convo.history import Strategy
 from convo.items import Item, call_id, hash_of, is_output, kind
 from convo.run import Decided, Given, decide, inbox
+from convo.run.keeping import PHASE_WORDS
 from convo.run.state import ENDED, Phase, Run, Stage
 from convo.runstate import State
 from convo.runstate.batch import inner as inner_states
@@ -215,7 +216,7 @@ CallPath: TypeAlias = tuple[str, ...]
 def _runs_in(document: Mapping[str, Any], way: CallPath = ()) -> Iterator[tuple[CallPath, tuple[int, set[str]]]]:
     """Yield for a stored run and those inside its calls: call path, count of finished model calls, ids of the calls."""
     calls = document.get("batch") or ()
-    turn = document.get("turn", 0) - (document.get("phase") == Phase.ASKING.name)
+    turn = document.get("turn", 0) - (document.get("phase") == PHASE_WORDS[Phase.ASKING])
     yield way, (turn, {call["id"] for call in calls})
     for call in calls:
         if call.get("inner"):

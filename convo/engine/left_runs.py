@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from convo.engine.open_runs import AGAIN, entry, open_run
 from convo.history import Session
 from convo.run.inbox import Waiting, named
+from convo.run.keeping import STAGE_WORDS
 from convo.run.state import Stage
 from convo.stores.contract import AgentCall, AgentRun, Store
 
@@ -46,6 +47,6 @@ def _cut_off(document: Mapping[str, Any], ledger: Sequence[AgentCall]) -> Iterat
     ended, again = {call.call_id: call.ended for call in ledger}, document.get(AGAIN, ())
     for call in document["batch"]:
         name = entry(document["turn"], call["id"])
-        begun = call["stage"] == Stage.READY.name and name in ended and call["id"] not in again
-        if (begun or call["stage"] == Stage.STARTED.name) and not ended.get(name):
+        begun = call["stage"] == STAGE_WORDS[Stage.READY] and name in ended and call["id"] not in again
+        if (begun or call["stage"] == STAGE_WORDS[Stage.STARTED]) and not ended.get(name):
             yield Waiting(call["id"], named(call["lookup"]), call["arguments"], document["agent"], unknown=True)

@@ -15,14 +15,16 @@ from convo.errors import BadState, IllegalMove, InputFault, UnknownSchema
 from convo.items import Item, Json
 from convo.run.answers import output_item, turned_down, verdict_item
 from convo.run.events import Decided, Given
-from convo.run.keeping import CHANGED, KNOWN, VERSION
+from convo.run.keeping import CHANGED, KNOWN, PHASE_WORDS, PHASES, STAGE_WORDS, STAGES, VERSION
 from convo.run.state import OPEN as WAITS
 from convo.run.state import Call, Phase, Stage
 
 Document = Mapping[str, Any]
 
-OPEN = tuple(stage.name for stage in WAITS)
-INSIDE = Stage.INSIDE.name
+OPEN = tuple(STAGE_WORDS[stage] for stage in WAITS)
+WAITING, UNKNOWN = STAGE_WORDS[Stage.WAITING], STAGE_WORDS[Stage.UNKNOWN]
+READY, DONE, INSIDE = STAGE_WORDS[Stage.READY], STAGE_WORDS[Stage.DONE], STAGE_WORDS[Stage.INSIDE]
+PAUSED = PHASE_WORDS[Phase.PAUSED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def decidable(document: Document) -> tuple[Waiting, ...]:
     if document.get("version") != VERSION:
         raise UnknownSchema("$.version", repr(document.get("version"))[:20], KNOWN)
     try:
-        if document["phase"] != Phase.PAUSED.name:
+        if document["phase"] != PAUSED:
             return ()
         return tuple(_decidable(document))
     except (KeyError, TypeError, IndexError) as wrong:
@@ -74,7 +76,7 @@ def _decidable(document: Document) -> Iterator[Waiting]:
 
 def _is_decided(call: Document) -> bool:
     """As `Call.is_decided`."""
-    return call.get("verdict") is not None and not call["ran"] and call["stage"] in (Stage.READY.name, Stage.DONE.name)
+    return call.get("verdict") is not None and not call["ran"] and call["stage"] in (READY, DONE)
 
 
 def decided(document: Document, events: Sequence[Decided | Given]) -> dict[str, Json]:
@@ -112,7 +114,7 @@ def _around(document: Document, call_id: str) -> Document | None:
     holds = [one for one in inside if any(call_id == it.call_id for it in decidable(one["inner"]["run"]))]
     if len(holds) > 1:
         why = f"call {call_id} is decided in {len(holds)} runs; it could mean either"
-        raise IllegalMove(Phase[document["phase"]], "Decided", why)
+        raise IllegalMove(PHASES[document["phase"]], "Decided", why)
     return holds[0] if holds else None
 
 
@@ -131,7 +133,7 @@ def _waiting(call: Document, agent: str) -> Waiting:
         tool=named(call["lookup"]),
         arguments=call["arguments"],
         agent=agent,
-        unknown=call["stage"] == Stage.UNKNOWN.name,
+        unknown=call["stage"] == UNKNOWN,
         hosted=hosted,
         verdict=call["verdict"] if _is_decided(call) else None,
     )
@@ -143,8 +145,8 @@ def named(lookup: Sequence[str]) -> str:
 
 
 def _given(document: dict[str, Json], event: Given) -> dict[str, Json]:
-    call = _open(document, event.call_id, event, (Stage.UNKNOWN.name,))
-    said = {**call, "stage": Stage.DONE.name, "output": output_item(_plain(call), event.output), "ran": True}
+    call = _open(document, event.call_id, event, (UNKNOWN,))
+    said = {**call, "stage": DONE, "output": output_item(_plain(call), event.output), "ran": True}
     return _with(document, said)
 
 
@@ -156,7 +158,7 @@ def _decided(document: dict[str, Json], event: Decided) -> dict[str, Json]:
     if not event.always:
         return document
     for other in document["batch"]:
-        if other["stage"] == Stage.WAITING.name and other["lookup"] == call["lookup"]:
+        if other["stage"] == WAITING and other["lookup"] == call["lookup"]:
             document = _with(document, _verdict(other, event))
     return {**document, "always": [*_others(document, call), _lasting(document, call, event)]}
 
@@ -176,15 +178,15 @@ def _check_arguments(call: Document, event: Decided) -> None:
 
 def _verdict(call: Document, event: Decided) -> dict[str, Json]:
     call = {key: value for key, value in call.items() if key != "verdict"}
-    if call["stage"] != Stage.UNKNOWN.name:
+    if call["stage"] != UNKNOWN:
         call["verdict"] = event.approve
     if call["tool"] is None:
         said = verdict_item(_plain(call), event.approve, None if event.approve else event.message)
-        return {**call, "stage": Stage.DONE.name, "output": said}
+        return {**call, "stage": DONE, "output": said}
     if not event.approve:
-        return {**call, "stage": Stage.DONE.name, "output": turned_down(_plain(call), event.message)}
+        return {**call, "stage": DONE, "output": turned_down(_plain(call), event.message)}
     arguments = call["arguments"] if event.arguments is None else event.arguments
-    return {**call, "stage": Stage.READY.name, "arguments": arguments, "output": None}
+    return {**call, "stage": READY, "arguments": arguments, "output": None}
 
 
 def _others(document: Document, call: Document) -> list[Json]:
@@ -200,9 +202,9 @@ def _lasting(document: Document, call: Document, event: Decided) -> dict[str, Js
 
 def _open(document: Document, call_id: str, event: object, stages: Sequence[str]) -> Document:
     found = next((call for call in document["batch"] if call["id"] == call_id), None)
-    if found is None or document["phase"] != Phase.PAUSED.name or found["stage"] not in stages:
-        why = f"there is no call {call_id}" if found is None else f"call {call_id}: {Stage[found['stage']]}"
-        raise IllegalMove(Phase[document["phase"]], type(event).__name__, why)
+    if found is None or document["phase"] != PAUSED or found["stage"] not in stages:
+        why = f"there is no call {call_id}" if found is None else f"call {call_id}: {STAGES[found['stage']]}"
+        raise IllegalMove(PHASES[document["phase"]], type(event).__name__, why)
     return found  # type: ignore[no-any-return]
 
 
@@ -214,4 +216,4 @@ def _with(document: dict[str, Json], call: Document) -> dict[str, Json]:
 def _plain(call: Document) -> Call:
     """As much of a call as the items that answer it are made of."""
     item: Item = call["item"]
-    return Call(item, call["id"], Stage[call["stage"]], tuple(call["lookup"]), arguments=call["arguments"])
+    return Call(item, call["id"], STAGES[call["stage"]], tuple(call["lookup"]), arguments=call["arguments"])

@@ -7,8 +7,7 @@ an approval was given for the tool as it was then.
 """
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from convo.agents import AgentTool, Graph
@@ -20,6 +19,36 @@ from convo.tools import Lookup, Mismatch, Tool, toolbox
 VERSION = 1
 KNOWN = ("1",)
 
+PHASE_WORDS: Mapping[Phase, str] = {
+    Phase.NEW: "NEW",
+    Phase.GUARDING: "GUARDING",
+    Phase.ASKING: "ASKING",
+    Phase.CLEARING: "CLEARING",
+    Phase.WORKING: "WORKING",
+    Phase.PAUSED: "PAUSED",
+    Phase.HANDING: "HANDING",
+    Phase.CHECKING: "CHECKING",
+    Phase.DONE: "DONE",
+    Phase.FAILED: "FAILED",
+    Phase.STOPPED: "STOPPED",
+}
+"""The stored word of each phase. Stored words never change, also where a name in Python does."""
+
+STAGE_WORDS: Mapping[Stage, str] = {
+    Stage.JUDGING: "JUDGING",
+    Stage.WAITING: "WAITING",
+    Stage.READY: "READY",
+    Stage.STARTED: "STARTED",
+    Stage.UNKNOWN: "UNKNOWN",
+    Stage.INSIDE: "INSIDE",
+    Stage.DONE: "DONE",
+    Stage.HANDOFF: "HANDOFF",
+}
+"""The stored word of each stage."""
+
+STAGES: Mapping[str, Stage] = {word: stage for stage, word in STAGE_WORDS.items()}
+PHASES: Mapping[str, Phase] = {word: phase for phase, word in PHASE_WORDS.items()}
+
 CHANGED = "go on with the code that the run was kept with, or begin a new run"
 
 
@@ -28,8 +57,8 @@ def kept(run: Run) -> dict[str, Json]:
     return {
         "version": VERSION,
         "agent": run.agent,
-        "limits": asdict(run.limits),
-        "phase": run.phase.name,
+        "limits": {"max_turns": run.limits.max_turns, "parallel": run.limits.parallel},
+        "phase": PHASE_WORDS[run.phase],
         "turn": run.turn,
         "batch": [_call(call) for call in run.batch],
         "guards": [{"place": place, "name": _guard(run, place)} for place in sorted(run.guards)],
@@ -39,7 +68,7 @@ def kept(run: Run) -> dict[str, Json]:
         "always": [_lasting(run, *key) for key in run.always],
         "staged": [dict(item) for item in run.staged],
         "output": _output(run),
-        "failure": asdict(run.failure) if run.failure else None,
+        "failure": {"code": run.failure.code, "message": run.failure.message} if run.failure else None,
     }
 
 
@@ -66,8 +95,8 @@ def _run(document: Mapping[str, Any], graph: Graph) -> Run:
     run = Run(
         graph,
         agent,
-        Limits(**document["limits"]),
-        Phase[document["phase"]],
+        _limits(document["limits"]),
+        PHASES[document["phase"]],
         document["turn"],
         tuple(_called(one, graph, agent, f"$.batch[{at}]") for at, one in enumerate(document["batch"])),
         frozenset(guard["place"] for guard in document["guards"]),
@@ -82,10 +111,33 @@ def _run(document: Mapping[str, Any], graph: Graph) -> Run:
         },
         tuple(document["staged"]),
         _value(document["output"], graph, agent, document["text"]),
-        Failure(**failure) if failure else None,
+        _failure(failure) if failure else None,
     )
     _check_guards(run, document["guards"])
     return run
+
+
+def _limits(said: Mapping[str, Any]) -> Limits:
+    """Read limits; one that is missing has its default. raises: TypeError  one is unknown"""
+    _check_known(said, ("max_turns", "parallel"))
+    default = Limits()
+    return Limits(
+        max_turns=said.get("max_turns", default.max_turns),
+        parallel=said.get("parallel", default.parallel),
+    )
+
+
+def _failure(said: Mapping[str, Any]) -> Failure:
+    """Read a failure. raises: KeyError, TypeError"""
+    _check_known(said, ("code", "message"))
+    return Failure(code=said["code"], message=said["message"])
+
+
+def _check_known(said: Mapping[str, Any], known: Collection[str]) -> None:
+    """raises: TypeError  a member that is not among `known`"""
+    unknown = [word for word in said if word not in known]
+    if unknown:
+        raise TypeError(f"unknown member {unknown[0]!r}")
 
 
 # -- calls and tools ------------------------------------------------------------------------------
@@ -95,7 +147,7 @@ def _call(call: Call) -> dict[str, Json]:
     return {
         "item": dict(call.item),
         "id": call.id,
-        "stage": call.stage.name,
+        "stage": STAGE_WORDS[call.stage],
         "lookup": list(call.lookup),
         "tool": _fingerprint(call.tool),
         "to": call.to,
@@ -120,7 +172,7 @@ def _called(said: Mapping[str, Any], graph: Graph, agent: str, where: str) -> Ca
     return Call(
         said["item"],
         said["id"],
-        Stage[said["stage"]],
+        STAGES[said["stage"]],
         lookup,
         tool,
         said["to"],
