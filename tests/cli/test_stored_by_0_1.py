@@ -1,0 +1,138 @@
+"""A store that convo 0.1.0 wrote is migrated when it is opened, and everything in it continues.
+
+`stored_by_0_1/README.md` says what is in it.
+"""
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from convo.history import Strategy
+from convo.items import Item, text
+from convo.stores.sqlite.schema import SCHEMA
+from tests.cli.chatting import kept, sessions
+from tests.cli.held import DATABASE
+from tests.running import Convo
+
+STORED = Path(__file__).parent / "stored_by_0_1"
+FILES = ("talk.json", "refund.json", "signed.json", "bot.py", "scripts/long.json", "scripts/refund.json")
+KEY = "a key that only this fixture has"
+OTHER_SECRET = "UPDATE secrets SET value = zeroblob(32) WHERE name = 'seal'"
+
+SESSIONS = {
+    "by-session": Strategy.SESSION,
+    "by-conversation": Strategy.CONVERSATION,
+    "by-chain": Strategy.CHAIN,
+    "hello": Strategy.REPLAY,
+}
+ANSWERS = {"by-session": "Once more.", "by-conversation": "Then, ", "by-chain": "Then, ", "hello": "Once more."}
+"""How the scripted model of each session answers one more message."""
+
+
+@pytest.fixture(autouse=True)
+def database(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The stored database, in the place of the user's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONVO_SIGNING_KEY", KEY)
+    (tmp_path / "scripts").mkdir()
+    for name in FILES:
+        shutil.copy(STORED / name, tmp_path / name)
+    file = home / DATABASE
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with closing(sqlite3.connect(file)) as db:
+        db.executescript((STORED / "store.sql").read_text("utf-8").replace("@FOLDER@", str(tmp_path)))
+    return file
+
+
+def schema(file: Path) -> int:
+    with closing(sqlite3.connect(file)) as db:
+        number: int = db.execute("PRAGMA user_version").fetchone()[0]
+        return number
+
+
+def shown(items: list[Item]) -> list[str]:
+    return [text(item) for item in items]
+
+
+def test_the_store_is_of_schema_3_and_is_migrated_without_a_problem(convo: Convo, database: Path) -> None:
+    assert schema(database) == 3
+    assert convo("store", "migrate").exit == 0
+    assert schema(database) == SCHEMA
+    checked = convo("store", "check", "--json")
+    assert (checked.exit, checked.json()["problems"]) == (0, []), checked
+    assert checked.json()["rows"]["items"] == 23
+    assert checked.json()["rows"]["sessions"] == 6
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_a_session_of_each_strategy_continues(convo: Convo, home: Path, name: str) -> None:
+    before, links = kept(home, name)
+    got = convo("chat", "-q", "--from", name, "Once more.")
+    assert got.exit == 0, got
+    assert got.out.startswith(ANSWERS[name])
+
+    after, more = kept(home, name)
+    assert shown(after) == [*shown(before), "Once more.", got.out.removesuffix("\n")]
+    assert len(more) == len(links) + 1
+    assert next(one.strategy for one in sessions(home) if one.name == name) is SESSIONS[name]
+    assert convo("store", "check").exit == 0
+
+
+def test_a_replay_file_gets_the_next_turn(convo: Convo) -> None:
+    assert convo("chat", "-q", "--from", "hello", "Once more.").exit == 0
+    assert shown(json.loads(Path("talk.json").read_text("utf-8"))) == [
+        *("Hello.", "Hello.", "How are you?", "How are you?", "Once more.", "Once more."),
+    ]
+
+
+@pytest.mark.parametrize("name", ["by-conversation", "by-chain"])
+def test_a_seal_is_opened_with_the_stored_key_and_no_other(convo: Convo, database: Path, name: str) -> None:
+    with closing(sqlite3.connect(database, isolation_level=None)) as db:
+        db.execute(OTHER_SECRET)
+    assert convo("chat", "-q", "--from", name, "Once more.").exit == 1
+
+
+@pytest.mark.parametrize("handle", ["refund", "./refund.json"])
+def test_a_paused_run_resumes_when_its_call_is_approved(convo: Convo, home: Path, handle: str) -> None:
+    assert [one["call_id"] for one in convo("inspect", "./refund.json", "--json").json()["pending"]] == ["c1"]
+    got = convo("resume", handle, "--agent", "bot.py:desk", "--approve", "all")
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got
+    assert "paid 500 cents back for A1" in got.err
+    items, _ = kept(home, "refund")
+    assert [item["type"] for item in items] == [
+        *("message", "message", "function_call", "function_call_output", "message"),
+    ]
+    assert convo("store", "check").exit == 0
+
+
+def test_a_signed_state_is_verified_and_resumes(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
+    flags = ("resume", "signed.json", "--verify", "--agent", "bot.py:desk")
+    monkeypatch.setenv("CONVO_SIGNING_KEY", "a key that signed nothing here")
+    refused = convo(*flags)
+    assert (refused.exit, refused.out) == (1, "")
+    monkeypatch.setenv("CONVO_SIGNING_KEY", KEY)
+    got = convo(*flags)
+    assert (got.exit, got.out) == (0, "Paid back.\n"), got
+
+
+def test_the_stored_words_are_found_in_a_search(convo: Convo) -> None:
+    found = convo("sessions", "search", "explain", "--json").json()
+    assert {one["session"] for one in found} == {"by-conversation", "by-chain"}
+
+
+def test_the_same_decision_signed_again_has_the_same_signature(convo: Convo) -> None:
+    got = convo("resume", "refund.json", "--decide-only", "-o", "again.json", "--approve", "c1", "--sign")
+    assert got.exit == 0, got
+    assert signature("again.json") != signature("signed.json")  # of another run
+    got = convo("resume", "signed.json", "--decide-only", "-o", "same.json", "--approve", "c1", "--sign")
+    assert got.exit == 0, got
+    assert signature("same.json") == signature("signed.json")
+
+
+def signature(file: str) -> str:
+    found: str = json.loads(Path(file).read_text("utf-8"))["$convoSignature"]["value"]
+    return found
