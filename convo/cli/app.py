@@ -111,10 +111,11 @@ def begin(
         Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the user's own settings.")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Go by these settings: [profiles.NAME] in a file.")
+        str | None, typer.Option("--profile", metavar="NAME", help="Go by these settings: [profiles.NAME] in a file.")
     ] = None,
     completion: Annotated[
-        str | None, typer.Option(metavar="SHELL", help="Print a script for bash, zsh, fish or powershell.")
+        str | None,
+        typer.Option("--completion", metavar="SHELL", help="Print a script for bash, zsh, fish or powershell."),
     ] = None,
     man: Annotated[bool, typer.Option("--man", help="Print the man page, for man -l -.")] = False,
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

@@ -45,7 +45,7 @@ def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
     list_waiting(call_of(ctx).config, as_json=as_json)
 
 
-@app.command()
+@app.command("show")
 def show(ctx: typer.Context, calls: Calls, of: Of = None, as_json: AsJson = False) -> None:
     """Show calls with all of their arguments."""
     from convo.cli.inbox import show_waiting
@@ -53,13 +53,13 @@ def show(ctx: typer.Context, calls: Calls, of: Of = None, as_json: AsJson = Fals
     show_waiting(call_of(ctx).config, calls, of, as_json=as_json)
 
 
-@app.command()
+@app.command("approve")
 def approve(ctx: typer.Context, calls: Calls, of: Of = None, always: Always = False, as_json: AsJson = False) -> None:
     """Let calls run, once somebody goes on with their run."""
     _decide(ctx, calls, of, as_json, approve=True, always=always)
 
 
-@app.command()
+@app.command("reject")
 def reject(
     ctx: typer.Context,
     calls: Annotated[list[str], typer.Argument(metavar="CALL[=WHY]...", help="As for approve; WHY is for the model.")],
@@ -71,7 +71,7 @@ def reject(
     _decide(ctx, calls, of, as_json, approve=False, always=always)
 
 
-@app.command()
+@app.command("edit")
 def edit(ctx: typer.Context, calls: Calls, of: Of = None, as_json: AsJson = False) -> None:
     """Change arguments in $EDITOR, and approve."""
     _decide(ctx, calls, of, as_json, approve=True, edits=True)

@@ -89,7 +89,7 @@ def set_(
     put_value(Target(call_of(ctx).config, project), name, value)
 
 
-@app.command()
+@app.command("unset")
 def unset(ctx: typer.Context, name: Name, project: Project = False) -> None:
     """Take a value out of a settings file."""
     from convo.cli.configuring import Target, take_value
@@ -97,7 +97,7 @@ def unset(ctx: typer.Context, name: Name, project: Project = False) -> None:
     take_value(Target(call_of(ctx).config, project), name)
 
 
-@app.command()
+@app.command("path")
 def path(ctx: typer.Context, project: Project = False) -> None:
     """Print where the settings file is, or would be."""
     from convo.cli.configuring import Target
@@ -105,7 +105,7 @@ def path(ctx: typer.Context, project: Project = False) -> None:
     typer.echo(str(Target(call_of(ctx).config, project).place))
 
 
-@app.command()
+@app.command("trust")
 def trust(
     ctx: typer.Context,
     path: File = None,
@@ -120,7 +120,7 @@ def trust(
         configuring.trust(call_of(ctx).config, path)
 
 
-@app.command()
+@app.command("untrust")
 def untrust(ctx: typer.Context, path: File = None) -> None:
     """Stop trusting a project's .convo.toml."""
     from convo.cli.configuring import untrust as forget

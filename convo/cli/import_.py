@@ -33,7 +33,7 @@ def import_(
         str | None, typer.Option("--as", metavar="NAME", help="The new session's name; for one conversation.")
     ] = None,
     only: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of several conversations, the one of this name.")
+        str | None, typer.Option("--only", metavar="NAME", help="Of several conversations, the one of this name.")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is in it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a conversation.")] = False,

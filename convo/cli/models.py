@@ -40,7 +40,7 @@ def list_(ctx: typer.Context, ask: Ask = False, as_json: AsJson = False) -> None
     show(call_of(ctx).config, asking=ask, as_json=as_json)
 
 
-@app.command()
+@app.command("known")
 def known(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List the windows and prices that are written down, each with its source."""
     from convo.cli.saying import say, say_json
@@ -55,7 +55,7 @@ def known(ctx: typer.Context, as_json: AsJson = False) -> None:
         say(table(settings, medium_of(sys.stdout, os.environ)))
 
 
-@app.command()
+@app.command("pull")
 def pull(ctx: typer.Context, as_json: AsJson = False) -> None:
     """Fetch the weights of the built-in model, where they are not here."""
     from convo.cli.fetching import fetch

@@ -40,7 +40,10 @@ Remote = Annotated[
     bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=WHERE)
 ]
 Provider = Annotated[
-    Text, typer.Option(metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE)
+    Text,
+    typer.Option(
+        "--provider", metavar="NAME", help="Whose endpoint to ask for what is not known here.", rich_help_panel=WHERE
+    ),
 ]
 Database = Annotated[
     Text, typer.Option("--store", metavar="STORE", help="sqlite:PATH or postgresql://..., not the settings'.")

@@ -4,9 +4,10 @@ They stand apart from what they load: `convo chat` without agents imports nothin
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
+from typing import Any
 
-from convo.cli.options import STDOUT, Text, flag, value
+from convo.cli.options import OPTION, STDOUT, Text, flag, value
 from convo.errors import Usage
 
 NO_AGENTS = "none"
@@ -45,8 +46,8 @@ class RunFlags:
     @property
     def beside(self) -> Sequence[str]:
         """The flags that say something and need --agent."""
-        fields = (name for name in RunFlags.__slots__ if name != "agent")
-        return [f"--{name.replace('_', '-')}" for name in fields if getattr(self, name) is not None]
+        said = {_option(one): getattr(self, one.name) for one in fields(self)}
+        return [name for name, value in said.items() if name != "--agent" and value is not None]
 
     def check(self, *, system: str | None = None, schema: str | None = None, continues: bool = False) -> None:
         """Make sure that the flags fit together.
@@ -68,3 +69,9 @@ class RunFlags:
             raise Usage(
                 f"{flag} and --agent do not go together: an agent has {own} of its own", hint=f"leave {flag} out"
             )
+
+
+def _option(field: "Field[Any]") -> str:
+    """The option of a field as it is written: "--max-turns"; of a pair the one that switches it on."""
+    names: list[str] = field.metadata[OPTION][0]
+    return names[0].partition("/")[0]

@@ -46,7 +46,7 @@ def list_(ctx: typer.Context, limit: Many = AT_ONCE, as_json: AsJson = False) ->
     list_sessions(call_of(ctx).config, limit, as_json=as_json)
 
 
-@app.command()
+@app.command("show")
 def show(ctx: typer.Context, handle: Handle, as_json: AsJson = False) -> None:
     """Show what the record of one says."""
     from convo.cli.records import show_session
@@ -54,7 +54,7 @@ def show(ctx: typer.Context, handle: Handle, as_json: AsJson = False) -> None:
     show_session(call_of(ctx).config, handle, as_json=as_json)
 
 
-@app.command()
+@app.command("search")
 def search(
     ctx: typer.Context,
     words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="All of them are in what is found.")],
@@ -67,7 +67,7 @@ def search(
     search_sessions(call_of(ctx).config, " ".join(words), limit, as_json=as_json)
 
 
-@app.command()
+@app.command("rename")
 def rename(
     ctx: typer.Context, handle: Handle, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
 ) -> None:
@@ -79,7 +79,7 @@ def rename(
     asyncio.run(rename_session(call_of(ctx).config, handle, name))
 
 
-@app.command()
+@app.command("rm")
 def rm(
     ctx: typer.Context,
     handles: Annotated[list[str], typer.Argument(metavar="HANDLE...", help="Sessions, as for show.")],

@@ -33,7 +33,7 @@ def store() -> None:
     """Check, back up, recover, migrate, measure and prune the database."""
 
 
-@app.command()
+@app.command("migrate")
 def migrate(
     ctx: typer.Context,
     store: Database = None,
@@ -64,7 +64,7 @@ def migrate(
         storing.migrate(call_of(ctx).config, Flags(store=store), as_json=as_json)
 
 
-@app.command()
+@app.command("stats")
 def stats(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -> None:
     """Show rows, bytes and age by tenant."""
     from convo.cli import storing
@@ -72,7 +72,7 @@ def stats(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -
     storing.stats(call_of(ctx).config, Flags(store=store), as_json=as_json)
 
 
-@app.command()
+@app.command("check")
 def check(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -> None:
     """Verify the database file and every row. Nothing is changed."""
     from convo.cli import storing
@@ -81,7 +81,7 @@ def check(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command("backup")
 def backup(
     ctx: typer.Context,
     file: Annotated[
@@ -96,7 +96,7 @@ def backup(
     storing.backup(call_of(ctx).config, Flags(store=store), file, as_json=as_json)
 
 
-@app.command()
+@app.command("recover")
 def recover(
     ctx: typer.Context,
     file: Annotated[
@@ -112,7 +112,7 @@ def recover(
         raise typer.Exit(1)
 
 
-@app.command()
+@app.command("prune")
 def prune(
     ctx: typer.Context,
     older_than: Annotated[

@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
 from typing import NamedTuple, TypeAlias
@@ -133,10 +132,28 @@ def _of_tenant(session: NamedSession | CutSession) -> str:
 def _check_as_record(found: StoreCheck) -> dict[str, Json]:
     return {
         "rows": dict(found.rows),
-        "problems": [asdict(one) for one in found.problems],
-        "sessions": [one._asdict() for one in found.sessions],
+        "problems": [{"code": one.code, "count": one.count, "example": one.example} for one in found.problems],
+        "sessions": [_session_record(one) for one in found.sessions],
         "unchecked": found.unchecked,
     }
+
+
+def _session_record(one: NamedSession) -> dict[str, Json]:
+    return {"tenant": one.tenant, "name": one.name}
+
+
+def _cut_record(one: CutSession) -> dict[str, Json]:
+    return {
+        "tenant": one.tenant,
+        "name": one.name,
+        "items": one.items,
+        "rest": one.rest,
+        "rest_items": one.rest_items,
+    }
+
+
+def _pruned_record(one: Pruned) -> dict[str, Json]:
+    return {"sessions": one.sessions, "responses": one.responses, "conversations": one.conversations}
 
 
 @contextmanager
@@ -192,7 +209,12 @@ def recover(config: Config, flags: Flags, file: Path, *, as_json: bool) -> bool:
         found = stores.recover_store(url_of(settings.storage), file, progress)
     whole = not (found.cut or found.lost or found.made)
     if as_json:
-        sessions = {kind: [one._asdict() for one in getattr(found, kind)] for kind in ("whole", "cut", "lost", "made")}
+        sessions = {
+            "whole": [_session_record(one) for one in found.whole],
+            "cut": [_cut_record(one) for one in found.cut],
+            "lost": [_session_record(one) for one in found.lost],
+            "made": [_session_record(one) for one in found.made],
+        }
         where = {"store": str(settings.storage), "file": str(file)}
         say_json({**where, "ok": whole, "rows": dict(found.rows), "sessions": sessions})
         return whole
@@ -232,7 +254,7 @@ def prune(config: Config, flags: Flags, asked: Pruning, *, as_json: bool) -> Non
     done, gone = from_store(settings, taken)
     found = [(name, pruned) for name, pruned in done if any(pruned)]
     if as_json:
-        tenants = [{"tenant": name, **pruned._asdict()} for name, pruned in found]
+        tenants = [{"tenant": name, **_pruned_record(pruned)} for name, pruned in found]
         say_json({"before": before, "removed": asked.yes, "tenants": tenants})
     elif found:
         say(holdings.pruned(found, medium_of(sys.stdout, os.environ)))

@@ -131,7 +131,7 @@ def resolve(sources: Sources, record: Record | None = None) -> Settings:
         storage=cast(Storage, kept.value),
         tenant=str(values[TENANT]),
         serve=_serve(values),
-        limits=Limits(**_table("limits", values)),
+        limits=_limits(values),
         prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
         places=sources.places,
         listed=tuple(found[key] for key in sorted(found)),
@@ -249,7 +249,22 @@ def _provider(name: str, settings: Sequence[Setting]) -> Provider:
     if "api" not in fields:
         place = next(iter(settings)).origin.place
         raise BadSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
-    return Provider(name, **fields)
+    plain = Provider(name, fields["api"])
+    return Provider(
+        name=name,
+        api=plain.api,
+        base_url=fields.get("base_url"),
+        key_env=fields.get("key_env"),
+        token_env=fields.get("token_env"),
+        owner=fields.get("owner", plain.owner),
+        organisation=fields.get("organisation"),
+        project=fields.get("project"),
+        api_version=fields.get("api_version"),
+        deployment=fields.get("deployment"),
+        key_file=fields.get("key_file"),
+        keyring=fields.get("keyring", plain.keyring),
+        extra_fields=fields.get("extra_fields", plain.extra_fields),
+    )
 
 
 def _default_model(providers: Mapping[str, Provider], environ: Mapping[str, str]) -> Setting:
@@ -275,9 +290,38 @@ def _serve(values: Mapping[Key, object]) -> Serve:
     fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "serve" and len(key) == 2}
     rates: dict[str, Any] = {key[2]: value for key, value in values.items() if key[:2] == RATES and len(key) == 3}
     keys = {key[3]: cast(KeyLimits, value) for key, value in values.items() if key[:2] == RATES and len(key) == 4}
-    limits = ServeLimits(**rates, keys=MappingProxyType(keys))
-    return Serve(**{"keys_file": None, **fields, "limits": limits})
+    return Serve(
+        host=fields["host"],
+        port=fields["port"],
+        keys_file=fields.get("keys_file"),
+        seal_key_env=fields["seal_key_env"],
+        max_body_bytes=fields["max_body_bytes"],
+        max_header_bytes=fields["max_header_bytes"],
+        max_depth=fields["max_depth"],
+        max_items=fields["max_items"],
+        max_requests=fields["max_requests"],
+        read_s=fields["read_s"],
+        write_s=fields["write_s"],
+        keepalive_s=fields["keepalive_s"],
+        grace_s=fields["grace_s"],
+        reasoning_events=fields["reasoning_events"],
+        limits=ServeLimits(
+            concurrent=rates["concurrent"],
+            per_minute=rates["per_minute"],
+            process_per_minute=rates["process_per_minute"],
+            keys=MappingProxyType(keys),
+        ),
+    )
 
 
-def _table(name: str, values: Mapping[Key, object]) -> dict[str, Any]:
-    return {key[1]: value for key, value in values.items() if key[0] == name}
+def _limits(values: Mapping[Key, object]) -> Limits:
+    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "limits"}
+    return Limits(
+        answer_bytes=fields["answer_bytes"],
+        answer_events=fields["answer_events"],
+        answer_s=fields["answer_s"],
+        idle_s=fields["idle_s"],
+        event_bytes=fields["event_bytes"],
+        output_bytes=fields["output_bytes"],
+        body_bytes=fields["body_bytes"],
+    )

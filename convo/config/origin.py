@@ -6,6 +6,7 @@ carrying the layer's name, so that nobody has to guess why a model answers that 
     model = groq/some-model  (from .convo.toml, /home/me/work)
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -26,6 +27,18 @@ class Layer(IntEnum):
     PROJECT = 4
     USER = 5
     DEFAULT = 6
+
+
+LAYER_WORDS: Mapping[Layer, str] = {
+    Layer.FLAG: "flag",
+    Layer.ENVIRONMENT: "environment",
+    Layer.RECORD: "record",
+    Layer.PROFILE: "profile",
+    Layer.PROJECT: "project",
+    Layer.USER: "user",
+    Layer.DEFAULT: "default",
+}
+"""The word of each layer in JSON."""
 
 
 class Origin(NamedTuple):

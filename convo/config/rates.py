@@ -16,7 +16,8 @@ class KeyLimits(NamedTuple):
     per_minute: int | None = None
 
     def __str__(self) -> str:
-        said = [f"{name} {limit}" for name, limit in self._asdict().items() if limit is not None]
+        every = (("concurrent", self.concurrent), ("per_minute", self.per_minute))
+        said = [f"{name} {limit}" for name, limit in every if limit is not None]
         return ", ".join(said) or "as for every key"
 
 

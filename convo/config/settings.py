@@ -137,15 +137,37 @@ class Settings(NamedTuple):
 
 def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     """What holds where no layer says anything."""
-    serve = {"host": "127.0.0.1", "port": 8788, "seal_key_env": "CONVO_SEAL_KEY", **Serve._field_defaults}
-    del serve["limits"]
-    rates = {name: value for name, value in ServeLimits._field_defaults.items() if name != "keys"}
-    found: dict[Key, object] = {("tenant",): ALONE, ("compact_at",): COMPACT_AT}
-    found |= {("editing",): EDITING, ("answers",): ANSWERS}
-    return (
-        found
-        | {("serve", name): value for name, value in serve.items()}
-        | {("serve", "limits", name): value for name, value in rates.items()}
-        | {("limits", name): value for name, value in Limits._field_defaults.items()}
-        | {("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()}
-    )
+    serve = Serve("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
+    rates, limits = serve.limits, DEFAULT_LIMITS
+    found: dict[Key, object] = {
+        ("tenant",): ALONE,
+        ("compact_at",): COMPACT_AT,
+        ("editing",): EDITING,
+        ("answers",): ANSWERS,
+        ("serve", "host"): serve.host,
+        ("serve", "port"): serve.port,
+        ("serve", "seal_key_env"): serve.seal_key_env,
+        ("serve", "max_body_bytes"): serve.max_body_bytes,
+        ("serve", "max_header_bytes"): serve.max_header_bytes,
+        ("serve", "max_depth"): serve.max_depth,
+        ("serve", "max_items"): serve.max_items,
+        ("serve", "max_requests"): serve.max_requests,
+        ("serve", "read_s"): serve.read_s,
+        ("serve", "write_s"): serve.write_s,
+        ("serve", "keepalive_s"): serve.keepalive_s,
+        ("serve", "grace_s"): serve.grace_s,
+        ("serve", "reasoning_events"): serve.reasoning_events,
+        ("serve", "limits", "concurrent"): rates.concurrent,
+        ("serve", "limits", "per_minute"): rates.per_minute,
+        ("serve", "limits", "process_per_minute"): rates.process_per_minute,
+        ("limits", "answer_bytes"): limits.answer_bytes,
+        ("limits", "answer_events"): limits.answer_events,
+        ("limits", "answer_s"): limits.answer_s,
+        ("limits", "idle_s"): limits.idle_s,
+        ("limits", "event_bytes"): limits.event_bytes,
+        ("limits", "output_bytes"): limits.output_bytes,
+        ("limits", "body_bytes"): limits.body_bytes,
+    }
+    return found | {
+        ("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()
+    }

@@ -110,7 +110,8 @@ PROVIDER: dict[str, Shape] = {
 
 
 def key_limits(table: Mapping[str, object]) -> KeyLimits:
-    return KeyLimits(**cast(Mapping[str, int], table))
+    said = cast(Mapping[str, int], table)
+    return KeyLimits(concurrent=said.get("concurrent"), per_minute=said.get("per_minute"))
 
 
 def key_name(name: str) -> None:

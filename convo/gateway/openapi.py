@@ -66,10 +66,9 @@ def document(routes: Sequence["Route"]) -> dict[str, Json]:
 
 
 def operation(route: "Route") -> dict[str, Json]:
-    group = route.handler.__module__.rpartition(".")[2]
     return {
-        "operationId": f"{group}_{route.handler.__name__}",
-        "tags": [group],
+        "operationId": route.operation,
+        "tags": [route.operation.partition("_")[0]],
         "summary": route.summary,
         "parameters": [*map(in_path, CONVERTER.findall(route.path)), *map(in_query, route.query)],
         **({"requestBody": body(route)} if route.takes else {}),

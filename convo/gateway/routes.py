@@ -20,13 +20,14 @@ from convo.items import Json
 class Route:
     """One method of one path.
 
-    path:      variable parts in braces, as Starlette reads them; `{model:path}` may hold slashes
-    gives:     the schema of its answer
-    takes:     the schema of its body; None: it has none
-    optional:  whether the body may be left out
-    events:    whether the answer may come as server-sent events
-    open:      whether it needs no key and counts for no limit
-    asks:      whether a model is asked before it answers: a client that disconnects cancels that
+    path:       variable parts in braces, as Starlette reads them; `{model:path}` may hold slashes
+    gives:      the schema of its answer
+    takes:      the schema of its body; None: it has none
+    optional:   whether the body may be left out
+    events:     whether the answer may come as server-sent events
+    open:       whether it needs no key and counts for no limit
+    asks:       whether a model is asked before it answers: a client that disconnects cancels that
+    operation:  its operationId; up to the first "_" it is its tag; only the routes of the page have none
     """
 
     method: str
@@ -40,6 +41,7 @@ class Route:
     events: bool = False
     open: bool = False
     asks: bool = False
+    operation: str = ""
 
 
 async def document(asked: Asked) -> Answer:
@@ -59,54 +61,82 @@ ITEM = f"{CONVERSATION}/items/{{item_id}}"
 ROUTES = (
     Route(
         "POST", "/v1/responses", responses.create, "Ask for one response.", "ResponseResource",
-        takes="CreateResponseBody", events=True,
+        takes="CreateResponseBody", events=True, operation="responses_create",
     ),
     Route(
         "POST", "/v1/responses/compact", responses.compact, "Make a smaller window for a history.",
-        "CompactResource", takes="CompactResponseBody", asks=True,
+        "CompactResource", takes="CompactResponseBody", asks=True, operation="responses_compact",
     ),
     Route(
         "POST", "/v1/responses/input_tokens", responses.count, "Count the input tokens of a request.",
-        "InputTokens", takes="CountTokensBody", asks=True,
+        "InputTokens", takes="CountTokensBody", asks=True, operation="responses_count",
     ),
     Route(
         "GET", RESPONSE, responses.retrieve, "Retrieve a response, or follow its events.", "ResponseResource",
-        query=(STREAM, STARTING_AFTER, INCLUDE, OBFUSCATION), events=True,
+        query=(STREAM, STARTING_AFTER, INCLUDE, OBFUSCATION), events=True, operation="responses_retrieve",
     ),
-    Route("DELETE", RESPONSE, responses.delete, "Delete a response; its children keep their history.", "Deleted"),
+    Route(
+        "DELETE", RESPONSE, responses.delete, "Delete a response; its children keep their history.", "Deleted",
+        operation="responses_delete",
+    ),
     Route(
         "POST", f"{RESPONSE}/cancel", responses.cancel, "Stop a background response.", "ResponseResource",
-        takes="Empty", optional=True,
+        takes="Empty", optional=True, operation="responses_cancel",
     ),
     Route(
         "GET", f"{RESPONSE}/input_items", responses.input_items, "List the whole context of a response.", "ItemList",
-        query=LISTING,
+        query=LISTING, operation="responses_input_items",
     ),
     Route(
         "POST", "/v1/conversations", conversations.create, "Create a conversation.", "Conversation",
-        takes="CreateConversationBody", optional=True,
+        takes="CreateConversationBody", optional=True, operation="conversations_create",
     ),
-    Route("GET", CONVERSATION, conversations.retrieve, "Retrieve a conversation.", "Conversation"),
+    Route(
+        "GET", CONVERSATION, conversations.retrieve, "Retrieve a conversation.", "Conversation",
+        operation="conversations_retrieve",
+    ),
     Route(
         "POST", CONVERSATION, conversations.update, "Replace a conversation's metadata.", "Conversation",
-        takes="UpdateConversationBody",
+        takes="UpdateConversationBody", operation="conversations_update",
     ),
-    Route("DELETE", CONVERSATION, conversations.delete, "Delete a conversation.", "Deleted"),
+    Route(
+        "DELETE", CONVERSATION, conversations.delete, "Delete a conversation.", "Deleted",
+        operation="conversations_delete",
+    ),
     Route(
         "POST", f"{CONVERSATION}/items", conversations.add_items, "Append up to 20 items.", "ItemList",
-        takes="AddItemsBody", query=(INCLUDE,),
+        takes="AddItemsBody", query=(INCLUDE,), operation="conversations_add_items",
     ),
-    Route("GET", f"{CONVERSATION}/items", conversations.items, "List items.", "ItemList", query=LISTING),
-    Route("GET", ITEM, conversations.item, "Retrieve an item.", "Item", query=(INCLUDE,)),
-    Route("DELETE", ITEM, conversations.delete_item, "Delete an item; gives the conversation.", "Conversation"),
-    Route("GET", "/v1/models", standing.models, "List what can be asked for as a model.", "ModelList"),
-    Route("GET", "/v1/models/{model:path}", standing.model, "Retrieve a model.", "Model"),
-    Route("GET", "/healthz", standing.healthz, "Whether the server runs.", "Status", open=True),
-    Route("GET", "/readyz", standing.readyz, "Whether the server can answer.", "Status", open=True),
-    Route("GET", "/openapi.json", document, "This document.", "Document", open=True),
+    Route(
+        "GET", f"{CONVERSATION}/items", conversations.items, "List items.", "ItemList", query=LISTING,
+        operation="conversations_items",
+    ),
+    Route(
+        "GET", ITEM, conversations.item, "Retrieve an item.", "Item", query=(INCLUDE,),
+        operation="conversations_item",
+    ),
+    Route(
+        "DELETE", ITEM, conversations.delete_item, "Delete an item; gives the conversation.", "Conversation",
+        operation="conversations_delete_item",
+    ),
+    Route(
+        "GET", "/v1/models", standing.models, "List what can be asked for as a model.", "ModelList",
+        operation="standing_models",
+    ),
+    Route("GET", "/v1/models/{model:path}", standing.model, "Retrieve a model.", "Model", operation="standing_model"),
+    Route(
+        "GET", "/healthz", standing.healthz, "Whether the server runs.", "Status", open=True,
+        operation="standing_healthz",
+    ),
+    Route(
+        "GET", "/readyz", standing.readyz, "Whether the server can answer.", "Status", open=True,
+        operation="standing_readyz",
+    ),
+    Route("GET", "/openapi.json", document, "This document.", "Document", open=True, operation="routes_document"),
     Route(
         "GET", "/metrics", standing.metrics,
         "Prometheus metrics of your key's name; of the whole server with an admin's key.", "Text",
+        operation="standing_metrics",
     ),
 )  # fmt: skip
 """In the order in which paths are tried: fixed parts before variable ones."""

@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from convo.errors import InputFault
 from convo.history import Key, Link, Path, Scope, Strategy
@@ -34,10 +33,6 @@ COMMENT_WITHOUT = "<!-- convo: without its data -->"
 
 PAGE_BEGIN, PAGE_END = '<script type="application/json" id="convo">', "</script>"
 """What stands around a document in a page; every word beside it is escaped."""
-
-PLAIN = ("sent", "model", "status", "created_at", "parent", "conversation_id", "previous_response_id")
-MORE = ("seconds", "first_token_s", "parameters", "usage", "error", "stored")
-"""Fields of a link that stand in a file as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +132,15 @@ def _document(head: Mapping[str, Json], items: Sequence[Json], links: Sequence[J
             raise InputFault("one of its links is none")
     if not 0 <= head["acknowledged"] <= len(items):
         raise InputFault("more is acknowledged in it than was said")
-    named = {name: head[name] for name in ("name", "model", "instructions", "created_at", "acknowledged")}
-    return Document(items=tuple(items), links=tuple(links), **named)
+    return Document(
+        items=tuple(items),
+        acknowledged=head["acknowledged"],
+        name=head["name"],
+        model=head["model"],
+        instructions=head["instructions"],
+        created_at=head["created_at"],
+        links=tuple(links),
+    )
 
 
 # -- links ----------------------------------------------------------------------------------------
@@ -159,7 +161,19 @@ def _written(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
         "head": depth[link.head],
         "strategy": str(link.strategy),
         "endpoint": list(link.scope),
-        **{name: getattr(link, name) for name in (*PLAIN, *MORE)},
+        "sent": link.sent,
+        "model": link.model,
+        "status": link.status,
+        "created_at": link.created_at,
+        "parent": link.parent,
+        "conversation_id": link.conversation_id,
+        "previous_response_id": link.previous_response_id,
+        "seconds": link.seconds,
+        "first_token_s": link.first_token_s,
+        "parameters": link.parameters,
+        "usage": link.usage,
+        "error": link.error,
+        "stored": link.stored,
     }
 
 
@@ -169,7 +183,6 @@ def link_of(found: Mapping[str, Json], path: Path, session: str) -> Link:
     def key(count: int) -> Key:
         return path.nodes[count - 1].key if count else path.root
 
-    fields: dict[str, Any] = {name: found[name] for name in (*PLAIN, *MORE) if name in found}
     try:
         return Link(
             id=found["id"],
@@ -178,7 +191,19 @@ def link_of(found: Mapping[str, Json], path: Path, session: str) -> Link:
             strategy=Strategy(found["strategy"]),
             scope=Scope(*found["endpoint"]),
             session=session,
-            **fields,
+            sent=found["sent"],
+            model=found["model"],
+            status=found["status"],
+            created_at=found["created_at"],
+            parent=found.get("parent"),
+            conversation_id=found.get("conversation_id"),
+            previous_response_id=found.get("previous_response_id"),
+            seconds=found.get("seconds"),
+            first_token_s=found.get("first_token_s"),
+            parameters=found.get("parameters", {}),
+            usage=found.get("usage"),
+            error=found.get("error"),
+            stored=found.get("stored", True),
         )
     except (TypeError, ValueError, KeyError) as wrong:
         raise InputFault("one of its links is none") from wrong

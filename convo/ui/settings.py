@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from convo.config import Setting, Storage
-from convo.config.origin import dotted
+from convo.config.origin import LAYER_WORDS, dotted
 from convo.config.trust import visible
 from convo.items import Json
 from convo.ui.medium import Medium
@@ -34,7 +34,7 @@ def _as_row(one: Setting, *, ignored: bool) -> Json:
     return {
         "key": dotted(one.key),
         "value": None if one.value is None else _as_json(one.value),
-        "layer": one.origin.layer.name.lower(),
+        "layer": LAYER_WORDS[one.origin.layer],
         "profile": one.origin.profile or None,
         "place": one.origin.place,
         "ignored": ignored,

@@ -119,6 +119,18 @@ def test_a_signed_state_is_verified_and_resumes(convo: Convo, monkeypatch: pytes
     assert (got.exit, got.out) == (0, "Paid back.\n"), got
 
 
+def test_an_export_with_links_is_the_same_and_is_imported(convo: Convo, home: Path) -> None:
+    before = (STORED / "by-session.jsonl").read_bytes()
+    assert convo("export", "by-session", "--format", "jsonl", "--links", "-o", "again.jsonl").exit == 0
+    assert Path("again.jsonl").read_bytes() == before
+
+    shutil.copy(STORED / "by-session.jsonl", "other.jsonl")
+    assert convo("sessions", "rm", "by-session", "--yes").exit == 0
+    imported = convo("import", "other.jsonl")
+    assert imported.exit == 0, imported
+    assert convo("chat", "-q", "--from", "by-session", "Once more.").out == "Once more.\n"
+
+
 def test_the_stored_words_are_found_in_a_search(convo: Convo) -> None:
     found = convo("sessions", "search", "explain", "--json").json()
     assert {one["session"] for one in found} == {"by-conversation", "by-chain"}

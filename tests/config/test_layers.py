@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from convo.config import BUILT_IN_MODEL, Flags, Layer, Price, Provider, Record, Serve
+from convo.config.origin import LAYER_WORDS
 from convo.errors import BadSettings
+from convo.ui.settings import as_rows
 from tests.config.given import PLACES, USER, WORK, settings, sources
 
 MODEL: dict[Layer, dict[str, Any]] = {
@@ -256,3 +258,23 @@ def test_a_tenant_is_named_by_a_variable_or_a_file_and_is_this_machines_else() -
 def test_what_no_key_could_be_called_is_no_tenant() -> None:
     with pytest.raises(BadSettings, match="CONVO_TENANT must be a key's name"):
         settings(environ={"CONVO_TENANT": "a b"})
+
+
+def test_settings_keys_and_words_of_layers_never_change() -> None:
+    """Settings files and scripts name them."""
+    rows = as_rows(settings(flags=Flags(model="x/y"), user="compact_at = 0.5").listed)
+    words = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}
+    serve = (
+        "host port seal_key_env max_body_bytes max_header_bytes max_depth max_items max_requests read_s write_s "
+        "keepalive_s grace_s reasoning_events limits.concurrent limits.per_minute limits.process_per_minute"
+    )
+    limits = "answer_bytes answer_events answer_s idle_s event_bytes output_bytes body_bytes"
+    assert words == {
+        "model": "flag",
+        "compact_at": "user",
+        **dict.fromkeys(("answers", "editing", "state_storage", "tenant"), "default"),
+        **{f"serve.{name}": "default" for name in serve.split()},
+        **{f"limits.{name}": "default" for name in limits.split()},
+    }
+    assert list(LAYER_WORDS.values()) == ["flag", "environment", "record", "profile", "project", "user", "default"]
+    assert set(LAYER_WORDS) == set(Layer)

@@ -62,6 +62,42 @@ def test_an_operation_is_named_once() -> None:
     assert len(set(names)) == len(names) == len(ROUTES)
 
 
+def test_the_names_of_operations_never_change() -> None:
+    """Clients are generated from them."""
+    found = {
+        (method, path): (operation["operationId"], operation["tags"])
+        for path, operations in DOCUMENT["paths"].items()
+        for method, operation in operations.items()
+        if not method.startswith("x-")
+    }
+    assert found == {
+        (method, path): (name, [name.split("_")[0]])
+        for method, path, name in (
+            ("post", "/v1/responses", "responses_create"),
+            ("post", "/v1/responses/compact", "responses_compact"),
+            ("post", "/v1/responses/input_tokens", "responses_count"),
+            ("get", "/v1/responses/{response_id}", "responses_retrieve"),
+            ("delete", "/v1/responses/{response_id}", "responses_delete"),
+            ("post", "/v1/responses/{response_id}/cancel", "responses_cancel"),
+            ("get", "/v1/responses/{response_id}/input_items", "responses_input_items"),
+            ("post", "/v1/conversations", "conversations_create"),
+            ("get", "/v1/conversations/{conversation_id}", "conversations_retrieve"),
+            ("post", "/v1/conversations/{conversation_id}", "conversations_update"),
+            ("delete", "/v1/conversations/{conversation_id}", "conversations_delete"),
+            ("post", "/v1/conversations/{conversation_id}/items", "conversations_add_items"),
+            ("get", "/v1/conversations/{conversation_id}/items", "conversations_items"),
+            ("get", "/v1/conversations/{conversation_id}/items/{item_id}", "conversations_item"),
+            ("delete", "/v1/conversations/{conversation_id}/items/{item_id}", "conversations_delete_item"),
+            ("get", "/v1/models", "standing_models"),
+            ("get", "/v1/models/{model}", "standing_model"),
+            ("get", "/healthz", "standing_healthz"),
+            ("get", "/readyz", "standing_readyz"),
+            ("get", "/openapi.json", "routes_document"),
+            ("get", "/metrics", "standing_metrics"),
+        )
+    }
+
+
 def test_no_schema_stands_in_it_for_nothing() -> None:
     text = json.dumps(DOCUMENT)
     assert [name for name in SCHEMAS if f'"#/components/schemas/{name}"' not in text] == []

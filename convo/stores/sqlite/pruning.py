@@ -75,7 +75,7 @@ def prune(t: Tenant, before: float) -> Pruned:
     for conversation, head in old.conversations:
         removing.forget_conversation(t, conversation, head)
     if any(old):
-        removing.tidy(t, **old._asdict())
+        removing.tidy(t, sessions=old.sessions, links=old.links, conversations=old.conversations)
     return Pruned(*map(len, old))
 
 

@@ -164,10 +164,23 @@ def put_session(t: Tenant, new: Session, there: Recorded | None) -> tuple[int, .
         else:  # only a name so far, or again
             t.update("sessions", n, {**row, "removed": 0}, {})
         return ()
-    t.update("sessions", there.n, row, there._asdict())
+    t.update("sessions", there.n, row, _columns(there))
     if there.link is not None and there.bare:
         drop_link(t, there.link)
     return tuple(n for n in (there.head, there.mark, there.written) if n is not None)
+
+
+def _columns(there: Recorded) -> dict[str, object]:
+    """The columns of a session's row as they are."""
+    return {
+        "name": there.name,
+        "head": there.head,
+        "mark": there.mark,
+        "written": there.written,
+        "link": there.link,
+        "used_at": there.used_at,
+        "used": there.used,
+    }
 
 
 def _place(t: Tenant, new: Session, there: Recorded | None) -> int | None:
