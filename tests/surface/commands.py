@@ -1,0 +1,238 @@
+"""The command line of a revision: its commands and options as `--help` and the completion protocol tell them.
+
+Help is read for what programs depend on: names of options, the number and choice of their values, defaults and bounds.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from subprocess import CompletedProcess
+from typing import NamedTuple
+
+from tests import warm
+from tests.surface.document import Collection, loads
+
+OPTION = re.compile(
+    r"^ {2}(?P<names>-[^\s,]+(?:(?:, | / )-[^\s,]+)*)(?: (?P<value>\S+(?: [A-Z]+)*))?(?: {2,}(?P<text>.*))?$"
+)
+
+DETAIL = re.compile(r"\[((?:default: |required|[^\[\]]*[<>]=?)[^\[\]]*)\]")
+
+EXITS = re.compile(r"(?<![\d.])(\d{1,3}) [a-z]")
+
+LISTED = re.compile(r"\w+(?:, \w+)+")
+
+SETTINGS = (
+    "",
+    "providers.openai",
+    "state_storage",
+    "serve",
+    "serve.limits",
+    "serve.limits.keys.alice",
+    "limits",
+    "profiles.work",
+    'prices."a/b"',
+    'windows."a/b"',
+)
+"""Tables of settings; an unknown name in one is refused with the names that there are."""
+
+
+COMPLETED = (
+    *(("schema",), ("schema", "store"), ("doctor",)),
+    *(("config", "set"), ("config", "list"), ("config", "key", "set")),
+    *(("convert", "--to"), ("compact", "--mode"), ("export", "--format"), ("lint", "--format"), ("next", "--count")),
+)
+"""Commands whose next word is one of a list."""
+
+
+class RevisionShell(NamedTuple):
+    """Runs commands of the revision in a folder.
+
+    home:    the `CONVO_HOME` of its commands
+    folder:  the working folder
+    before:  words in front of every command
+    """
+
+    home: Path
+    folder: Path
+    before: tuple[str, ...] = ()
+
+    def run(self, *argv: str, stdin: str = "", env: Mapping[str, str] | None = None) -> CompletedProcess[str]:
+        own = {**os.environ, "CONVO_HOME": str(self.home), **(env or {})}
+        return warm.ran([*self.before, *argv], stdin=stdin, env=own, cwd=self.folder)
+
+    def begin(self, *argv: str, **env: str) -> warm.Begun:
+        """Begin a command; what it prints can be read from its stdout."""
+        own, quiet = {**os.environ, "CONVO_HOME": str(self.home), **env}, subprocess.DEVNULL
+        command = [*self.before, *argv]
+        return warm.Begun(command, env=own, cwd=self.folder, stdout=subprocess.PIPE, stderr=quiet)
+
+    def completions(self, *argv: str) -> list[str]:
+        """The candidates for the last of `argv`."""
+        lines = self.run(*argv[:-1], f"={argv[-1]}", env={"_CONVO_COMPLETE": "1"}).stdout.splitlines()
+        return [line.partition("\t")[0] for line in lines]
+
+
+def collect_commands(collection: Collection, shell: RevisionShell) -> None:
+    """Every command with its arguments and options."""
+    for name, text in helps(shell, ()):
+        collection.add_value("commands", name, f"arguments: {', '.join(help_arguments(text)) or 'none'}")
+        for option, kind in help_options(text):
+            collection.add_value("commands", f"{name} {option}", kind)
+        if name == "convo":
+            collection.add_words("exit codes", "convo --help", EXITS.findall(text.rpartition("Exit codes")[2]))
+
+
+def helps(shell: RevisionShell, words: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The full name and the help of a command, and of all commands below it."""
+    text = shell.run(*words, "--help").stdout
+    yield " ".join(("convo", *words)), text
+    if "COMMAND [ARGS]" not in text:
+        return
+    for below in shell.completions(*words, ""):
+        yield from helps(shell, (*words, below))
+
+
+def help_arguments(text: str) -> list[str]:
+    """The arguments in the first line of a help, as what may be given for each."""
+    usage = " ".join(text.partition("\n\n")[0].split())
+    names = usage.partition("[OPTIONS]")[2].split()
+    if names[:1] == ["COMMAND"]:
+        return ["a command"]
+    return [
+        f"{'optional' if name.startswith('[') else 'required'}{', several' if name.endswith('...') else ''}"
+        for name in names
+    ]
+
+
+def help_options(text: str) -> Iterator[tuple[str, str]]:
+    """The long name of each option in a help, and what is said of it besides its sentence."""
+    for found, lines in option_lines(text):
+        names, value, detail = found["names"], found["value"] or "", " ".join(" ".join(lines).split())
+        each = re.split(r", | / ", names)
+        longest = next((name for name in each if name.startswith("--")), each[0])
+        details = DETAIL.findall(detail)
+        yield longest, "; ".join((names, kind_of(value), *details))
+
+
+def option_lines(text: str) -> Iterator[tuple[re.Match[str], list[str]]]:
+    """The first line of each option, and the text beside and below it."""
+    found, lines = None, []
+    for line in text.splitlines():
+        if begins := OPTION.match(line):
+            if found:
+                yield found, lines
+            found, lines = begins, [begins["text"] or ""]
+        elif line.startswith(" " * 6):
+            lines.append(line)
+        else:
+            if found:
+                yield found, lines
+            found = None
+    if found:
+        yield found, lines
+
+
+def kind_of(value: str) -> str:
+    """A flag, or the values of an option by the words that stand for them."""
+    if not value:
+        return "flag"
+    if "|" in value:
+        return f"one of {value.strip('<>[]{}')}"
+    number = len(value.split())
+    return "one value" if number == 1 else f"{number} values"
+
+
+def collect_completions(collection: Collection, shell: RevisionShell, tree: Path) -> None:
+    """The scripts of all shells, and what is offered for arguments and for the values of options."""
+    for file in sorted((tree / "completions").iterdir()):
+        collection.add_names("completion scripts", [file.name])
+        if file.suffix != ".1":
+            code = "\n".join(line for line in file.read_text().splitlines() if not line.lstrip().startswith("#"))
+            collection.add_value("completion scripts", f"{file.name} text", " ".join(code.split()))
+    for name in ("bash", "zsh", "fish", "powershell"):
+        got = shell.run("--completion", name)
+        collection.add_value("completion scripts", f"--completion {name}", f"exit {got.returncode}, {bool(got.stdout)}")
+    for words in COMPLETED:
+        collection.add_words("completions", " ".join(words), shell.completions(*words, ""))
+    collection.add_value("commands", "convo --man", f"exit {shell.run('--man').returncode}")
+    collection.add_value("commands", "convo --version", shell.run("--version").stdout.split()[0])
+
+
+def collect_settings(collection: Collection, shell: RevisionShell) -> None:
+    """Every setting with its default, and the words that one may have."""
+    for setting in loads(shell.run("config", "--json").stdout) or ():
+        value = setting["value"]
+        shown = collection.masks.masked(value) if isinstance(value, str) else repr(value)
+        collection.add_value("settings", f"default {setting['key']}", shown)
+        collection.add_words("settings", "layers", [setting["layer"]])
+    asked = [(f"{table}.zzz" if table else "zzz", "zzz") for table in SETTINGS]
+    tables = {table: _longest_list(said) for table, said in zip(SETTINGS, attempts(shell, asked), strict=True)}
+    keys = [
+        f"{table}.{name}" if table else name
+        for table, names in tables.items()
+        for name in names
+        if not table or names != tables[_above(table)]
+    ]
+    collection.add_names("settings", (f"key {key}" for key in keys))
+    own = [key for key in keys if not key.startswith("profiles.")]
+    offered = [
+        (key, word)
+        for key, said in zip(own, attempts(shell, [(key, "zzz") for key in own]), strict=True)
+        for word in _longest_list(said)
+    ]
+    for (key, word), said in zip(offered, attempts(shell, [_listed(key, word) for key, word in offered]), strict=True):
+        if said is None:
+            collection.add_words("settings", f"words {key}", [word])
+
+
+def attempts(shell: RevisionShell, pairs: Sequence[tuple[str, str]]) -> list[str | None]:
+    """What `convo config set KEY VALUE` is refused with for each pair, in a home of its own; None: it was accepted."""
+
+    def attempt(numbered: tuple[int, tuple[str, str]]) -> str | None:
+        number, (key, value) = numbered
+        table, _, name = key.rpartition(".")
+        words = (table, f"{{ {name} = '{value}' }}") if table.endswith('"') else (key, value)
+        got = shell.run("config", "set", *words, env={"CONVO_HOME": f"{shell.home}-{number}"})
+        shutil.rmtree(f"{shell.home}-{number}", ignore_errors=True)
+        return got.stderr if got.returncode else None
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(attempt, enumerate(pairs)))
+
+
+def _above(table: str) -> str:
+    """The nearest of `SETTINGS` that a table is in; the refusal of an unknown table has the names of that one."""
+    return max((one for one in SETTINGS if one != table and table.startswith(one)), key=len)
+
+
+def _longest_list(message: str | None) -> list[str]:
+    """The longest list of words in the first line of a refusal."""
+    lists = LISTED.findall((message or "").partition("\n")[0])
+    return max(lists, key=len).split(", ") if lists else []
+
+
+def _listed(key: str, word: str) -> tuple[str, str]:
+    """A word as the value of its setting, one of which is a list."""
+    return key, f'["{word}"]' if key.endswith(".extra_fields") else word
+
+
+def collect_schemas(collection: Collection, shell: RevisionShell) -> None:
+    """The JSON Schema of everything that a command prints as JSON."""
+    for line in shell.run("schema").stdout.splitlines():
+        name, _, identity = line.rpartition(" ")
+        collection.add_value("schemas", name.strip(), identity)
+        schema = loads(shell.run("schema", *name.split()).stdout)
+        collection.add_schema("schemas", identity, schema)
+
+
+def collect_rules(collection: Collection, shell: RevisionShell) -> None:
+    """The rules of lint with their severities and pages."""
+    for line in shell.run("lint", "--explain", "all").stdout.splitlines():
+        code, severity = line.split()[:2]
+        page = shell.run("lint", "--explain", code)
+        collection.add_value("lint rules", code, f"{severity}, {'page' if page.stdout else 'no page'}")

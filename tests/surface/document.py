@@ -1,0 +1,117 @@
+"""A surface: sections of named entries, as one JSON document.
+
+An entry is either one string, which two revisions must share, or a list of words, of which none may go. A JSON
+document or a JSON Schema becomes an entry for each of its paths.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from tests.surface.masks import Masks
+
+SurfaceEntry: TypeAlias = str | list[str]
+
+Surface: TypeAlias = dict[str, dict[str, SurfaceEntry]]
+"""Entries by section and name."""
+
+PROSE = frozenset({"description", "title", "summary", "examples", "$comment"})
+"""Keywords of a schema that hold sentences for people."""
+
+NAMES = frozenset({"properties", "patternProperties", "$defs", "schemas", "paths", "securitySchemes", "responses"})
+"""Keywords of a schema below which the keys are names that somebody chose."""
+
+
+class Collection:
+    """A surface that is being collected."""
+
+    def __init__(self, masks: Masks) -> None:
+        self.masks = masks
+        self._entries: Surface = {}
+
+    @property
+    def surface(self) -> Surface:
+        return {
+            section: {
+                name: sorted(entry) if isinstance(entry, list) else entry for name, entry in sorted(names.items())
+            }
+            for section, names in sorted(self._entries.items())
+        }
+
+    def add_value(self, section: str, name: str, value: object) -> None:
+        """Set an entry that may not change."""
+        self._entries.setdefault(section, {})[name] = str(value)
+
+    def add_words(self, section: str, name: str, words: Iterable[object]) -> None:
+        """Add words to an entry that may gain some."""
+        entry = self._entries.setdefault(section, {}).setdefault(name, [])
+        assert isinstance(entry, list), (section, name)
+        entry += [word for word in dict.fromkeys(map(str, words)) if word not in entry]
+
+    def add_names(self, section: str, names: Iterable[str]) -> None:
+        """Set entries of which only the name counts."""
+        for name in names:
+            self.add_value(section, name, "present")
+
+    def add_document(self, section: str, name: str, document: object) -> None:
+        """Add the paths of a JSON document, each with the patterns of its values."""
+        kind = document.get("type") if isinstance(document, dict) else None
+        for path, value in paths_of(document, f"${kind}" if isinstance(kind, str) else "$"):
+            self.add_words(section, f"{name} {self.masks.masked(path)}", [self.masks.pattern(path, value)])
+
+    def add_schema(self, section: str, name: str, schema: object) -> None:
+        """Add the paths of a JSON Schema or OpenAPI document without its sentences."""
+        for path, value in schema_paths(schema):
+            if isinstance(value, list):
+                self.add_words(section, f"{name} {path}", value)
+            else:
+                self.add_value(section, f"{name} {path}", value)
+
+
+def paths_of(document: object, path: str = "$") -> Iterator[tuple[str, object]]:
+    """Each leaf of a document with its path. Elements of a list share one; objects with a `type` go by that."""
+    if isinstance(document, dict) and document:
+        for key, value in document.items():
+            yield from paths_of(value, f"{path}.{key}")
+    elif isinstance(document, list) and document:
+        for value in document:
+            kind = value.get("type") if isinstance(value, dict) else None
+            yield from paths_of(value, f"{path}[{kind if isinstance(kind, str) else ''}]")
+    else:
+        yield path, document
+
+
+def schema_paths(schema: object, path: str = "$", *, named: bool = False) -> Iterator[tuple[str, object]]:
+    """Each leaf of a schema with its path; a list of scalars is a leaf. `named`: the keys are no keywords."""
+    if isinstance(schema, dict):
+        if not schema:
+            yield path, "{}"
+        for key, value in schema.items():
+            if named or key not in PROSE:
+                yield from schema_paths(value, f"{path}.{key}", named=not named and key in NAMES)
+    elif not isinstance(schema, list):
+        yield path, json.dumps(schema)
+    elif path.endswith(".required") and not named:
+        yield path, ", ".join(sorted(map(str, schema)))
+    elif any(isinstance(one, dict | list) for one in schema):
+        for at, one in enumerate(schema):
+            yield from schema_paths(one, f"{path}[{_key(one, at)}]")
+    else:
+        yield path, [json.dumps(one) for one in schema]
+
+
+def _key(one: object, at: int) -> str:
+    """The name of an alternative or parameter where it has one, else its place."""
+    if isinstance(one, Mapping):
+        for key in ("$ref", "name"):
+            if isinstance(one.get(key), str):
+                return str(one[key])
+    return str(at)
+
+
+def loads(text: str) -> Any:
+    """The JSON document in `text`; None where it is none."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None

@@ -1,0 +1,397 @@
+"""`convo serve` of a revision, asked over HTTP, SSE and WebSocket as any client would ask."""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import groupby
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx2
+from websockets.sync.client import connect
+
+from tests.surface.commands import RevisionShell
+from tests.surface.document import Collection, loads
+from tests.surface.stored import collect_sqlite
+
+PATIENCE_S = 60
+
+SCRIPTS: Mapping[str, list[dict[str, Any]]] = {
+    "plain": [{"text": "Hello", "usage": {"cached": 2}}, {"text": "Again"}],
+    "thinking": [{"reasoning": "Think", "text": "Four", "usage": {"reasoning": 3}}],
+    "calling": [{"call": {"name": "look", "call_id": "call_a", "arguments": {"at": "sky"}}}, {"text": "Blue"}],
+    "refusing": [{"refusal": "No"}],
+    "breaking": [{"text": "Half", "error": {"code": "overloaded", "message": "Busy", "status": 503}}],
+    "failing": [{"error": {"code": "overloaded", "message": "Busy", "status": 503}}],
+    "refused": [{"error": {"code": "invalid_value", "message": "Wrong", "status": 400}}],
+    "sealed": [
+        {
+            "output": [
+                {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAAABsealed"},
+                {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Sealed"}]},
+            ]
+        }
+    ],
+}
+"""What the models of a server answer; single words, so that they are kept as they are."""
+
+SETTINGS = """
+[aliases]
+{aliases}
+"""
+
+BEHIND = """
+[providers.up]
+api = "responses"
+base_url = "{url}/v1"
+key_env = "UP_KEY"
+owner = "convo"
+[aliases]
+"alias" = "up/sealed"
+[providers.other]
+api = "chat"
+base_url = "{chat}/v1"
+"""
+
+LIMITED = """
+[limits]
+output_bytes = 1024
+[serve.limits]
+per_minute = 3
+"""
+"""Settings that a revision may lack."""
+
+CHUNKS = (
+    {"choices": [{"index": 0, "delta": {"content": "Plain"}, "finish_reason": "stop"}]},
+    {"choices": [], "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}},
+)
+"""What a server of chat completions answers."""
+
+SEAL = "c2VhbC1zZWFsLXNlYWwtc2VhbC1zZWFsLXNlYWwtc2VhbC0="
+
+TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}}
+
+FIXED = {"content-type", "cache-control", "x-convo-ignored", "x-convo-limit", "www-authenticate", "allow"}
+"""Headers whose values are compared."""
+
+QUOTE = '"'
+
+ENDS = ("response.completed", "response.incomplete", "response.failed", "error")
+
+
+def write_settings(folder: Path, name: str, text: str) -> Path:
+    """A settings file for `--config`."""
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def scripted_settings(folder: Path) -> str:
+    """The settings of a server whose models answer by `SCRIPTS`."""
+    lines = ['"echo" = "scripted/echo"']
+    for name, replies in SCRIPTS.items():
+        (folder / f"{name}.json").write_text(json.dumps({"replies": replies}), encoding="utf-8")
+        lines.append(f'"{name}" = "scripted/{folder / name}.json"')
+    return SETTINGS.format(aliases="\n".join(lines))
+
+
+@contextmanager
+def served_revision(shell: RevisionShell, *argv: str) -> Iterator[str]:
+    """The address of `convo serve ARGV` while the block runs."""
+
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    with shell.begin("serve", "--port", str(port), *argv, CONVO_SEAL_KEY=SEAL, UP_KEY="key") as process:
+        try:
+            wait_for(url, process)
+            yield url
+        finally:
+            process.terminate()
+
+
+def wait_for(url: str, process: "subprocess.Popen[str]") -> None:
+    """Wait until a server answers. raises: TimeoutError"""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            if httpx2.get(f"{url}/healthz", trust_env=False).status_code == 200:
+                return
+        except httpx2.TransportError:
+            time.sleep(0.02)
+    raise TimeoutError(f"no server at {url}")
+
+
+class SurfaceClient:
+    """Asks a server, and adds what it answers to a collection.
+
+    http:  the connections of this client
+    """
+
+    def __init__(self, collection: Collection, url: str, key: str = "") -> None:
+        self._collection = collection
+        headers = {"authorization": f"Bearer {key}"} if key else {}
+        self.http = httpx2.Client(base_url=url, timeout=60, trust_env=False, headers=headers)
+
+    def ask(self, name: str, method: str, path: str, body: Any = None, **more: Any) -> Any:
+        """The answer to one request as JSON; `name` stands for it in the surface."""
+        answer = self.http.request(method, path, json=body, **more)
+        self._add_head(name, answer)
+        if answer.headers.get("content-type", "").startswith("text/event-stream"):
+            return self._add_events(name, answer.text)
+        document = loads(answer.text)
+        self._collection.add_document("http", name, document)
+        return document
+
+    def _add_head(self, name: str, answer: httpx2.Response) -> None:
+        self._collection.add_value("http", f"{name} status", answer.status_code)
+        self._collection.add_words("headers", name, headers_of(answer))
+
+    def _add_events(self, name: str, text: str) -> Any:
+        """Add the events of a stream; returns the response in the last one."""
+        blocks = [
+            dict(line.partition(": ")[::2] for line in block.splitlines()) for block in text.split("\n\n") if block
+        ]
+        self._collection.add_words("events", "fields of an event", {key for block in blocks for key in block})
+        self._collection.add_value("events", f"{name} last", blocks[-1].get("data"))
+        events = [loads(block["data"]) for block in blocks if block.get("data", "").startswith("{")]
+        add_events(self._collection, name, events)
+        return events[-1].get("response")
+
+
+def headers_of(answer: httpx2.Response) -> list[str]:
+    """The names of an answer's headers, with the values that do not change from one answer to the next."""
+    return [f"{name}: {value}" if name in FIXED else name for name, value in answer.headers.items()]
+
+
+def add_events(collection: Collection, name: str, events: list[dict[str, Any]]) -> None:
+    """Add the order of the events, and the paths of each type."""
+    kinds = [kind for kind, _ in groupby(str(event.get("type")) for event in events)]
+    collection.add_value("events", f"{name} order", " > ".join(kinds))
+    for event in events:
+        collection.add_document("events", str(event.get("type")), event)
+
+
+def collect_server(collection: Collection, shell: RevisionShell) -> None:
+    """Two servers: one over scripted models, and behind it one with keys that asks the first."""
+    file = write_settings(shell.folder, "front.toml", scripted_settings(shell.folder))
+    front = shell._replace(before=("--config", str(file)))
+    with served_revision(front) as url:
+        client = SurfaceClient(collection, url)
+        ask_everything(client)
+        ask_wrongly(client)
+        talk_over_websocket(collection, url)
+        look_around(collection, client)
+        collect_keyed_server(collection, shell, url)
+    collect_limited_server(collection, shell)
+    collect_sqlite(collection, "server", shell.home)
+
+
+def ask_everything(client: SurfaceClient) -> None:
+    """Responses, chains, conversations, background runs, compaction, counts, models."""
+    for model in SCRIPTS:
+        for stream in (False, True):
+            tools = {"tools": [TOOL]} if model == "calling" else {}
+            name = f"{model} {'streamed' if stream else 'plain'}"
+            client.ask(name, "POST", "/v1/responses", {"model": model, "input": "one", "stream": stream, **tools})
+    ignored = {
+        "model": "plain",
+        "input": "one",
+        "service_tier": "flex",
+        "safety_identifier": "me",
+        "metadata": {"a": "b"},
+    }
+    first = client.ask("ignored fields", "POST", "/v1/responses", ignored)
+    chain = {"model": "plain", "input": "two", "previous_response_id": first["id"]}
+    client.ask("chained", "POST", "/v1/responses", chain)
+    client.ask("unstored", "POST", "/v1/responses", {"model": "plain", "input": "two", "store": False})
+    path = f"/v1/responses/{first['id']}"
+    client.ask("retrieve", "GET", path)
+    client.ask("input items", "GET", f"{path}/input_items")
+    running = client.ask("background", "POST", "/v1/responses", {"model": "plain", "input": "one", "background": True})
+    for _ in range(200):
+        if client.http.get(f"/v1/responses/{running['id']}").json()["status"] == "completed":
+            break
+        time.sleep(0.02)
+    client.ask("background events", "GET", f"/v1/responses/{running['id']}?stream=true")
+    client.ask("cancel", "POST", f"/v1/responses/{running['id']}/cancel")
+    made = client.ask("conversation", "POST", "/v1/conversations", {"metadata": {"a": "b"}})
+    place = f"/v1/conversations/{made['id']}"
+    client.ask(
+        "in conversation", "POST", "/v1/responses", {"model": "plain", "input": "one", "conversation": made["id"]}
+    )
+    client.ask("update conversation", "POST", place, {"metadata": {"c": "d"}})
+    client.ask("retrieve conversation", "GET", place)
+    added = client.ask("add items", "POST", f"{place}/items", {"items": [{"role": "user", "content": "more"}]})
+    client.ask("list items", "GET", f"{place}/items")
+    item = added["data"][0]["id"]
+    client.ask("retrieve item", "GET", f"{place}/items/{item}")
+    client.ask("delete item", "DELETE", f"{place}/items/{item}")
+    kept = client.ask(
+        "second conversation", "POST", "/v1/conversations", {"items": [{"role": "user", "content": "hi"}]}
+    )
+    client.ask("delete conversation", "DELETE", f"/v1/conversations/{kept['id']}")
+    client.ask("delete response", "DELETE", path)
+    client.ask("compact", "POST", "/v1/responses/compact", {"model": "plain", "input": "one"})
+    client.ask("count tokens", "POST", "/v1/responses/input_tokens", {"model": "plain", "input": "one"})
+    client.ask("models", "GET", "/v1/models")
+    client.ask("model", "GET", "/v1/models/plain")
+    client.ask("ready", "GET", "/readyz")
+    client.ask("health", "GET", "/healthz")
+
+
+def ask_wrongly(client: SurfaceClient) -> None:
+    """Requests that are refused."""
+    json_type = {"content-type": "application/json"}
+    client.ask("no body", "POST", "/v1/responses", {})
+    client.ask("unknown model", "POST", "/v1/responses", {"model": "nobody", "input": "one"})
+    client.ask("unknown field", "POST", "/v1/responses", {"model": "plain", "input": "one", "zzz": 1})
+    client.ask("wrong type", "POST", "/v1/responses", {"model": "plain", "input": 1})
+    client.ask("wrong value", "POST", "/v1/responses", {"model": "plain", "input": "one", "temperature": 9})
+    owners = {"previous_response_id": "resp_1", "conversation": "conv_1"}
+    client.ask("both owners", "POST", "/v1/responses", {"model": "plain", "input": "one", **owners})
+    client.ask(
+        "unknown parent", "POST", "/v1/responses", {"model": "plain", "input": "a", "previous_response_id": "resp_1"}
+    )
+    client.ask("no JSON", "POST", "/v1/responses", content=b"{", headers=json_type)
+    client.ask("no JSON type", "POST", "/v1/responses", content=b"{}", headers={"content-type": "text/plain"})
+    output = [{"type": "function_call_output", "call_id": "c", "output": "x"}]
+    client.ask("output without call", "POST", "/v1/responses", {"model": "plain", "input": output})
+    call = [{"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}]
+    client.ask(
+        "call without output",
+        "POST",
+        "/v1/responses",
+        {"model": "plain", "input": [*call, {"role": "user", "content": "x"}]},
+    )
+    client.ask("unknown response", "GET", "/v1/responses/resp_1")
+    client.ask("unknown conversation", "GET", "/v1/conversations/conv_1")
+    client.ask("unknown path", "GET", "/v1/nowhere")
+    client.ask("wrong method", "PUT", "/v1/responses", {})
+    client.ask("foreign host", "GET", "/v1/models", headers={"host": "example.com"})
+
+
+MESSAGES: Sequence[tuple[str, Mapping[str, Any]]] = (
+    ("turn", {"type": "response.create", "model": "plain", "input": "one"}),
+    ("refused", {"type": "response.create", "model": "nobody", "input": "one"}),
+    ("steered", {"type": "response.steer"}),
+    ("unknown", {"type": "zzz"}),
+)
+
+
+def talk_over_websocket(
+    collection: Collection, url: str, key: str = "", messages: Sequence[tuple[str, Mapping[str, Any]]] = MESSAGES
+) -> None:
+    """Turns over a WebSocket."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    with connect(f"ws{url.removeprefix('http')}/v1/responses", proxy=None, additional_headers=headers) as connection:
+        for name, message in messages:
+            connection.send(json.dumps(message))
+            events = [json.loads(connection.recv(timeout=30))]
+            while not str(events[-1]["type"]).endswith((*ENDS, ".failed")):
+                events.append(json.loads(connection.recv(timeout=30)))
+            add_events(collection, f"websocket {name}", events)
+
+
+def look_around(collection: Collection, client: SurfaceClient) -> None:
+    """Metrics, the OpenAPI document, and the inspector page."""
+    document = client.http.get("/openapi.json").json()
+    del document["info"]["version"]
+    collection.add_schema("openapi", "document", document)
+    client.http.get("/metrics")
+    for line in client.http.get("/metrics").text.splitlines():
+        if line.startswith("# TYPE "):
+            _, _, name, kind = line.split()
+            collection.add_value("metrics", name, kind)
+        elif not line.startswith(("#", "process_")):
+            name, _, labels = line.rpartition(" ")[0].partition("{")
+            collection.add_words("metrics", f"sample {name}", _labels(labels))
+    page = client.http.get("/", headers={"accept": "text/html"})
+    collection.add_value("http", "page status", page.status_code)
+    collection.add_words("headers", "page", headers_of(page))
+
+
+def _labels(labels: str) -> Iterator[str]:
+    """The names of labels, with the values of those whose values are fixed."""
+    for pair in filter(None, labels.rstrip("}").split('",')):
+        name, _, value = pair.partition("=")
+        yield name if name in ("le", "status") else f"{name}={value.replace(QUOTE, '')}"
+
+
+def collect_limited_server(collection: Collection, shell: RevisionShell) -> None:
+    """A server whose limits are reached, where the revision has these settings."""
+    file = write_settings(shell.folder, "limited.toml", scripted_settings(shell.folder) + LIMITED)
+    own = shell._replace(home=shell.folder / "limited", before=("--config", str(file)))
+    try:
+        with served_revision(own, "--store", "memory") as url:
+            client = SurfaceClient(collection, url)
+            for name in ("long", "long streamed"):
+                body = {"model": "echo", "input": "word " * 1000, "stream": name == "long streamed"}
+                client.ask(f"limited {name}", "POST", "/v1/responses", body)
+            client.ask("limited third", "GET", "/v1/models")
+            client.ask("limited fourth", "GET", "/v1/models")
+    except TimeoutError:
+        collection.add_value("http", "limited", "no such settings")
+
+
+@contextmanager
+def chat_completions() -> Iterator[str]:
+    """The address of a server of chat completions, which answers every request alike."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(200)
+            self.send_header("content-type", "text/event-stream")
+            self.end_headers()
+            for chunk in (*map(json.dumps, CHUNKS), "[DONE]"):
+                self.wfile.write(f"data: {chunk}\n\n".encode())
+
+        def log_message(self, *words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def collect_keyed_server(collection: Collection, shell: RevisionShell, url: str) -> None:
+    """A server with keys that passes requests on: seals of a provider, refusals without a key."""
+    keys = shell.folder / "keys"
+    made = shell.run("serve", "--new-key", "alice", "--keys", str(keys))
+    collection.add_value("formats", "a new key", collection.masks.pattern("", made.stdout.strip()))
+    collection.add_value("formats", "a line of the file of keys", collection.masks.masked(keys.read_text().strip()))
+    with chat_completions() as chat:
+        file = write_settings(shell.folder, "behind.toml", BEHIND.format(url=url, chat=chat))
+        own = shell._replace(home=shell.folder / "behind", before=("--config", str(file)))
+        ask_behind(collection, own, keys, made.stdout.strip())
+
+
+def ask_behind(collection: Collection, shell: RevisionShell, keys: Path, key: str) -> None:
+    """Requests to the server behind: seals, fields that its model is not sent, refused keys."""
+    with served_revision(shell, "--keys", str(keys), "--store", "memory") as address:
+        client = SurfaceClient(collection, address, key)
+        include = {"include": ["reasoning.encrypted_content"]}
+        for model in ("up/sealed", "alias"):
+            client.ask(f"behind {model}", "POST", "/v1/responses", {"model": model, "input": "one", **include})
+        ignored = {"input": "one", "service_tier": "flex", "user": "me", "safety_identifier": "me", "max_tool_calls": 2}
+        client.ask("behind chat", "POST", "/v1/responses", {"model": "other/m", **ignored})
+        client.ask("behind chat streamed", "POST", "/v1/responses", {"model": "other/m", "stream": True, **ignored})
+        talk_over_websocket(
+            collection, address, key, [("behind", {"type": "response.create", "model": "other/m", **ignored})]
+        )
+        client.ask("behind compact", "POST", "/v1/responses/compact", {"model": "up/plain", "input": "one"})
+        SurfaceClient(collection, address).ask(
+            "without key", "POST", "/v1/responses", {"model": "up/plain", "input": "one"}
+        )
+        SurfaceClient(collection, address, "wrong").ask("wrong key", "GET", "/v1/models")
