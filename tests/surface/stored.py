@@ -56,11 +56,11 @@ def add_rows(collection: Collection, section: str, table: str, columns: list[str
 
 def decoded_bytes(value: object) -> tuple[object, str]:
     """The text in a value of bytes, and its form; any other value as it is."""
-    if isinstance(value, bytes) and value[:1] in (b"{", b"["):
-        return value.decode(), "JSON"
-    if isinstance(value, bytes) and value[:1] == b"x":
-        with suppress(zlib.error, UnicodeDecodeError):
-            return zlib.decompress(value).decode(), "JSON with zlib"
+    if isinstance(value, bytes) and value[:1] in (b"{", b"x"):
+        form = "JSON" if value[:1] == b"{" else "JSON with zlib"
+        with suppress(zlib.error, UnicodeDecodeError):  # a hash may begin like this, too
+            text = (value if form == "JSON" else zlib.decompress(value)).decode()
+            return text, form
     return value, ""
 
 

@@ -210,7 +210,7 @@ def test_comments_and_spaces_of_a_statement_do_not_count() -> None:
 
 
 def test_rows_are_told_by_the_patterns_of_their_columns() -> None:
-    rows = [(b"\x00" * 32, '{"phase": "PAUSED"}', '["chat", 1]', "ses_" + "0f" * 16)]
+    rows = [(b"{\xfb" * 16, '{"phase": "PAUSED"}', '["chat", 1]', "ses_" + "0f" * 16)]
     columns = ["key", "body", "record", "id"]
     assert collection_of(lambda collection: add_rows(collection, "sqlite", "runs", columns, rows)) == {
         "sqlite": {
