@@ -109,7 +109,9 @@ def _head(found: Json) -> Mapping[str, Json]:
     if found.get("version") != VERSION:
         raise InputFault(f"a newer convo wrote it, in form {found.get('version')}", hint="upgrade convo-state")
     for name, kinds in HEAD.items():
-        if not isinstance(found.get(name), kinds):
+        if name not in found:
+            raise InputFault(f"its {name!r} is missing")
+        if not isinstance(found[name], kinds):
             raise InputFault(f"its {name!r} is of another kind")
     if found["created_at"] is not None and not _is_time(found["created_at"]):
         raise InputFault("its 'created_at' is no time")
