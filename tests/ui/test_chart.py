@@ -54,6 +54,10 @@ def test_the_chart_fits_and_stands_under_the_tree_of_a_terminal_alone() -> None:
     assert "░" not in screen(growing(), Medium())
 
 
+def test_the_longest_bar_has_at_least_twelve_cells_and_is_not_cut_where_they_just_fit() -> None:
+    assert charted(growing(), Medium(38)).splitlines()[3] == "@ resp_3     160       0  ▒▒▒▒▒▒▒▒▒▒▒█"
+
+
 def test_without_unicode_the_signs_are_letters_and_still_differ() -> None:
     shown = charted(growing(), Medium(80, boxes=False))
     assert shown.isascii()

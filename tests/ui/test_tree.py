@@ -1,6 +1,7 @@
 """The links of a conversation, as they are drawn."""
 
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -56,6 +57,17 @@ Simpler! → A box.
 And in Haskell? → A type class with bind and return.
 @ resp_5     chain  delta 1        8    5  12       4    9         2  local/demo  2023-11-14  22:18  completed   1.2  \
 Show me some. → Maybe, list, IO."""
+
+
+GONE = ["owner", "day", "reasoned", "model", "cached", "secs", "~tokens", "out", "in", "time", "saw"]
+
+
+def test_in_a_narrower_terminal_one_column_after_the_other_goes() -> None:
+    """The day and the reasoning tokens say the same on every line here, so only their order decides."""
+    talk = chain(3)
+    lines = [drawn(talk, "resp_3", Medium(columns)).splitlines()[0] for columns in range(119, 29, -1)]
+    heads = [line.removesuffix("first words").split() for line in lines]
+    assert [head for before, after in pairwise(heads) for head in before if head not in after] == GONE
 
 
 def test_in_a_pipe_every_line_says_everything() -> None:

@@ -34,6 +34,10 @@ SHAPES = {
         "| a | b |\n|---|--:|\n| c d | 1 |\n| e | 23 |",
         ["a   │  b", "────┼───", "c d │  1", "e   │ 23"],
     ),
+    "a table of many rows has one head": (
+        "| a | b |\n|---|--:|\n" + "\n".join(f"| c | {row} |" for row in range(10, 60)),
+        ["a │  b", "──┼───", *(f"c │ {row}" for row in range(10, 60))],
+    ),
     "a cell that is too wide goes on below": (
         f"| a | b |\n|---|---|\n| c | {'word ' * 9}|",
         ["a │ b", "──┼────────────────────────────────────", "c │ word word word word word word word", "  │ word word"],
