@@ -10,6 +10,7 @@ from convo.gateway.keys import KeysFile, hash_of, new_key
 from convo.gateway.metrics import MOST_MODELS, OTHERS, Metrics
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
+from tests.gateway.talk import talking
 from tests.gateway.test_streams import has_no_store, odd
 
 
@@ -93,6 +94,9 @@ def test_what_the_store_stood_in_the_way_of_is_counted(serve: Serve) -> None:
     served = serve(wrap=odd(has_no_store))
     served.ask({"model": "m", "input": "hi"})
     assert figures(served)["convo_store_errors_total"] == 1
+    with talking(served) as talk:
+        assert talk.turn(input="hi")["error"]["code"] == "store_unavailable"
+    assert figures(served)["convo_store_errors_total"] == 2
 
 
 def test_the_stores_size_and_the_time_of_its_transactions_are_shown(serve: Serve, tmp_path: Path) -> None:

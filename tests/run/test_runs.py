@@ -96,7 +96,9 @@ def test_a_call_that_nobody_can_perform_fails_the_run_before_anything_ran(
 
 def test_two_calls_of_one_id_fail_the_run() -> None:
     run = asked()
-    assert told(run, answer(run, call("c1"), call("c1")))[0].phase is Phase.FAILED
+    run, _ = told(run, answer(run, call("c1"), call("c1")))
+    with pytest.raises(IllegalMove, match="a run that is failed cannot take Stop"):
+        told(run, Stop())
 
 
 def test_max_turns_is_reached_by_model_calls() -> None:

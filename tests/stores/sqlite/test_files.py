@@ -10,6 +10,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path as File
+from time import monotonic
+from typing import Any
 
 import pytest
 
@@ -108,14 +110,18 @@ async def test_an_empty_file_is_taken_and_closed_to_others(file: File, sqlite: S
     assert mode(file) == 0o600
 
 
-async def test_a_commit_is_on_the_disk_when_it_returns(sqlite: SqliteStore, file: File) -> None:
+@pytest.mark.parametrize(("chosen", "synchronous"), [({}, 2), ({"synchronous": "OFF"}, 0)], ids=["FULL", "OFF"])
+async def test_a_commit_is_on_the_disk_when_it_returns_unless_that_is_turned_off(
+    chosen: Any, synchronous: int, sqlite: SqliteStore, file: File
+) -> None:
     """WAL with synchronous FULL is what SQLite calls durable; 2 is FULL."""
     await sqlite.commit(SAY)
     ask = ["journal_mode", "synchronous", "foreign_keys", "secure_delete"]
-    async with opened(file) as store:
-        found = await store.database.read(lambda db: [db.execute(f"PRAGMA {one}").fetchone()[0] for one in ask])
+    store = SqliteStore(Database(file, **chosen))
+    found = await store.database.read(lambda db: [db.execute(f"PRAGMA {one}").fetchone()[0] for one in ask])
+    await store.aclose()
 
-    assert found == ["wal", 2, 1, 1]
+    assert found == ["wal", synchronous, 1, 1]
 
 
 async def test_a_closed_store_says_so_and_closes_twice(file: File) -> None:
@@ -291,6 +297,18 @@ async def test_a_writer_that_waits_too_long_is_told_who_holds_it_up(
         other.execute("ROLLBACK")
 
     await call(sqlite)
+
+
+async def test_a_file_that_another_process_is_making_is_waited_for(file: File) -> None:
+    """SQLite itself refuses this at once, and asks no busy timeout."""
+    nothing(file)
+    with closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        begun = monotonic()
+        async with opened(file, busy_timeout_s=0.3) as store:
+            with pytest.raises(StoreUnavailable, match="another process has been writing to it for too long"):
+                await store.commit(SAY)
+        assert monotonic() - begun >= 0.3
 
 
 async def test_a_database_without_room_says_so_and_keeps_what_it_has(file: File, sqlite: SqliteStore) -> None:
