@@ -196,7 +196,9 @@ def test_a_newer_model_setting_is_refused_by_name() -> None:
 
 
 class Renamed(sdk.Agent[Any]):
-    """A subclass that adds nothing that the SDK would call."""
+    """A subclass that adds nothing that the SDK would call, and gives a field another default."""
+
+    handoff_description = "Greets people."
 
     def greeting(self) -> str:
         return "hello"

@@ -12,6 +12,7 @@ from tests.cli.held import Teller, held, talks
 from tests.cli.test_inspect_remote import ask, unplugged
 from tests.loopback import Loopback
 from tests.running import Convo
+from tests.ui.terminal import at_terminal
 
 SCREEN = """\
   A  mine@1, 2 items, the local store
@@ -46,6 +47,14 @@ def test_a_turn_and_what_came_of_it(convo: Convo, home: Path) -> None:
     held(home, talks("mine", Strategy.SESSION, "one", "two"))
     got = convo("diff", "mine@1", "mine")
     assert (got.exit, got.out, got.err) == (0, SCREEN, "")
+
+
+@pytest.mark.needs("terminal")
+def test_at_a_terminal_the_heads_of_both_sides_are_dim(convo: Convo, home: Path) -> None:
+    held(home, talks("mine", Strategy.SESSION, "one", "two"))
+    with at_terminal("diff", "mine@1", "mine") as person:
+        person.child.expect_exact("\x1b[2m  A ")
+        assert person.ends() == 0
 
 
 @pytest.mark.parametrize(

@@ -226,6 +226,7 @@ def test_what_a_strict_schema_cannot_say_is_refused_by_name_at_definition(functi
         tool(function)
     assert "'a'" in refused.value.message
     assert repr(function.__name__) in refused.value.message
+    assert "None" not in refused.value.message
     assert refused.value.hint
 
 
