@@ -310,6 +310,13 @@ async def test_a_malformed_id_names_nothing(endpoint: Endpoint, handle: str) -> 
         with pytest.raises(NotFound) as wrong:
             await call(handle)
         assert wrong.value.message.isprintable() or "ü" in handle
+    for listed in (
+        endpoint.conversation_items(handle),
+        endpoint.conversation_item(handle, "msg_1"),
+        endpoint.delete_item(handle, "msg_1"),
+    ):
+        with pytest.raises(NotFound):
+            await listed
 
 
 async def test_pages_of_a_conversation_begin_behind_an_item(endpoint: Endpoint) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import socket
+import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -270,14 +271,18 @@ def test_a_server_that_stops_waits_for_a_turn_no_longer_than_its_grace(serve: Se
 
 
 def test_turns_are_counted_as_requests_are(served: Served) -> None:
+    began = time.monotonic()
     with talking(served) as talk:
         talk.turn(input="hi")
         talk.turn(input="hi", previous_response_id="resp_nobody")
         figures = served.http.get("/metrics").text.splitlines()
+    spent = time.monotonic() - began
 
     assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="200"} 1.0' in figures
     assert 'convo_requests_total{method="WEBSOCKET",route="/v1/responses",status="400"} 1.0' in figures
     assert 'convo_first_event_seconds_count{route="/v1/responses"} 1.0' in figures
+    took = next(line for line in figures if line.startswith('convo_request_seconds_sum{route="/v1/responses"}'))
+    assert 0 < float(took.rpartition(" ")[2]) < spent
     assert "convo_streams_open 0.0" in figures
 
 

@@ -34,6 +34,11 @@ def test_an_item_without_words_is_introduced_by_its_kind_and_name() -> None:
     assert first_words({}) == "[unknown]"
 
 
+def test_first_words_are_at_most_sixty_characters_unless_another_width_is_asked_for() -> None:
+    assert first_words(user("m" * 60)) == "m" * 60
+    assert first_words(user("m" * 61)) == "m" * 59 + "…"
+
+
 @given(ITEMS, st.integers(min_value=1, max_value=80))
 def test_first_words_are_one_short_line_for_any_item(item: Item, width: int) -> None:
     line = first_words(item, width)

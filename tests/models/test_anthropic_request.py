@@ -181,16 +181,17 @@ def test_a_budget_to_think_leaves_room_for_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "asked"),
+    ("model", "asked", "param"),
     [
-        ("claude-3-5-haiku-20241022", {"reasoning": {"effort": "low"}}),
-        ("claude-opus-5-5", {"reasoning": {"effort": "none"}}),
-        ("claude-haiku-4-5", {"reasoning": {"effort": "low"}, "max_output_tokens": 500}),
+        ("claude-3-5-haiku-20241022", {"reasoning": {"effort": "low"}}, "reasoning.effort"),
+        ("claude-opus-5-5", {"reasoning": {"effort": "none"}}, "reasoning.effort"),
+        ("claude-haiku-4-5", {"reasoning": {"effort": "low"}, "max_output_tokens": 500}, "max_output_tokens"),
     ],
 )
-def test_an_effort_that_a_model_cannot_make_is_refused(model: str, asked: dict[str, Any]) -> None:
-    with pytest.raises(Unsupported):
+def test_an_effort_that_a_model_cannot_make_is_refused(model: str, asked: dict[str, Any], param: str) -> None:
+    with pytest.raises(Unsupported) as wrong:
         body(model, **asked)
+    assert wrong.value.param == param
 
 
 def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:

@@ -68,6 +68,7 @@ def test_what_is_taken_for_one_column_without_a_look_is_one() -> None:
 def test_what_is_cut_off_is_marked() -> None:
     assert cut("abcdef", 6) == "abcdef"
     assert cut("abcdef", 5) == "abcd…"
+    assert cut("abcdef", 1) == "…"
     assert cut("日本語", 5) == "日本…"
     assert cut("日本語", 4) == "日…"
     assert cut("ab cdef", 4) == "ab…"

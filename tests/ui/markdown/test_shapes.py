@@ -108,3 +108,9 @@ def test_what_stands_too_deep_for_a_structure_is_still_there(text: str) -> None:
     rows = streamed([text], BARE)
     assert any("deep" in row for row in rows)
     assert rows[-1] == "next"
+
+
+def test_the_forty_second_list_in_lists_is_text() -> None:
+    text = "\n".join(f"{'  ' * depth}- at {depth}" for depth in range(43)) + "\n\nnext"
+    rows = [row.strip() for row in streamed([text], BARE)]
+    assert rows == [*(f"• at {depth}" for depth in range(41)), "- at 41", "- at 42", "", "next"]
