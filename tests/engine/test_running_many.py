@@ -2,12 +2,14 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from convo.agents import Agent
 from convo.engine.running import Conduct, Running
+from convo.items import user
 from convo.run import Decided, Given, Limits
 from convo.run.state import Stage
 from convo.stores.contract import KEPT, Change
@@ -123,6 +125,17 @@ async def test_another_process_finds_what_ended_and_what_began_since_the_run_was
     await read(other.go_on())
     assert inputs(bench)[-1][-4:] == ["c0: quick done", "c1: quick done", "c2: given", "c3: quick done"]
     assert desk.runs == ["quick", "quick", "slow", "quick"]
+
+
+async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_still_ran(bench: Bench) -> None:
+    desk = Desk(bench, "quick", "slow")
+    first = await desk.open(2)
+    async with aclosing(first.say([user("hello")])) as events:
+        async for event in events:
+            if event["type"] == "convo.tool_output":
+                break
+
+    assert stages(await desk.open(2)) == [Stage.DONE, Stage.STARTED]
 
 
 async def test_a_run_that_is_stopped_for_good_by_another_process_keeps_what_ended(bench: Bench) -> None:

@@ -190,6 +190,15 @@ def test_an_approval_injected_under_a_turned_back_label_is_refused() -> None:
     assert "smuggled" in refusal(packed(broken)).message
 
 
+def test_a_call_by_a_program_is_refused_under_a_label_that_knows_no_programs() -> None:
+    """Older readers would take it for the model's own."""
+    older = document("single_approval", "1.11")
+    older["generated_items"][0]["raw_item"]["caller"] = {"type": "program", "caller_id": "call_1"}
+    wrong = refusal(packed(older))
+    assert wrong.path == "$.generated_items[0].raw_item"
+    assert "came with 1.13, and the label is 1.11" in wrong.message
+
+
 def test_a_state_of_an_older_label_inside_a_newer_one_is_refused() -> None:
     broken = document("nested_agent_tool_approval", "1.21")
     inner = broken["last_processed_response"]["functions"][0]

@@ -58,8 +58,9 @@ def test_two_tools_that_a_call_could_not_tell_apart_are_refused(pair: tuple[Tool
 
 
 def test_a_namespace_of_the_tools_own_name_is_refused() -> None:
-    with pytest.raises(InputFault, match="namespace's name"):
+    with pytest.raises(InputFault, match="namespace's name") as wrong:
         toolbox([make(namespace=Namespace("find", ""))])
+    assert wrong.value.hint == "that form stands for deferred tools"
 
 
 def test_definitions_group_namespaces_where_their_first_tool_stands_and_pass_hosted_tools_through() -> None:
