@@ -1,0 +1,27 @@
+"""Mutations are drawn by a seed alone, and each changes something."""
+
+import ast
+
+from tests.mutations.draw import draw
+from tests.running import ROOT
+
+
+def test_a_seed_draws_the_same_mutations_again_and_another_one_others() -> None:
+    first = draw(ROOT, 1, 12)
+    assert draw(ROOT, 1, 12) == first
+    assert draw(ROOT, 2, 12) != first
+
+
+def test_each_mutation_is_a_program_that_does_something_else() -> None:
+    for mutation in draw(ROOT, 3, 60):
+        before = (ROOT / mutation.file).read_bytes()
+        after = mutation.applied(before)
+        assert ast.dump(ast.parse(after)) != ast.dump(ast.parse(before)), mutation
+
+
+def test_types_docstrings_and_imports_are_left_alone() -> None:
+    for mutation in draw(ROOT, 4, 60):
+        tree = ast.parse((ROOT / mutation.file).read_bytes())
+        imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not any(node.lineno <= mutation.line <= (node.end_lineno or 0) for node in imports)
+        assert not mutation.old.startswith('"""')
