@@ -115,6 +115,7 @@ def test_an_answer_without_a_compaction_item_is_no_compaction_of_a_conversation(
         got = convo("compact", "mine", *flags)
         assert (got.exit, got.out) == (1, "")
         assert "the endpoint answered without a compaction item" in got.err
+        assert f"; 1 of the items of its answer could not be deleted from {session.handle}\n" in got.err
     assert kept(home, "mine") == before
     assert sessions(home)[0].handle == session.handle
     deleted = [asked.path for asked in server.requests if asked.method == "DELETE"]

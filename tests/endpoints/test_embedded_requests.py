@@ -186,7 +186,10 @@ WRONG: list[tuple[dict[str, Any], str, str, str]] = [
         "input[0].id",
         "Invalid 'input[0].id': 'msg_1\\nforged'. Expected an id",
     ),
-    ({"reasoning": {"effort": "bogus"}}, "invalid_value", "reasoning.effort", "Invalid value: 'bogus'."),
+    *(
+        ({"reasoning": {name: "bogus"}}, "invalid_value", f"reasoning.{name}", "Invalid value: 'bogus'.")
+        for name in ("effort", "summary", "generate_summary")
+    ),
     ({"stream_options": {"other": 1}}, "unknown_parameter", "stream_options.other", "Unknown parameter: "),
     ({"conversation": {}}, "missing_required_parameter", "conversation.id", "Missing required parameter: "),
     (

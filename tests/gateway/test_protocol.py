@@ -23,6 +23,7 @@ def say(served: Served, *pieces: bytes) -> tuple[bytes, Any]:
             got += more
     head, _, body = got.partition(b"\r\n\r\n")
     assert b"\r\nx-request-id: req_" in head
+    assert b"\r\nserver:" not in head.lower()
     return head.partition(b"\r\n")[0], json.loads(body)
 
 

@@ -199,6 +199,15 @@ def test_a_call_by_a_program_is_refused_under_a_label_that_knows_no_programs() -
     assert "came with 1.13, and the label is 1.11" in wrong.message
 
 
+@pytest.mark.parametrize("label", ["1.1", "1.21"])
+def test_a_call_that_waits_and_that_nothing_would_run_is_refused_from_1_1_on(label: str) -> None:
+    """1.0 did not keep the state of an agent used as a tool, and that state alone plans its calls."""
+    broken = document("single_approval", label)
+    broken["last_processed_response"]["functions"] = []
+    wrong = refusal(packed(broken))
+    assert "holds no such call that would run" in wrong.message
+
+
 def test_a_state_of_an_older_label_inside_a_newer_one_is_refused() -> None:
     broken = document("nested_agent_tool_approval", "1.21")
     inner = broken["last_processed_response"]["functions"][0]

@@ -133,6 +133,7 @@ def test_help_lists_every_command() -> None:
         shown = person.says("/help")
         for command in ("/help", "/status", "/next", "/inspect", "/model", "/retry", "/undo", "/exit", "//text"):
             assert re.search(rf"^  {command} .*[a-z]", shown, re.MULTILINE), command
+        assert re.search(r"^  /cost +what the session has cost$", shown, re.MULTILINE)
 
 
 def test_exit_leaves() -> None:
