@@ -39,17 +39,19 @@ class Outcome:
     raised: BaseException | None = None
 
 
-async def outcome(function: Callable[..., Any], *args: Any, thread: bool = False, **named: Any) -> Outcome:
-    """Call a function, and wait for what it returns where that is awaitable; cancelling stops the waiting.
+async def outcome(function: Callable[..., Any], *args: Any, thread: bool = False) -> Outcome:
+    """Call a function and await its result if it is awaitable; cancelling stops the waiting.
 
-    thread:  a plain function runs on a thread
+    Named arguments come in a `functools.partial`, because any name may be one of the function's.
+
+    thread:  run a plain function on a thread
     """
     if thread and not inspect.iscoroutinefunction(function):
-        came = await on_thread(function, *args, **named)
+        came = await on_thread(function, *args)
         return await _awaited(came.value) if inspect.isawaitable(came.value) else came
 
     async def work() -> Any:
-        value = function(*args, **named)
+        value = function(*args)
         return await value if inspect.isawaitable(value) else value
 
     return await _awaited(work())
@@ -103,23 +105,23 @@ def spoken(raised: BaseException) -> str:
     return f"{type(raised).__name__}: {words}" if words else type(raised).__name__
 
 
-def came_of(function: Callable[..., Any], *args: Any, **named: Any) -> Outcome:
+def came_of(function: Callable[..., Any], *args: Any) -> Outcome:
     """Call a plain function here and now."""
     try:
         with as_theirs():
-            return Outcome(function(*args, **named))
+            return Outcome(function(*args))
     except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
         return Outcome(raised=raised)
 
 
-def on_thread(function: Callable[..., Any], *args: Any, **named: Any) -> Awaitable[Outcome]:
+def on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[Outcome]:
     """Call a plain function on a thread that nobody has to wait for."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Outcome] = loop.create_future()
     context = copy_context()
 
     def work() -> Outcome:
-        return context.run(came_of, function, *args, **named)
+        return context.run(came_of, function, *args)
 
     def told(came: Outcome) -> None:
         with suppress(RuntimeError):  # whoever waited has left, and the loop with them

@@ -6,6 +6,7 @@ still do something, and nobody hears of it.
 """
 
 import asyncio
+from functools import partial
 from typing import Any
 
 from convo.engine.theirs import came_of, outcome, spoken
@@ -32,7 +33,7 @@ async def carried_out(call: Call, context: Context) -> Json:
         given, first = arguments, (context,) if tool.takes_context else ()
     try:
         async with asyncio.timeout(tool.timeout_s):
-            came = await outcome(tool.run, *first, thread=True, **given)
+            came = await outcome(partial(tool.run, *first, **given), thread=True)
     except TimeoutError:
         return _late(tool)
     if came.raised is None:

@@ -32,6 +32,7 @@ async def walk(endpoint: Endpoint, handle: str, *, root: Key, provider: str) -> 
 
 
 async def _conversation(endpoint: Endpoint, handle: str, root: Key) -> Known:
+    await endpoint.conversation(handle)
     items = await every(lambda after: endpoint.conversation_items(handle, after=after, limit=PAGE, order="asc"))
     path = Path(root).grow(items)
     places = Places(root)

@@ -11,7 +11,7 @@ from convo.history import Scope, Strategy
 from convo.stores.contract import Change
 from tests.cli.held import Teller, held
 from tests.greenwich import greenwich
-from tests.loopback import Loopback, serving
+from tests.loopback import Loopback, answers, serving
 from tests.running import Convo, project_file
 
 pytestmark = pytest.mark.usefixtures("server")
@@ -121,6 +121,15 @@ def test_a_conversation_is_the_list_of_its_items(server: Loopback, convo: Convo)
     ]
     shape = convo("inspect", handle, "--json").json()
     assert (shape["strategy"], shape["links"], len(shape["items"])) == ("conversation", [], 4)
+
+
+def test_a_conversation_that_is_gone_is_not_shown_as_an_empty_one(server: Loopback, convo: Convo) -> None:
+    """Some servers list no items, without an error, for a conversation that they do not know."""
+    page = '{"object": "list", "data": [], "first_id": null, "last_id": null, "has_more": false}'
+    server.arm(replace(answers(200, page), path="/v1/conversations/conv_gone/items", method="GET"))
+    got = convo("inspect", "conv_gone", "--json")
+    assert (got.exit, got.err) == (5, "")
+    assert "conv_gone" in got.json()["error"]["message"]
 
 
 def test_a_handle_that_nobody_knows_exits_5(server: Loopback, convo: Convo) -> None:

@@ -39,6 +39,20 @@ async def test_a_tool_may_be_sync_or_async_and_is_told_who_asks(bench: Bench) ->
     assert await ran(bench, plain, waiting) == ['{"agent": "desk", "call": "call_1"}', "waiting"]
 
 
+async def test_a_parameter_of_a_tool_may_have_any_name(bench: Bench) -> None:
+    @tool
+    def reply(function: str, thread: str, work: str, args: str) -> str:
+        return " ".join((function, thread, work, args))
+
+    @tool
+    async def forward(function: str, thread: str) -> str:
+        return f"{function} {thread}"
+
+    given = {"function": "say", "thread": "t1", "work": "now", "args": "all"}
+    both = calls(("call_1", "reply", given), ("call_2", "forward", {"function": "send", "thread": "t2"}))
+    assert await ran(bench, reply, forward, reply=both) == ["say t1 now all", "send t2"]
+
+
 async def test_tools_run_beside_each_other_and_their_outputs_are_sent_in_the_order_of_the_calls(bench: Bench) -> None:
     first, second = asyncio.Event(), asyncio.Event()
 
