@@ -144,3 +144,12 @@ def test_an_export_goes_into_the_form_that_its_name_says(tmp_path: Path) -> None
         assert "2 items are in talk.json" in person.says("/export talk.json")
         assert person.leaves() == 0
     assert [item["role"] for item in json.loads((tmp_path / "talk.json").read_text())] == ["user", "assistant"]
+
+
+def test_a_picture_for_a_model_of_words_alone_is_refused_as_it_is_attached(tmp_path: Path) -> None:
+    Path("dot.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(20))
+    with at_terminal("chat", "-m", "local/smollm2-135m", "-n", "mine") as person:
+        person.is_asked()
+        assert "does not take images" in person.says("/attach dot.png")
+        assert "nothing goes along" in person.says("/attach")
+        assert person.leaves() == 0
