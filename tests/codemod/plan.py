@@ -1,4 +1,10 @@
-"""The modules of the packages to come (below `convo`), each with those of today that it is made of."""
+"""The modules of the packages to come (below `convo`), each with those of today that it is made of.
+
+The tables in `names/` are added: names of classes, functions and constants, docstrings, and corrected rows.
+"""
+
+import runpy
+from pathlib import Path
 
 MODULES = """
 agent_runner.config: engine.conduct
@@ -223,6 +229,15 @@ NAMES: dict[str, dict[str, str]] = {}
 """Old module -> old name -> new name."""
 
 LOCAL: dict[tuple[str, str], str] = {}
+DOCS: dict[str, str] = {}
+
+for _file in sorted((Path(__file__).parent / "names").glob("*.py")):
+    _part = runpy.run_path(str(_file))
+    MOVES |= _part["MOVES"]
+    for _module, _names in _part["NAMES"].items():
+        NAMES.setdefault(_module, {}).update(_names)
+    LOCAL |= _part.get("LOCAL", {})
+    DOCS |= _part["DOCS"]
 
 FACADES = ["agents", "tools"]
 """Packages whose exports are documented."""
