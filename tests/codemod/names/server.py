@@ -787,7 +787,7 @@ _METRICS = {  # the protocols StreamMetrics and TurnMetrics, Metrics, CombinedMe
 }
 
 
-def _of(name, attributes, *only):
+def _of(name: str, attributes: dict[str, str], *only: str) -> dict[str, str]:
     return {f"{name}.{old}": new for old, new in attributes.items() if not only or old in only}
 
 
