@@ -32,12 +32,12 @@ SELECT up.n, up.key, items.body FROM up LEFT JOIN items ON items.n = up.item AND
 
 LEFT_BEHIND = """
 WITH RECURSIVE old (n) AS (
-    SELECT head FROM links WHERE route IN (SELECT value FROM json_each(?2)) AND head IS NOT NULL
+    SELECT head FROM links WHERE route IN (SELECT value FROM json_each(:routes)) AND head IS NOT NULL
     UNION SELECT nodes.parent FROM old JOIN nodes ON nodes.n = old.n WHERE nodes.parent IS NOT NULL
 ), own (n) AS (
-    SELECT ?3 UNION ALL SELECT nodes.parent FROM own JOIN nodes ON nodes.n = own.n WHERE nodes.parent IS NOT NULL
+    SELECT :head UNION ALL SELECT nodes.parent FROM own JOIN nodes ON nodes.n = own.n WHERE nodes.parent IS NOT NULL
 )
-SELECT n FROM nodes WHERE item = (SELECT item FROM nodes WHERE n = ?1) AND n <> ?1
+SELECT n FROM nodes WHERE item = (SELECT item FROM nodes WHERE n = :gone) AND n <> :gone
     AND n IN (SELECT n FROM old) AND n NOT IN (SELECT n FROM own)
 """
 
@@ -173,7 +173,8 @@ def _raw(hashed: Hash) -> bytes:
 
 def left_behind(t: Tenant, gone: int, routes: Sequence[int], head: int) -> list[int]:
     """The other nodes with the item of `gone` on the paths of links that took `routes`, without those up to `head`."""
-    return [n for (n,) in t.all(LEFT_BEHIND, gone, json.dumps(routes), head)]
+    values = {"gone": gone, "routes": json.dumps(routes), "head": head}
+    return [n for (n,) in t.db.execute(LEFT_BEHIND, values).fetchall()]
 
 
 def erase(t: Tenant, n: int) -> None:
