@@ -35,35 +35,54 @@ chat.watch: engine.watching
 cli.agent_options: cli.run_flags cli.conduct cli.loading cli.apart cli.remembered_agents
 cli.agent_run: cli.running cli.pauses cli.paused_files
 cli.app: cli.app cli.commands cli.shape cli.options
-cli.approvals: cli.approvals cli.inbox
-cli.chat: cli.chat cli.talking
-cli.compact: cli.compact cli.compacting
+cli.commands.approvals: cli.approvals
+cli.approvals: cli.inbox
+cli.commands.chat: cli.chat
+cli.chat: cli.talking
+cli.commands.compact: cli.compact
+cli.compact: cli.compacting
 cli.completion: cli.completions cli.suggesting cli.offering
-cli.config: cli.config cli.configuring cli.keeping_keys
+cli.commands.config: cli.config
+cli.config: cli.configuring cli.keeping_keys
 cli.context: cli.wiring cli.desk cli.forking
-cli.convert: cli.convert cli.converting
-cli.diff: cli.diff cli.comparing
-cli.doctor: cli.doctor cli.checkup cli.looking cli.looking_models
+cli.commands.convert: cli.convert
+cli.convert: cli.converting
+cli.commands.diff: cli.diff
+cli.diff: cli.comparing
+cli.commands.doctor: cli.doctor
+cli.doctor: cli.checkup cli.looking cli.looking_models
 cli.doctor_checks: cli.judging cli.judging_store
-cli.export: cli.export cli.exporting cli.exporting_runs
-cli.import_: cli.import_ cli.importing
+cli.commands.export: cli.export
+cli.export: cli.exporting cli.exporting_runs
+cli.commands.import_: cli.import_
+cli.import_: cli.importing
 cli.input: cli.piped_input
-cli.inspect: cli.inspect cli.forms cli.inspecting_page cli.watching
-cli.lint: cli.lint cli.linting
+cli.commands.inspect: cli.inspect
+cli.inspect: cli.forms cli.inspecting_page cli.watching
+cli.commands.lint: cli.lint
+cli.lint: cli.linting
 cli.manual: cli.manual
-cli.models: cli.models cli.providers cli.fetching
-cli.next: cli.next cli.upcoming cli.upcoming_run
+cli.commands.models: cli.models
+cli.models: cli.providers cli.fetching
+cli.commands.next: cli.next
+cli.next: cli.upcoming cli.upcoming_run
 cli.output: cli.saying cli.failures cli.exits
-cli.race: cli.race cli.racing
+cli.commands.race: cli.race
+cli.race: cli.racing
 cli.redact: cli.redacting
-cli.repair: cli.repair cli.repairing
+cli.commands.repair: cli.repair
+cli.repair: cli.repairing
 cli.repl: cli.at_prompt cli.standing cli.shortening cli.changing
 cli.resolve: cli.known cli.subject cli.states
-cli.resume: cli.resume cli.resuming cli.going_on cli.verdicts cli.choosing cli.keys
-cli.schema: cli.schema
-cli.serve: cli.serve cli.serving
-cli.sessions: cli.sessions cli.records
-cli.store: cli.store cli.storing
+cli.commands.resume: cli.resume
+cli.resume: cli.resuming cli.going_on cli.verdicts cli.choosing cli.keys
+cli.commands.schema: cli.schema
+cli.commands.serve: cli.serve
+cli.serve: cli.serving
+cli.commands.sessions: cli.sessions
+cli.sessions: cli.records
+cli.commands.store: cli.store
+cli.store: cli.storing
 compaction.planning: compaction.planning compaction.due compaction.truncating compaction.folding
 compaction.window: compaction.view compaction.sealed compaction.summary compaction.cutting
 config.credentials: config.keys config.trust
@@ -75,7 +94,7 @@ config.settings: config.settings config.providers config.prices config.storage c
     config.names config.rates
 config.values: config.checks config.secret config.durations config.origin config.expand
 endpoints.base: endpoints.contract endpoints.errors
-endpoints.factory: endpoints.open endpoints.late endpoints.on_behalf
+chat.endpoint_factory: endpoints.open endpoints.late endpoints.on_behalf
 endpoints.remote: endpoints.remote.endpoint endpoints.remote.connection endpoints.remote.answer
 history.accumulator: items.partial items.wellformed
 history.canonical: items.canonical
@@ -133,8 +152,9 @@ runs.machine: run.table run.moves run.answers run.closing
 runs.serialize: run.keeping run.recovering
 runs.state: run.state run.events run.effects
 runstate.approvals: runstate.deciding runstate.editing
-runstate.common: runstate.values runstate.run_items runstate.whose runstate.batch runstate.lasting
-    runstate.account
+runstate.run_items: runstate.values runstate.run_items runstate.account
+runstate.calls: runstate.batch
+runstate.agents: runstate.whose runstate.lasting
 runstate.document: runstate.text runstate.paths
 runstate.export: runstate.making runstate.processed runstate.totals
 runstate.identity: runstate.identity
@@ -205,7 +225,9 @@ terminal.report_views: ui.raced ui.converted ui.compacted ui.linting ui.findings
 terminal.slash_commands: ui.along ui.asking_with ui.copying ui.elsewhere ui.going_back ui.shelling ui.guide
     ui.thinking
 terminal.status_line: ui.bar ui.receipt ui.spending ui.window ui.status
-terminal.terminal: ui.medium ui.table ui.labelled ui.pager ui.signals ui.answer
+terminal.pager: ui.pager
+terminal.signals: ui.signals
+terminal.terminal: ui.medium ui.table ui.labelled ui.answer
 tools.schema: tools.forms tools.doc
 tools.tool: tools.tool tools.naming tools.outcomes tools.arguments
 transfer.compact: transfer.compacting transfer.summing transfer.branches transfer.shortening
@@ -238,6 +260,9 @@ for _file in sorted((Path(__file__).parent / "names").glob("*.py")):
         NAMES.setdefault(_module, {}).update(_names)
     LOCAL |= _part.get("LOCAL", {})
     DOCS |= _part["DOCS"]
+
+for _module in [module for module in MOVES if module.startswith("cli.commands.")]:
+    DOCS.setdefault(_module, f"`convo {_module.rpartition('.')[2].rstrip('_')}`: its arguments, options and help.")
 
 FACADES = ["agents", "tools"]
 """Packages whose exports are documented."""

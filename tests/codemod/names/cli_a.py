@@ -1127,7 +1127,7 @@ MOVES = {
     "cli.deps": ["cli.wiring"],
     "cli.context": ["cli.desk", "cli.forking"],
     # exporting_runs imports agents and the runner: 256 modules instead of 151 for every `convo export` (top-level imports, counted).
-    "cli.export": ["cli.export", "cli.exporting"],
+    "cli.export": ["cli.exporting"],
     "cli.run_state_export": ["cli.exporting_runs"],
     # Nothing is shared: shell completion needs Typer's internals, prompt completion the slash commands of terminal.
     # On every Tab the second would be imported for nothing; merged, two COMMANDS tables clash.

@@ -798,7 +798,7 @@ A call id wins over a tool name, a tool name over `all`. A name and `all` select
 decision is changed by the call's id. Two equally exact flags that differ are an error, and then nothing is
 decided.
 """,
-    "cli.schema": """`convo schema`: print the JSON Schema of a command's JSON output.
+    "cli.commands.schema": """`convo schema`: print the JSON Schema of a command's JSON output.
 
 One JSON Schema 2020-12 file for each form of output in convo/schemas. The number at the end of `$id` is the
 version: it stays when a key is added, and grows when a key is removed or changes its meaning. A command that fails
@@ -821,7 +821,7 @@ Works on all tenants. `prune` only counts without --yes.
 
 MOVES = {
     # Merged with next, every `convo next` would import agents, agent_runner and the SDK adapter; upcoming loads it only for --agent.
-    "cli.next": ["cli.next", "cli.upcoming"],
+    "cli.next": ["cli.upcoming"],
     "cli.next_agents": ["cli.upcoming_run"],
     # talking imports at_prompt for every chat; shortening imports transfer.compact, which desk loads only with the first message.
     "cli.repl": ["cli.at_prompt", "cli.standing"],
@@ -834,7 +834,7 @@ MOVES = {
     "cli.lint_target": ["cli.subject"],
     "cli.state_input": ["cli.states"],
     # approvals imports choosing alone; `resume --decide-only` and `resume --help` need neither asyncio nor agents (going_on).
-    "cli.resume": ["cli.resume", "cli.resuming", "cli.keys"],
+    "cli.resume": ["cli.resuming", "cli.keys"],
     "cli.resumed_run": ["cli.going_on"],
     "cli.decision_flags": ["cli.choosing", "cli.verdicts"],
 }

@@ -1053,11 +1053,15 @@ One line for each member of the document and of its context and each element of 
 The signature is HMAC-SHA256 over the canonical JSON without the member `$convoSignature`; spacing and the order of
 keys do not matter. A key has at least 16 bytes.
 """,
-    "runstate.common": """What import and export share: run items, agent identities, calls, sticky decisions, context values.
+    "runstate.run_items": """Run items of a RunState: made from conversation items, for an agent of the graph.
 
-`GraphAgent` builds run items and references for an agent of the graph. `resolve_agent_identities` maps the agents of
-a document to the graph by handoffs and tools, because the SDK's numbers of agents with one name cannot be
-recomputed. `import_calls` builds the tool calls of the last response with their stages.
+`GraphAgent` builds run items and references. The context values of the user are written and read here too.
+""",
+    "runstate.calls": """Tool calls of the last response of a RunState, with their stages, as a run works on them.""",
+    "runstate.agents": """Agents of a RunState and of the graph, and the sticky decisions stored for each.
+
+`resolve_agent_identities` maps the agents of a document to the graph by handoffs and tools, because the
+SDK's numbers of agents with one name cannot be recomputed.
 """,
     "runstate.import_": """Import a RunState as a run of convo, with its history and its owner.
 

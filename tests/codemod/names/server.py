@@ -1534,7 +1534,7 @@ An endpoint stores chains and conversations: a remote server, or convo itself ov
 models. Both keep the same promises, down to the errors, and pass the same tests, so callers
 never ask which one they have. Errors are converted to the API's error object here.
 """,
-    "endpoints.factory": """Open the endpoint, the models and the model list of a provider.
+    "chat.endpoint_factory": """Open the endpoint, the models and the model list of a provider.
 
 A server that speaks the Responses API stores state itself; every other provider gets convo's
 own endpoint over the store. Each implementation is imported when it is first needed. A model

@@ -1460,8 +1460,17 @@ Text from models, files and other clients is escaped before a terminal sees it.
 
 `DisplayOptions` holds the width, colors and characters that a stream supports; a pipe has no width and no colors.
 `escape_control_chars` must be applied to all text that a model, a file or another user wrote.
-Also tables that drop columns to fit, lines with labels, the pager, signal handlers, and `AnswerPrinter`, which writes
-the text of an answer to stdout and everything else to stderr.
+Also tables that drop columns to fit, lines with labels, and `AnswerPrinter`, which writes the text of an answer to
+stdout and everything else to stderr.
+""",
+    "terminal.pager": """Paging of output that is taller than the terminal: $PAGER, else less.
+
+Nothing is paged in a pipe, with TERM=dumb, or where no key can be pressed. Without a pager the lines are printed.
+""",
+    "terminal.signals": """Signal handlers of a running command: Ctrl-C, SIGTERM and SIGHUP.
+
+SIGTERM and SIGHUP cancel the whole command: what was received is stored, and the exit code is the one that shells
+show for the signal.
 """,
     "terminal.answer": """One streamed answer in a terminal: rendering, cancellation, reasoning.
 
@@ -1472,7 +1481,11 @@ raises Interrupted after the turn has saved its partial output.
     "terminal.approvals": """Approval prompt: show pending calls and ask for a decision on each.
 
 Each decision is saved when it is made, and no call runs before all of them are decided. Leaving (Ctrl-C, Ctrl-D,
-end of input) decides nothing. Also the views of paused runs and of RunState documents.
+end of input) decides nothing.
+""",
+    "terminal.run_state_view": """View of a paused run from a RunState: agents, calls, decisions, limits.
+
+Loaded without the agent runner, so that a state is shown without a store and without an event loop.
 """,
     "terminal.agent_chat": """Interactive chat with agents.
 
@@ -1555,7 +1568,8 @@ MOVES = {
     # ui.thinking: cli.desk imports it for every chat; in slash_commands it would load all command handlers at start.
     "terminal.answer": ["ui.answering", "ui.sheet", "ui.thinking"],
     # ui.rewriting (arguments in $EDITOR) is imported by asking, deciding and the approval commands, never by the prompt.
-    "terminal.approvals": ["ui.pausing", "ui.asking", "ui.deciding", "ui.rewriting"],
+    "terminal.approvals": ["ui.asking", "ui.deciding", "ui.rewriting"],
+    "terminal.run_state_view": ["ui.pausing"],
     # ui.runs loads the agent runner: the REPL without agents imports it only for annotations. ui.telling has the same users.
     "terminal.agent_chat": ["ui.runs", "ui.telling"],
     # prompt_toolkit must not load with prompt (tests/test_house.py: heavy_at_start); prompt is imported for each chat.
