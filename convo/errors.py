@@ -1,55 +1,54 @@
-"""Everything that can go wrong, as one tree.
+"""All errors of convo, as one tree.
 
     ConvoError                    exit 1, status 500
-    ├── Usage                     exit 2, status 400   the words of a command do not fit together
-    │   ├── WrongOwner            a handle, flag or record that belongs to another owner
-    │   ├── AmbiguousHandle       a prefix that several handles share
-    │   └── BadSettings           a settings file or variable that cannot be used
-    │       └── UnknownModel      a model's name that no provider is known for
-    ├── NotFound                  exit 5, status 404   a handle that nobody knows
-    ├── InputFault                exit 2, status 400   a file or item that cannot be read as what it should be
-    │   ├── Unreadable            a file that is missing, a folder, half written or not allowed
-    │   ├── NotCanonical          an item that has no exact JSON form
-    │   └── BadState              a RunState that cannot be read, or claims what it may not
-    │       ├── UnknownSchema     a label that no release ever wrote
-    │       └── JavaScriptState   a RunState of the JavaScript SDK, which is another format
-    ├── StateFault                exit 1, status 400   the conversation is not where the caller thinks
+    ├── InvalidUsage              exit 2, status 400   arguments that do not go together
+    │   ├── WrongOwner            a handle, flag or record of another strategy
+    │   ├── AmbiguousHandle       a prefix of several handles
+    │   └── InvalidSettings       a settings file or variable that cannot be used
+    │       └── UnknownModel      a model name without a known provider
+    ├── NotFound                  exit 5, status 404   an unknown handle
+    ├── InputFault                exit 2, status 400   a file or item that cannot be parsed
+    │   ├── Unreadable            a file that is missing, a folder, incomplete or not permitted
+    │   ├── NotCanonical          an item without an exact JSON form
+    │   └── InvalidRunState       a RunState that cannot be read or makes a forbidden claim
+    │       ├── UnknownSchema     a schema version that no release wrote
+    │       └── JavaScriptRunState  a RunState of the JavaScript SDK, which is another format
+    ├── StateFault                exit 1, status 400   the conversation is not in the expected state
     │   ├── Conflict              the head moved since it was read
-    │   ├── Busy                  another process is writing this conversation
+    │   ├── Busy                  another process writes this conversation
     │   ├── ItemDeleted           a history needs an item whose body was deleted
-    │   ├── IllegalMove           a run was told of something that cannot happen where it stands
-    │   ├── Unmendable            a broken history that nothing can be left out of to mend it
-    │   └── NotSigned             a RunState whose signature is missing or not of this key
-    ├── StoreFault                exit 1, status 503   the store cannot do it now
+    │   ├── IllegalTransition     an event that cannot happen in this phase of a run
+    │   ├── Unrepairable          an invalid history that cannot be repaired by leaving items out
+    │   └── NotSigned             a RunState without a signature, or signed with another key
+    ├── StoreFault                exit 1, status 503   the store fails for now
     │   ├── StoreUnavailable      it cannot be opened or reached
     │   ├── StoreReadOnly         it may not be written
-    │   ├── StoreFull             no room is left
-    │   └── StoreTooNew           a newer convo made it
-    ├── EndpointFault             exit 1               what an endpoint or model answered instead of an answer
-    │   ├── Refused               status as answered   a final error object: 400, 404, 422 ...
-    │   ├── KeyRefused            status 401           no key, a wrong key, or a key without the right
-    │   ├── TryLater              status as answered   429, 408, 409, 5xx, conversation_locked
+    │   ├── StoreFull             no space left
+    │   └── StoreTooNew           made by a newer version of convo
+    ├── EndpointFault             exit 1               an error from an endpoint or model
+    │   ├── RequestRefused        status as received   a final error object: 400, 404, 422 ...
+    │   ├── KeyRefused            status 401           no key, a wrong key, or a key without permission
+    │   ├── TryLater              status as received   429, 408, 409, 5xx, conversation_locked
     │   ├── Unreachable           status 502           no connection, or it broke before an answer
     │   ├── StreamBroken          status 502           the answer began and did not end
-    │   ├── LimitReached          status 502           the answer is longer than a setting allows, or takes longer
-    │   └── StateIgnored          status 502           the answer came without the history it should have had
-    ├── ModelFault                exit 1, status 400   a model that cannot do what was asked
+    │   ├── LimitReached          status 502           the answer is longer, or slower, than a setting allows
+    │   └── StateIgnored          status 502           the answer was made without the history it needs
+    ├── ModelFault                exit 1, status 400   a model that does not support the request
     │   ├── ModelMissing          the weights or the engine are not installed
     │   ├── Unsupported           images, tools, ... that this model does not take
-    │   └── WindowExceeded        the input is longer than the model's window
-    ├── RunFailed                 exit 1               a run of agents ended without an answer; `code` says why
-    └── Interrupted               exit 130             the person at the keyboard stopped it
+    │   └── WindowExceeded        the input is longer than the model's context window
+    ├── RunFailed                 exit 1               an agent run ended without an answer; `code` gives the reason
+    └── Interrupted               exit 130             stopped by the user
 
-A class says how a program sees it (`code`), how a shell sees it (`exit`), how HTTP sees it
-(`status`) and what to do next (`hint`). An adapter translates foreign errors into these at its
-edge, with `raise ... from`; cli and gateway read the four fields in one place each. A pause for
-approval is an outcome of a run and stands nowhere here.
+A class has a code for programs (`code`), an exit code (`exit`), an HTTP status (`status`) and a next step
+(`hint`). Foreign errors are translated into these where they enter, with `raise ... from`; cli and server
+read the four fields in one place each. A pause for approval is an outcome of a run and no error.
 """
 
 from collections.abc import Sequence
 from typing import Self
 
-LONGEST_SHOWN = 300
+MAX_SHOWN_HANDLE_CHARS = 300
 """Characters of a handle that a message repeats whole."""
 
 
@@ -74,19 +73,19 @@ class ConvoError(Exception):
 # -- the caller -----------------------------------------------------------------------------------
 
 
-class Usage(ConvoError):
+class InvalidUsage(ConvoError):
     """The words of a command, or the fields of a request, do not fit together."""
 
     code, exit, status, hint = "usage", 2, 400, "convo --help"
 
 
-class WrongOwner(Usage):
+class WrongOwner(InvalidUsage):
     """A handle, flag or record belongs to another owner than the one named."""
 
     code, hint = "wrong_owner", "convo inspect HANDLE says who owns it"
 
 
-class AmbiguousHandle(Usage):
+class AmbiguousHandle(InvalidUsage):
     """A prefix names several things; `candidates` are (handle, first words)."""
 
     code = "ambiguous_handle"
@@ -98,13 +97,13 @@ class AmbiguousHandle(Usage):
         super().__init__(f"{prefix!r} is ambiguous; it could be{listed}")
 
 
-class BadSettings(Usage):
+class InvalidSettings(InvalidUsage):
     """A settings file, or a variable of the environment, cannot be used as it is."""
 
     code, hint = "bad_settings", "correct the value where it is set"
 
 
-class UnknownModel(BadSettings):
+class UnknownModel(InvalidSettings):
     """No provider is known to have the model of this name."""
 
     code, hint = "model_not_found", "write provider/model; convo models --ask lists what there is"
@@ -117,7 +116,7 @@ class NotFound(ConvoError):
 
     def __init__(self, kind: str, handle: str, *, hint: str | None = None) -> None:
         self.kind, self.handle = kind, handle
-        shown = handle if len(handle) <= LONGEST_SHOWN else f"{handle[:64]}…"
+        shown = handle if len(handle) <= MAX_SHOWN_HANDLE_CHARS else f"{handle[:64]}…"
         super().__init__(f"no {kind} {shown!r}", hint=hint)
 
 
@@ -139,7 +138,7 @@ class NotCanonical(InputFault):
     code = "not_canonical"
 
 
-class BadState(InputFault):
+class InvalidRunState(InputFault):
     """A RunState cannot be read, or claims what it may not; `path` is the JSON path of the place."""
 
     code, hint = "bad_state", "take the file as its release wrote it; it was changed, or cut, since"
@@ -154,7 +153,7 @@ class BadState(InputFault):
         return self
 
 
-class UnknownSchema(BadState):
+class UnknownSchema(InvalidRunState):
     """A RunState carries a label that no release ever wrote; `known` are those that were."""
 
     code = "unknown_schema"
@@ -162,25 +161,25 @@ class UnknownSchema(BadState):
     def __init__(self, path: str, label: str, known: Sequence[str]) -> None:
         self.label, self.known = label, tuple(known)
         why, hint = "which this convo does not read", None
-        if _newer(label, self.known):
+        if _is_newer_label(label, self.known):
             hint = "upgrade convo-state, if a newer release wrote it"
-        elif _number(label):
+        elif _parse_label(label):
             why += ", because no release of openai-agents wrote it"
             hint = "write the state again with a release of openai-agents"
         super().__init__(path, f"is {label}, {why}; it reads {', '.join(known)}", hint=hint)
 
 
-class JavaScriptState(BadState):
+class JavaScriptRunState(InvalidRunState):
     """A RunState is one of the JavaScript SDK: its labels look like Python's and mean something else."""
 
     code, hint = "javascript_state", "resume it with @openai/agents, which wrote it"
 
 
-def _newer(label: str, known: Sequence[str]) -> bool:
-    return _number(label) > _number(known[-1])
+def _is_newer_label(label: str, known: Sequence[str]) -> bool:
+    return _parse_label(label) > _parse_label(known[-1])
 
 
-def _number(label: str) -> list[int]:
+def _parse_label(label: str) -> list[int]:
     """1.20 as [1, 20]; empty where it is no such number."""
     parts = label.strip("'").split(".")
     return [int(part) for part in parts] if all(part.isdecimal() and len(part) < 6 for part in parts) else []
@@ -221,7 +220,7 @@ class ItemDeleted(StateFault):
         super().__init__(f"the item at {key[:12]} was deleted; this history cannot be sent whole")
 
 
-class IllegalMove(StateFault):
+class IllegalTransition(StateFault):
     """A run was told of something that cannot happen where it stands; `phase` and `event` are its words."""
 
     code, hint = "illegal_move", "read the run again: it went on, or it ended"
@@ -231,7 +230,7 @@ class IllegalMove(StateFault):
         super().__init__(f"a run that is {phase} cannot take {event}{why and f': {why}'}")
 
 
-class Unmendable(StateFault):
+class Unrepairable(StateFault):
     """Something is wrong with a history that no repair puts right; `findings` are (code, message)."""
 
     code, hint = "unmendable", "convo lint --explain and the code of what was found"
@@ -312,7 +311,7 @@ class EndpointFault(ConvoError):
         self.param, self.retry_after_s = param, retry_after_s
 
 
-class Refused(EndpointFault):
+class RequestRefused(EndpointFault):
     """A final refusal: the same request would be refused again."""
 
     code, status, hint = "invalid_request_error", 400, "/next shows what would be sent"

@@ -261,7 +261,7 @@ def new_database(version: str = NEWEST, *, schema: bool = True, partitions: int 
     """The URL of a new database, with convo's tables or without any; `at`: the URL of a server of one's own."""
     import psycopg
 
-    from convo.stores.postgres.schema import schema_sql
+    from convo.stores.postgres.connection import schema_sql
 
     name = f"convo_{RUN}_{WORKER}_{next(_numbers)}"
     server_url = at or root_url(version)

@@ -1,12 +1,11 @@
 """Convo's own endpoint over a store, with the scripted model as the only one."""
 
-from convo.clock import Clock, FixedClock
-from convo.endpoints.embedded import Embedded
-from convo.endpoints.embedded.edges import Manner
-from convo.ids import NewId, random_id
-from convo.models.contract import Model
+from convo.models.base import Model
 from convo.models.scripted import ScriptedModel
-from convo.stores.contract import Store
+from convo.responses_api.deps import EndpointOptions
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import Clock, FixedClock, NewId, random_id
+from convo.stores.base import Store
 
 
 class Scripted:
@@ -23,8 +22,8 @@ class Scripted:
 
 
 def embedded(
-    store: Store, clock: Clock | None = None, new_id: NewId = random_id, *, manner: Manner | None = None
-) -> Embedded:
+    store: Store, clock: Clock | None = None, new_id: NewId = random_id, *, manner: EndpointOptions | None = None
+) -> EmbeddedEndpoint:
     """An endpoint whose time stands still unless another clock is given."""
     clock = clock or FixedClock()
-    return Embedded(store, Scripted(clock, new_id), clock, new_id, manner=manner or Manner())
+    return EmbeddedEndpoint(store, Scripted(clock, new_id), clock, new_id, manner=manner or EndpointOptions())

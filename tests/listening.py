@@ -9,14 +9,14 @@ from typing import Any
 
 import uvicorn
 
-from convo.gateway.serving import Server
+from convo.server.server import GatewayServer
 
 
 @contextmanager
 def running(application: Any, place: socket.socket, loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Serve `application` in `loop`. The socket listens already, so nobody has to wait for the thread."""
     config = uvicorn.Config(application, lifespan="off", ws="none", log_config=None, log_level="critical")
-    server = Server(config)
+    server = GatewayServer(config)
     thread = threading.Thread(target=loop.run_until_complete, args=(server.serve([place]),))
     thread.start()
     try:

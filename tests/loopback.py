@@ -21,16 +21,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.endpoints.contract import Endpoint
-from convo.endpoints.embedded import Embedded
-from convo.endpoints.errors import error_event, error_object
+from convo.endpoints.base import Endpoint, error_event, error_object
 from convo.errors import ConvoError, KeyRefused
-from convo.ids import random_id
-from convo.items import Event, Item
-from convo.models.contract import Ask, Model
+from convo.history.items import Item, StreamEvent
+from convo.models.base import Model, ModelRequest
 from convo.models.scripted import ScriptedModel
-from convo.stores.contract import Store
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
 from tests.routes import Recorded, routed
 
@@ -50,7 +48,7 @@ class Scripts:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.asks: list[Ask] = []
+        self.asks: list[ModelRequest] = []
         self._folder, self._script = folder, "echo"
         self._model = ScriptedModel(SystemClock(), random_id)
 
@@ -64,20 +62,20 @@ class Scripts:
         provider, _, own = name.partition("/")
         return self, own if provider == "scripted" else self._script
 
-    def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         self.asks.append(ask)
         return self._model.respond(ask)
 
     async def warm(self, model: str) -> None:
         await self._model.warm(model)
 
-    async def check_request(self, ask: Ask) -> None:
+    async def check_request(self, ask: ModelRequest) -> None:
         await self._model.check_request(ask)
 
-    async def count(self, ask: Ask) -> int | None:
+    async def count(self, ask: ModelRequest) -> int | None:
         return await self._model.count(ask)
 
-    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
         return await self._model.compact(ask)
 
     async def aclose(self) -> None:
@@ -183,7 +181,7 @@ class Loopback:
     def __post_init__(self) -> None:
         self.scripts = Scripts(self.folder)
         self._faults: deque[Fault] = deque()
-        self._endpoints: dict[str, Embedded] = {}
+        self._endpoints: dict[str, EmbeddedEndpoint] = {}
         self._released = threading.Event()
         self.loop = asyncio.new_event_loop()
 
@@ -209,12 +207,12 @@ class Loopback:
         """Let what is held go on."""
         self._released.set()
 
-    def endpoint(self, key: str = KEY) -> Embedded:
+    def endpoint(self, key: str = KEY) -> EmbeddedEndpoint:
         """The endpoint behind the server, as the holder of `key` sees it; see `run`."""
         if key == WRONG_KEY:
             raise KeyRefused("Incorrect API key provided", code="invalid_api_key")
         if key not in self._endpoints:
-            self._endpoints[key] = Embedded(self.store.of(key), self.scripts, SystemClock(), random_id)
+            self._endpoints[key] = EmbeddedEndpoint(self.store.of(key), self.scripts, SystemClock(), random_id)
         return self._endpoints[key]
 
     def run(self, what: Coroutine[Any, Any, T]) -> T:
@@ -357,7 +355,7 @@ async def _piece(send: "Send", body: bytes, *, more: bool = True) -> None:
     await send({"type": "http.response.body", "body": body, "more_body": more})
 
 
-def _sse(event: Event) -> bytes:
+def _sse(event: StreamEvent) -> bytes:
     return f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode()
 
 

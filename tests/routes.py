@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from convo.endpoints.contract import Endpoint, Page
+from convo.endpoints.base import Endpoint, ItemPage
 from convo.errors import NotFound
 
 
@@ -37,7 +37,7 @@ def _paging(request: Recorded) -> dict[str, Any]:
     return {name: int(value) if name == "limit" else value for name, value in asked.items()}
 
 
-def _listed(page: Page) -> dict[str, Any]:
+def _listed(page: ItemPage) -> dict[str, Any]:
     ids = [item["id"] for item in page.items]
     return {
         "object": "list",

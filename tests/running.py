@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from unittest.mock import patch
 
-from convo.cli.app import run
-from convo.cli.commands import COMMANDS, Table
+from convo.cli.app import COMMANDS, CommandTable, run_command_line
 from tests.warm import Begun, ran
 
 ROOT = Path(__file__).parent.parent
@@ -37,7 +36,7 @@ class Got:
 class Convo(Protocol):
     """The fixture `convo`: the real app in this process, with streams of its own."""
 
-    def __call__(self, *argv: str, stdin: str = "", table: Table = COMMANDS) -> Got: ...
+    def __call__(self, *argv: str, stdin: str = "", table: CommandTable = COMMANDS) -> Got: ...
 
 
 class Launch(Protocol):
@@ -62,11 +61,11 @@ def said(written: io.TextIOWrapper) -> str:
     return written.buffer.getvalue().decode(written.encoding)
 
 
-def in_process(*argv: str, stdin: str = "", table: Table = COMMANDS, encoding: str = "utf-8") -> Got:
+def in_process(*argv: str, stdin: str = "", table: CommandTable = COMMANDS, encoding: str = "utf-8") -> Got:
     """Run one command line here; `encoding` is the terminal's."""
     out, err = stream(encoding=encoding), stream(encoding=encoding)
     with redirect_stdout(out), redirect_stderr(err), patch.object(sys, "stdin", stream(stdin)):
-        code = run(argv, table)
+        code = run_command_line(argv, table)
     return Got(code, said(out), said(err))
 
 

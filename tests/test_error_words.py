@@ -8,16 +8,16 @@ import re
 
 import pytest
 
-from convo.cli.failures import AT_THE_SHELL, explain
-from convo.errors import ConvoError, EndpointFault, Interrupted, Refused, StreamBroken, TryLater
+from convo.cli.output import SHELL_HINTS, to_failure
+from convo.errors import ConvoError, EndpointFault, Interrupted, RequestRefused, StreamBroken, TryLater
 from tests.words.errors import VALUE, Said, classes, said
 
 IN_THE_WORDS_OF_THE_API = (
-    "convo.endpoints.embedded.",
-    "convo.endpoints.remote.connection",
-    "convo.endpoints.on_behalf",
+    "convo.responses_api.",
+    "convo.endpoints.remote",
+    "convo.chat.endpoint_factory",
 )
-IN_HTTP = ("convo.gateway.", "convo.models.scripted")
+IN_HTTP = ("convo.server.", "convo.models.scripted")
 
 NO_STEP = {
     ConvoError: "the root; nothing is made of it alone",
@@ -71,8 +71,8 @@ def test_exit_codes_are_those_that_are_documented() -> None:
     assert {error.exit for error in classes()} == {1, 2, 5, 130}
 
 
-@pytest.mark.parametrize("error", [Refused("No."), StreamBroken("no"), TryLater("no")])
+@pytest.mark.parametrize("error", [RequestRefused("No."), StreamBroken("no"), TryLater("no")])
 def test_a_step_at_a_chats_prompt_is_another_one_at_the_shell(error: ConvoError) -> None:
     assert "/" in error.hint
-    assert explain(error).hint == AT_THE_SHELL[error.hint]
-    assert "/" not in explain(error).hint
+    assert to_failure(error).hint == SHELL_HINTS[error.hint]
+    assert "/" not in to_failure(error).hint

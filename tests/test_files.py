@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.house import Module, modules
+from tests.modules import Module, modules
 
 CATCHES = {
     "convo.cli.app": "the edge of the process: nothing above would catch it",
-    "convo.engine.theirs": "whatever a person's own function raises is what came of it",
-    "convo.stores.sqlite.database": "what a job raises in its thread is raised again where somebody waits for it",
+    "convo.agent_runner.user_code": "whatever a person's own function raises is what came of it",
+    "convo.stores.sqlite.connection": "what a job raises in its thread is raised again where somebody waits for it",
 }
 """Who may take any error for an answer; everybody else raises it, or ours in its place."""
 
@@ -77,12 +77,12 @@ def test_every_file_of_tests_says_what_it_is() -> None:
 
 
 BROKEN = [
-    (without_a_story, "convo.items.text", "x = 1"),
+    (without_a_story, "convo.history.items", "x = 1"),
     (vaguely_named, "convo.items.utils", "x = 1"),
-    (vaguely_named, "convo.items.text", "class TextManager: ..."),
-    (takes_any_error, "convo.engine.turn", "try: ...\nexcept Exception: ..."),
-    (takes_any_error, "convo.engine.turn", "try: ...\nexcept (KeyError, BaseException): ..."),
-    (takes_any_error, "convo.engine.turn", "try: ...\nexcept: ..."),
+    (vaguely_named, "convo.history.items", "class TextManager: ..."),
+    (takes_any_error, "convo.chat.turn", "try: ...\nexcept Exception: ..."),
+    (takes_any_error, "convo.chat.turn", "try: ...\nexcept (KeyError, BaseException): ..."),
+    (takes_any_error, "convo.chat.turn", "try: ...\nexcept: ..."),
 ]
 
 
@@ -92,9 +92,9 @@ def test_a_rule_is_broken_by_a_line_that_it_forbids(rule: Rule, name: str, sourc
 
 
 KEPT = [
-    (vaguely_named, "convo.items.text", "def utility(): ..."),
-    (takes_any_error, "convo.engine.turn", "try: ...\nexcept BaseException:\n    undo()\n    raise"),
-    (takes_any_error, "convo.engine.turn", "try: ...\nexcept KeyError: ..."),
+    (vaguely_named, "convo.history.items", "def utility(): ..."),
+    (takes_any_error, "convo.chat.turn", "try: ...\nexcept BaseException:\n    undo()\n    raise"),
+    (takes_any_error, "convo.chat.turn", "try: ...\nexcept KeyError: ..."),
 ]
 
 

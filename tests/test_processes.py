@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from convo.processes import is_dead, spoken, this_process
+from convo.runtime import describe_process, is_process_dead, process_identity
 
 pytestmark = pytest.mark.needs("posix")
 
-SAYS_WHO = "from convo.processes import this_process; print(this_process(), flush=True); input()"
+SAYS_WHO = "from convo.runtime import process_identity; print(process_identity(), flush=True); input()"
 
 
 @pytest.fixture
@@ -38,62 +38,62 @@ def kill(child: "subprocess.Popen[str]") -> None:
 
 
 def test_a_process_that_lives_is_not_dead(other: "subprocess.Popen[str]") -> None:
-    assert not is_dead(this_process())
-    assert not is_dead(named(other))
+    assert not is_process_dead(process_identity())
+    assert not is_process_dead(named(other))
 
 
 def test_a_killed_process_is_dead_as_soon_as_its_parent_knows(other: "subprocess.Popen[str]") -> None:
     name = named(other)
     kill(other)
     other.wait()
-    assert is_dead(name)
+    assert is_process_dead(name)
 
 
 @pytest.mark.needs("linux")
 def test_a_killed_process_is_dead_although_nobody_has_asked_for_it(other: "subprocess.Popen[str]") -> None:
     name = named(other)
     kill(other)
-    assert is_dead(name)
+    assert is_process_dead(name)
 
 
 def test_what_stands_behind_the_name_changes_nothing(other: "subprocess.Popen[str]") -> None:
     name = named(other)
-    assert not is_dead(f"{name}:hold_1")
+    assert not is_process_dead(f"{name}:hold_1")
     kill(other)
     other.wait()
-    assert is_dead(f"{name}:hold_1")
+    assert is_process_dead(f"{name}:hold_1")
 
 
 @pytest.mark.needs("linux")
 def test_a_number_that_another_process_has_by_now_does_not_keep_the_dead_alive() -> None:
-    machine, pid, began = this_process().split(":")
-    assert is_dead(f"{machine}:{pid}:{int(began) - 1}")
-    assert not is_dead(f"{machine}:{pid}:{began}")
+    machine, pid, began = process_identity().split(":")
+    assert is_process_dead(f"{machine}:{pid}:{int(began) - 1}")
+    assert not is_process_dead(f"{machine}:{pid}:{began}")
 
 
 @pytest.mark.parametrize("holder", ["elsewhere@1:1:1", "elsewhere:999999:5", "somebody", "", "a:b:c"])
 def test_of_other_machines_nothing_is_known(holder: str) -> None:
-    assert not is_dead(holder)
+    assert not is_process_dead(holder)
 
 
 @pytest.mark.needs("linux")
 def test_a_container_with_this_machines_name_has_processes_of_its_own() -> None:
-    machine, _, began = this_process().split(":")
+    machine, _, began = process_identity().split(":")
     nobody = 2**22 + 1
-    assert is_dead(f"{machine}:{nobody}:{began}")
-    assert not is_dead(f"{machine}0:{nobody}:{began}")
+    assert is_process_dead(f"{machine}:{nobody}:{began}")
+    assert not is_process_dead(f"{machine}0:{nobody}:{began}")
 
 
 def test_a_process_that_is_not_ours_is_alive_as_far_as_can_be_seen() -> None:
-    machine, _, _ = this_process().split(":")
-    assert not is_dead(f"{machine}:1:")
+    machine, _, _ = process_identity().split(":")
+    assert not is_process_dead(f"{machine}:1:")
 
 
 def test_a_name_is_fit_for_a_file(tmp_path: Path) -> None:
-    (tmp_path / this_process()).touch()
-    assert [file.name for file in tmp_path.iterdir()] == [this_process()]
+    (tmp_path / process_identity()).touch()
+    assert [file.name for file in tmp_path.iterdir()] == [process_identity()]
 
 
 def test_a_holder_is_named_in_words() -> None:
-    assert spoken("desk@4026531836:42:17:hold_1") == "process 42 on desk"
-    assert spoken("somebody") == "somebody"
+    assert describe_process("desk@4026531836:42:17:hold_1") == "process 42 on desk"
+    assert describe_process("somebody") == "somebody"

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.processes import process_tag
-from convo.temporary import make_folder, open_temporary, temporary_folder
+from convo.runtime import make_temporary_folder, open_temporary_file, process_tag, temporary_folder
 
 pytestmark = pytest.mark.needs("linux")
 
@@ -17,8 +16,8 @@ def make_and_die(folder: Path) -> None:
     """Let another process make a file and a folder, and kill it."""
     child = os.fork()
     if not child:
-        open_temporary(folder)
-        Path(make_folder("convo-test-", str(folder)), "inside").write_text("private")
+        open_temporary_file(folder)
+        Path(make_temporary_folder("convo-test-", str(folder)), "inside").write_text("private")
         os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
 
@@ -30,9 +29,9 @@ def names(folder: Path) -> set[str]:
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     make_and_die(tmp_path)
     assert len(names(tmp_path)) == 2
-    handle, place = open_temporary(tmp_path)
+    handle, place = open_temporary_file(tmp_path)
     os.close(handle)
-    folder = Path(make_folder("convo-test-", str(tmp_path)))
+    folder = Path(make_temporary_folder("convo-test-", str(tmp_path)))
     assert names(tmp_path) == {place.name, folder.name}
     assert (place.stat().st_mode & 0o777, folder.stat().st_mode & 0o777) == (0o600, 0o700)
 
@@ -49,11 +48,11 @@ def test_files_of_living_processes_and_of_people_stay(tmp_path: Path) -> None:
     theirs = {".convo-notes", ".convo.toml", f".convo-{process_tag()}", "convo-test-mine"}
     for name in theirs:
         (tmp_path / name).touch()
-    first, _ = open_temporary(tmp_path)
-    second, _ = open_temporary(tmp_path)
+    first, _ = open_temporary_file(tmp_path)
+    second, _ = open_temporary_file(tmp_path)
     os.close(first)
     os.close(second)
-    make_folder("convo-test-", str(tmp_path))
+    make_temporary_folder("convo-test-", str(tmp_path))
     assert len(names(tmp_path)) == len(theirs) + 3
 
 
@@ -62,7 +61,7 @@ def test_a_file_of_another_machine_is_removed_after_a_day(tmp_path: Path) -> Non
     for place in (new, old):
         place.touch()
     os.utime(old, (0, time.time() - 86_500))
-    os.close(open_temporary(tmp_path)[0])
+    os.close(open_temporary_file(tmp_path)[0])
     assert new.exists()
     assert not old.exists()
 

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from convo.items import Item, text, user
+from convo.history.items import Item, item_text, user_message
 
 STATE = ("previous_response_id", "conversation", "store", "include")
 
 
 def said(*words: str) -> list[dict[str, Any]]:
     """User messages as convo sends them."""
-    return [user(one) for one in words]
+    return [user_message(one) for one in words]
 
 
 def answered(words: str) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def cut_off(words: str) -> dict[str, Any]:
 
 def spoken(items: Iterable[Item]) -> list[str]:
     """Messages as "role: words"."""
-    return [f"{item['role']}: {text(item)}" for item in items]
+    return [f"{item['role']}: {item_text(item)}" for item in items]
 
 
 def state(body: Mapping[str, Any]) -> dict[str, Any]:

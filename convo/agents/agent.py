@@ -1,34 +1,111 @@
-"""An agent as a value: what it is told, what it may use, to whom it may hand over.
+"""`Agent`, `Handoff`, `Guardrail` and `Output`: the definition of an agent, as values.
 
-Nothing here runs. Functions that a person wrote (instructions, guardrails, filters) are carried as
-they are; the engine calls them and waits where there is something to wait for.
+Nothing here runs: functions of the user (instructions, guardrails, filters) are stored, and the agent runner calls
+them. Invalid definitions raise InputFault at construction. An output type that is not an object is wrapped in an
+object with the key `response`, because a strict schema needs an object at its root.
 """
 
+import json
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
+from enum import Enum
 from types import NoneType
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
-from convo.agents.output import Output
 from convo.errors import InputFault, NotCanonical
-from convo.items import Json, hash_of
-from convo.tools import Context, Hosted, Tool
+from convo.history.canonical import item_hash
+from convo.history.items import Json
+from convo.tools.schema import Mismatch, form, made_by
+from convo.tools.tool import Context, Hosted, Tool
+
+WRAPPER_KEY = "response"
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A final answer's schema, and how its value is read from the model's words.
+
+    read:  raises Mismatch where the words are not what the schema says; `value` is what asks it
+    """
+
+    schema: Mapping[str, Json]
+    read: Callable[[str], object]
+    strict: bool = True
+
+    def value(self, words: str) -> object:
+        """What the words say. raises: Mismatch  they do not fit, whatever `read` raised"""
+        return made_by(self.read, "", words)
+
+    @property
+    def format(self) -> dict[str, Json]:
+        """The request's `text.format`."""
+        return {"type": "json_schema", "name": "final_output", "schema": dict(self.schema), "strict": self.strict}
+
+
+def plain_json(value: object) -> Json:
+    """The JSON form of a value: models, dataclasses, sets and enums as what they hold; what has none, as its `str`."""
+    return json.loads(json.dumps(value, default=_json_default))
+
+
+def _json_default(value: Any) -> Json:
+    if hasattr(value, "model_dump") and not isinstance(value, type):
+        return value.model_dump(mode="json")
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, set | frozenset):
+        return list(value)
+    return value.value if isinstance(value, Enum) else str(value)
+
+
+def output(kind: Any, *, strict: bool = True) -> Output | None:
+    """The output that a type, or a JSON schema as a mapping, describes; None for plain text.
+
+    raises:  InputFault  a schema cannot say the type
+    """
+    if kind is None or kind is str:
+        return None
+    if isinstance(kind, Mapping):
+        if kind.get("type") != "object":
+            raise InputFault("an output's schema has no object at its root", hint='{"type": "object", ...}')
+        return Output(kind, _parse_json, strict)
+    made = form(kind, "the output", strict=strict)
+    if made.schema.get("type") == "object":
+        return Output(made.schema, lambda words: made.read(_parse_json(words), ""), strict)
+    schema = {"type": "object", "properties": {WRAPPER_KEY: made.schema}, "required": [WRAPPER_KEY]}
+    return Output(
+        {**schema, "additionalProperties": False}, lambda words: made.read(_parse_wrapped_json(words), ""), strict
+    )
+
+
+def _parse_json(words: str) -> Json:
+    try:
+        return json.loads(words)
+    except (ValueError, RecursionError) as wrong:
+        raise Mismatch("the answer is not JSON") from wrong
+
+
+def _parse_wrapped_json(words: str) -> Json:
+    value = _parse_json(words)
+    if not isinstance(value, dict) or WRAPPER_KEY not in value:
+        raise Mismatch(f"the answer has no field {WRAPPER_KEY!r}")
+    return value[WRAPPER_KEY]
+
 
 Instructions: TypeAlias = str | Callable[[Context], str | Awaitable[str]] | None
 """The words for the model, or a function that makes them once a turn."""
 
-Check: TypeAlias = Callable[[Context, Json], str | Awaitable[str | None] | None]
+GuardrailCheck: TypeAlias = Callable[[Context, Json], str | Awaitable[str | None] | None]
 """Looks at the input (a list of items) or the final output; says why it must not pass, or None."""
 
-Enabled: TypeAlias = bool | Callable[[Context], bool | Awaitable[bool]]
+EnabledRule: TypeAlias = bool | Callable[[Context], bool | Awaitable[bool]]
 
-CALLED = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+TOOL_NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 """What a server takes as the name by which a model calls something."""
 
-AFTER: TypeAlias = Literal["ask again", "first output"]
+AfterToolsMode: TypeAlias = Literal["ask again", "first output"]
 
-AfterTools: TypeAlias = AFTER | frozenset[str]
+AfterTools: TypeAlias = AfterToolsMode | frozenset[str]
 """What follows tool outputs: the model is asked again, or the first output, or that of these tools, is the answer."""
 
 
@@ -40,7 +117,7 @@ class Guardrail:
     """
 
     name: str
-    check: Check
+    check: GuardrailCheck
     parallel: bool = True
 
 
@@ -64,14 +141,14 @@ class Handoff:
     filter: Callable[..., object] | None = None
     nest: bool | None = None
     strict: bool = True
-    enabled: Enabled = True
+    enabled: EnabledRule = True
 
     def __post_init__(self) -> None:
         """raises: InputFault  a part of it is of a kind that it cannot be"""
-        for field_, (kinds, hint) in OF_A_HANDOFF.items():
-            _check("a handoff", field_, getattr(self, field_), kinds, hint)
+        for field_, (kinds, hint) in HANDOFF_FIELDS.items():
+            _check_type("a handoff", field_, getattr(self, field_), kinds, hint)
         if self.tool_name is not None:
-            _callable_by("a handoff has tool_name", self.tool_name)
+            _check_tool_name("a handoff has tool_name", self.tool_name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +185,21 @@ class Agent:
     def __post_init__(self) -> None:
         """raises: InputFault  a part of it is of a kind that it cannot be, or could never be sent or come up"""
         if not isinstance(self.name, str):
-            raise InputFault(f"an agent's name is of type {_kind(self.name)}", hint='Agent("desk", ...)')
+            raise InputFault(f"an agent's name is of type {_type_name(self.name)}", hint='Agent("desk", ...)')
         whose = f"agent {self.name!r}"
-        for field_, (kinds, hint) in ONE.items():
-            _check(whose, field_, getattr(self, field_), kinds, hint)
-        if isinstance(self.after_tools, str) and self.after_tools not in get_args(AFTER):
-            raise InputFault(f"{whose} has after_tools {self.after_tools!r}", hint=ONE["after_tools"][1])
-        for field_, (each, kinds, hint) in SEVERAL.items():
+        for field_, (kinds, hint) in AGENT_FIELDS.items():
+            _check_type(whose, field_, getattr(self, field_), kinds, hint)
+        if isinstance(self.after_tools, str) and self.after_tools not in get_args(AfterToolsMode):
+            raise InputFault(f"{whose} has after_tools {self.after_tools!r}", hint=AGENT_FIELDS["after_tools"][1])
+        for field_, (each, kinds, hint) in AGENT_LIST_FIELDS.items():
             parts = getattr(self, field_)
-            _check(whose, field_, parts, (tuple, list), f"{field_}=(...,)")
+            _check_type(whose, field_, parts, (tuple, list), f"{field_}=(...,)")
             for part in parts:
-                _check(whose, each, part.to if isinstance(part, Handoff) else part, kinds, hint)
+                _check_type(whose, each, part.to if isinstance(part, Handoff) else part, kinds, hint)
         for tool in self.tools:
-            _offered(whose, tool)
+            _check_tool(whose, tool)
         if not isinstance(self.after_tools, str):
-            _stops(whose, self.after_tools, self.tools)
+            _check_stop_tools(whose, self.after_tools, self.tools)
 
     def settings_for(self, wire_model: str) -> Mapping[str, Json]:
         """The fields of its requests to a model, which is asked by the name `wire_model`."""
@@ -139,7 +216,7 @@ class Agent:
         return tuple(one if isinstance(one, Handoff) else Handoff(one) for one in self.handoffs)
 
 
-ONE: Mapping[str, tuple[tuple[type, ...], str]] = {
+AGENT_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "instructions": ((str, Callable, NoneType), "words, or a function that makes them"),  # type: ignore[dict-item]
     "model": ((str, NoneType), 'model="provider/model"'),
     "settings": ((Mapping,), 'settings={"temperature": 0.2}'),
@@ -148,7 +225,7 @@ ONE: Mapping[str, tuple[tuple[type, ...], str]] = {
 }
 """What a field of an agent may hold, and what to write there."""
 
-SEVERAL: Mapping[str, tuple[str, tuple[type, ...], str]] = {
+AGENT_LIST_FIELDS: Mapping[str, tuple[str, tuple[type, ...], str]] = {
     "tools": ("a tool", (Tool, Mapping), "@tool makes one of a function"),
     "handoffs": ("a handoff", (str, Agent), "hand over to an Agent, or to its name"),
     "input_guardrails": ("a guardrail", (Guardrail,), 'Guardrail("a name", a_function)'),
@@ -157,7 +234,7 @@ SEVERAL: Mapping[str, tuple[str, tuple[type, ...], str]] = {
 """What each part of a field with several may be."""
 
 
-OF_A_HANDOFF: Mapping[str, tuple[tuple[type, ...], str]] = {
+HANDOFF_FIELDS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "tool_name": ((str, NoneType), 'tool_name="pay"'),
     "description": ((str, NoneType), "words for the model"),
     "parameters": ((Mapping, NoneType), 'parameters={"type": "object", ...}'),
@@ -165,34 +242,34 @@ OF_A_HANDOFF: Mapping[str, tuple[tuple[type, ...], str]] = {
 """What a field of a handoff may hold."""
 
 
-def _check(whose: str, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
+def _check_type(whose: str, what: str, part: object, kinds: tuple[type, ...], hint: str) -> None:
     if not isinstance(part, kinds):
-        raise InputFault(f"{whose} has {what} of type {_kind(part)}", hint=hint)
+        raise InputFault(f"{whose} has {what} of type {_type_name(part)}", hint=hint)
 
 
-def names_of(tools: Iterable[Tool | Hosted]) -> frozenset[str]:
+def collect_tool_names(tools: Iterable[Tool | Hosted]) -> frozenset[str]:
     """The names by which `after_tools` may mean those of our own."""
     return frozenset(name for one in tools if isinstance(one, Tool) for name in (one.name, one.title))
 
 
-def _stops(whose: str, after: frozenset[str], tools: Iterable[Tool | Hosted]) -> None:
-    there = names_of(tools)
+def _check_stop_tools(whose: str, after: frozenset[str], tools: Iterable[Tool | Hosted]) -> None:
+    there = collect_tool_names(tools)
     for name in sorted(after - there, key=repr):
         hint = f"its tools are {', '.join(sorted(there))}" if there else "list it among its tools"
         raise InputFault(f"{whose} is to stop after {name!r}, which is none of its tools", hint=hint)
 
 
-def _offered(whose: str, tool: Tool | Hosted) -> None:
+def _check_tool(whose: str, tool: Tool | Hosted) -> None:
     """Refuse what no server takes as a tool, and what cannot be sent at all."""
     if isinstance(tool, Tool):
-        _callable_by(f"{whose} has a tool called", tool.name)
+        _check_tool_name(f"{whose} has a tool called", tool.name)
         return
     kind = tool.get("type")
     if not isinstance(kind, str) or not kind:
         raise InputFault(f"{whose} has a hosted tool of the type {kind!r}", hint='{"type": "web_search"}')
     for field_, value in tool.items():
         try:
-            hash_of({field_: value})
+            item_hash({field_: value})
         except NotCanonical as wrong:
             raise InputFault(
                 f"{whose} has a tool {kind!r} whose {field_!r} has no JSON form: {wrong.__cause__}",
@@ -200,10 +277,10 @@ def _offered(whose: str, tool: Tool | Hosted) -> None:
             ) from wrong
 
 
-def _callable_by(what: str, name: str) -> None:
-    if not CALLED.fullmatch(name):
+def _check_tool_name(what: str, name: str) -> None:
+    if not TOOL_NAME_PATTERN.fullmatch(name):
         raise InputFault(f"{what} {name!r}", hint="1 to 128 of a-z, A-Z, 0-9, _ and -")
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return type(value).__name__

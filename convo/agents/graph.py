@@ -1,16 +1,17 @@
-"""The agents that a run can reach, each under a name of its own.
+"""The agents that a run can reach, by identity, and agents used as tools.
 
-Two agents may share a name; they are still two. The first that is found keeps the name as its
-identity, the next is `Name#2`, and so on, in the order in which handoffs are declared, nearest
-first. (The Agents SDK numbers them by another order, which only it can compute.)
+Agents that share a name get the identities `Name`, `Name#2`, ... in the order of their handoffs, nearest first (the
+Agents SDK numbers them differently). An `AgentTool` runs a graph of its own inside one tool call.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from convo.agents.agent import Agent
 from convo.errors import InputFault, NotFound
+from convo.tools.tool import FAILED, Approval, Tool, tool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +45,17 @@ def graph(start: Agent, *others: Agent) -> Graph:
     raises:  NotFound    a name that no agent has
              InputFault  a name that several have
     """
-    named = _by_reference([start, *others]).named
-    reached = Roll([start])
+    named = _collect_agents([start, *others]).named
+    reached = AgentRegistry([start])
     for agent in reached.agents:
-        reached.add(_targets(agent, named))
-    identities = identities_of([agent.name for agent in reached.agents])
+        reached.add(_list_handoff_targets(agent, named))
+    identities = assign_identities([agent.name for agent in reached.agents])
     found = {
         identity: replace(
             agent,
             handoffs=tuple(
                 replace(way, to=identities[reached.place(target)])
-                for way, target in zip(agent.ways, _targets(agent, named), strict=True)
+                for way, target in zip(agent.ways, _list_handoff_targets(agent, named), strict=True)
             ),
         )
         for identity, agent in zip(identities, reached.agents, strict=True)
@@ -62,7 +63,7 @@ def graph(start: Agent, *others: Agent) -> Graph:
     return Graph(identities[0], found)
 
 
-class Roll:
+class AgentRegistry:
     """Agents in the order in which they were found, each once; two that are equal are one.
 
     An agent has no hash, and is as large as all to which it hands over: only those of one name are compared.
@@ -88,19 +89,19 @@ class Roll:
         return self._places[agent.name][self.named[agent.name].index(agent)]
 
 
-def _by_reference(agents: list[Agent]) -> Roll:
+def _collect_agents(agents: list[Agent]) -> AgentRegistry:
     """`agents` and all that they hold as values."""
-    found = Roll(agents)
+    found = AgentRegistry(agents)
     for agent in found.agents:
         found.add(way.to for way in agent.ways if isinstance(way.to, Agent))
     return found
 
 
-def _targets(agent: Agent, named: Mapping[str, list[Agent]]) -> list[Agent]:
-    return [way.to if isinstance(way.to, Agent) else _meant(agent, way.to, named) for way in agent.ways]
+def _list_handoff_targets(agent: Agent, named: Mapping[str, list[Agent]]) -> list[Agent]:
+    return [way.to if isinstance(way.to, Agent) else _find_agent_by_name(agent, way.to, named) for way in agent.ways]
 
 
-def _meant(agent: Agent, name: str, named: Mapping[str, list[Agent]]) -> Agent:
+def _find_agent_by_name(agent: Agent, name: str, named: Mapping[str, list[Agent]]) -> Agent:
     found = named.get(name, [])
     if not found:
         raise NotFound("agent", name, hint=f"agent {agent.name!r} hands over to it; there are {', '.join(named)}")
@@ -112,7 +113,7 @@ def _meant(agent: Agent, name: str, named: Mapping[str, list[Agent]]) -> Agent:
     return found[0]
 
 
-def identities_of(names: Sequence[str]) -> list[str]:
+def assign_identities(names: Sequence[str]) -> list[str]:
     """An identity for each name; a number that an agent is really called by is left out."""
     taken, used = set(names), dict[str, None]()
     last: dict[str, int] = {}
@@ -124,3 +125,44 @@ def identities_of(names: Sequence[str]) -> list[str]:
         last[name] = number
         used[identity] = None
     return list(used)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentTool(Tool):
+    """A tool behind which a run of agents stands; `run` is not called.
+
+    inside:     the agents of that run
+    max_turns:  its model calls; None: as many as it likes
+    """
+
+    inside: Graph = field(default_factory=lambda: Graph("", {}))
+    max_turns: int | None = 10
+
+
+def agent_tool(
+    agent: Agent | Graph,
+    name: str | None = None,
+    description: str | None = None,
+    *,
+    needs_approval: Approval = False,
+    max_turns: int | None = 10,
+    failure: Callable[[Exception], str] | None = lambda raised: FAILED,
+) -> AgentTool:
+    """Offer `agent` as a tool that takes its input as text.
+
+    agent:        a graph: the one that it starts with
+    name:         None: the agent's own, as a tool's name may be written
+    description:  None: the agent's own
+    raises:       as `graph`
+    """
+
+    def ask(input: str) -> str:  # noqa: A002  the parameter's name is what the model sees
+        raise NotImplementedError(input)
+
+    inside = agent if isinstance(agent, Graph) else graph(agent)
+    first = inside[inside.start]
+    called = name or re.sub(r"[^a-zA-Z0-9_]", "_", first.name).lower()
+    words = first.description if description is None else description
+    made = tool(name=called, description=words, needs_approval=needs_approval, failure=failure)(ask)
+    said: Mapping[str, object] = {one.name: getattr(made, one.name) for one in fields(made)}
+    return AgentTool(**said, inside=inside, max_turns=max_turns)  # type: ignore[arg-type]

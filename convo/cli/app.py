@@ -1,36 +1,225 @@
-"""Find the command that was asked for, import it alone, run it, end well.
+"""The `convo` command line: command table, option groups, help, errors and exit codes.
 
-The group knows its commands from a table and imports one when it is called. Around it stands
-the only place that catches everything: whatever comes out of a command becomes a `Failure`, two
-lines on stderr (or JSON on stdout) and an exit code. A reader that went away, as in
-`convo inspect @last | head`, is no failure and gets silence.
+Only the module of the requested command is imported. Every exception becomes two lines on stderr, or
+JSON on stdout, and an exit code; a closed pipe is silent. Help is plain text, without rich.
+A command takes groups of options as frozen dataclasses; `expand_option_groups` shows them to Typer.
 """
 
+import inspect
 import io
 import os
+import re
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import field, fields, is_dataclass
 from difflib import get_close_matches
+from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, cast
+from types import MappingProxyType
+from typing import Annotated, Any, NamedTuple, TypeAlias, cast, get_args
 
 import typer
-from typer._click import Command, Context, HelpFormatter
+from typer._click import Command, Context, HelpFormatter, Parameter
+from typer._click.exceptions import UsageError
 from typer._click.shell_completion import CompletionItem
+from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
 from convo import __version__
-from convo.cli.commands import COMMANDS, Table
-from convo.cli.exits import IN_LINES
-from convo.cli.failures import OUTPUT_LOST, explain, show_traceback, tell
-from convo.cli.shape import App, Call, Group, narrow, write_sections
-from convo.errors import Usage
-from convo.notices import notices_to
+from convo.cli.output import EXIT_CODES_HELP, OUTPUT_LOST_CODES, print_debug_traceback, print_failure, to_failure
+from convo.errors import InvalidUsage
+from convo.runtime import redirect_notices
 
-EXAMPLES = f"""
+
+class CommandEntry(NamedTuple):
+    """Where a command stands: `module` has an `App` named `app`; `summary` is its first line."""
+
+    module: str
+    summary: str
+
+
+CommandTable = Mapping[str, CommandEntry]
+
+COMMANDS: CommandTable = MappingProxyType(
+    {
+        "chat": CommandEntry("convo.cli.commands.chat", "Talk to a model, with the state held where you choose."),
+        "inspect": CommandEntry(
+            "convo.cli.commands.inspect", "Show who owns a conversation and what each request sent."
+        ),
+        "next": CommandEntry(
+            "convo.cli.commands.next", "Show the exact next request, and what its owner will put before it."
+        ),
+        "diff": CommandEntry("convo.cli.commands.diff", "Find where two histories, or two requests, part."),
+        "convert": CommandEntry("convo.cli.commands.convert", "Hand a conversation to another owner."),
+        "export": CommandEntry("convo.cli.commands.export", "Write a conversation into a file."),
+        "import": CommandEntry("convo.cli.commands.import_", "Read conversations from a file."),
+        "lint": CommandEntry("convo.cli.commands.lint", "Find state that will be refused, before it is sent."),
+        "repair": CommandEntry("convo.cli.commands.repair", "Write a valid history beside a broken one."),
+        "race": CommandEntry(
+            "convo.cli.commands.race", "Ask the same under all four owners, and compare what each took."
+        ),
+        "compact": CommandEntry(
+            "convo.cli.commands.compact", "Let a shorter history stand in place of a conversation's."
+        ),
+        "serve": CommandEntry("convo.cli.commands.serve", "Serve the Responses API over HTTP, in front of any model."),
+        "resume": CommandEntry(
+            "convo.cli.commands.resume", "Decide on the calls that a paused run waits for, and go on with it."
+        ),
+        "approvals": CommandEntry("convo.cli.commands.approvals", "List and decide what paused runs wait for."),
+        "sessions": CommandEntry("convo.cli.commands.sessions", "List, search, rename and remove conversations."),
+        "store": CommandEntry(
+            "convo.cli.commands.store", "Check, back up, recover, migrate, measure and prune the database."
+        ),
+        "models": CommandEntry("convo.cli.commands.models", "List what can be used, and fetch the built-in model."),
+        "config": CommandEntry("convo.cli.commands.config", "Show what is set and by whom, and change it."),
+        "schema": CommandEntry("convo.cli.commands.schema", "Print the JSON Schema of what a command prints as JSON."),
+        "doctor": CommandEntry("convo.cli.commands.doctor", "Find out what is wrong, and how to mend it."),
+    }
+)
+
+
+HelpRecord = tuple[str, str]
+"""An option and what it does."""
+
+NARROW_HELP_COLUMNS = 52
+"""Columns below which an option and what it does stand one below the other."""
+
+EXAMPLE_INDENT = " " * 6
+"""What stands before the words about an example in a narrow terminal."""
+
+EXAMPLE_LINE = re.compile(r"( {1,6}\S.*?)? {2,}(\S.*)")
+"""A command and what is said about it, or only the latter in a line of its own."""
+
+
+class RootOptions(NamedTuple):
+    """What was said before the command's name: `config` is a settings file of the user's own."""
+
+    config: Path | None = None
+
+
+def get_root_options(ctx: typer.Context) -> RootOptions:
+    """What was said before the name of the command that `ctx` belongs to."""
+    return ctx.find_object(RootOptions) or RootOptions()
+
+
+class PlainHelpCommand(TyperCommand):
+    """One command, in our shape."""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """Parse the arguments. An error always carries the context, so that its hint names this command."""
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as wrong:
+            wrong.ctx = wrong.ctx or ctx
+            raise
+
+    def collect_usage_pieces(self, ctx: Context) -> list[str]:
+        return [strip_braces(piece) for piece in super().collect_usage_pieces(ctx)]
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_help_sections(formatter, collect_help_sections(ctx, self.get_params(ctx)))
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_help_examples(formatter, self.epilog)
+
+
+class PlainHelpGroup(TyperGroup):
+    """Several commands under one name, in our shape."""
+
+    def format_options(self, ctx: Context, formatter: HelpFormatter) -> None:
+        self.format_commands(ctx, formatter)
+        write_help_sections(formatter, collect_help_sections(ctx, self.get_params(ctx)))
+
+    def format_epilog(self, ctx: Context, formatter: HelpFormatter) -> None:
+        write_help_examples(formatter, self.epilog)
+
+
+class App(typer.Typer):
+    """What a command's module puts its functions on; see the package's story."""
+
+    def __init__(self, *, cls: type[TyperGroup] = PlainHelpGroup, **settings: Any) -> None:
+        super().__init__(
+            cls=cls,
+            add_completion=False,
+            context_settings={"help_option_names": ["-h", "--help"]},
+            pretty_exceptions_enable=False,
+            rich_markup_mode=None,
+            **settings,
+        )
+
+    def command(  # type: ignore[override]  # the other settings are Typer's own, by name
+        self, name: str | None = None, *, cls: type[TyperCommand] = PlainHelpCommand, **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        register = super().command(name, cls=cls, **settings)
+        return lambda command: register(expand_option_groups(command))
+
+
+def strip_braces(piece: str) -> str:
+    """`HANDLE` where Typer writes `{HANDLE}` for an argument that must be there."""
+    return piece[1:-1] if piece.startswith("{") and piece.endswith("}") else piece
+
+
+def collect_help_sections(ctx: Context, params: Iterable[Parameter]) -> dict[str, list[HelpRecord]]:
+    """The lines of the help by heading: arguments, then the named groups, then the other options."""
+    found: dict[str, list[HelpRecord]] = {"Arguments": []}
+    plain: list[HelpRecord] = []
+    for param in params:
+        record = param.get_help_record(ctx)
+        if record is None:
+            continue
+        panel = getattr(param, "rich_help_panel", None)
+        if isinstance(param, TyperArgument):
+            found["Arguments"].append(record)
+        elif isinstance(param, TyperOption) and isinstance(panel, str):
+            found.setdefault(panel, []).append(record)
+        else:
+            plain.append(record)
+    return {**found, "Options": plain}
+
+
+def get_narrow_help_width() -> int | None:
+    """The width of the help in a narrow terminal; None where Typer's own choice fits."""
+    columns = shutil.get_terminal_size().columns
+    return columns - 1 if 0 < columns < NARROW_HELP_COLUMNS else None
+
+
+def write_help_sections(formatter: HelpFormatter, found: dict[str, list[HelpRecord]]) -> None:
+    for heading, records in found.items():
+        if records:
+            with formatter.section(heading):
+                formatter.write_dl(records, col_max=2 if formatter.width < NARROW_HELP_COLUMNS - 2 else 30)
+
+
+def write_help_examples(formatter: HelpFormatter, text: str | None) -> None:
+    """Examples are not wrapped: they are there to be copied. In a narrow terminal what is said about them is."""
+    if not text:
+        return
+    formatter.write_paragraph()
+    lines = inspect.cleandoc(text).splitlines()
+    if formatter.width < NARROW_HELP_COLUMNS - 2:
+        lines = [part for line in lines for part in wrap_example_line(line, formatter.width)]
+    formatter.write("\n".join(lines) + "\n")
+
+
+def wrap_example_line(line: str, columns: int) -> Iterator[str]:
+    """A line of examples in a narrow terminal: a command as it is, and below it what is said about it."""
+    from convo.terminal.terminal import wrap_line
+
+    example = EXAMPLE_LINE.fullmatch(line)
+    if not example:
+        yield from wrap_line(line, columns)
+    elif example[1] or len(line) - len(example[2]) > len(EXAMPLE_INDENT):
+        yield from filter(None, [example[1]])
+        yield from wrap_line(EXAMPLE_INDENT + example[2], columns)
+    else:
+        yield line
+
+
+ROOT_EXAMPLES = f"""
 Examples:
   convo chat                           talk; the conversation is kept on this machine
   convo chat "why is the sky blue?"    one question, one answer
@@ -39,14 +228,14 @@ Examples:
 
 convo config says what is set and where: providers, aliases, the store.
 CONVO_HOME moves everything that convo keeps under one folder.
-{IN_LINES}
+{EXIT_CODES_HELP}
 """
 
 
-class Shell(Group):
+class RootGroup(PlainHelpGroup):
     """The group behind `convo`; its commands are rows of `table` until one is called."""
 
-    table: Table = COMMANDS
+    table: CommandTable = COMMANDS
 
     def list_commands(self, ctx: Context) -> list[str]:
         return list(self.table)
@@ -58,11 +247,11 @@ class Shell(Group):
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
         name = args[0]
         if name not in self.table and not name.startswith("-") and not ctx.resilient_parsing:
-            raise Usage(f"no command {short(name)!r}", hint=meant(args, self.table))
+            raise InvalidUsage(f"no command {shorten_command_name(name)!r}", hint=suggest_command(args, self.table))
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        write_sections(formatter, {"Commands": [(name, row.summary) for name, row in self.table.items()]})
+        write_help_sections(formatter, {"Commands": [(name, row.summary) for name, row in self.table.items()]})
 
     def shell_complete(self, ctx: Context, incomplete: str) -> list[CompletionItem]:
         if incomplete.startswith("-"):
@@ -71,41 +260,45 @@ class Shell(Group):
         return [CompletionItem(name, help=row.summary) for name, row in rows if name.startswith(incomplete)]
 
 
-SENTENCE = 3
+MIN_MESSAGE_WORDS = 3
 """Words from which a command line without a command reads like a message."""
 
-LONGEST = 200
+MAX_HINT_CHARS = 200
 """Characters of a command line that a hint repeats."""
 
 
-def meant(args: Sequence[str], table: Table) -> str:
+def suggest_command(args: Sequence[str], table: CommandTable) -> str:
     """The command that `args` could mean: one of a similar name, `inspect` of a handle or file, or `chat`."""
     name, rest = args[0], args[1:]
     plain = [word for word in args if not word.startswith("-")]
-    near = get_close_matches(name, table, n=1, cutoff=0.6 if len(plain) < SENTENCE else 0.8) if " " not in name else []
+    near = (
+        get_close_matches(name, table, n=1, cutoff=0.6 if len(plain) < MIN_MESSAGE_WORDS else 0.8)
+        if " " not in name
+        else []
+    )
     if near:
         return f"convo {near[0]}"
     if name.startswith(("resp_", "conv_", "ses_", "@")) or os.path.isfile(name):
-        return f"convo inspect {quote(name)}" if len(name) <= LONGEST else "convo --help"
+        return f"convo inspect {quote(name)}" if len(name) <= MAX_HINT_CHARS else "convo --help"
     if "chat" not in table:
         return "convo --help"
     at = next((at for at, word in enumerate(rest) if word.startswith("-")), len(rest))
     prompt, options = " ".join((name, *rest[:at])), [quote(word) for word in rest[at:]]
-    if not prompt.strip() or len(prompt) + len(" ".join(options)) > LONGEST:
+    if not prompt.strip() or len(prompt) + len(" ".join(options)) > MAX_HINT_CHARS:
         return 'convo chat "..."'
-    return " ".join(("convo chat", in_double_quotes(prompt), *options))
+    return " ".join(("convo chat", quote_readably(prompt), *options))
 
 
-def in_double_quotes(words: str) -> str:
+def quote_readably(words: str) -> str:
     """`words` quoted for a shell, with double quotes where nothing in them has a meaning inside those."""
     return quote(words) if set(words) & set('"\\$`!') else f'"{words}"'
 
 
-def short(name: str) -> str:
-    return name if len(name) <= LONGEST else f"{name[:LONGEST]}…"
+def shorten_command_name(name: str) -> str:
+    return name if len(name) <= MAX_HINT_CHARS else f"{name[:MAX_HINT_CHARS]}…"
 
 
-def begin(
+def handle_root_options(
     ctx: typer.Context,
     config: Annotated[
         Path | None, typer.Option("--config", metavar="FILE", help="Read this file instead of the user's own settings.")
@@ -121,20 +314,20 @@ def begin(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     """Choose who owns the state of a conversation, and see what the next request will contain."""
-    ctx.obj = Call(config)
-    ctx.with_resource(notices_to(_print_notice))
+    ctx.obj = RootOptions(config)
+    ctx.with_resource(redirect_notices(_print_notice))
     if profile is not None:
-        from convo.config.files import under_profile
+        from convo.config.loader import use_profile
 
-        ctx.with_resource(under_profile(profile))
+        ctx.with_resource(use_profile(profile))
     if completion is not None:
-        from convo.cli.completions import script
+        from convo.cli.completion import get_completion_script
 
-        typer.echo(script(completion), nl=False)
+        typer.echo(get_completion_script(completion), nl=False)
     elif man:
-        from convo.cli.manual import page
+        from convo.cli.manual import render_man_page
 
-        typer.echo(page(), nl=False)
+        typer.echo(render_man_page(), nl=False)
     elif version:
         typer.echo(f"convo {__version__}")
     elif ctx.invoked_subcommand is None:
@@ -145,73 +338,173 @@ def begin(
 
 
 def _print_notice(line: str) -> None:
-    from convo.cli.saying import note  # few runs have a notice
+    from convo.cli.output import print_notice  # few runs have a notice
 
-    note(line)
+    print_notice(line)
 
 
-def shell(table: Table = COMMANDS) -> Shell:
+def make_root_group(table: CommandTable = COMMANDS) -> RootGroup:
     """The command line over `table`, ready to be run or asked for completions."""
-    app = App(cls=Shell)
-    app.callback(invoke_without_command=True, epilog=EXAMPLES)(begin)
-    group = cast(Shell, get_command(app))
+    app = App(cls=RootGroup)
+    app.callback(invoke_without_command=True, epilog=ROOT_EXAMPLES)(handle_root_options)
+    group = cast(RootGroup, get_command(app))
     group.table = table
     return group
 
 
-def run(argv: Sequence[str], table: Table = COMMANDS) -> int:
+def run_command_line(argv: Sequence[str], table: CommandTable = COMMANDS) -> int:
     """Run one command line to its end; never raises, returns the exit code."""
-    open_what_was_closed()
-    spell_out_what_cannot_be_encoded()
+    open_closed_streams()
+    escape_unencodable_output()
     try:
-        code = perform(argv, table)
+        code = invoke_command_line(argv, table)
         sys.stdout.flush()
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001  the edge of the process: nothing above would catch it
-        return end(error, as_json=wants_json(argv))
+        return report_failure(error, as_json=is_json_requested(argv))
     return code
 
 
-def perform(argv: Sequence[str], table: Table) -> int:
+def invoke_command_line(argv: Sequence[str], table: CommandTable) -> int:
     """Run one command line; whatever goes wrong is raised."""
-    group = shell(table)
+    group = make_root_group(table)
     try:
-        with group.make_context("convo", list(argv), terminal_width=narrow()) as ctx:
+        with group.make_context("convo", list(argv), terminal_width=get_narrow_help_width()) as ctx:
             group.invoke(ctx)
     except typer.Exit as leave:
         return leave.exit_code
     return 0
 
 
-def end(error: BaseException, *, as_json: bool) -> int:
+def report_failure(error: BaseException, *, as_json: bool) -> int:
     """Tell what went wrong, where somebody still listens; returns the exit code."""
-    show_traceback(error)
-    failure = explain(error)
-    if failure.code in OUTPUT_LOST:
-        let_go_of_output()
-    return tell(failure, as_json=as_json and failure.code not in OUTPUT_LOST)
+    print_debug_traceback(error)
+    failure = to_failure(error)
+    if failure.code in OUTPUT_LOST_CODES:
+        discard_output()
+    return print_failure(failure, as_json=as_json and failure.code not in OUTPUT_LOST_CODES)
 
 
-def wants_json(argv: Sequence[str]) -> bool:
+def is_json_requested(argv: Sequence[str]) -> bool:
     """Whether errors are read by a program: `--json` or `--jsonl` stands before any `--`."""
     options = argv[: argv.index("--")] if "--" in argv else argv
     return "--json" in options or "--jsonl" in options
 
 
-def open_what_was_closed() -> None:
+def open_closed_streams() -> None:
     """Put nothing where a stream should be: else a file of ours gets its number, and what was meant for it."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  as long as the process
 
 
-def spell_out_what_cannot_be_encoded() -> None:
+def escape_unencodable_output() -> None:
     r"""Let a terminal that has no such character show `\u2713` instead of ending the command."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
-def let_go_of_output() -> None:
+def discard_output() -> None:
     """Point stdout at nothing, so that the interpreter's last flush does not fail once more."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+OptionalText: TypeAlias = str | None
+OptionalTexts: TypeAlias = list[str] | None
+
+OPTION_METADATA_KEY = "option"
+"""Where a field of a group keeps its names on the command line, and what else Typer is told of it."""
+
+STDOUT_ARGUMENT = "-"
+"""What is written where a file could be named, and means stdout."""
+
+LOOKUP_PANEL = "Where it is looked for"
+
+HandleArgument = Annotated[
+    str, typer.Argument(metavar="HANDLE", help="A session, resp_..., conv_..., @last or a file.")
+]
+RemoteOption = Annotated[
+    bool, typer.Option("--remote", help="Ask the endpoint, not the local mirror.", rich_help_panel=LOOKUP_PANEL)
+]
+ProviderOption = Annotated[
+    OptionalText,
+    typer.Option(
+        "--provider",
+        metavar="NAME",
+        help="Whose endpoint to ask for what is not known here.",
+        rich_help_panel=LOOKUP_PANEL,
+    ),
+]
+StoreOption = Annotated[
+    OptionalText, typer.Option("--store", metavar="STORE", help="sqlite:PATH or postgresql://..., not the settings'.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonObjectOption = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def flag_option(names: str, help: str, *, default: bool | None = False) -> Any:  # noqa: A002  Typer's own word
+    """A field of a group: an option that takes no value.
+
+    names:  "-c --continue"; "--nest/--no-nest" where one switches it on and the other off
+    """
+    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), {"help": help})})
+
+
+def value_option(
+    names: str,
+    metavar: str,
+    help: str,  # noqa: A002  Typer's own word
+    *,
+    default: str | None = None,
+    min: int | None = None,  # noqa: A002  Typer's own word
+) -> Any:
+    """A field of a group: an option that takes a value. `names` are written as for `flag_option`."""
+    said = {"metavar": metavar, "help": help, "min": min}
+    return field(default=default, metadata={OPTION_METADATA_KEY: (names.split(), said)})
+
+
+def parse_output_path(said: OptionalText) -> Path | None:
+    """The file that an option names to write into; None for stdout, which - names too. `./-` is a file."""
+    return None if said in (None, STDOUT_ARGUMENT) else Path(said)
+
+
+def expand_option_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`command` as Typer can read it: in place of each group the options of that group."""
+    given = inspect.signature(command)
+    groups = {name: get_args(one.annotation) for name, one in given.parameters.items() if _is_option_group(one)}
+    if not groups:
+        return command
+
+    @wraps(command)
+    def called(**said: Any) -> Any:
+        return command(**{name: _build_option_group(kind, said) for name, (kind, _) in groups.items()}, **said)
+
+    read = [
+        option
+        for name, one in given.parameters.items()
+        for option in _iter_option_parameters(one, *groups.get(name, ()))
+    ]
+    vars(called)["__signature__"] = given.replace(parameters=read)
+    return called
+
+
+def _is_option_group(parameter: inspect.Parameter) -> bool:
+    return any(map(is_dataclass, get_args(parameter.annotation)[:1]))
+
+
+def _build_option_group(kind: Any, said: dict[str, Any]) -> Any:
+    """The group, with its options taken out of `said`."""
+    return kind(**{one.name: said.pop(one.name) for one in fields(kind)})
+
+
+def _iter_option_parameters(
+    parameter: inspect.Parameter, kind: Any = None, panel: str = ""
+) -> Iterator[inspect.Parameter]:
+    if kind is None:
+        yield parameter
+        return
+    for one in fields(kind):
+        names, said = one.metadata[OPTION_METADATA_KEY]
+        option = typer.Option(one.default, *names, rich_help_panel=panel, **said)
+        yield inspect.Parameter(one.name, parameter.KEYWORD_ONLY, default=option, annotation=one.type)

@@ -1,95 +1,269 @@
-"""`convo approvals`: the inbox over paused runs.
+"""`convo approvals`: list and decide the pending calls of paused runs.
 
-The arguments alone; `convo.cli.inbox` does the rest.
+Needs the store and no agents: a decision changes the stored run, under the session's write lease.
+Nothing runs until the run is resumed.
 """
 
-from typing import Annotated
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple, TypeAlias
 
-import typer
+from convo.agent_runner.persistence import AGENTS_SOURCE_KEY, OrphanedRun, list_orphaned_runs
+from convo.chat.session_record import acquire_session_lease
+from convo.cli.decision_flags import ALL_CALLS_WORD, format_decision, format_unchanged_decision
+from convo.cli.deps import open_configured_store, read_from_store
+from convo.config.loader import load_settings
+from convo.errors import AmbiguousHandle, Busy, NotFound
+from convo.history.items import Json
+from convo.runs.approvals import PendingApproval, apply_decisions, list_decidable_approvals, list_pending_approvals
+from convo.runs.state import ApprovalDecided
+from convo.runtime import SystemClock
+from convo.stores.base import AgentRun, Store, Transaction
+from convo.terminal.approvals import PausedRun, render_paused_runs, render_pending_call
+from convo.terminal.terminal import detect_display, escape_control_chars, format_count
 
-from convo.cli.options import AsJson
-from convo.cli.shape import App, call_of
+ConfigPath: TypeAlias = Path | None
 
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo approvals                                  what waits for somebody, in which session
-  convo approvals show call_1
-  convo approvals approve call_1 call_2
-  convo approvals reject send_mail="not on a Friday" --always
-  convo approvals approve all --run monads
-  convo resume monads                              performs what was decided
-
-CALL is a call's id, the name of a tool, or all. A name and all mean undecided calls; a call's id can
-change a decision, until somebody resumes the run. A decision runs nothing.
-"""
-
-Calls = Annotated[list[str], typer.Argument(metavar="CALL...", help="A call's id, a tool's name, or all.")]
-Of = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run alone, or of this session's.")]
-Always = Annotated[bool, typer.Option("--always", help="Decide so on every later call of the tool.")]
-
-
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def approvals(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List and decide what paused runs wait for."""
-    if ctx.invoked_subcommand is None:
-        list_(ctx, as_json=as_json)
+MAX_PAUSED_RUNS = 10_000
+"""Runs that are looked at."""
 
 
-@app.command("list")
-def list_(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List the calls that wait, the newest run first."""
-    from convo.cli.inbox import list_waiting
+class InboxDecision(NamedTuple):
+    """What is decided; `edits` lets a person change the arguments first."""
 
-    list_waiting(call_of(ctx).config, as_json=as_json)
-
-
-@app.command("show")
-def show(ctx: typer.Context, calls: Calls, of: Of = None, as_json: AsJson = False) -> None:
-    """Show calls with all of their arguments."""
-    from convo.cli.inbox import show_waiting
-
-    show_waiting(call_of(ctx).config, calls, of, as_json=as_json)
+    approve: bool
+    always: bool = False
+    edits: bool = False
 
 
-@app.command("approve")
-def approve(ctx: typer.Context, calls: Calls, of: Of = None, always: Always = False, as_json: AsJson = False) -> None:
-    """Let calls run, once somebody goes on with their run."""
-    _decide(ctx, calls, of, as_json, approve=True, always=always)
+class SelectedCall(NamedTuple):
+    """A call that a word names, in its run."""
+
+    run: AgentRun
+    call: PendingApproval
+    why: str | None = None
 
 
-@app.command("reject")
-def reject(
-    ctx: typer.Context,
-    calls: Annotated[list[str], typer.Argument(metavar="CALL[=WHY]...", help="As for approve; WHY is for the model.")],
-    of: Of = None,
-    always: Always = False,
-    as_json: AsJson = False,
+def print_pending_calls(config: ConfigPath, *, as_json: bool) -> None:
+    """Print what waits, changed last first, and which runs somebody has to go on with before it is known."""
+
+    async def read(store: Store) -> tuple[list[tuple[AgentRun, PausedRun]], list[OrphanedRun]]:
+        return await _load_paused_runs(store, None), await list_orphaned_runs(store)
+
+    found, left = read_from_store(load_settings(config), read)
+    if as_json:
+        waits = [record for run, paused in found for record in _pending_calls_to_json(run, paused)]
+        _write_stdout_line(json.dumps(waits + [record for one in left for record in _orphaned_calls_to_json(one)]))
+    elif found:
+        _write_stdout_line(render_paused_runs([paused for _, paused in found], detect_display(sys.stdout, os.environ)))
+    elif not left:
+        _write_stderr_line("no run waits for anybody")
+    if left:
+        _write_stderr_line(_format_orphaned_runs(left))
+
+
+def print_call_details(config: ConfigPath, words: Sequence[str], of: str | None, *, as_json: bool) -> None:
+    """Print calls in full. raises: NotFound, AmbiguousHandle"""
+    found = read_from_store(load_settings(config), lambda store: _load_paused_runs(store, of))
+    chosen = _select_calls(words, found, approve=True)
+    paused = {run.id: one for run, one in found}
+    medium = detect_display(sys.stdout, os.environ)
+    if as_json:
+        _write_stdout_line(json.dumps([_pending_call_to_json(one.run, paused[one.run.id], one.call) for one in chosen]))
+        return
+    lines = (
+        render_pending_call(one.call, medium, ("session", paused[one.run.id].session), ("run", one.run.id))
+        for one in chosen
+    )
+    _write_stdout_line("\n\n".join(lines))
+
+
+async def decide_calls(
+    config: ConfigPath, words: Sequence[str], of: str | None, verdict: InboxDecision, *, as_json: bool
 ) -> None:
-    """Let the model be told no, and why."""
-    _decide(ctx, calls, of, as_json, approve=False, always=always)
+    """Keep one verdict on calls, all or none of each run.
+
+    words:   as they were typed: CALL, or CALL=WHY with a rejection
+    raises:  NotFound, AmbiguousHandle
+             Busy  a run's session is open in another process, which may decide itself
+    """
+    async with open_configured_store(load_settings(config)) as store:
+        found = await _load_paused_runs(store, of, decided_too=True)
+        chosen = _select_calls(words, found, approve=verdict.approve)
+        for run in {one.run.id: one.run for one in chosen}.values():
+            await _save_decisions(store, run, [one for one in chosen if one.run.id == run.id], verdict)
+        left = [pair for pair in await _load_paused_runs(store, of) if pair[0].id in {one.run.id for one in chosen}]
+    if as_json:
+        _write_stdout_line(
+            json.dumps([record for run, paused in left for record in _pending_calls_to_json(run, paused)])
+        )
+    else:
+        _report_decisions(chosen, left, verdict)
+    for note_ in _iter_unchanged_decision_notes(words, found, chosen, verdict):
+        _write_stderr_line(note_)
 
 
-@app.command("edit")
-def edit(ctx: typer.Context, calls: Calls, of: Of = None, as_json: AsJson = False) -> None:
-    """Change arguments in $EDITOR, and approve."""
-    _decide(ctx, calls, of, as_json, approve=True, edits=True)
+async def _save_decisions(store: Store, run: AgentRun, chosen: Sequence[SelectedCall], verdict: InboxDecision) -> None:
+    session = await store.session(run.session)
+    if session is None:
+        raise NotFound("session", run.session)
+    try:
+        hold = await acquire_session_lease(store, session)
+    except Busy as busy:
+        raise Busy(busy.name, busy.holder, hint="decide there, or leave that chat first") from busy
+    try:
+        now = await store.agent_run(run.id) or run
+        events = [await _build_decision(one, verdict) for one in chosen]
+        document = apply_decisions(now.document, events)
+        changed = replace(now, revision=now.revision + 1, document=document, changed_at=SystemClock().now())
+        await store.commit(Transaction(agent_run=changed))
+    finally:
+        await hold.release()
 
 
-def _decide(
-    ctx: typer.Context,
-    calls: list[str],
-    of: str | None,
-    as_json: bool,
-    *,
-    approve: bool,
-    always: bool = False,
-    edits: bool = False,
+def _iter_unchanged_decision_notes(
+    words: Sequence[str],
+    found: Sequence[tuple[AgentRun, PausedRun]],
+    chosen: Sequence[SelectedCall],
+    verdict: InboxDecision,
+) -> Iterator[str]:
+    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    names = {word if verdict.approve else word.partition("=")[0] for word in words}
+    meant = {id(one.call) for one in chosen}
+    for _, paused in found:
+        for call in paused.calls:
+            differs = call.verdict is not None and call.verdict != verdict.approve and id(call) not in meant
+            if differs and names & {ALL_CALLS_WORD, call.tool}:
+                yield format_unchanged_decision(call.tool, call.call_id, bool(call.verdict))
+
+
+async def _build_decision(one: SelectedCall, verdict: InboxDecision) -> ApprovalDecided:
+    arguments = None
+    if verdict.edits:
+        from convo.terminal.approvals import edit_arguments_in_editor
+
+        arguments = await asyncio.to_thread(
+            edit_arguments_in_editor, one.call.arguments
+        )  # the lease is renewed meanwhile
+    return ApprovalDecided(one.call.call_id, verdict.approve, one.why, verdict.always, arguments)
+
+
+# -- which calls ------------------------------------------------------------------------------------
+
+
+async def _load_paused_runs(
+    store: Store, of: str | None, *, decided_too: bool = False
+) -> list[tuple[AgentRun, PausedRun]]:
+    """The paused runs, or the one that `of` names: a run's id, or its session's name or id.
+
+    decided_too:  with the calls that are decided and not performed yet
+    raises:       NotFound
+    """
+    calls = list_decidable_approvals if decided_too else list_pending_approvals
+    found = []
+    for run in await store.agent_runs(status="paused", limit=MAX_PAUSED_RUNS):
+        session = await store.session(run.session)
+        name = session.name if session else run.session
+        if of in (None, run.id, run.session, name):
+            found.append((run, PausedRun(run.id, name, _waiting_time_s(run), calls(run.document))))
+    if of is not None and not found:
+        raise NotFound("paused run", of, hint="convo approvals")
+    return found
+
+
+def _waiting_time_s(run: AgentRun) -> float:
+    """Seconds since it was changed."""
+    return max(0.0, SystemClock().now() - run.changed_at)
+
+
+def _select_calls(
+    words: Sequence[str], found: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool
+) -> list[SelectedCall]:
+    """The calls that the words name, each once. raises: NotFound, AmbiguousHandle"""
+    chosen: dict[int, SelectedCall] = {}
+    for word in words:
+        for one in _match_calls(word, found, approve=approve):
+            chosen.setdefault(id(one.call), one)  # calls of two runs inside one may have the same id
+    return list(chosen.values())
+
+
+def _match_calls(word: str, found: Sequence[tuple[AgentRun, PausedRun]], *, approve: bool) -> list[SelectedCall]:
+    """An id wins over a tool's name, and a name means undecided calls; one id in two runs could mean either."""
+    there = [(run, call) for run, paused in found for call in paused.calls]
+    open_ = [pair for pair in there if pair[1].verdict is None]
+    name, _, why = (word, "", "") if approve or any(word == call.call_id for _, call in there) else word.partition("=")
+    by_id = [pair for pair in there if pair[1].call_id == name]
+    if len({run.id for run, _ in by_id}) > 1:
+        raise AmbiguousHandle(name, [(f"--run {run.id}", call.tool) for run, call in by_id])
+    fits = by_id or (open_ if name == ALL_CALLS_WORD else [pair for pair in open_ if pair[1].tool == name])
+    if not fits and not (there if name == ALL_CALLS_WORD else [pair for pair in there if pair[1].tool == name]):
+        waits = ", ".join(call.call_id for _, call in open_)
+        raise NotFound("pending call", name, hint=f"one of {waits}" if waits else "convo approvals")
+    return [SelectedCall(run, call, why or None) for run, call in fits]
+
+
+# -- what comes out ---------------------------------------------------------------------------------
+
+
+def _pending_calls_to_json(run: AgentRun, paused: PausedRun) -> list[dict[str, Json]]:
+    return [_pending_call_to_json(run, paused, call) for call in paused.calls]
+
+
+def _orphaned_calls_to_json(left: OrphanedRun) -> list[dict[str, Json]]:
+    """The calls of a run that nobody performs any more, as they will wait once it is gone on with."""
+    paused = PausedRun(left.run.id, left.session.name, _waiting_time_s(left.run), left.calls)
+    return [{**record, "left": True} for record in _pending_calls_to_json(left.run, paused)]
+
+
+def _pending_call_to_json(run: AgentRun, paused: PausedRun, call: PendingApproval) -> dict[str, Json]:
+    """One waiting call for a program; `waits_s` are seconds."""
+    return {
+        "run": run.id,
+        "session": paused.session,
+        "session_id": run.session,
+        "call_id": call.call_id,
+        "tool_name": call.tool,
+        "arguments": call.arguments,
+        "agent": call.agent,
+        "unknown": call.unknown,
+        "since": run.changed_at,
+        "waits_s": round(paused.since, 1),
+        "left": False,
+    }
+
+
+def _report_decisions(
+    chosen: Sequence[SelectedCall], left: Sequence[tuple[AgentRun, PausedRun]], verdict: InboxDecision
 ) -> None:
-    import asyncio
+    for one in chosen:
+        call = one.call
+        _write_stderr_line(
+            format_decision(call.tool, call.call_id, approve=verdict.approve, was=call.verdict, always=verdict.always)
+        )
+    for run, paused in left:
+        waits = ", ".join(call.call_id for call in paused.calls)
+        agents = "" if AGENTS_SOURCE_KEY in run.document else " --agent FILE.py:NAME"
+        going = f"convo resume {quote(paused.session or run.id)}{agents} performs what was decided"
+        _write_stderr_line(f"{paused.session} still waits for {waits}" if waits else going)
 
-    from convo.cli.inbox import Verdict, decide
 
-    verdict = Verdict(approve, always, edits)
-    asyncio.run(decide(call_of(ctx).config, calls, of, verdict, as_json=as_json))
+def _format_orphaned_runs(left: Sequence[OrphanedRun]) -> str:
+    """Which runs were left in the middle, and what goes on with the first of them."""
+    names = [one.session.name or one.run.id for one in left]
+    runs = f"{format_count(len(left), 'run')} {'was' if len(left) == 1 else 'were'} left in the middle"
+    these = f" ({', '.join(names)})" if len(names) > 1 else ""
+    return f"{runs}{these}: convo resume {quote(names[0])} --agent FILE.py:NAME"
+
+
+def _write_stdout_line(words: str) -> None:
+    sys.stdout.write(words + "\n")
+
+
+def _write_stderr_line(words: str) -> None:
+    sys.stderr.write(escape_control_chars(words) + "\n")

@@ -1,137 +1,238 @@
-"""`convo chat`: talk, with the state held where you choose.
+"""`convo chat`: one turn, or an interactive chat.
 
-The options stand in tables: who keeps the state, how to ask, runs of agents, what comes out.
-`convo.cli.talking` does the rest.
+Options come in four groups: strategy, request, agent runs, output.
 """
 
-import asyncio
-from dataclasses import dataclass
-from typing import Annotated
+import json
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-import typer
+from convo.chat.conversation import Chat
+from convo.chat.files import load_attachment
+from convo.cli.context import ChatContext, ChatOptions, ChatOutput, get_turn_link
+from convo.cli.deps import get_store_url, open_configured_store
+from convo.cli.repl import ReplController
+from convo.cli.repl_actions import check_no_open_run
+from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
+from convo.errors import ConvoError, Interrupted, InvalidUsage
+from convo.history.items import Item, Json, StreamEvent, item_text, item_type, user_message
+from convo.history.records import STRATEGY_INFO, Link, Strategy
+from convo.strategies.state import owner_of_handle
+from convo.terminal.answer import consume_interruptibly
+from convo.terminal.terminal import AnswerPrinter
 
-from convo.cli.options import Text, Texts, flag, value
-from convo.cli.piped_input import read_message
-from convo.cli.run_flags import RunFlags
-from convo.cli.shape import App, call_of
-from convo.errors import Usage
-from convo.history import Strategy
-from convo.items import Json
-
-app = App()
-
-HOTTEST = 2
-
-EXAMPLES = """
-Examples:
-  convo chat                                  talk; the conversation is kept on this machine
-  convo chat "why is the sky blue?"           one question, one answer
-  git diff | convo chat "review this"         a question, and below it the piped input
-  convo chat --chain "hello"                  let the Responses API keep the conversation
-  convo chat --from resp_... "and then?"      go on from any response
-  convo chat --replay --from talk.json "hi"   keep it in a file that you can edit
-  convo chat -c                               go on with the session used last
-  convo chat --agent support.py:triage "hi"   let agents answer, with their tools and handoffs
-"""
-
-Prompt = Annotated[
-    list[str] | None, typer.Argument(metavar="[PROMPT]...", help="Ask once. Piped input is appended; - sets its place.")
-]
+if TYPE_CHECKING:
+    from convo.cli.agent_options import AgentSetup
+    from convo.cli.agent_run import RunPresenter
 
 
-@dataclass(frozen=True)
-class Whose:
-    """Who keeps the state, and where it is gone on with."""
+EXIT_CODE_BY_STATUS = {"completed": 0, "cancelled": 130}
+"""Exit codes by how the turn ended; every other end is a failure."""
 
-    replay: bool = flag("--replay", "You: a JSON file that you can edit.")
-    session: bool = flag("--session", "The local store; the default.")
-    conversation: bool = flag("--conversation", "The endpoint's Conversations API.")
-    chain: bool = flag("--chain", "The endpoint's Responses API.")
-    handle: Text = value("--from", "HANDLE", "Go on from a file, a session, conv_... or resp_....")
-    last: bool = flag("-c --continue", "Continue the last session that has an answer.")
-    fork: Text = value(
-        "--fork", "HANDLE[@N]", "A second session from where HANDLE stands, or stood after its N-th turn."
+SLASH_COMMAND_PATTERN = re.compile(r"(?<!\S)/(next|retry|status|undo)\b")
+"""Commands that are typed at the prompt of a chat, where a hint names one."""
+
+
+async def run_chat(asked: ChatOptions, out: ChatOutput) -> int:
+    """Carry out one `convo chat`; returns the exit code. raises: as its parts do"""
+    along = [load_attachment(place) for place in asked.attach]
+    said = build_first_message(asked.prompt, along)
+    if said is None and (out.as_json or out.as_jsonl):
+        raise InvalidUsage("--json and --jsonl are about one turn", hint='convo chat --json "..."')
+    cast = _load_agents(asked)
+    sources = _read_chat_settings(asked, cast.model if cast and asked.model is None else asked.model, out)
+    async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
+        desk = ReplController(sources, store, open_things, asked, out)
+        if asked.continues and not asked.run.agent:
+            again = await _with_previous_agents(desk, asked, out)
+            if again is not asked:
+                asked, cast = again, _load_agents(again)
+                model = cast.model if cast and asked.model is None else asked.model
+                desk = ReplController(
+                    read_settings_inputs(asked.config, SettingFlags(model=model)), store, open_things, asked, out
+                )
+        chat = await desk.open()
+        show = await open_run_presenter(chat, cast, desk, out, asked) if cast else None
+        if not show:
+            await check_no_open_run(store, chat.session)
+        if said is None:
+            return await run_interactive_chat(chat, list(zip(asked.attach, along, strict=True)), desk, out, show)
+        if show:
+            from convo.cli.agent_run import run_single_message
+
+            return await run_single_message(show, said, out)
+        return await run_single_turn(chat, said, desk, out)
+
+
+def _read_chat_settings(asked: ChatOptions, model: str | None, out: ChatOutput) -> SettingsInputs:
+    """The settings' sources, with a store in memory where a replayed conversation could have no other."""
+    from convo.stores.factory import is_store_writable
+
+    sources = read_settings_inputs(asked.config, SettingFlags(model=model))
+    is_replayed = asked.strategies == (Strategy.REPLAY,) or (
+        asked.handle is not None and owner_of_handle(asked.handle) is Strategy.REPLAY and not asked.strategies
     )
-    name: Text = value("-n --name", "NAME", "Name the new session.")
-    store: bool = flag("--store", "Leave a copy at the endpoint as well.")
-
-    @property
-    def strategies(self) -> tuple[Strategy, ...]:
-        """The owners that were named; a conversation has one."""
-        return tuple(strategy for strategy in Strategy if getattr(self, strategy))
+    storage = resolve_settings(sources).storage
+    if not is_replayed or storage.type == "none" or is_store_writable(get_store_url(storage)):
+        return sources
+    out.note(f"{storage} cannot be written: only the file of the conversation is saved")
+    return read_settings_inputs(asked.config, SettingFlags(model=model, store="memory"))
 
 
-@dataclass(frozen=True)
-class Request:
-    """What every request of the chat says."""
+def _load_agents(asked: ChatOptions) -> "AgentSetup | None":
+    """The agents that --agent names; None without agents. raises: as `cast_of`"""
+    if not asked.agents:
+        return None
+    from convo.chat.state_file import check_state_path
+    from convo.cli.agent_options import load_agent_setup
 
-    model: Text = value("-m --model", "MODEL", "Who answers: provider/model.")
-    system: Text = value("-s --system", "TEXT", "Instructions, sent with every turn.")
-    attach: Texts = value("-a --attach", "FILE", "Send a file along.")
-    schema: Text = value("--schema", "FILE", "Answer in JSON of this schema.")
-    temperature: float | None = value("--temperature", "T", "From 0, the likeliest words, to 2.")
-    max_output_tokens: int | None = value("--max-output-tokens", "N", "Stop an answer after N tokens.")
-
-    def parameters(self) -> dict[str, Json]:
-        """Fields of every request. raises: Usage  a figure that no model takes"""
-        if self.temperature is not None and not 0 <= self.temperature <= HOTTEST:
-            raise Usage(f"--temperature goes from 0 to {HOTTEST}", hint="convo chat --temperature 0.7")
-        if self.max_output_tokens is not None and self.max_output_tokens < 1:
-            raise Usage("--max-output-tokens is at least 1", hint="convo chat --max-output-tokens 1000")
-        fields = {"temperature": self.temperature, "max_output_tokens": self.max_output_tokens}
-        return {field: given for field, given in fields.items() if given is not None}
+    if asked.run.state is not None:
+        check_state_path(asked.run.state)
+    return load_agent_setup(asked.run)
 
 
-@dataclass(frozen=True)
-class Printed:
-    """What comes out, and in which form."""
-
-    quiet: bool = flag("-q --quiet", "No receipts and no notes.")
-    as_json: bool = flag("--json", "One JSON object about the turn.")
-    as_jsonl: bool = flag("--jsonl", "The events of the turn, one a line.")
-    plain: bool = flag("--plain", "No layout: the words as they are.")
-    no_stream: bool = flag("--no-stream", "Print an answer when it is whole.")
-
-    def check(self) -> None:
-        """Make sure that one form was asked for. raises: Usage"""
-        if self.as_json and self.as_jsonl:
-            raise Usage("--json is one object and --jsonl a line for each event", hint="use one of them")
+async def _with_previous_agents(desk: ChatContext, asked: ChatOptions, out: ChatOutput) -> ChatOptions:
+    """`asked` with the agents, and -m, that the session had before. raises: InvalidUsage  flags that do not fit them"""
+    found = await desk.agents_before()
+    if found is not None:
+        out.note(f"agents as before: {found.file}")
+        model = found.model if asked.model is None else asked.model
+        asked = replace(asked, model=model, run=replace(asked.run, agent=found.file))
+    asked.run.check(system=asked.system, schema=asked.schema)
+    return asked
 
 
-@app.command(epilog=EXAMPLES)
-def chat(
-    ctx: typer.Context,
-    prompt: Prompt = None,
-    *,
-    whose: Annotated[Whose, "Who keeps the state (one of the first four)"],
-    request: Annotated[Request, "How to ask"],
-    run: Annotated[RunFlags, "Runs of agents"],
-    printed: Annotated[Printed, "What comes out"],
-) -> None:
-    """Talk to a model, with the state held where you choose."""
-    from convo.cli.desk import Asked, Out
-    from convo.cli.talking import talk
-    from convo.ui.signals import orderly
+async def open_run_presenter(
+    chat: Chat, cast: "AgentSetup", desk: ChatContext, out: ChatOutput, asked: ChatOptions
+) -> "RunPresenter":
+    """The runs of the agents that were named. raises: as `Running.open`"""
+    from convo.cli.agent_run import RunPresenter
 
-    printed.check()
-    continues = bool(whose.handle or whose.last or whose.fork)
-    run.check(system=request.system, schema=request.schema, continues=continues)
-    files = (*(request.attach or ()), request.schema, run.context, whose.handle)
-    asked = Asked(
-        strategies=whose.strategies,
-        handle=whose.handle,
-        last=whose.last,
-        fork=whose.fork,
-        name=whose.name,
-        store=whose.store,
-        model=request.model,
-        system=request.system,
-        attach=tuple(request.attach or ()),
-        schema=request.schema,
-        parameters=request.parameters(),
-        prompt=read_message(prompt or [], files, example='convo chat "..."', required=True),
-        config=call_of(ctx).config,
-        run=run,
+    cast = cast.asked_alike() if asked.model else cast.routed(desk.route)
+    return await RunPresenter.open(chat, cast, desk, out, asked.run.state)
+
+
+def build_first_message(prompt: str | None, along: Sequence[Json]) -> Item | None:
+    """The message of a one-shot chat; None when a person is to be asked.
+
+    along:   content parts that go with it
+    raises:  InvalidUsage  there is nothing to send
+    """
+    if prompt is None:
+        return None
+    if not prompt.strip() and not along:
+        raise InvalidUsage("there is nothing to send: the message is empty", hint='convo chat "..."')
+    return user_message(prompt, *along)
+
+
+async def run_interactive_chat(
+    chat: Chat,
+    along: Sequence[tuple[str, dict[str, Json]]],
+    desk: ReplController,
+    out: ChatOutput,
+    show: "RunPresenter | None" = None,
+) -> int:
+    """Hand the terminal to the loop, and say at the end how to come back."""
+    from convo.terminal.prompt import PromptOptions, make_prompt_reader
+    from convo.terminal.repl import Repl
+    from convo.terminal.status_line import StatusLine
+
+    bar = None if out.quiet else StatusLine()
+    reader = make_prompt_reader(PromptOptions(desk.prompts, desk.suggest, desk.editing, bar.line if bar else None))
+    talking = Repl(
+        chat,
+        reader,
+        desk,
+        out=sys.stdout,
+        err=sys.stderr,
+        along=along,
+        live=out.live,
+        quiet=out.quiet,
+        bar=bar,
+        sheet=desk.sheet(),
+        folded=desk.folded(),
     )
-    out = Out(printed.quiet, printed.as_json, printed.as_jsonl, live=not printed.no_stream, plain=printed.plain)
-    raise typer.Exit(asyncio.run(orderly(talk(asked, out))))
+    owner = STRATEGY_INFO[chat.session.strategy].words
+    talking.note(f"{chat.asking.model}, held by {owner}; /help lists what else can be typed")
+    if show:
+        from convo.terminal.agent_chat import AgentChat
+        from convo.terminal.terminal import detect_display_without_color
+
+        talking.runs, desk.show = AgentChat(talking, show, detect_display_without_color(sys.stderr)), show
+    code = await talking.run()
+    back = await desk.way_back(talking.chat)
+    if back:
+        out.note(f"come back: {back}")
+    return code
+
+
+async def run_single_turn(chat: Chat, said: Item, desk: ChatContext, out: ChatOutput) -> int:
+    """One turn; returns the exit code that its end stands for. raises: as the turn does"""
+    printer = AnswerPrinter(sys.stdout, sys.stderr, live=out.live, sheet=desk.sheet(), folded=desk.folded())
+    chat.noted = out.note
+    take = print_event_line if out.as_jsonl else ignore_event if out.as_json else printer.take
+    try:
+        await chat.edges.endpoint.warm(chat.asking.wire_model)  # no such model: nothing is stored
+        await desk.prepare(chat)
+        await consume_interruptibly(chat.say([said], keep=False), take)
+    except Interrupted as stopped:
+        if out.as_jsonl or not get_turn_link(chat):
+            raise
+        out.note(stopped.message)
+    except ConvoError as failure:
+        if SLASH_COMMAND_PATTERN.search(failure.hint):
+            failure.hint = format_prompt_hint(failure.hint, await desk.way_back(chat))
+        raise
+    finally:
+        printer.end()
+        if get_turn_link(chat) and not out.as_json:
+            out.tell(desk.receipt(chat))
+    link = get_turn_link(chat)
+    assert link
+    if out.as_json:
+        sys.stdout.write(json.dumps(chat_outcome_to_json(chat, link)) + "\n")
+    return EXIT_CODE_BY_STATUS.get(link.status, 1)
+
+
+def format_prompt_hint(hint: str, way_back: str) -> str:
+    """A hint that names a slash command, for somebody who has no prompt to type it at."""
+    return f"{way_back}, and there: {hint}" if way_back else "repeat the command"
+
+
+def print_event_line(event: StreamEvent) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def ignore_event(event: StreamEvent) -> None:
+    """Nothing is printed before the end."""
+
+
+def chat_outcome_to_json(chat: Chat, link: Link) -> dict[str, Json]:
+    """The object of `convo chat --json`. source: DESIGN.md, "Settings and shapes"."""
+    session, output = chat.session, get_answer_items(chat, link)
+    return {
+        "response_id": None if link.id.startswith("try_") else link.id,
+        "session": session.name,
+        "strategy": str(session.strategy),
+        "conversation_id": session.handle if session.strategy is Strategy.CONVERSATION else None,
+        "model": chat.asking.model,
+        "output_text": "".join(item_text(item) for item in output if item_type(item) == "message"),
+        "output": output,
+        "usage": link.usage,
+        "status": link.status,
+        "pending": [],
+        "state_file": session.handle if session.strategy is Strategy.REPLAY else None,
+    }
+
+
+def get_answer_items(chat: Chat, link: Link) -> list[Item]:
+    """The items of the answer: the owner's, or what came before it was stopped."""
+    response = chat.turn.response if chat.turn else None
+    if response:
+        return list(response.get("output") or ())
+    return [node.item for node in chat.held.path.after(link.saw)]

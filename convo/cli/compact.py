@@ -1,57 +1,155 @@
-"""`convo compact`: let a shorter history stand in place of a conversation's.
+"""`convo compact`: replace a history with a shorter one.
 
-The arguments alone; `convo.cli.compacting` does the rest.
+The write lease is taken only to apply the result. A chat may go on meanwhile; its new items are kept
+after the compacted ones.
 """
 
-from typing import Annotated
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
-import typer
+from convo.chat.conversation import Chat
+from convo.chat.lookup import to_absolute_path
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps, acquire_session_lease
+from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
+from convo.cli.output import print_line, print_notice
+from convo.compaction.planning import CompactionOptions
+from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
+from convo.errors import Busy, NotFound
+from convo.history.items import Json
+from convo.history.records import Strategy
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
+from convo.stores.lease import LeaseGuard
+from convo.strategies.state import select_owner
+from convo.terminal.report_views import render_compaction, render_compaction_preview
+from convo.terminal.terminal import DisplayOptions, detect_display
+from convo.transfer.compact import CompactionResult, PreparedCompaction, apply_compaction, prepare_compaction
 
-from convo.cli.options import AsObject, Handle
-from convo.cli.shape import App, call_of
-from convo.compaction import Mode
-
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo compact @last                           fold what was said; the whole history keeps a handle
-  convo compact monads --preview                what would stand there, and what it takes
-  convo compact monads --keep-last 3            the last three turns stay as they were said
-  convo compact monads --focus "the file names" what the summary should not lose
-  convo compact resp_4f1c --mode input          from the items, not from the endpoint's chain
-  convo compact conv_68f2 --keep-last 2 --yes   a new conversation: its endpoint cannot shorten the old one so
-
-A chat compacts by itself at the setting compact_at: a part of the model's window (0.8), or tokens; 0 for never.
-"""
+LEASE_TIMEOUT_S, LEASE_RETRY_S = 30.0, 0.25
+"""How long a finished window waits for whoever writes the conversation just now, and how often it asks."""
 
 
-@app.command(epilog=EXAMPLES)
-def compact(
-    ctx: typer.Context,
-    handle: Handle,
-    mode: Annotated[
-        Mode, typer.Option("--mode", metavar="MODE", help="auto, previous_response_id (the endpoint's chain) or input.")
-    ] = Mode.AUTO,
-    preview: Annotated[bool, typer.Option("--preview", help="Make the window and show it; keep nothing.")] = False,
-    focus: Annotated[
-        str | None, typer.Option("--focus", metavar="TEXT", help="What a summary looks at most closely.")
-    ] = None,
-    keep: Annotated[
-        int, typer.Option("--keep-last", metavar="N", min=0, help="Leave the last N turns as they were said.")
-    ] = 0,
-    model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who compacts: provider/model.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="A conversation may go on under a new handle.")] = False,
-    as_json: AsObject = False,
-) -> None:
-    """Let a shorter history stand in place of a conversation's."""
-    import asyncio
+@dataclass(frozen=True, slots=True)
+class CompactCommandOptions:
+    """The arguments of one `convo compact`."""
 
-    from convo.cli.compacting import Asked, compact_one
-    from convo.compaction import Wish
+    handle: str
+    wish: CompactionOptions
+    model: str | None = None
+    preview: bool = False
+    yes: bool = False
+    as_json: bool = False
+    config: Path | None = None
 
-    wish = Wish(mode, focus, keep)
-    asked = Asked(handle, wish, model, preview=preview, yes=yes, as_json=as_json, config=call_of(ctx).config)
-    asyncio.run(compact_one(asked))
+
+async def run_compact(asked: CompactCommandOptions) -> None:
+    """Carry out one compaction and print it. raises: as its parts do; then the history is as it was"""
+    sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
+    async with (
+        open_configured_store(resolve_settings(sources)) as store,
+        _open_chat_by_handle(asked, sources, store) as chat,
+    ):
+        if not asked.preview:
+            async with _write_lease(chat, patience_s=0.0):
+                pass  # a chat that is open in a terminal would not let go of it later either
+        one = await prepare_compaction(chat, asked.wish, confirmed=asked.yes, preview=asked.preview)
+        for words in one.notes:
+            print_notice(words)
+        if asked.preview:
+            print_line(
+                json.dumps(_preview_to_json(chat, one))
+                if asked.as_json
+                else render_compaction_preview(one, detect_display(sys.stdout, os.environ))
+            )
+            return
+        async with _write_lease(chat, patience_s=LEASE_TIMEOUT_S):
+            done = await apply_compaction(chat, one, confirmed=asked.yes)
+    print_line(
+        json.dumps(compact_result_to_json(chat, done))
+        if asked.as_json
+        else render_compaction(chat.session, done, _stdout_medium())
+    )
+
+
+@asynccontextmanager
+async def _open_chat_by_handle(
+    asked: CompactCommandOptions, sources: SettingsInputs, store: Store
+) -> AsyncIterator[Chat]:
+    """The conversation that the handle names, open for reading."""
+    want = select_owner([], asked.handle)
+    session = await find_selected_session(store, want)
+    if want.strategy is Strategy.REPLAY and not session:
+        _check_file_exists(asked.handle)
+    settings, choice = choose_session_model(sources, session)
+    async with endpoint_session(choice, settings, store) as endpoint:
+        asking = make_request_options(choice, instructions=session.instructions if session else None, parameters={})
+        yield await open_chat(want, session, asking, ChatDeps(store, endpoint, SystemClock(), random_id))
+
+
+@asynccontextmanager
+async def _write_lease(chat: Chat, *, patience_s: float) -> AsyncIterator[None]:
+    """The right to write, waited for while others write. raises: Busy"""
+    hold = await _acquire_lease_with_retry(chat, patience_s)
+    try:
+        yield
+    finally:
+        await hold.release()
+
+
+async def _acquire_lease_with_retry(chat: Chat, patience_s: float) -> LeaseGuard:
+    store, clock = chat.edges.store, chat.edges.clock
+    until = clock.ticks() + patience_s
+    while True:
+        try:
+            return await acquire_session_lease(store, chat.session)
+        except Busy as busy:
+            if clock.ticks() >= until:
+                raise Busy(busy.name, busy.holder, hint="/compact in that chat, or leave it first") from busy
+            await clock.sleep(LEASE_RETRY_S)
+
+
+def _preview_to_json(chat: Chat, one: PreparedCompaction) -> dict[str, Json]:
+    return {"session": chat.session.name or None, **_compaction_stats_to_json(one), "window": list(one.window)}
+
+
+def compact_result_to_json(chat: Chat, done: CompactionResult) -> dict[str, Json]:
+    """The object of `convo compact --json`; tokens by the endpoint's count, or ours where `estimated`."""
+    session = chat.session
+    return {
+        "session": session.name,
+        "strategy": str(session.strategy),
+        "handle": session.handle,
+        **_compaction_stats_to_json(done.made),
+        "after_tokens": done.after.tokens,
+        "items": len(chat.held.path),
+        "later": done.later,
+        "before": done.old,
+    }
+
+
+def _compaction_stats_to_json(one: PreparedCompaction) -> dict[str, Json]:
+    return {
+        "way": str(one.plan.way),
+        "folded": len(one.plan.folded),
+        "kept": len(one.plan.kept),
+        "before_tokens": one.before.tokens,
+        "after_tokens": one.after.tokens,
+        "estimated": one.before.estimated or one.after.estimated,
+        "usage": dict(one.usage) if one.usage is not None else None,
+    }
+
+
+def _check_file_exists(file: str) -> None:
+    """raises: NotFound"""
+    if not os.path.lexists(to_absolute_path(file)):
+        raise NotFound("file", file, hint="convo sessions")
+
+
+def _stdout_medium() -> DisplayOptions:
+    return detect_display(sys.stdout, os.environ)

@@ -1,156 +1,442 @@
-"""`convo config`: what is set and by whom, and how it is changed.
+"""`convo config`: show and change settings, trust project files, store provider keys.
 
-The arguments alone; `convo.cli.configuring` does the rest, and `convo.cli.keeping_keys` what keys need.
+A change that makes valid settings invalid is refused and the file stays as it was. Where they were
+invalid before, only the new value is checked. A key is typed without echo or piped, and never printed.
 """
 
+import fcntl
+import json
+import os
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import NamedTuple
 
-import typer
-
-from convo.cli.options import AsJson
-from convo.cli.shape import App, call_of
-
-app = App()
-key = App()
-
-EXAMPLES = """
-Examples:
-  convo config                                  every value, and who said so
-  convo config list serve                       those of one table
-  convo config set model openai/gpt-5           into your own file
-  convo config set --project model local        into this project's .convo.toml
-  convo config set 'prices."groq/llama"' '{ input = 0.1, output = 0.4 }'
-  convo --profile work config set tenant office into [profiles.work]
-  convo config unset model
-  convo config trust                            trust this project's .convo.toml as it is now
-  $EDITOR "$(convo config path)"
-  convo config key set openai                   into the keyring; it is asked for, and not shown
-
-Flags go before variables, these before a session's record, then the profile, .convo.toml, your own file.
-"""
-
-KEY_EXAMPLES = """
-Examples:
-  convo config key set openai              into the keyring of whoever is logged in
-  convo config key set groq --file         into a file that only you can read
-  pass openai | convo config key set openai
-  convo config key unset openai
-"""
-
-
-def names(incomplete: str) -> list[str]:
-    """The settings that could be meant."""
-    from convo.cli.suggesting import settings_named
-
-    return settings_named(incomplete)
-
-
-Project = Annotated[bool, typer.Option("--project", help="The project's .convo.toml, not your own file.")]
-Name = Annotated[
-    str, typer.Argument(metavar="KEY", help="Its name, with dots: providers.groq.api.", autocompletion=names)
-]
-Part = Annotated[
-    str | None,
-    typer.Argument(metavar="[KEY]", help="This one, or those below it.", autocompletion=names, show_default=False),
-]
-File = Annotated[
-    Path | None,
-    typer.Argument(metavar="[PATH]", help="The file or its folder; default: the nearest one.", show_default=False),
-]
-Provider = Annotated[str, typer.Argument(metavar="PROVIDER", help="Whose key.")]
+from convo.chat.files import PRIVATE_MODE, format_os_error, resolve_links, write_atomic
+from convo.cli.output import print_json, print_line, print_notice
+from convo.config.credentials import (
+    KEYRING_LOCATION,
+    delete_from_keyring,
+    get_keyring_username,
+    has_stored_key,
+    write_keyring,
+)
+from convo.config.editor import parse_setting_key, parse_setting_value, set_toml_value, unset_toml_value
+from convo.config.loader import (
+    ACTIVE_PROFILE,
+    TRUSTED_SETTING,
+    ProjectFile,
+    SettingsFile,
+    SettingsInputs,
+    find_settings_file,
+    get_trust_record_path,
+    load_settings,
+    load_trusted_folders,
+    parse_settings_toml,
+    read_project_file,
+    read_settings_inputs,
+    read_trusted_path,
+    resolve_settings,
+)
+from convo.config.paths import PROJECT_FILE, AppPaths, make_private_folder
+from convo.config.schema import iter_settings
+from convo.config.sections import Provider
+from convo.config.settings import Settings
+from convo.config.storage import StorageOption
+from convo.config.trust import (
+    TRUST_COMMAND,
+    ProjectNotice,
+    Trust,
+    escape_unprintable,
+    filter_untrusted,
+    is_in_folders,
+    is_remote_url,
+    sha256_hex,
+)
+from convo.config.values import Layer, Secret, Setting, SettingKey, SettingSource, find_closest_word, format_setting_key
+from convo.errors import InvalidSettings, InvalidUsage, NotFound, StoreFault, Unreadable
+from convo.terminal.settings_views import format_setting_value, render_settings, settings_to_json
+from convo.terminal.terminal import detect_display
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def config(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Show what is set and by whom, and change it."""
-    if ctx.invoked_subcommand is None:
-        list_(ctx, None, as_json)
+class SettingsTarget(NamedTuple):
+    """The file that is changed: the project's, or the user's own, which is `config` where one was named."""
+
+    config: Path | None
+    project: bool = False
+
+    @property
+    def place(self) -> Path:
+        return find_settings_file(self.config, project=self.project)
+
+    @property
+    def layer(self) -> Layer:
+        return Layer.PROJECT if self.project else Layer.USER
 
 
-@app.command("list")
-def list_(ctx: typer.Context, part: Part = None, as_json: AsJson = False) -> None:
-    """List every value with its origin."""
-    from convo.cli.configuring import show
-
-    show(call_of(ctx).config, part, as_json=as_json)
-
-
-@app.command("set")
-def set_(
-    ctx: typer.Context,
-    name: Name,
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="A word, or as TOML writes it.")],
-    project: Project = False,
-) -> None:
-    """Write a value into a settings file; its comments stay."""
-    from convo.cli.configuring import Target, put_value
-
-    put_value(Target(call_of(ctx).config, project), name, value)
-
-
-@app.command("unset")
-def unset(ctx: typer.Context, name: Name, project: Project = False) -> None:
-    """Take a value out of a settings file."""
-    from convo.cli.configuring import Target, take_value
-
-    take_value(Target(call_of(ctx).config, project), name)
-
-
-@app.command("path")
-def path(ctx: typer.Context, project: Project = False) -> None:
-    """Print where the settings file is, or would be."""
-    from convo.cli.configuring import Target
-
-    typer.echo(str(Target(call_of(ctx).config, project).place))
-
-
-@app.command("trust")
-def trust(
-    ctx: typer.Context,
-    path: File = None,
-    list_all: Annotated[bool, typer.Option("--list", help="List the files that are trusted.")] = False,
-) -> None:
-    """Trust a project's .convo.toml as it is now, and show what it sets."""
-    from convo.cli import configuring
-
-    if list_all:
-        configuring.list_trusted()
+def print_settings(config: Path | None, part: str | None, *, as_json: bool) -> None:
+    """Print the values, or those at and below a key. raises: NotFound  nothing is set there; Usage"""
+    key = parse_setting_key(part) if part else ()
+    settings = load_settings(config)
+    there = [one for one in settings.listed if one.key[: len(key)] == key]
+    ignored = [one for one in settings.notice.ignored if one.key[: len(key)] == key] if settings.notice else []
+    if not there and not ignored:
+        raise NotFound("value for", format_setting_key(key), hint="convo config")
+    if as_json:
+        print_json(settings_to_json(there, ignored))
     else:
-        configuring.trust(call_of(ctx).config, path)
+        print_line(render_settings(there, detect_display(sys.stdout, os.environ), ignored))
 
 
-@app.command("untrust")
-def untrust(ctx: typer.Context, path: File = None) -> None:
-    """Stop trusting a project's .convo.toml."""
-    from convo.cli.configuring import untrust as forget
+def write_setting(target: SettingsTarget, name: str, written: str) -> None:
+    """Write one value. raises: InvalidUsage, InvalidSettings, StoreFault  the file is as it was"""
+    key = _qualify_with_profile(parse_setting_key(name))
+    value = parse_setting_value(written, key, "config set")
+    obeyed = edit_settings_file(target, lambda text: set_toml_value(text, key, value, str(target.place)))
+    print_notice(f"{format_setting_key(key)} is {format_setting_value(value)} in {target.place}")
+    if obeyed:
+        _note_stronger_source(target, key)
+    else:
+        _note_still_untrusted(target)
 
-    forget(call_of(ctx).config, path)
+
+def remove_setting(target: SettingsTarget, name: str) -> None:
+    """Take one value out. raises: NotFound  it is not there; InvalidUsage, InvalidSettings, StoreFault"""
+    key, place = _qualify_with_profile(parse_setting_key(name)), target.place
+
+    def taken(text: str) -> str:
+        left = unset_toml_value(text, key, str(place))
+        if left is None:
+            raise NotFound(
+                f"value in {place} for", format_setting_key(key), hint=f"convo config list {format_setting_key(key)}"
+            )
+        return left
+
+    obeyed = edit_settings_file(target, taken)
+    print_notice(f"{format_setting_key(key)} is no longer in {place}")
+    if not obeyed:
+        _note_still_untrusted(target)
 
 
-@key.callback(epilog=KEY_EXAMPLES)
-def keys() -> None:
-    """Put a provider's key away, or take it back."""
+def edit_settings_file(target: SettingsTarget, edit: Callable[[str], str]) -> bool:
+    """Replace the file with what `edit` makes of it, and return whether all of it is obeyed.
+
+    A project's file that is new or was trusted is trusted afterwards. One with other content that
+    the user never trusted stays untrusted: its author is not known.
+
+    raises: InvalidSettings, Unreadable, StoreFault
+    """
+    place = target.place
+    if not target.project:
+        make_private_folder(place.parent)
+    with _folder_lock(place.parent):
+        found = _load_project_file(place, target.config) if target.project else None
+        sources = _read_valid_inputs(target)
+        before = found.content.decode("utf-8-sig", "surrogateescape") if found else ""
+        if not target.project:
+            before = _read_text(place)
+        document = parse_settings_toml(before.encode("utf-8", "surrogateescape"), str(place))
+        obeyed = not target.project or not document or (found is not None and found.trust is Trust.TRUSTED)
+        after = edit(before)
+        _check_settings_stay_valid(target, after, sources, obeyed=obeyed)
+        write_atomic(resolve_links(place), after, mode=None if target.project else PRIVATE_MODE)
+        if target.project and obeyed:
+            _record_trust(place, after.encode())
+    return obeyed
 
 
-@key.command("set")
-def set_key(
-    ctx: typer.Context,
-    provider: Provider,
-    file: Annotated[bool, typer.Option("--file", help="Into a file that only you can read, not the keyring.")] = False,
+def _note_still_untrusted(target: SettingsTarget) -> None:
+    print_notice(f"{target.place} is still not trusted; to trust it: {TRUST_COMMAND}")
+
+
+@contextmanager
+def _folder_lock(folder: Path) -> Iterator[None]:
+    """Wait until no other process changes settings in `folder`, so that none writes over what another wrote."""
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError as wrong:
+        raise Unreadable(f"{folder} cannot be read: {format_os_error(wrong)}") from wrong
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _read_text(place: Path) -> str:
+    """What is in the file; nothing where there is none. raises: Unreadable"""
+    try:
+        return place.read_text("utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
+
+
+def _read_valid_inputs(target: SettingsTarget) -> SettingsInputs | None:
+    """What the settings are made of before the change; None where they cannot be used."""
+    try:
+        sources = read_settings_inputs(target.config)
+        resolve_settings(sources)
+    except InvalidSettings:
+        return None
+    return sources
+
+
+def _check_settings_stay_valid(
+    target: SettingsTarget, after: str, sources: SettingsInputs | None, *, obeyed: bool
 ) -> None:
-    """Ask for a key without showing it, or read it from a pipe, and put it away."""
-    from convo.cli.keeping_keys import put_key
-
-    put_key(call_of(ctx).config, provider, file=file)
-
-
-@key.command("unset")
-def unset_key(ctx: typer.Context, provider: Provider) -> None:
-    """Forget a key that was put away."""
-    from convo.cli.keeping_keys import forget_key
-
-    forget_key(call_of(ctx).config, provider)
+    """raises: InvalidSettings  it would make usable settings unusable"""
+    place = target.place
+    origin = SettingSource(target.layer, place.name, place.parent)
+    document = parse_settings_toml(after.encode("utf-8", "surrogateescape"), str(place))
+    if sources is None:
+        return
+    new = SettingsFile(origin, document if obeyed else filter_untrusted(document, origin).allowed)
+    others = [file for file in sources.files if file.origin.layer is not target.layer]
+    resolve_settings(sources._replace(files=tuple(sorted([*others, new], key=lambda file: file.origin.layer))))
 
 
-app.add_typer(key, name="key")
+# -- trust in project files -------------------------------------------------------------------------
+
+
+def trust_project_file(config: Path | None, path: Path | None) -> None:
+    """Trust a project's file as it is now, and print the settings that it makes.
+
+    raises:  NotFound     there is no such file
+             InvalidSettings  another user could have written it, or it is no usable settings file
+    """
+    place = _find_project_file(path)
+    found = _load_project_file(place, config)
+    if found is None:
+        raise NotFound("project file", str(place), hint="create one: convo config set --project KEY VALUE")
+    document = parse_settings_toml(found.content, str(place))
+    there = [Setting(key, value, found.origin) for key, value in iter_settings(document, str(place))]
+    if TRUSTED_SETTING in document:
+        raise InvalidSettings(
+            f"{place}: {TRUSTED_SETTING!r} can only be set in your own settings", hint="convo config path"
+        )
+    if there:
+        print_line(render_settings(there, detect_display(sys.stdout, os.environ)))
+    for one in there:
+        if elsewhere := _get_remote_server(one):
+            print_notice(
+                escape_unprintable(f"{format_setting_key(one.key)} sends conversations to another machine: {elsewhere}")
+            )
+    _record_trust(place, found.content)
+    print_notice(f"{place} is trusted as it is now; a change or convo config untrust ends the trust")
+
+
+def untrust_project_file(config: Path | None, path: Path | None) -> None:
+    """Forget the trust in a project's file, there or not. raises: NotFound  it was not trusted; StoreFault"""
+    place = _find_project_file(path)
+    trusted_below = is_in_folders(place, load_trusted_folders(config))
+    try:
+        get_trust_record_path(place, _get_app_paths()).unlink()
+    except FileNotFoundError:
+        if not trusted_below:
+            raise NotFound("trusted file", str(place), hint=f"{TRUST_COMMAND} --list") from None
+    except OSError as wrong:
+        raise StoreFault(f"the trust in {place} cannot be removed: {format_os_error(wrong)}") from wrong
+    else:
+        print_notice(f"{place} is not trusted any more")
+    if trusted_below:
+        raise InvalidSettings(
+            f"{place} is still trusted, by {TRUSTED_SETTING!r} in your settings", hint="convo config list trusted"
+        )
+
+
+def print_trusted_files() -> None:
+    """Print the project files that are trusted by path and content, with the state of each."""
+    places = _get_app_paths()
+    empty = True
+    for record in sorted(places.trust.glob("*.json")):
+        path = read_trusted_path(record)
+        if path is None or record != get_trust_record_path(path, places):
+            continue
+        try:
+            found = read_project_file(path, places)
+        except InvalidSettings:
+            found = None
+        state = found.trust.value if isinstance(found, ProjectFile) else "not readable"
+        print_line(f"{escape_unprintable(str(path))}  {state if os.path.lexists(path) else 'no longer there'}")
+        empty = False
+    if empty:
+        print_notice(f"no file is trusted with {TRUST_COMMAND}")
+
+
+def _find_project_file(path: Path | None) -> Path:
+    """The project file that `path` names: itself, the one in this folder, or the nearest. raises: NotFound, Usage"""
+    if path is None:
+        found = find_settings_file(project=True)
+        if not os.path.lexists(found):
+            raise NotFound("project file", PROJECT_FILE, hint=f"{TRUST_COMMAND} PATH")
+    else:
+        found = Path(os.path.abspath(os.path.expanduser(path)))
+        found = found / PROJECT_FILE if found.is_dir() and found.name != PROJECT_FILE else found
+        if not os.path.lexists(found) and found.name != PROJECT_FILE:
+            raise NotFound("file or folder", str(path), hint=f"{TRUST_COMMAND} PATH, of a {PROJECT_FILE} or its folder")
+        if found.name != PROJECT_FILE:
+            hint = f"convo --config {quote(str(path))} COMMAND"
+            raise InvalidUsage(f"only files named {PROJECT_FILE} are searched for", hint=hint)
+    return Path(os.path.realpath(found.parent), found.name)
+
+
+def _load_project_file(place: Path, config: Path | None) -> ProjectFile | None:
+    """The project file at `place`, or None where there is none.
+
+    raises:  InvalidSettings  it must not or cannot be read
+    """
+    found = read_project_file(place, _get_app_paths(), load_trusted_folders(config))
+    if isinstance(found, ProjectNotice):
+        raise InvalidSettings(found.problem, hint=found.hint)
+    return found
+
+
+def _record_trust(place: Path, content: bytes) -> None:
+    """Record that this content at `place` is trusted. raises: StoreFault"""
+    path = Path(os.path.realpath(place.parent), place.name)
+    record = get_trust_record_path(path, _get_app_paths())
+    make_private_folder(record.parent)
+    write_atomic(record, json.dumps({"path": str(path), "sha256": sha256_hex(content)}) + "\n", mode=PRIVATE_MODE)
+
+
+def _get_app_paths() -> AppPaths:
+    return AppPaths.of(os.environ)
+
+
+def _get_remote_server(one: Setting) -> str | None:
+    """The server on another machine that a setting names, without a password."""
+    if isinstance(one.value, StorageOption):
+        connection = one.value.connection.reveal() if one.value.type == "postgres" and one.value.connection else ""
+        return str(one.value) if connection and is_remote_url(connection) else None
+    is_url = one.key[-1] == "base_url"
+    return str(one.value) if is_url and is_remote_url(str(one.value)) else None
+
+
+def _qualify_with_profile(key: SettingKey) -> SettingKey:
+    """The same key in the profile that `--profile` named, where one was."""
+    name = ACTIVE_PROFILE.get()
+    return ("profiles", name, *key) if name and key[0] not in ("profile", "profiles") else key
+
+
+def _note_stronger_source(target: SettingsTarget, key: SettingKey) -> None:
+    """Say who goes before the new value, where somebody does."""
+    try:
+        settings: Settings = load_settings(target.config)
+    except InvalidSettings:
+        return
+    own = key[2:] if key[0] == "profiles" else key
+    origin = settings.origin(*own)
+    if origin.layer is not Layer.DEFAULT and origin.place != str(target.place):
+        print_notice(f"{origin.place} says otherwise, and goes before it")
+
+
+KEY_FOLDER_NAME = "provider-keys"
+"""The folder beside the settings in which keys lie that were put into files."""
+
+
+def save_provider_key(config: Path | None, name: str, *, file: bool) -> None:
+    """Ask for a key and put it away. raises: NotFound, InvalidUsage, InvalidSettings, StoreFault"""
+    settings = load_settings(config)
+    provider = _find_provider(settings, name)
+    key = _read_key(name)
+    if file:
+        place = _key_file_path(settings, provider)
+        make_private_folder(place.parent)
+        write_atomic(place, key.reveal() + "\n", mode=PRIVATE_MODE)
+        _set_provider_setting(config, name, "key_file", str(place))
+    else:
+        _save_to_keyring(provider, key)
+        place = None
+        _set_provider_setting(config, name, "keyring", True)
+    print_notice(f"the key of {name} is in {place or KEYRING_LOCATION}")
+
+
+def delete_provider_key(config: Path | None, name: str) -> None:
+    """Take a key back from wherever it was put. raises: NotFound  none was; InvalidSettings, StoreFault"""
+    settings = load_settings(config)
+    provider = _find_provider(settings, name)
+    if not has_stored_key(provider):
+        raise NotFound(
+            "key that was put away for", name, hint=f"unset {provider.key_env}" if provider.key_env else None
+        )
+    if provider.keyring:
+        delete_from_keyring(get_keyring_username(provider))
+    if provider.key_file == _key_file_path(settings, provider):
+        _key_file_path(settings, provider).unlink(missing_ok=True)
+    for field in ("keyring", "key_file"):
+        _unset_provider_setting(config, name, field)
+    print_notice(f"the key of {name} is no longer kept")
+
+
+def _find_provider(settings: Settings, name: str) -> Provider:
+    """raises: NotFound"""
+    if name in settings.providers:
+        return settings.providers[name]
+    near = find_closest_word(name, settings.providers)
+    raise NotFound("provider", name, hint=f"convo config key set {near}" if near else "convo models lists them")
+
+
+def _key_file_path(settings: Settings, provider: Provider) -> Path:
+    return settings.places.config / KEY_FOLDER_NAME / f"{get_keyring_username(provider)}.key"
+
+
+def _save_to_keyring(provider: Provider, key: Secret) -> None:
+    try:
+        write_keyring(get_keyring_username(provider), key)
+    except InvalidSettings as wrong:
+        wrong.hint = f"{wrong.hint}, or --file puts it into a file that only you can read"
+        raise
+
+
+def _read_key(name: str) -> Secret:
+    """The key that somebody types or pipes in. raises: InvalidUsage  it is none"""
+    text = (_prompt_for_key(name) if sys.stdin.isatty() else sys.stdin.readline()).strip()
+    if not text:
+        raise InvalidUsage("there is no key to put away", hint=f"convo config key set {name} asks for it")
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise InvalidUsage("it holds characters that no key has", hint="copy it again, as the provider shows it")
+    return Secret(text)
+
+
+def _prompt_for_key(name: str) -> str:
+    """raises: InvalidUsage  this terminal would show what is typed"""
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return getpass(f"key of {name} (not shown): ", stream=sys.stderr)
+        except GetPassWarning as wrong:
+            raise InvalidUsage(
+                "this terminal would show the key", hint=f"convo config key set {name} < FILE"
+            ) from wrong
+        except EOFError:
+            return ""
+
+
+def _set_provider_setting(config: Path | None, name: str, field: str, value: object) -> None:
+    target = SettingsTarget(config)
+    edit_settings_file(
+        target, lambda text: set_toml_value(text, _make_provider_setting_key(name, field), value, str(target.place))
+    )
+
+
+def _unset_provider_setting(config: Path | None, name: str, field: str) -> None:
+    target = SettingsTarget(config)
+
+    def left(text: str) -> str:
+        without_it = unset_toml_value(text, _make_provider_setting_key(name, field), str(target.place))
+        return text if without_it is None else without_it
+
+    edit_settings_file(target, left)
+
+
+def _make_provider_setting_key(name: str, field: str) -> SettingKey:
+    profile = ACTIVE_PROFILE.get()
+    return ("profiles", profile, "providers", name, field) if profile else ("providers", name, field)

@@ -1,57 +1,186 @@
-"""`convo convert`: hand a conversation to another owner.
+"""`convo convert`: copy a conversation to another strategy.
 
-The arguments alone; `convo.cli.converting` does the rest.
+The source is not changed and no model is called. A source that a server stores is read there; of the
+targets only `conversation` calls an endpoint at once.
 """
 
-from typing import Annotated
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 
-import typer
+from convo.chat.conversation import Chat
+from convo.chat.session_record import validate_session_name
+from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store
+from convo.cli.output import print_json, print_line
+from convo.cli.redact import format_redactions, redact_if_requested, redactions_to_json
+from convo.cli.resolve import HandleResolver, LookupOptions
+from convo.config.loader import (
+    SettingFlags,
+    SettingsInputs,
+    choose_model,
+    locate_endpoint,
+    read_settings_inputs,
+    resolve_settings,
+)
+from convo.config.settings import ModelChoice, Settings
+from convo.endpoints.base import Endpoint
+from convo.history.items import Json
+from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Scope, Session, Strategy
+from convo.inspect.view import ConversationView
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store, session_name_taken_error
+from convo.strategies.state import owner_of_handle
+from convo.strategies.transfer import TransferPlan, TransferTarget, plan_transfer
+from convo.terminal.report_views import new_session_rows, render_conversion, render_losses
+from convo.terminal.terminal import detect_display, detect_display_without_color
+from convo.transfer.convert import (
+    ConversationSource,
+    ConvertDestination,
+    SessionWriter,
+    check_convertible,
+    convert_conversation,
+    load_source,
+)
 
-from convo.cli.options import AsObject, Handle, Provider
-from convo.cli.shape import App, call_of
-from convo.history import Strategy
 
-app = App()
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """The arguments of one `convo convert`."""
 
-EXAMPLES = """
-Examples:
-  convo convert monads --to chain --dry-run        what could not go over, and why
-  convo convert @last --to replay --as talk.json   own the history as a file
-  convo convert conv_68f2... --to session          carry it to this machine
-  convo convert monads --to conversation -m openai/gpt-5-mini
-                                                   at that model's endpoint
+    handle: str
+    to: Strategy
+    name: str | None = None
+    model: str | None = None
+    provider: str | None = None
+    redact: bool = False
+    patterns: tuple[str, ...] = ()
+    dry_run: bool = False
+    as_json: bool = False
+    config: Path | None = None
 
-The source is never changed: the result is a new session beside it. No model is asked.
-"""
+
+async def run_convert(asked: ConvertOptions) -> None:
+    """Carry out one conversion and print it. raises: as its parts do; then nothing was made"""
+    sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
+    settings = resolve_settings(sources)
+    async with open_configured_store(settings) as store:
+        known = await HandleResolver(settings, store, LookupOptions(asked.config, asked.provider)).one(asked.handle)
+        source = await load_source_from_owner(known, settings, store)
+        hidden = redact_if_requested(source.document(), asked.redact, asked.patterns, settings)
+        source = source.without_secrets(hidden.document) if hidden else source
+        wish = await resolve_destination(asked.name, asked.to, store)
+        choice = choose_target_model(sources, source, asked.model)
+        target = TransferTarget(asked.to, get_endpoint_scope(choice), str(choice.name))
+        check_convertible(source, target)
+        carried = plan_transfer(source.said, target)
+        if not asked.as_json:
+            notes = (*source.notes, *(format_redactions(hidden) if hidden else ()))
+            print_line(render_losses(carried.losses, notes, detect_display(sys.stdout, os.environ)))
+        made = None if asked.dry_run else await _make_session(source, carried, target, wish, choice, settings, store)
+    if asked.as_json:
+        print_json(conversion_to_json(source, carried, target, made) | redactions_to_json(hidden))
+    elif made:
+        waiting = len(carried.items) if made.strategy is Strategy.CHAIN else len(carried.items) - carried.confirmed
+        rows = new_session_rows(made.name, made.strategy, made.handle, len(carried.items), waiting)
+        print_line(render_conversion(rows, detect_display(sys.stdout, os.environ)))
 
 
-@app.command(epilog=EXAMPLES)
-def convert(
-    ctx: typer.Context,
-    handle: Handle,
-    to: Annotated[Strategy, typer.Option("--to", metavar="OWNER", help="replay, session, conversation or chain.")],
-    name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="The new session's name; for replay also its file.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who answers from now on, and so where.")
-    ] = None,
-    provider: Provider = None,
-    redact: Annotated[
-        bool, typer.Option("--redact", help="Without keys, passwords, addresses, cards ...; says what.")
-    ] = False,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option("--redact-pattern", metavar="REGEX", help="Without this, too; may be repeated."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be lost.")] = False,
-    as_json: AsObject = False,
-) -> None:
-    """Hand a conversation to another owner."""
-    import asyncio
+async def load_source_from_owner(known: ConversationView, settings: Settings, store: Store) -> ConversationSource:
+    """What `known` holds; its owner is asked where it remembers and a record says how to reach it."""
+    async with owner_endpoint(known, settings, store) as endpoint:
+        return await load_source(known, store, endpoint)
 
-    from convo.cli.converting import Asked, convert_one
 
-    patterns = tuple(pattern or ())
-    asked = Asked(handle, to, name, model, provider, redact, patterns, dry_run, as_json, call_of(ctx).config)
-    asyncio.run(convert_one(asked))
+@asynccontextmanager
+async def owner_endpoint(known: ConversationView, settings: Settings, store: Store) -> AsyncIterator[Endpoint | None]:
+    """The endpoint that holds what a record mirrors; None where the record, or what was read, is all there is."""
+    if known.session is None or not STRATEGY_INFO[known.strategy].remembers or not known.session.handle:
+        yield None
+        return
+    record = make_recorded_endpoint(known.session)
+    choice = choose_model(settings, known.session.model, where=f"the record of {known.handle}", record=record)
+    async with endpoint_session(choice, settings, store) as endpoint:
+        yield endpoint
+
+
+def choose_target_model(sources: SettingsInputs, source: ConversationSource, model: str | None) -> ModelChoice:
+    """Who answers at the new owner: who was named, else who answered until now, where it was."""
+    named = source.model and "/" in source.model
+    if model is not None or not named:
+        return choose_model(resolve_settings(sources))
+    choice = choose_model(resolve_settings(sources), source.model, where=f"the record of {source.handle}")
+    scope = source.scope
+    if scope is None or not source.held.remembers:
+        return choice
+    from convo.config.loader import RecordedEndpoint, bind_to_record
+
+    record = RecordedEndpoint(source.handle, source.model or "", scope.url, scope.organisation, scope.project)
+    return bind_to_record(resolve_settings(sources), choice, record)
+
+
+def get_endpoint_scope(choice: ModelChoice) -> Scope:
+    """Where the handles of this model's endpoint mean something."""
+    where = locate_endpoint(choice.provider)
+    return (
+        EMBEDDED_SCOPE
+        if where.url == EMBEDDED_SCOPE.url
+        else Scope(where.url.rstrip("/"), where.organisation, where.project)
+    )
+
+
+async def resolve_destination(name: str | None, to: Strategy, store: Store) -> ConvertDestination:
+    """What `--as` names. raises: InvalidUsage  it is no name;  Conflict  another session has it"""
+    if name is None:
+        return ConvertDestination()
+    if to is Strategy.REPLAY and owner_of_handle(name) is Strategy.REPLAY:
+        return ConvertDestination(file=name)
+    if await store.session(validate_session_name(name)):
+        raise session_name_taken_error(name)
+    return ConvertDestination(name=name)
+
+
+async def _make_session(
+    source: ConversationSource,
+    carried: TransferPlan,
+    target: TransferTarget,
+    wish: ConvertDestination,
+    choice: ModelChoice,
+    settings: Settings,
+    store: Store,
+) -> Session:
+    beside = SessionWriter(store, SystemClock(), random_id)
+    if target.strategy is not Strategy.CONVERSATION:
+        return await convert_conversation(source, carried, target, wish, beside)
+    async with endpoint_session(choice, settings, store) as endpoint:
+        return await convert_conversation(source, carried, target, wish, beside, endpoint)
+
+
+def conversion_to_json(
+    source: ConversationSource, carried: TransferPlan, target: TransferTarget, made: Session | None
+) -> dict[str, Json]:
+    """The object of `convo convert --json`; `session` is null where nothing was made."""
+    return {
+        "source": {"handle": source.handle, "strategy": str(source.strategy), "items": len(source.said)},
+        "strategy": str(target.strategy),
+        "endpoint": str(target.scope),
+        "model": target.model,
+        "session": made.name if made else None,
+        "handle": made.handle if made else None,
+        "items": len(carried.items),
+        "unacknowledged": len(carried.items) - (carried.confirmed if target.strategy is not Strategy.CHAIN else 0),
+        "losses": [
+            {"code": loss.code, "effect": str(loss.effect), "why": loss.why, "items": list(loss.places)}
+            for loss in carried.losses
+        ],
+        "notes": list(source.notes),
+    }
+
+
+def render_owner_change(chat: Chat, carried: TransferPlan) -> str:
+    """What became of a conversation that is open, on a screen."""
+    medium, session, held = detect_display_without_color(sys.stderr), chat.session, chat.held
+    rows = new_session_rows(session.name, session.strategy, session.handle, len(held.path), len(held.unacknowledged))
+    return f"{render_losses(carried.losses, (), medium)}\n{render_conversion(rows, medium)}"

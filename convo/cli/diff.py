@@ -1,58 +1,161 @@
-"""`convo diff`: where two histories part, or two requests as they were sent.
+"""`convo diff`: compare two histories, or two requests as they were sent.
 
-The arguments alone; `convo.cli.comparing` reads both sides.
+A side is a history, a request, or what the server has; each handle is resolved once.
 """
 
-from typing import Annotated
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
 
-import typer
+from convo.chat.conversation import get_items_up_to_turn
+from convo.chat.files import format_os_error
+from convo.chat.lookup import split_turn_suffix
+from convo.chat.preview import rebuild_request
+from convo.chat.view_loader import load_handle_view
+from convo.cli.deps import open_configured_store
+from convo.cli.output import print_json, print_line
+from convo.cli.resolve import HandleResolver, LookupOptions, get_owner_handle, is_path_like
+from convo.config.loader import load_settings
+from convo.errors import InvalidUsage, ItemDeleted, Unreadable
+from convo.history.items import Json
+from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO
+from convo.inspect.diff import SentRequest, diff_histories, diff_requests, history_diff_to_json, request_diff_to_json
+from convo.inspect.view import ConversationView
+from convo.stores.base import Store
+from convo.strategies.state import parse_turn_handle
+from convo.terminal.diff_view import DiffSide, render_history_diff, render_request_diff
+from convo.terminal.terminal import detect_display
 
-from convo.cli.options import Provider
-from convo.cli.shape import App, call_of
-from convo.errors import Usage
 
-app = App()
+@dataclass(frozen=True, slots=True)
+class DiffOptions:
+    """The arguments of one `convo diff`; `b` is None where the owner is the other side."""
 
-EXAMPLES = """
-Examples:
-  convo diff monads monads-2               a session and a fork of it
-  convo diff monads@2 monads               after its second turn, and now
-  convo diff talk.json resp_4f1c           a file and a chain
-  convo diff monads --server               what is kept here, and what its owner has
-  convo diff --wire monads@1 monads@2      two requests, and what the prompt cache made of them
-"""
-
-HANDLE = "A session, resp_..., conv_..., @last or a file; @N behind it is its N-th turn."
-WHERE = "What is compared"
+    a: str
+    b: str | None
+    wire: bool = False
+    server: bool = False
+    provider: str | None = None
+    config: Path | None = None
 
 
-@app.command(epilog=EXAMPLES)
-def diff(
-    ctx: typer.Context,
-    a: Annotated[str, typer.Argument(metavar="A", help=HANDLE)],
-    b: Annotated[str | None, typer.Argument(metavar="[B]", help="The same; not with --server.")] = None,
-    wire: Annotated[
-        bool,
-        typer.Option("--wire", help="Two requests as they were sent; @N is the N-th request.", rich_help_panel=WHERE),
-    ] = False,
-    server: Annotated[
-        bool,
-        typer.Option("--server", "--drift", help="What is kept here with what its owner has.", rich_help_panel=WHERE),
-    ] = False,
-    provider: Provider = None,
-    exit_code: Annotated[bool, typer.Option("--exit-code", help="Exit with 1 when they differ.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
-) -> None:
-    """Find where two histories, or two requests, part."""
-    if wire and server:
-        raise Usage("--wire compares two requests, --server two histories", hint="use one of them")
-    if server == (b is not None):
-        wanted = "one handle: the other side is its owner" if server else "two handles, or one and --server"
-        raise Usage(f"convo diff takes {wanted}", hint="convo diff --help")
-    import asyncio
+async def run_diff(sides: DiffOptions, *, as_json: bool) -> bool:
+    """Print how the two differ; returns whether they do.
 
-    from convo.cli.comparing import Sides, differ
+    raises:  NotFound, AmbiguousHandle, Unreadable, ItemDeleted, and what an endpoint that is asked answers
+    """
+    settings = load_settings(sides.config)
+    async with open_configured_store(settings) as store:
+        search = CachingHandleResolver(HandleResolver(settings, store, LookupOptions(sides.config, sides.provider)))
+        if sides.wire:
+            return _print_request_diff(
+                await load_sent_request(sides.a, search, store),
+                await load_sent_request(sides.b or "", search, store),
+                as_json,
+            )
+        if sides.server:
+            return _print_history_diff(*await load_mirror_and_owner(sides.a, search, store), as_json)
+        return _print_history_diff(
+            await load_diff_side(sides.a, search, store), await load_diff_side(sides.b or "", search, store), as_json
+        )
 
-    sides = Sides(a, b, wire=wire, server=server, provider=provider, config=call_of(ctx).config)
-    differs = asyncio.run(differ(sides, as_json=as_json))
-    raise typer.Exit(int(differs and exit_code))
+
+class CachingHandleResolver:
+    """Looks for handles as `HandleResolver` does, and for each once: both sides are often the same conversation."""
+
+    def __init__(self, search: HandleResolver) -> None:
+        self._search = search
+        self._found: dict[str, ConversationView] = {}
+
+    async def one(self, handle: str) -> ConversationView:
+        if handle not in self._found:
+            self._found[handle] = await self._search.one(handle)
+        return self._found[handle]
+
+    async def owners(self, mirror: ConversationView) -> ConversationView:
+        return await self._search.owners(mirror)
+
+
+async def load_diff_side(handle: str, search: CachingHandleResolver, store: Store) -> DiffSide:
+    """What a handle names, up to the turn that it names."""
+    known, number = await resolve_handle_with_turn(handle, search, store)
+    if known.lost:
+        raise ItemDeleted(known.lost)
+    return DiffSide(handle, STRATEGY_INFO[known.strategy].words, get_items_up_to_turn(known, number))
+
+
+async def resolve_handle_with_turn(
+    handle: str, search: CachingHandleResolver, store: Store
+) -> tuple[ConversationView, int | None]:
+    """What a handle names, and the number behind it. A name or a file that ends so wins."""
+    whole, number = await split_turn_suffix(store, handle)
+    return await search.one(whole), number
+
+
+async def load_mirror_and_owner(handle: str, search: CachingHandleResolver, store: Store) -> tuple[DiffSide, DiffSide]:
+    """What is kept here of what an owner holds, and what it has. raises: InvalidUsage  nobody else holds it"""
+    mirror, number = await resolve_handle_with_turn(handle, search, store)
+    if number is not None:
+        raise InvalidUsage(
+            "--server compares all that is held", hint=f"convo diff {parse_turn_handle(handle)[0]} --server"
+        )
+    if not STRATEGY_INFO[mirror.strategy].remembers:
+        raise InvalidUsage(
+            f"{handle} is held here, by {STRATEGY_INFO[mirror.strategy].words}", hint=f"convo inspect {handle}"
+        )
+    theirs = (
+        await _load_embedded_owner_view(mirror, store)
+        if mirror.scope == EMBEDDED_SCOPE
+        else await search.owners(mirror)
+    )
+    here = DiffSide("here", "the record's confirmed part", mirror.path.upto(mirror.mark).items)
+    return here, DiffSide("there", f"{theirs.handle} at {theirs.scope}", theirs.path.items)
+
+
+async def _load_embedded_owner_view(mirror: ConversationView, store: Store) -> ConversationView:
+    """What our own endpoint has: its rows lie in this store. raises: NotFound  it has nothing any more"""
+    handle = mirror.session.handle if mirror.session else mirror.handle
+    return await load_handle_view(store, handle or get_owner_handle(mirror))
+
+
+async def load_sent_request(handle: str, search: CachingHandleResolver, store: Store) -> SentRequest:
+    """The request that a handle names, or one that lies in a file as it travelled."""
+    found = None if not is_path_like(handle) and await store.session(handle) else read_request_file(handle)
+    if found is not None:
+        return SentRequest(handle, str(found.get("model") or ""), found)
+    return rebuild_request(*await resolve_handle_with_turn(handle, search, store))
+
+
+def read_request_file(place: str) -> dict[str, Json] | None:
+    """The request in a file; None for a file of something else, and where there is none. raises: Unreadable"""
+    path = os.path.expanduser(place)
+    if not os.path.isfile(path):
+        return None
+    try:
+        found = json.loads(Path(path).read_text("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
+    except (ValueError, RecursionError) as wrong:
+        raise Unreadable(f"{place} is not JSON: {wrong}") from wrong
+    return found if isinstance(found, dict) and "input" in found else None
+
+
+def _print_history_diff(a: DiffSide, b: DiffSide, as_json: bool) -> bool:
+    found = diff_histories(a.items, b.items)
+    if as_json:
+        sides = {name: {"handle": side.name, "items": len(side.items)} for name, side in (("a", a), ("b", b))}
+        print_json({**sides, **history_diff_to_json(found)})
+    else:
+        print_line(render_history_diff(a, b, found, detect_display(sys.stdout, os.environ)))
+    return not found.alike
+
+
+def _print_request_diff(a: SentRequest, b: SentRequest, as_json: bool) -> bool:
+    found = diff_requests(a, b)
+    if as_json:
+        print_json({"requests": [a.name, b.name], **request_diff_to_json(found)})
+    else:
+        print_line(render_request_diff(a, b, found, detect_display(sys.stdout, os.environ)))
+    return found.byte is not None

@@ -1,50 +1,463 @@
-"""`convo doctor`: what is wrong with the set-up, and how to mend it.
+"""`convo doctor`: check the installation and suggest fixes.
 
-The arguments alone; `convo.cli.checkup` does the rest.
+A check is a probe, with effects and a time limit, and a pure diagnosis of the facts it returns
+(`doctor_checks`). All checks run at once. Nothing is changed, and facts contain no secrets.
 """
 
-from typing import Annotated
+import asyncio
+import os
+import platform
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from difflib import get_close_matches
+from importlib.util import find_spec
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+from urllib.parse import urlsplit
 
-import typer
+import convo
+from convo.cli import doctor_checks
+from convo.cli.deps import get_store_url
+from convo.cli.doctor_checks import (
+    EncryptionKeyFacts,
+    ExtrasFacts,
+    FolderFacts,
+    LocalModelFacts,
+    OllamaFacts,
+    ProviderKeyFacts,
+    ServeFacts,
+    ServerFacts,
+    SettingsFacts,
+    StoreFacts,
+    TerminalFacts,
+    VersionFacts,
+)
+from convo.cli.output import print_json, print_line, print_notice
+from convo.config.credentials import (
+    FoundKey,
+    find_provider_key,
+    has_provider_key,
+    load_provider_key,
+    load_provider_token,
+)
+from convo.config.loader import SettingFlags, choose_model, load_settings
+from convo.config.paths import AppPaths, check_folder_writable
+from convo.config.sections import STATEFUL_APIS, Provider
+from convo.config.settings import ModelChoice, Settings
+from convo.config.trust import is_loopback
+from convo.config.values import Layer, SettingSource, read_secret
+from convo.errors import ConvoError, EndpointFault, InvalidSettings, InvalidUsage, ModelMissing, StoreUnavailable
+from convo.terminal.report_views import (
+    CheckLevel,
+    CheckReport,
+    CheckResult,
+    make_error_result,
+    render_checks,
+    summarize_checks,
+)
+from convo.terminal.terminal import detect_display
 
-from convo.cli.options import AsJson, Database
-from convo.cli.shape import App, call_of
-from convo.config import Flags
+Result = TypeVar("Result")
 
-app = App()
+CHECK_TIMEOUT_S = 15.0
+"""Seconds for each check."""
 
-EXAMPLES = """
-Examples:
-  convo doctor                            everything that can be seen from here
-  convo doctor --network                  and whether the providers' servers can be reached
-  convo doctor store serve                two of the checks
-  convo doctor store --store postgresql://user@host/db
-  convo doctor --json | jq '.checks[] | select(.level != "ok")'
-"""
+PACKAGES_BY_EXTRA: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("anthropic",),
+    "keyring": ("keyring",),
+    "postgres": ("psycopg", "psycopg_pool"),
+    "serve": ("aiohttp", "cryptography", "httptools", "prometheus_client", "starlette", "uvicorn", "websockets"),
+    "tokens": ("toktok",),
+}
+"""What pyproject.toml has as an extra, by what it brings."""
 
-
-def names(incomplete: str) -> list[tuple[str, str]]:
-    """The checks that could be meant, each with what it looks at."""
-    from convo.cli.checkup import CHECKS
-
-    return [(name, check.about) for name, check in CHECKS.items() if name.startswith(incomplete)]
+SUPABASE_POOLER_PORT = 6543
+"""Supabase's port for it."""
 
 
-@app.command(epilog=EXAMPLES)
-def doctor(
-    ctx: typer.Context,
-    checks: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[NAME]...", help="These checks alone.", autocompletion=names, show_default=False),
-    ] = None,
-    store: Database = None,
-    network: Annotated[
-        bool, typer.Option("--network", help="Try to reach the servers of providers too; no key is sent.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Find out what is wrong, and how to mend it."""
-    from convo.cli.checkup import examine
+class DoctorContext(NamedTuple):
+    """What the checks begin with.
 
-    if not examine(call_of(ctx).config, Flags(store=store), checks or (), network=network, as_json=as_json):
-        raise typer.Exit(1)
+    found:    the settings; without their store where that alone cannot be used, None where nothing can
+    wrong:    why
+    environ:  the variables of this process
+    """
+
+    found: Settings | None
+    environ: Mapping[str, str]
+    wrong: InvalidSettings | None = None
+
+    @property
+    def settings(self) -> Settings:
+        """raises: InvalidSettings  they cannot be used"""
+        if self.found is None:
+            raise InvalidSettings("not looked at: the settings cannot be used", hint="convo doctor settings")
+        return self.found
+
+    @property
+    def whole(self) -> Settings:
+        """The settings with their store. raises: InvalidSettings  they cannot be used"""
+        if self.wrong and self.found:
+            raise self.wrong
+        return self.settings
+
+
+def load_doctor_context(config: Path | None, flags: SettingFlags) -> DoctorContext:
+    """The settings as far as they can be used. raises nothing of them"""
+    environ = dict(os.environ)
+    try:
+        return DoctorContext(load_settings(config, flags), environ)
+    except InvalidSettings as wrong:
+        return DoctorContext(_load_settings_without_store(config, flags), environ, wrong)
+
+
+def _load_settings_without_store(config: Path | None, flags: SettingFlags) -> Settings | None:
+    try:
+        return load_settings(config, flags._replace(store="memory"))
+    except InvalidSettings:
+        return None
+
+
+# -- this process ---------------------------------------------------------------------------------
+
+
+def probe_versions(case: DoctorContext) -> VersionFacts:
+    return VersionFacts(convo.__version__, platform.python_version(), f"{platform.system()} {platform.machine()}")
+
+
+def probe_settings(case: DoctorContext) -> SettingsFacts:
+    """The places that set something, the strongest first. raises: BadSettings"""
+    if case.wrong:
+        raise case.wrong
+    said = {one.origin for one in case.settings.listed if one.origin.layer is not Layer.DEFAULT}
+    places = [_format_source(origin) for origin in sorted(said, key=lambda origin: (origin.layer, origin.name))]
+    return SettingsFacts(places, case.settings.notice)
+
+
+def _format_source(origin: SettingSource) -> str:
+    return f"{origin.place} [profiles.{origin.profile}]" if origin.profile else origin.place
+
+
+def probe_folders(case: DoctorContext) -> FolderFacts:
+    """raises: StoreFault  one of them cannot be written; InvalidSettings  there is no home folder"""
+    paths = list(dict.fromkeys(AppPaths.of(case.environ)))
+    for path in paths:
+        check_folder_writable(path)
+    here = [path for path in paths if path.is_dir()]
+    return FolderFacts(paths, [path for path in here if os.name == "posix" and path.stat().st_mode & 0o077])
+
+
+def probe_terminal(case: DoctorContext) -> TerminalFacts:
+    from convo.terminal.terminal import detect_display
+
+    return TerminalFacts(detect_display(sys.stdout, case.environ), case.environ.get("TERM", ""), sys.stdout.encoding)
+
+
+def probe_extras(case: DoctorContext) -> ExtrasFacts:
+    lacking = {extra: [name for name in names if find_spec(name) is None] for extra, names in PACKAGES_BY_EXTRA.items()}
+    keyed = [one for one in case.found.providers.values() if has_provider_key(one, case.environ)] if case.found else []
+    return ExtrasFacts(lacking, frozenset(one.api for one in keyed))
+
+
+# -- the store ------------------------------------------------------------------------------------
+
+
+def probe_store_facts(case: DoctorContext) -> StoreFacts:
+    """raises: StoreFault, InvalidSettings, Usage"""
+    from convo.stores.factory import probe_store
+
+    kept, origin = case.whole.storage, case.whole.origin("state_storage")
+    condition = run_with_timeout(probe_store(get_store_url(kept)), str(kept))
+    return StoreFacts(kept, origin, condition, describe_supabase_pooler(kept.url.reveal() if kept.url else ""))
+
+
+def run_with_timeout(work: Coroutine[Any, Any, Result], place: str) -> Result:
+    """What `work` comes to. raises: StoreUnavailable  not in time"""
+
+    async def limited() -> Result:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            return await work
+
+    try:
+        return asyncio.run(limited())
+    except TimeoutError as late:
+        raise StoreUnavailable(
+            f"{place} did not answer in {CHECK_TIMEOUT_S:g} seconds",
+            hint="see that the host is right, and what is between",
+        ) from late
+
+
+def describe_supabase_pooler(url: str) -> str:
+    """Supabase's pooler in words, where `url` goes through it."""
+    parts = urlsplit(url)
+    if not (parts.hostname or "").endswith((".pooler.supabase.com", ".supabase.co")):
+        return ""
+    return ", through Supabase's transaction pooler" if parts.port == SUPABASE_POOLER_PORT else ", at Supabase"
+
+
+# -- serving --------------------------------------------------------------------------------------
+
+
+def probe_serve(case: DoctorContext) -> ServeFacts:
+    """raises: InvalidSettings  the keys file cannot be read, or a line of it"""
+    wanted = case.settings.serve
+    lacking = [name for name in PACKAGES_BY_EXTRA["serve"] if find_spec(name) is None]
+    keys = None if wanted.keys_file is None else _count_api_keys(wanted.keys_file)
+    return ServeFacts(wanted, not is_loopback(wanted.host), lacking, keys)
+
+
+def _count_api_keys(path: Path) -> int:
+    from convo.server.auth import read_key_entries
+
+    if path.exists() and not path.is_file():
+        raise InvalidSettings(f"{path} is no file of keys", hint="convo serve --new-key NAME makes one")
+    if not path.exists():
+        raise InvalidSettings(f"{path}: there is no such keys file", hint="convo serve --new-key NAME makes one")
+    return len(list(read_key_entries(path)))
+
+
+def probe_encryption_key(case: DoctorContext) -> EncryptionKeyFacts:
+    variable = case.settings.serve.seal_key_env
+    if case.wrong:
+        raise InvalidSettings("not looked at: which store it is cannot be told", hint="convo doctor store")
+    return EncryptionKeyFacts(variable, read_secret(case.environ, variable) is not None, case.settings.storage.type)
+
+
+LOCAL_ENGINE_PACKAGE = "xllamacpp"
+ALIAS_SOURCE = "an alias"
+
+SERVER_TIMEOUT_S = 5.0
+"""Seconds that a server of models has to answer."""
+
+
+def probe_keys(case: DoctorContext) -> list[ProviderKeyFacts]:
+    return [key for provider in case.settings.providers.values() for key in _iter_key_facts(provider, case.environ)]
+
+
+def _iter_key_facts(provider: Provider, environ: Mapping[str, str]) -> Iterator[ProviderKeyFacts]:
+    found = find_provider_key(provider, environ)
+    if found or provider.key_env:
+        place = found.place if found else str(provider.key_env)
+        yield ProviderKeyFacts(
+            provider.name,
+            place,
+            found is not None,
+            _describe_unusable_key(provider, found),
+            _is_key_file_exposed(provider, found),
+        )
+    if provider.token_env:
+        yield ProviderKeyFacts(provider.name, provider.token_env, load_provider_token(provider, environ) is not None)
+
+
+def _describe_unusable_key(provider: Provider, found: FoundKey | None) -> str:
+    from convo.models.factory import check_provider_key
+
+    try:
+        check_provider_key(provider, found.key if found else None)
+    except ConvoError as wrong:
+        return wrong.message if found else ""
+    return ""
+
+
+def _is_key_file_exposed(provider: Provider, found: FoundKey | None) -> bool:
+    """Whether somebody else on this machine may read the file of the key that is used."""
+    path = provider.key_file
+    in_use = found is not None and path is not None and found.place == str(path)
+    return bool(in_use and path and os.name == "posix" and path.stat().st_mode & 0o077)
+
+
+def probe_model(case: DoctorContext) -> ModelChoice:
+    """The model that answers. raises: ConvoError  why it cannot be used"""
+    from convo.models.factory import find_weights, make_openai_options, open_model
+    from convo.runtime import SystemClock, random_id
+
+    choice = choose_model(case.settings)
+    provider, models = choice.provider, case.settings.places.models
+    key, token = load_provider_key(provider, case.environ), load_provider_token(provider, case.environ)
+    if provider.api == "local":
+        find_weights(choice.name.model, models)
+        if find_spec(LOCAL_ENGINE_PACKAGE) is None:
+            raise ModelMissing(
+                f"the engine of local models, {LOCAL_ENGINE_PACKAGE}, is not installed",
+                hint=f"pip install {LOCAL_ENGINE_PACKAGE}",
+            )
+    if provider.api in STATEFUL_APIS:
+        make_openai_options(provider, key=key, token=token)
+    else:
+        open_model(provider, key=key, models=models, clock=SystemClock(), new_id=random_id)
+    return choice
+
+
+def probe_local_model(case: DoctorContext) -> LocalModelFacts:
+    """raises: InvalidSettings  there is no home folder"""
+    from convo.models.factory import find_built_in_weights
+
+    try:
+        weights = find_built_in_weights(AppPaths.of(case.environ).models)
+    except ModelMissing:
+        weights = None
+    return LocalModelFacts(find_spec(LOCAL_ENGINE_PACKAGE) is not None, weights)
+
+
+def probe_ollama(case: DoctorContext) -> OllamaFacts | None:
+    """What Ollama says, where a model of it is in use."""
+    from convo.chat.endpoint_factory import open_catalogue
+    from convo.models.base import fetch_model_names
+
+    settings = case.settings
+    wanted = [choice for choice in _iter_models_in_use(settings) if choice.provider.name == "ollama"]
+    if not wanted:
+        return None
+    provider, models = wanted[0].provider, settings.places.models
+    seen = OllamaFacts(provider.base_url or "", sorted({choice.name.model for choice in wanted}))
+    seen = seen._replace(chosen=any(choice.origin.name != ALIAS_SOURCE for choice in wanted))
+    catalogue = open_catalogue(provider, models, settings.limits)
+    assert catalogue is not None
+    try:
+        return seen._replace(models=asyncio.run(fetch_model_names(catalogue, "ollama", within_s=SERVER_TIMEOUT_S)))
+    except EndpointFault as wrong:
+        return seen._replace(failed=wrong.message)
+
+
+def _iter_models_in_use(settings: Settings) -> Iterator[ModelChoice]:
+    """The default model and what the aliases stand for, as far as they can be read."""
+    for name in (None, *settings.aliases):
+        try:
+            yield choose_model(settings, name, where=ALIAS_SOURCE)
+        except InvalidSettings:
+            continue
+
+
+def probe_network(case: DoctorContext) -> list[ServerFacts]:
+    """Each server of models that could be asked, all at once."""
+    settings = case.settings
+    used = {choice.provider.name for choice in _iter_models_in_use(settings)}
+    wanted = [
+        provider
+        for provider in settings.providers.values()
+        if provider.base_url
+        and (
+            provider.name in used
+            or has_provider_key(provider, case.environ)
+            or load_provider_token(provider, case.environ)
+        )
+    ]
+    return asyncio.run(_probe_servers(wanted))
+
+
+async def _probe_servers(wanted: list[Provider]) -> list[ServerFacts]:
+    return await asyncio.gather(*(_probe_server(provider) for provider in wanted))
+
+
+async def _probe_server(provider: Provider) -> ServerFacts:
+    """Whether anything answers at the base URL; whatever it answers is an answer."""
+    import httpx2
+
+    from convo.models.errors import ErrorContext, map_provider_errors
+
+    url = provider.base_url or ""
+    try:
+        with map_provider_errors(ErrorContext(provider.name, url)):
+            async with httpx2.AsyncClient(timeout=SERVER_TIMEOUT_S) as http:
+                await http.head(url)
+    except EndpointFault as wrong:
+        return ServerFacts(provider.name, wrong.message)
+    return ServerFacts(provider.name)
+
+
+Facts = TypeVar("Facts")
+
+TIMEOUT_MARGIN_S = 1.0
+"""What a look that watches its own time gets beyond it, to say so."""
+
+
+class DoctorCheck(NamedTuple):
+    """One check: what it looks at, in a few words, and what it comes to."""
+
+    about: str
+    run: Callable[[DoctorContext], CheckResult]
+
+
+def make_doctor_check(
+    about: str, look: Callable[[DoctorContext], Facts], judge: Callable[[Facts], CheckResult]
+) -> DoctorCheck:
+    return DoctorCheck(about, lambda case: judge(look(case)))
+
+
+DOCTOR_CHECKS = {
+    "convo": make_doctor_check("this convo and its Python", probe_versions, doctor_checks.diagnose_versions),
+    "settings": make_doctor_check("the settings files and variables", probe_settings, doctor_checks.diagnose_settings),
+    "folders": make_doctor_check("where convo keeps things", probe_folders, doctor_checks.diagnose_folders),
+    "terminal": make_doctor_check("what the terminal can show", probe_terminal, doctor_checks.diagnose_terminal),
+    "extras": make_doctor_check("the optional packages", probe_extras, doctor_checks.diagnose_extras),
+    "store": make_doctor_check("the database of conversations", probe_store_facts, doctor_checks.diagnose_store),
+    "keys": make_doctor_check("the providers' keys", probe_keys, doctor_checks.diagnose_keys),
+    "model": make_doctor_check("the model that answers when none is named", probe_model, doctor_checks.diagnose_model),
+    "local": make_doctor_check("the built-in model", probe_local_model, doctor_checks.diagnose_local_model),
+    "ollama": make_doctor_check(
+        "whether Ollama answers, where it is used", probe_ollama, doctor_checks.diagnose_ollama
+    ),
+    "serve": make_doctor_check("who may ask convo serve", probe_serve, doctor_checks.diagnose_serve),
+    "seal": make_doctor_check(
+        "the key that seals compacted windows", probe_encryption_key, doctor_checks.diagnose_encryption_key
+    ),
+    "network": make_doctor_check(
+        "whether the providers' servers can be reached", probe_network, doctor_checks.diagnose_network
+    ),
+}
+
+OPT_IN_CHECKS = ("network",)
+"""Checks that ask servers elsewhere."""
+
+
+def run_doctor(config: Path | None, flags: SettingFlags, names: Sequence[str], *, network: bool, as_json: bool) -> bool:
+    """Run the checks and print what they came to; whether nothing is a fault. raises: InvalidUsage  an unknown name"""
+    reports = run_doctor_checks(select_doctor_checks(names, network=network), load_doctor_context(config, flags))
+    well = all(report.finding.level is not CheckLevel.FAULT for report in reports)
+    if as_json:
+        print_json({"ok": well, "checks": [_report_to_json(report) for report in reports]})
+    else:
+        print_line(render_checks(reports, detect_display(sys.stdout, os.environ)))
+        sys.stdout.flush()
+        print_notice(summarize_checks(reports))
+    return well
+
+
+def select_doctor_checks(names: Sequence[str], *, network: bool) -> list[str]:
+    """The checks to run, in their order. raises: InvalidUsage  an unknown name"""
+    for name in names:
+        if name not in DOCTOR_CHECKS:
+            near = get_close_matches(name, DOCTOR_CHECKS, n=1)
+            raise InvalidUsage(
+                f"no check {name!r}", hint=f"convo doctor {near[0]}" if near else f"one of {', '.join(DOCTOR_CHECKS)}"
+            )
+    wanted = set(names) or set(DOCTOR_CHECKS) - set(OPT_IN_CHECKS)
+    return [name for name in DOCTOR_CHECKS if name in wanted or (network and name in OPT_IN_CHECKS)]
+
+
+def run_doctor_checks(names: Sequence[str], case: DoctorContext) -> list[CheckReport]:
+    """What each check came to, all of them at once; none is waited for longer than its time limit."""
+    pool = ThreadPoolExecutor(max_workers=len(names))
+    until = monotonic() + CHECK_TIMEOUT_S + TIMEOUT_MARGIN_S
+    begun = [(name, pool.submit(DOCTOR_CHECKS[name].run, case)) for name in names]
+    reports = [CheckReport(name, _get_finding(future, until)) for name, future in begun]
+    pool.shutdown(wait=False)
+    return reports
+
+
+def _get_finding(future: Future[CheckResult], until: float) -> CheckResult:
+    try:
+        return future.result(max(0.0, until - monotonic()))
+    except ConvoError as wrong:
+        return make_error_result(wrong.message, wrong.hint)
+    except TimeoutError:
+        return make_error_result(
+            f"this did not end in {CHECK_TIMEOUT_S:g} seconds", "see what keeps the disk, or the server, from answering"
+        )
+
+
+def _report_to_json(report: CheckReport) -> dict[str, str]:
+    name, (level, found, next_step) = report
+    return {"name": name, "level": str(level), "found": found, "next": next_step}

@@ -1,104 +1,192 @@
-"""`convo export`: a conversation as a file.
+"""`convo export`: write a conversation as replay file, JSONL, Markdown, HTML or RunState.
 
-The arguments alone; `convo.cli.exporting` does the rest.
+A mirrored conversation is written as the local record has it, without a request; an unknown handle is
+read from its endpoint.
 """
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
 
-import typer
+from convo.chat.files import resolve_links, write_atomic
+from convo.chat.lookup import to_absolute_path
+from convo.cli.convert import owner_endpoint
+from convo.cli.deps import open_configured_store
+from convo.cli.output import print_json, print_notice
+from convo.cli.redact import format_redactions, redact_if_requested, redactions_to_json
+from convo.cli.resolve import HandleResolver, LookupOptions
+from convo.config.loader import load_settings
+from convo.config.settings import Settings
+from convo.errors import InvalidUsage
+from convo.history.items import Json
+from convo.history.records import EMBEDDED_SCOPE
+from convo.inspect.redaction import RedactionResult
+from convo.inspect.serialize import ConversationDocument
+from convo.inspect.view import ConversationView
+from convo.stores.base import Store
+from convo.transfer.convert import ConversationSource, load_source
+from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
 
-from convo.cli.options import Handle, Provider, Text, Texts, flag, named_file, value
-from convo.cli.shape import App, call_of
-
-app = App()
-
-
-class Form(StrEnum):
-    """What a conversation can be written as."""
-
-    REPLAY = "replay"
-    JSONL = "jsonl"
-    MARKDOWN = "markdown"
-    HTML = "html"
-    RUNSTATE = "runstate"
-
-
-EXAMPLES = """
-Examples:
-  convo export monads -o monads.html            one page for a browser, without any script
-  convo export @last --format markdown          for reading
-  convo export monads --format jsonl --links    items and the calls that made them, a line each
-  convo export monads --redact -o talk.json     a replay file without keys, addresses and cards
-  convo export refunds --format runstate --agent support.py:triage -o state.json
-                                                its run of agents, for the Agents SDK
-
-The suffix of -o names the format: .json, .jsonl, .md, .html. convo import takes each of them back.
-A file that exists is overwritten with --force only.
-"""
+FORMAT_BY_SUFFIX: Mapping[str, str] = MappingProxyType(
+    {".json": "replay", ".jsonl": "jsonl", ".md": "markdown", ".markdown": "markdown", ".html": "html", ".htm": "html"}
+)
 
 
-@dataclass(frozen=True)
-class Written:
-    """What is written."""
-
-    form: Form | None = value("--format", "FORMAT", "replay, jsonl, markdown, html or runstate.")
-    file: Text = value("-o --output", "FILE", "Write there; - is stdout.")
-    force: bool = flag("--force", "Overwrite FILE.")
-    links: bool = flag("--links", "jsonl: also the calls that made the items.")
-    no_data: bool = flag("--no-data", "markdown, html: only what is read; cannot be imported.")
+RUNSTATE_FORMAT = "runstate"
 
 
-@dataclass(frozen=True)
-class OfAgents:
-    """A run of agents, as a state of theirs."""
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """The arguments of one `convo export`; `form` is None where the file's suffix says it."""
 
-    agent: Text = value("--agent", "FILE:NAME", "runstate: the agents of the run.")
-    context: Text = value("--context", "FILE", "runstate: the application's values.")
-    schema: Text = value(
-        "--schema", "LABEL", "runstate: of an older release, like 1.5; but no 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
-    )
+    handle: str
+    form: str | None = None
+    file: Path | None = None
+    force: bool = False
+    links: bool = False
+    data: bool = True
+    redact: bool = False
+    patterns: tuple[str, ...] = ()
+    agent: str | None = None
+    context: str | None = None
+    schema: str | None = None
+    provider: str | None = None
+    as_json: bool = False
+    config: Path | None = None
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """What is hidden."""
+async def run_export(asked: ExportOptions) -> None:
+    """Write one conversation. raises: as its parts do; then nothing was written"""
+    form, settings = resolve_export_format(asked), load_settings(asked.config)
+    check_overwrite(asked)
+    if form == RUNSTATE_FORMAT:
+        await _export_run(asked, settings)
+        return
+    async with open_configured_store(settings) as store:
+        known = await HandleResolver(settings, store, LookupOptions(asked.config, asked.provider)).one(asked.handle)
+        source = await load_source_from_mirror(known, settings, store)
+    if asked.file:
+        check_not_source_file(asked.file, source)
+    document = select_exported_parts(source.document(), form, asked)
+    hidden = redact_if_requested(document, asked.redact, asked.patterns, settings)
+    document = hidden.document if hidden else document
+    text = EXPORT_RENDERERS[form](document, asked)
+    write_export(text, asked.file)
+    if asked.file:
+        report_export(asked, form, document, hidden)
+    for words in (*source.notes, *(format_redactions(hidden) if hidden and not asked.as_json else ())):
+        print_notice(words)
 
-    redact: bool = flag("--redact", "Hide keys, passwords, addresses, cards ...; says what.")
-    pattern: Texts = value("--redact-pattern", "REGEX", "Hide this, too; may be repeated.")
+
+def check_overwrite(asked: ExportOptions) -> None:
+    """Raises Usage when the file exists and --force was not given. A pipe or a device is written into."""
+    file = Path(to_absolute_path(str(asked.file))) if asked.file else None
+    if file and not asked.force and os.path.lexists(file) and (file.is_file() or not file.exists()):
+        raise InvalidUsage(f"{asked.file} exists", hint="--force overwrites it; or name another file with -o")
 
 
-@app.command(epilog=EXAMPLES)
-def export(
-    ctx: typer.Context,
-    handle: Handle,
-    *,
-    written: Annotated[Written, "What is written"],
-    run: Annotated[OfAgents, "A run of agents"],
-    hidden: Annotated[Hidden, "What is hidden"],
-    provider: Provider = None,
-    as_json: Annotated[bool, typer.Option("--json", help="With -o: print what was written as JSON.")] = False,
+def resolve_export_format(asked: ExportOptions) -> str:
+    """The form to write in. raises: InvalidUsage  an option belongs to another one, or the suffix names no form"""
+    ending = asked.file.suffix.lower() if asked.file else ""
+    suffix = FORMAT_BY_SUFFIX.get(ending)
+    if ending and suffix is None and asked.form is None:
+        raise InvalidUsage(
+            f"unknown file format {ending}; -o accepts {', '.join(dict.fromkeys(FORMAT_BY_SUFFIX))}",
+            hint="use another suffix, or --format FORMAT",
+        )
+    form = asked.form or suffix or "replay"
+    if asked.links and form != "jsonl":
+        raise InvalidUsage(f"--links is for jsonl, not for {form}", hint="--format jsonl --links")
+    if not asked.data and form not in ("markdown", "html"):
+        raise InvalidUsage(f"--no-data is for markdown and html; {form} is nothing but data", hint="leave it out")
+    if form == RUNSTATE_FORMAT:
+        check_run_export_options(asked)
+    elif named := next((f"--{name}" for name in ("agent", "context", "schema") if getattr(asked, name)), None):
+        raise InvalidUsage(f"{named} is for runstate, not for {form}", hint="--format runstate --agent FILE:NAME")
+    if asked.as_json and not asked.file:
+        raise InvalidUsage(
+            "--json says what was written into a file", hint="-o FILE --json; --format jsonl prints JSON"
+        )
+    return form
+
+
+def check_run_export_options(asked: ExportOptions) -> None:
+    """raises: InvalidUsage  the flags do not fit a run"""
+    if asked.agent is None:
+        raise InvalidUsage("a run is written with its agents, and none are named", hint="--agent FILE.py:NAME")
+    if asked.redact or asked.patterns:
+        raise InvalidUsage(
+            "a run without its secrets could not be gone on with", hint="--format replay --redact, for its conversation"
+        )
+
+
+async def _export_run(asked: ExportOptions, settings: Settings) -> None:
+    from convo.cli.run_options import RunFlags
+    from convo.cli.run_state_export import render_session_run_state
+
+    flags = RunFlags(agent=asked.agent, context=asked.context)
+    text = await render_session_run_state(asked.handle, flags, asked.schema, settings, settings.places.data / "paused")
+    write_export(text, asked.file)
+    if asked.as_json:
+        print_json({"file": str(asked.file), "format": RUNSTATE_FORMAT})
+
+
+def write_export(text: str, file: Path | None) -> None:
+    """Put `text` into a private file, or on stdout. raises: StoreReadOnly, StoreFull, StoreFault"""
+    if file:
+        write_atomic(resolve_links(Path(to_absolute_path(str(file)))), text)
+    else:
+        sys.stdout.write(text)
+
+
+def select_exported_parts(document: ConversationDocument, form: str, asked: ExportOptions) -> ConversationDocument:
+    """What of a document is written in this form; what is not written does not have to be gone over."""
+    if form == "replay" or (form == "jsonl" and not asked.links):
+        return ConversationDocument(document.items, document.acknowledged)
+    return document if asked.data else replace(document, links=())
+
+
+async def load_source_from_mirror(known: ConversationView, settings: Settings, store: Store) -> ConversationSource:
+    """What `known` holds; only our own endpoint is looked at, which is this store."""
+    if known.scope != EMBEDDED_SCOPE:
+        return await load_source(known, store)
+    async with owner_endpoint(known, settings, store) as endpoint:
+        return await load_source(known, store, endpoint)
+
+
+def check_not_source_file(file: Path, source: ConversationSource) -> None:
+    """raises: InvalidUsage  the file is the conversation's own"""
+    for own in (source.held.handle, source.handle):
+        if own and os.path.exists(own) and os.path.exists(file) and os.path.samefile(own, file):
+            raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with -o")
+
+
+def _render_html(document: ConversationDocument, asked: ExportOptions) -> str:
+    from convo.server.pages import render_conversation_page
+
+    return render_conversation_page(document, data=asked.data)
+
+
+EXPORT_RENDERERS: Mapping[str, Callable[[ConversationDocument, ExportOptions], str]] = MappingProxyType(
+    {
+        "replay": lambda document, asked: render_replay(document),
+        "jsonl": lambda document, asked: render_jsonl(document, links=asked.links),
+        "markdown": lambda document, asked: render_markdown_export(document, data=asked.data),
+        "html": _render_html,
+    }
+)
+
+
+def report_export(
+    asked: ExportOptions, form: str, document: ConversationDocument, hidden: RedactionResult | None
 ) -> None:
-    """Write a conversation into a file."""
-    import asyncio
-
-    from convo.cli.exporting import Asked, export_one
-
-    asked = Asked(
-        handle=handle,
-        form=written.form and str(written.form),
-        file=named_file(written.file),
-        force=written.force,
-        links=written.links,
-        data=not written.no_data,
-        redact=hidden.redact,
-        patterns=tuple(hidden.pattern or ()),
-        agent=run.agent,
-        context=run.context,
-        schema=run.schema,
-        provider=provider,
-        as_json=as_json,
-        config=call_of(ctx).config,
-    )
-    asyncio.run(export_one(asked))
+    """Say what was written."""
+    if asked.as_json:
+        told: dict[str, Json] = {"file": str(asked.file), "format": form, "items": len(document.items)}
+        told |= redactions_to_json(hidden)
+        print_json(told)
+    else:
+        print_notice(f"{len(document.items):,} items are in {asked.file}")

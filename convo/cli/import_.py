@@ -1,46 +1,110 @@
-"""`convo import`: conversations out of a file, each as a session of its own.
+"""`convo import`: store the conversations of a file as sessions.
 
-The arguments alone; `convo.cli.importing` does the rest.
+All are parsed before the first is stored. Conversations imported before are skipped, so that an
+interrupted import can be repeated.
 """
 
-from typing import Annotated
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
 
-import typer
+from convo.chat.session_record import validate_session_name
+from convo.cli.convert import get_endpoint_scope
+from convo.cli.deps import open_configured_store
+from convo.cli.output import print_json, print_line, print_notice
+from convo.config.loader import choose_model, load_settings
+from convo.config.settings import Settings
+from convo.errors import Conflict, InvalidSettings, InvalidUsage, NotFound
+from convo.history.items import Json
+from convo.history.records import Session
+from convo.inspect.serialize import ConversationDocument
+from convo.runtime import SystemClock, random_id
+from convo.terminal.terminal import escape_control_chars, format_count
+from convo.transfer.convert import SessionWriter
+from convo.transfer.import_ import (
+    ImportDefaults,
+    find_imported_sessions,
+    import_document,
+    imported_session_name,
+    read_documents,
+)
 
-from convo.cli.shape import App, call_of
 
-app = App()
+@dataclass(frozen=True, slots=True)
+class ImportOptions:
+    """The arguments of one `convo import`."""
 
-EXAMPLES = """
-Examples:
-  convo import talk.json                     a replay file, or any list of items
-  convo import monads.html --as monads       a page, Markdown or JSONL of convo export
-  convo import ~/.config/io.datasette.llm/logs.db --dry-run
-                                             the conversations of llm
-  convo import agents.db --only thread-7     one session of the Agents SDK
-  convo import state.json                    what was said in a run; convo resume goes on with the run
-
-The file is not changed. What was imported before is not imported again; --as NAME makes one more session of it.
-The sessions are held by the local store; convo convert gives them another owner.
-"""
+    file: str
+    name: str | None = None
+    only: str | None = None
+    dry_run: bool = False
+    as_json: bool = False
+    config: Path | None = None
 
 
-@app.command("import", epilog=EXAMPLES)
-def import_(
-    ctx: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="What was exported, or a database of llm or Agents SDK.")],
-    name: Annotated[
-        str | None, typer.Option("--as", metavar="NAME", help="The new session's name; for one conversation.")
-    ] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="NAME", help="Of several conversations, the one of this name.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what is in it.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a conversation.")] = False,
-) -> None:
-    """Read conversations from a file."""
-    import asyncio
+async def run_import(asked: ImportOptions) -> None:
+    """Store what is in the file, and say what became of it. raises: as its parts do"""
+    documents = select_documents(read_documents(asked.file), asked)
+    settings = load_settings(asked.config)
+    if asked.dry_run:
+        for document in documents:
+            report_import(document, None, as_json=asked.as_json)
+        return
+    async with open_configured_store(settings) as store:
+        name = None if asked.name is None else validate_session_name(asked.name)
+        there = await find_imported_sessions(documents, store, name)
+        beside = SessionWriter(store, SystemClock(), random_id)
+        for document, before in zip(documents, there, strict=True):
+            try:
+                made = before or await import_document(
+                    document, choose_import_defaults(document, settings), beside, name
+                )
+            except Conflict:  # the name is taken, or another process imports the same at this moment
+                (before,) = await find_imported_sessions([document], store, name)
+                if before is None:
+                    raise
+                made = before
+            report_import(document, made, as_json=asked.as_json, before=before is not None)
+        if len(documents) == 1 and any(there):
+            print_notice(f"imported before; to import it once more: convo import {quote(asked.file)} --as NAME")
 
-    from convo.cli.importing import Asked, import_file
 
-    asyncio.run(import_file(Asked(file, name, only, dry_run, as_json, call_of(ctx).config)))
+def select_documents(documents: Sequence[ConversationDocument], asked: ImportOptions) -> Sequence[ConversationDocument]:
+    """Those that were asked for. raises: NotFound  none is called so;  InvalidUsage  one name for several"""
+    if asked.only is not None:
+        documents = [one for one in documents if asked.only in (one.name, imported_session_name(one))]
+        if not documents:
+            raise NotFound("conversation in the file", asked.only, hint=f"convo import {asked.file} --dry-run")
+    if asked.name is not None and len(documents) != 1:
+        raise InvalidUsage(
+            f"--as names one session, and the file holds {format_count(len(documents), 'conversation')}", hint="--only"
+        )
+    return documents
+
+
+def choose_import_defaults(document: ConversationDocument, settings: Settings) -> ImportDefaults:
+    """Who answers in it from now on; a model that nobody here knows gives way to the settings' own."""
+    try:
+        choice = choose_model(settings, document.model, where="the file")
+    except InvalidSettings:
+        choice = choose_model(settings)
+    return ImportDefaults(str(choice.name), get_endpoint_scope(choice))
+
+
+def report_import(document: ConversationDocument, made: Session | None, *, as_json: bool, before: bool = False) -> None:
+    """Say of one conversation what it is, and which session it became; `before`: in an earlier import."""
+    name = made.name if made else imported_session_name(document)
+    if as_json:
+        told: dict[str, Json] = {
+            "session": made.name if made else None,
+            "name": document.name,
+            "items": len(document.items),
+            "links": len(document.links),
+            "model": made.model if made else document.model,
+        }
+        print_json(told)
+    else:
+        print_line(
+            escape_control_chars(f"{name}  {format_count(len(document.items))}") + ("  came before" if before else "")
+        )

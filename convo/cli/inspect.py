@@ -1,127 +1,229 @@
-"""`convo inspect`: who owns a conversation, and what each of its requests sent, saw and cost.
+"""`convo inspect`: show who owns a conversation and what each request sent.
 
-The arguments alone; `convo.cli.known` finds out and `convo.cli.forms` prints. A file that holds a
-paused run is shown by `convo.cli.states`, without whatever knows conversations.
+One conversation tree, or its items, JSON, token chart or HTML page. `--watch` repaints the tree while another
+process continues the conversation: in place in a terminal, elsewhere one line for each finished response.
+Output for programs is never paged. A file with a paused run is shown without a store.
 """
 
-from dataclasses import dataclass
+import asyncio
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from convo.cli.options import Provider, Remote, Text, flag, named_file, value
-from convo.cli.shape import App, call_of
-from convo.errors import Usage
-
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo inspect @last                        the conversation used last
-  convo inspect what-is-a-monad --items      everything that was said
-  convo inspect @last --chart                what its tokens went into, request by request
-  convo inspect @last --watch                the same screen, as the conversation goes on elsewhere
-  convo inspect @last --html page.html       the same and more as a page in a browser
-  convo inspect resp_                        the newest responses; conv_ and ses_ do the same
-  convo inspect resp_4f1c --json             links and items for a program
-  convo inspect ./conversation.json          a replay file
-  convo inspect ./state.json                 a paused run, and what it waits for
-  convo inspect resp_4f1c... --provider openai
-                                             a chain that only its endpoint knows
-"""
-
-PREFIXES = ("resp_", "conv_", "ses_")
-"""Handles without an id: the newest of their kind are listed."""
-
-Handles = Annotated[
-    list[str], typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
-]
+from convo.chat.files import resolve_links, write_atomic
+from convo.chat.lookup import to_absolute_path
+from convo.chat.watch import ACTIVE_STATUSES, is_in_progress, watch_conversation
+from convo.cli.deps import open_configured_store
+from convo.cli.output import print_notice
+from convo.cli.resolve import is_path_like, path_exists
+from convo.cli.state_input import render_run_state_in_format
+from convo.config.loader import load_settings
+from convo.errors import InvalidUsage, NotFound
+from convo.inspect.serialize import conversation_to_json
+from convo.inspect.view import ConversationView
+from convo.runstate.state import RunState
+from convo.runtime import SystemClock
+from convo.server.inspector_data import build_inspector_data
+from convo.server.pages import render_inspector_page
+from convo.stores.base import Store
+from convo.terminal.inspect_view import (
+    build_tree_rows,
+    fit_link_table,
+    render_conversation,
+    render_path_items,
+    render_token_chart,
+    tree_lines,
+)
+from convo.terminal.pager import print_paged
+from convo.terminal.terminal import DisplayOptions, detect_display, format_count
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What is shown; the tree where nothing else is asked for."""
-
-    items: bool = flag("--items", "What was said, in full.")
-    raw: bool = flag("--raw", "The items as JSON, as they are stored.")
-    as_json: bool = flag("--json", "Links and items as one JSON object a line.")
-    html: Text = value("--html", "FILE", "A page in one file, to look at offline; - is stdout.")
-    chart: bool = flag("--chart", "Bars of tokens: sent, seen, cached.")
-
-    def form(self) -> str:
-        """The one form that was asked for; "" for the tree. raises: Usage  more than one was"""
-        forms = {"--items": self.items, "--raw": self.raw, "--json": self.as_json, "--chart": self.chart}
-        chosen = [flag for flag, on in {**forms, "--html": self.html is not None}.items() if on]
-        if len(chosen) > 1:
-            raise Usage(f"{' and '.join(chosen)} are two answers to one question", hint="use one of them")
-        return chosen[0] if chosen else ""
-
-
-@dataclass(frozen=True)
-class Live:
-    """How it is shown."""
-
-    watch: bool = flag("--watch", "Go on showing it while it goes on.")
-    until_idle: bool = flag("--until-idle", "With --watch: end once no answer is to come.")
-    no_pager: bool = flag("--no-pager", "Print it, however tall it is.")
-
-
-@app.command(epilog=EXAMPLES)
-def inspect(
-    ctx: typer.Context,
-    handles: Handles,
-    *,
-    shown: Annotated[Shown, "What is shown (one of these)"],
-    live: Annotated[Live, "How it is shown"],
-    remote: Remote = False,
-    provider: Provider = None,
+def print_views(
+    found: Sequence[ConversationView | RunState], handles: Sequence[str], form: str, *, paged: bool = True
 ) -> None:
-    """Show who owns a conversation and what each request sent."""
-    form, config = shown.form(), call_of(ctx).config
-    if live.watch or live.until_idle:
-        follow(handles, config, live, {form: bool(form), "--remote": remote, "--provider": bool(provider)})
-        return
-    if not form and len(handles) == 1 and handles[0] in PREFIXES:
-        from convo.cli.known import print_newest
-
-        print_newest(handles[0], config)
-        return
-    from convo.cli.states import print_states, state_at
-
-    states = {handle: state_at(handle, config) for handle in dict.fromkeys(handles)}
-    if all(states.values()) and shown.html is None:
-        print_states(handles, states, form, paged=not live.no_pager)
-        return
-    import asyncio
-
-    from convo.cli.forms import printed
-    from convo.cli.known import Where, known_of
-
-    others = [handle for handle in handles if not states[handle]]
-    found = iter(asyncio.run(known_of(others, Where(config, provider, remote))))
-    subjects = [states[handle] or next(found) for handle in handles]
-    if shown.html is not None:
-        from convo.cli.inspecting_page import written
-
-        written(subjects, handles, named_file(shown.html))
+    """Print conversations and states in one of `VIEW_RENDERERS`; JSON is never paged and has no empty lines."""
+    medium = detect_display(sys.stdout, os.environ)
+    between = "" if form in ("--json", "--raw") else "\n"
+    texts = (
+        render_run_state_in_format(one, handle, form, medium)
+        if isinstance(one, RunState)
+        else VIEW_RENDERERS[form](one, medium)
+        for one, handle in zip(found, handles, strict=True)
+    )
+    text = between.join(words + "\n" for words in texts)
+    if paged and between:
+        print_paged(text)
     else:
-        printed(subjects, handles, form, paged=not live.no_pager)
+        sys.stdout.write(text)
 
 
-def follow(handles: list[str], config: Path | None, live: Live, beside: dict[str, bool]) -> None:
-    """Watch one handle. raises: Usage  there are several, or something stands beside it"""
-    other = next((flag for flag, on in beside.items() if on), None)
-    if not live.watch:
-        raise Usage("--until-idle says when --watch ends", hint="add --watch")
-    if len(handles) > 1 or handles == ["-"]:
-        raise Usage("--watch follows one conversation", hint=f"convo inspect {handles[0]} --watch")
-    if other:
-        raise Usage(
-            f"--watch paints the tree of what the store knows; {other} does not go with it", hint="leave it out"
-        )
-    import asyncio
+def _render_json(known: ConversationView, medium: DisplayOptions) -> str:
+    return json.dumps(conversation_to_json(known))
 
-    from convo.cli.watching import watched
 
-    asyncio.run(watched(handles[0], config, until_idle=live.until_idle))
+def _render_items_json(known: ConversationView, medium: DisplayOptions) -> str:
+    """A list with an item a line, as a replay file has it."""
+    stored = [json.dumps(dict(item)) for item in known.path.items]
+    return "[\n" + ",\n".join(stored) + "\n]" if stored else "[]"
+
+
+VIEW_RENDERERS: dict[str, Callable[[ConversationView, DisplayOptions], str]] = {
+    "": render_conversation,
+    "--chart": render_token_chart,
+    "--items": render_path_items,
+    "--raw": _render_items_json,
+    "--json": _render_json,
+}
+
+
+def write_html_page(found: Sequence[ConversationView | RunState], handles: Sequence[str], file: Path | None) -> None:
+    """Write a page about `found` into a private file, or on stdout.
+
+    raises:  InvalidUsage  one of them is a paused run, or `file` is a conversation's own
+             StoreReadOnly, StoreFull, StoreFault  it cannot be written
+    """
+    known = {handle: one for handle, one in zip(handles, found, strict=True) if isinstance(one, ConversationView)}
+    run = next((handle for handle in handles if handle not in known), None)
+    if run is not None:
+        raise InvalidUsage(f"{run} is a paused run, and a page shows conversations", hint=f"convo inspect {run}")
+    if file is None:
+        sys.stdout.write(render_inspector_page(build_inspector_data(known)))
+        return
+    target = resolve_links(Path(to_absolute_path(str(file))))
+    for one in known.values():
+        own = one.session.handle if one.session else one.handle
+        if own and resolve_links(Path(to_absolute_path(own))) == target:
+            raise InvalidUsage(f"{file} is the conversation's own file", hint="name another one with --html")
+    write_atomic(target, render_inspector_page(build_inspector_data(known)))
+    print_notice(f"{format_count(len(known), 'conversation')} can be looked at in {file}")
+
+
+CURSOR_HOME, CLEAR_LINE, CLEAR_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
+NO_WRAP, WRAP = "\x1b[?7l", "\x1b[?7h"
+"""A line that is too long is cut by the terminal: it would push the others down."""
+
+WATCHING_FOOTER = "watching; q or Ctrl-C ends it"
+IDLE_FOOTER = "nothing is under way; q or Ctrl-C ends it"
+
+QUIT_KEYS = b"qQ\x04"
+"""Keys that end it; the last one is Ctrl-D."""
+
+
+async def watch_handle(handle: str, config: Path | None, *, until_idle: bool) -> None:
+    """Show `handle` for as long as somebody wants to see it.
+
+    until_idle:  end as soon as no answer is to come
+    raises:      as `look`
+    """
+    async with open_configured_store(load_settings(config)) as store:
+        file = is_path_like(handle) or await _is_unknown_file(store, handle)
+        async with aclosing(watch_conversation(store, handle, SystemClock(), file=file)) as states:
+            if _can_repaint():
+                await _show_until_key(states, until_idle=until_idle)
+            else:
+                await _show_views(states, ResponseLinePrinter(), until_idle=until_idle)
+
+
+async def _show_until_key(states: AsyncGenerator[ConversationView, None], *, until_idle: bool) -> None:
+    """Paint them until a key ends it."""
+    from convo.terminal.raw_terminal import on_key
+
+    show, loop = ScreenPainter(), asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(None) as pressed:
+            with on_key(QUIT_KEYS, lambda: pressed.reschedule(loop.time())):
+                await _show_views(states, show, until_idle=until_idle)
+    except TimeoutError:
+        if not pressed.expired():
+            raise
+    finally:
+        show.leave()
+
+
+async def _show_views(
+    states: AsyncGenerator[ConversationView, None], show: "ScreenPainter | ResponseLinePrinter", *, until_idle: bool
+) -> None:
+    async for known in states:
+        show.take(known)
+        if until_idle and not is_in_progress(known):
+            return
+
+
+async def _is_unknown_file(store: Store, handle: str) -> bool:
+    from convo.chat.lookup import resolve_handle
+
+    try:
+        await resolve_handle(store, handle)
+    except NotFound:
+        return path_exists(handle)
+    return False
+
+
+def _can_repaint() -> bool:
+    """Whether stdout is a screen that can be painted over."""
+    return sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+class ScreenPainter:
+    """Paints the whole screen over, so that nothing flickers and nothing scrolls."""
+
+    def __init__(self) -> None:
+        self._painted = False
+
+    def take(self, known: ConversationView) -> None:
+        medium, rows = detect_display(sys.stdout, os.environ), shutil.get_terminal_size().lines
+        foot = WATCHING_FOOTER if is_in_progress(known) else IDLE_FOOTER
+        lines = [*_fit_screen_rows(known, medium, rows - 1), medium.paint(foot, "dim")]
+        begin = CURSOR_HOME if self._painted else CLEAR_BELOW.join((CURSOR_HOME, ""))
+        sys.stdout.write(begin + NO_WRAP + "".join(line + CLEAR_LINE + "\n" for line in lines[:-1]))
+        sys.stdout.write(lines[-1] + CLEAR_BELOW + "\r" + WRAP)
+        sys.stdout.flush()
+        self._painted = True
+
+    def leave(self) -> None:
+        """Take the last line away: what comes next stands there."""
+        if self._painted:
+            sys.stdout.write(CLEAR_BELOW)
+            sys.stdout.flush()
+
+
+def _fit_screen_rows(known: ConversationView, medium: DisplayOptions, room: int) -> list[str]:
+    """The screen in at most `room` lines: without its chart, then without what is oldest in the tree."""
+    for lines in (
+        render_conversation(known, medium).split("\n"),
+        render_conversation(known, medium, bars=False).split("\n"),
+    ):
+        if len(lines) <= room:
+            return lines
+    return [lines[0], *lines[len(lines) - room + 1 :]] if room > 1 else lines[:room]
+
+
+class ResponseLinePrinter:
+    """Prints each response once, when it has ended; the heads of the columns first."""
+
+    def __init__(self) -> None:
+        self._told: set[str] = set()
+        self._begun = False
+
+    def take(self, known: ConversationView) -> None:
+        medium = detect_display(sys.stdout, os.environ)
+        head, *lines = tree_lines(fit_link_table(known, medium), medium)
+        new = [
+            (one.link.id, line)
+            for one, line in zip(build_tree_rows(known), lines, strict=True)
+            if one.link.id not in self._told and one.link.status not in ACTIVE_STATUSES
+        ]
+        if new and not self._begun:
+            self._say(head, medium)
+        for id_, line in new:
+            self._told.add(id_)
+            self._say(line, medium)
+
+    def _say(self, line: str, medium: DisplayOptions) -> None:
+        self._begun = True
+        sys.stdout.write(medium.drawn(line) + "\n")
+        sys.stdout.flush()

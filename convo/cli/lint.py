@@ -1,63 +1,63 @@
-"""`convo lint`: state that the next turn would be refused for, found before it is sent.
+"""`convo lint`: report state that the next request would be rejected for.
 
-The arguments alone; `convo.cli.linting` does the rest.
+Every handle is loaded before anything is printed, so an unreadable one leaves no half report.
+Exit code 4: errors, or with --strict warnings.
 """
 
-from enum import StrEnum
-from typing import Annotated
+import json
+import os
+import sys
+from collections.abc import Sequence
+from importlib.resources import files
 
-import typer
+from convo import __version__
+from convo.cli.lint_target import load_lint_target
+from convo.cli.resolve import LookupOptions
+from convo.errors import NotFound
+from convo.lint.report import LintReport, build_sarif
+from convo.lint.rules import LINT_RULE_BY_CODE, LINT_RULES
+from convo.terminal.report_views import render_lint_report
+from convo.terminal.terminal import detect_display, escape_control_chars
 
-from convo.cli.options import Provider, Remote
-from convo.cli.shape import App, call_of
-from convo.errors import Usage
+FINDINGS_EXIT_CODE = 4
+"""The exit code of a history that has something wrong in it."""
 
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo lint @last                           the conversation used last
-  convo lint ./history.json ./more.jsonl     items in files, a request, a paused run
-  convo lint resp_4f1c --strict              warnings count, too
-  convo lint ./history.json --format sarif > lint.sarif
-  convo lint --explain call-without-output   what a finding means, and how it is mended
-
-Exit code: 0 nothing found, or warnings alone; 4 errors (with --strict: warnings, too).
-"""
+RULE_PAGES_PACKAGE = "convo.lint"
 
 
-class Format(StrEnum):
-    text = "text"
-    json = "json"
-    sarif = "sarif"
+def run_lint(handles: Sequence[str], where: LookupOptions, form: str, *, strict: bool) -> bool:
+    """Print what is wrong with each; nothing before all of them were read. Returns whether that counts."""
+    reports = [load_lint_target(handle, where).report() for handle in dict.fromkeys(handles)]
+    sys.stdout.write(render_lint_reports(reports, form))
+    return any(one.errors or (strict and one.warnings) for one in reports)
 
 
-@app.command(epilog=EXAMPLES)
-def lint(
-    ctx: typer.Context,
-    handles: Annotated[
-        list[str] | None, typer.Argument(metavar="HANDLE...", help="A session, resp_..., conv_..., @last, a file or -.")
-    ] = None,
-    explain: Annotated[
-        str | None, typer.Option("--explain", metavar="CODE", help="Print what a rule means; `all` lists them.")
-    ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Let warnings fail, too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")] = False,
-    form: Annotated[Format, typer.Option("--format", help="How findings are printed.")] = Format.text,
-    remote: Remote = False,
-    provider: Provider = None,
-) -> None:
-    """Find state that will be refused, before it is sent."""
-    from convo.cli import linting
+def render_lint_reports(reports: Sequence[LintReport], form: str) -> str:
+    if form == "json":
+        return "".join(json.dumps(one.as_json()) + "\n" for one in reports)
+    if form == "sarif":
+        return (
+            json.dumps(
+                build_sarif(reports, {rule.code: read_rule_page(rule.code) for rule in LINT_RULES}, __version__),
+                indent=2,
+            )
+            + "\n"
+        )
+    medium = detect_display(sys.stdout, os.environ)
+    return "\n".join(render_lint_report(one, medium) + "\n" for one in reports)
 
-    if explain is not None:
-        linting.explain(explain)
-        return
-    if not handles:
-        raise Usage("lint needs a handle", hint="convo lint @last")
-    from convo.cli.subject import Where
 
-    where = Where(call_of(ctx).config, provider, remote)
-    found = linting.findings(handles, where, Format.json if as_json else form, strict=strict)
-    if found:
-        raise typer.Exit(linting.FOUND)
+def print_rule(code: str) -> None:
+    """Print a rule's page, or a line for each rule. raises: NotFound"""
+    if code == "all":
+        wide = max(map(len, LINT_RULE_BY_CODE))
+        sys.stdout.write("".join(f"{rule.code:<{wide}}  {rule.severity:<7}  {rule.summary}\n" for rule in LINT_RULES))
+    elif code in LINT_RULE_BY_CODE:
+        sys.stdout.write(read_rule_page(code))
+    else:
+        raise NotFound("rule", escape_control_chars(code), hint="convo lint --explain all")
+
+
+def read_rule_page(code: str) -> str:
+    """A rule's page, in Markdown."""
+    return files(RULE_PAGES_PACKAGE).joinpath("pages", f"{code}.md").read_text(encoding="utf-8")

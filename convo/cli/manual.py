@@ -1,7 +1,7 @@
-"""The man page, made from the commands themselves, so that it says what they do and nothing older.
+"""The man page, generated from the commands.
 
-`convo --man` prints it for `man -l -`; `python -m convo.cli.manual` writes it where it lies in the
-repository, from where a wheel brings it to `share/man/man1`.
+`convo --man` prints it. `python -m convo.cli.manual` writes it to completions/convo.1, which the wheel
+installs in share/man/man1.
 """
 
 import inspect
@@ -12,23 +12,21 @@ from typer._click import Command, Context
 from typer.core import TyperGroup
 
 from convo import __version__
-from convo.cli.app import EXAMPLES, shell
-from convo.cli.commands import COMMANDS
-from convo.cli.exits import EXITS
-from convo.cli.shape import sections
-from convo.config.layers import VARIABLES
-from convo.config.origin import dotted
+from convo.cli.app import COMMANDS, ROOT_EXAMPLES, collect_help_sections, make_root_group
+from convo.cli.output import EXIT_CODES
+from convo.config.loader import VARIABLE_SETTINGS
+from convo.config.values import format_setting_key
 
-PLACE = "completions/convo.1"
+MAN_PAGE_PATH = "completions/convo.1"
 
-ABOUT = """
+DESCRIPTION = """
 convo talks to models through the Responses API, or to any other model as if it spoke it, and lets you choose who
 owns the state of a conversation: a file of yours, the local store, the endpoint's Conversations API or its Responses
 API. It shows for each of them what every request sent, what the model saw and what it cost.
 """
 
 
-PLACES = {
+OTHER_VARIABLES = {
     "CONVO_HOME": "the folder under which everything is kept",
     "CONVO_CONFIG": "a settings file in place of the user's own",
     "NO_COLOR": "no colour, whatever the terminal can show",
@@ -36,7 +34,7 @@ PLACES = {
 }
 """Variables that are no settings."""
 
-FILES = {
+FILE_DESCRIPTIONS = {
     "~/.config/convo/config.toml": "the user's settings; convo config path says where it is on this machine",
     ".convo.toml": "a project's settings, in the working folder or above it up to the root of the repository",
     "~/.config/convo/trust": "the project files that the user trusts, by path and content",
@@ -44,71 +42,78 @@ FILES = {
 }
 
 
-def page() -> str:
+def render_man_page() -> str:
     """The whole page, as roff."""
-    group = shell()
+    group = make_root_group()
     ctx = group.make_context("convo", [], resilient_parsing=True)
-    return "\n".join(_lines(group, ctx)) + "\n"
+    return "\n".join(_page_lines(group, ctx)) + "\n"
 
 
-def _lines(group: TyperGroup, ctx: Context) -> Iterator[str]:
+def _page_lines(group: TyperGroup, ctx: Context) -> Iterator[str]:
     yield f'.TH CONVO 1 "" "convo {__version__}" "User Commands"'
-    yield from (".SH NAME", rf"convo \- {_plain(group.help or '')}")
+    yield from (".SH NAME", rf"convo \- {_escape_roff(group.help or '')}")
     yield from (".SH SYNOPSIS", r".B convo", r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIARGS\fR]...")
-    yield from (".SH DESCRIPTION", _plain(" ".join(ABOUT.split())))
-    yield from (".SH OPTIONS", *_parameters(group, ctx))
+    yield from (".SH DESCRIPTION", _escape_roff(" ".join(DESCRIPTION.split())))
+    yield from (".SH OPTIONS", *_option_lines(group, ctx))
     yield ".SH COMMANDS"
     for name in COMMANDS:
         command = group.get_command(ctx, name)
         assert command
-        yield from _command(command, Context(command, info_name=name, parent=ctx))
-    yield from (".SH ENVIRONMENT", *_terms(_variables()))
-    yield from (".SH FILES", *_terms(FILES))
-    yield from (".SH EXIT STATUS", *_terms({str(code): meaning for code, meaning in EXITS.items()}))
-    yield from (".SH EXAMPLES", *_as_is(EXAMPLES))
+        yield from _command_lines(command, Context(command, info_name=name, parent=ctx))
+    yield from (".SH ENVIRONMENT", *_term_lines(_describe_variables()))
+    yield from (".SH FILES", *_term_lines(FILE_DESCRIPTIONS))
+    yield from (".SH EXIT STATUS", *_term_lines({str(code): meaning for code, meaning in EXIT_CODES.items()}))
+    yield from (".SH EXAMPLES", *_verbatim_lines(ROOT_EXAMPLES))
 
 
-def _command(command: Command, ctx: Context) -> Iterator[str]:
+def _command_lines(command: Command, ctx: Context) -> Iterator[str]:
     """A command, and behind it those that stand under its name."""
     usage = " ".join(command.collect_usage_pieces(ctx))
-    yield from (f".SS {_plain(ctx.command_path)} {_plain(usage)}", _plain(" ".join((command.help or "").split())))
-    yield from _parameters(command, ctx)
-    yield from _as_is(command.epilog or "")
+    yield from (
+        f".SS {_escape_roff(ctx.command_path)} {_escape_roff(usage)}",
+        _escape_roff(" ".join((command.help or "").split())),
+    )
+    yield from _option_lines(command, ctx)
+    yield from _verbatim_lines(command.epilog or "")
     if isinstance(command, TyperGroup):
         for name in command.list_commands(ctx):
             below = command.get_command(ctx, name)
             assert below
-            yield from _command(below, Context(below, info_name=name, parent=ctx))
+            yield from _command_lines(below, Context(below, info_name=name, parent=ctx))
 
 
-def _parameters(command: Command, ctx: Context) -> Iterator[str]:
-    found = {heading: dict(records) for heading, records in sections(ctx, command.get_params(ctx)).items() if records}
+def _option_lines(command: Command, ctx: Context) -> Iterator[str]:
+    found = {
+        heading: dict(records)
+        for heading, records in collect_help_sections(ctx, command.get_params(ctx)).items()
+        if records
+    }
     for heading, records in found.items():
         if len(found) > 1:
-            yield from (".PP", _plain(f"{heading}:"))
-        yield from _terms(records)
+            yield from (".PP", _escape_roff(f"{heading}:"))
+        yield from _term_lines(records)
 
 
-def _terms(found: dict[str, str]) -> Iterator[str]:
+def _term_lines(found: dict[str, str]) -> Iterator[str]:
     for term, words in found.items():
-        yield from (".TP", rf"\fB{_plain(term)}\fR", _plain(words))
+        yield from (".TP", rf"\fB{_escape_roff(term)}\fR", _escape_roff(words))
 
 
-def _variables() -> dict[str, str]:
-    return {name: f"the setting {dotted(key)}" for name, key in VARIABLES.items()} | PLACES
+def _describe_variables() -> dict[str, str]:
+    return {name: f"the setting {format_setting_key(key)}" for name, key in VARIABLE_SETTINGS.items()} | OTHER_VARIABLES
 
 
-def _as_is(text: str) -> Iterator[str]:
+def _verbatim_lines(text: str) -> Iterator[str]:
     """Lines that are not filled: they are there to be copied."""
     if text.strip():
-        yield from (".PP", ".nf", *map(_plain, inspect.cleandoc(text).splitlines()), ".fi")
+        yield from (".PP", ".nf", *map(_escape_roff, inspect.cleandoc(text).splitlines()), ".fi")
 
 
-def _plain(text: str) -> str:
+def _escape_roff(text: str) -> str:
     r"""Text as roff takes it for itself: `\` and `-` mean themselves, and no line is a request."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-")
     return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
 
 
 if __name__ == "__main__":
-    Path(PLACE).write_text(page(), encoding="utf-8", newline="\n")
+    Path(MAN_PAGE_PATH).write_text(render_man_page(), encoding="utf-8", newline="\n")

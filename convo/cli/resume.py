@@ -1,161 +1,249 @@
-"""`convo resume`: decide on the calls that a paused run waits for, and go on with it.
+"""`convo resume`: decide on the pending calls of a paused run and resume it.
 
-The arguments alone; `convo.cli.resuming` decides for others to go on, `convo.cli.going_on` goes on.
+With --decide-only the decided state is written for the Agents SDK, signed on request: all decisions are
+checked before anything is written. The exit code is 3 while a call is undecided.
+The signing key comes from a variable, else the keyring; it is never an argument.
 """
 
-from dataclasses import asdict, dataclass
+import json
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import NamedTuple
 
-import typer
+from convo.chat.state_file import load_state_file, save_state_file
+from convo.cli.decision_flags import (
+    ALL_CALLS_WORD,
+    format_decision,
+    format_unchanged_decision,
+    rank_match,
+    select_best_matches,
+)
+from convo.cli.state_input import STDIN_HANDLE, find_run_state, read_piped_state
+from convo.config.credentials import has_keyring, read_keyring
+from convo.errors import InvalidSettings, InvalidUsage
+from convo.runstate.approvals import apply_verdict, edit_arguments, select_pending_calls
+from convo.runstate.format import ApprovalVerdict, RelabelLoss
+from convo.runstate.reader import run_state_summary_to_json, state_call_to_json
+from convo.runstate.relabel import relabel_state
+from convo.runstate.state import RunState
+from convo.runstate.versions import LABELS, VERSIONS
+from convo.runstate.writer import remove_signature, serialize_run_state, sign_state, verify_signature
+from convo.terminal.approvals import edit_arguments_in_editor
+from convo.terminal.run_state_view import loss_lines
+from convo.terminal.terminal import escape_control_chars, format_count
 
-from convo.cli.options import Text, Texts, flag, value
-from convo.cli.run_flags import HISTORY_MAPPER, HISTORY_MARKERS, INPUT_FILTER, NEST_HISTORY, RunFlags
-from convo.cli.shape import App, call_of
-from convo.errors import Usage
+PAUSED_EXIT_CODE = 3
 
-if TYPE_CHECKING:
-    from convo.cli.desk import Out
-
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo resume state.json --approve all              with the agents that the run had here before
-  convo resume state.json --agent support.py:triage --approve all
-  convo resume @last --agent support.py:triage --reject call_1="not on a Friday"
-  convo resume run_... --agent support.py:triage --output call_1="it went through"
-  convo resume state.json --decide-only -o decided.json --approve call_1 --reject call_2="not on a Friday"
-  convo resume state.json --decide-only -o decided.json --approve send_mail --always
-  cat state.json | convo resume - --decide-only -o - --reject all
-  convo resume state.json --decide-only -o older.json --schema 1.13
-                                             for a release that reads no newer label; what is lost is told
-  convo resume state.json --decide-only -o signed.json --approve all --sign
-
-STATE is a RunState in a file, - for one that is piped in, or a session or run that this store has.
-CALL is a call's id, the name of a tool, or all; an id wins over a name, and a name over all.
-A name and all mean undecided calls. To change a decision, give the call's id.
-Without --decide-only the run goes on here, until it ends (0) or waits for a decision (3).
-The key for --sign and --verify is taken from CONVO_SIGNING_KEY, or from --key-env NAME; where no
-variable has it, from the keyring (keyring set convo NAME).
-"""
-
-State = Annotated[str, typer.Argument(metavar="STATE", help="A file, -, a session or a run.")]
+(AGENT_STICKY_VERSION,) = (version for version in VERSIONS if version.label == "1.18")
+"""From this label on a sticky decision on a function belongs to an agent; newer readers ignore older ones."""
 
 
-@dataclass(frozen=True)
-class Decided:
-    """What is decided; a call is named by its id, its tool or `all`."""
+class StateDecisions(NamedTuple):
+    """What the flags say of calls; each word is a call's id, a tool's name or "all"."""
 
-    approve: Texts = value("--approve", "CALL", "Let it run.")
-    reject: Texts = value("--reject", "CALL[=WHY]", "Tell the model no, and why.")
-    edit: Texts = value("--edit", "CALL", "Change its arguments in $EDITOR, then let it run.")
-    always: bool = flag("--always", "Decide so on every later call of the tool.")
-    rerun: Texts = value("--rerun", "CALL", "Outcome unknown: run it again.")
-    output: Texts = value("--output", "CALL=TEXT", "Outcome unknown: this came of it.")
-    abort: bool = flag("--abort", "End the run for good.")
+    approve: tuple[str, ...]
+    reject: tuple[str, ...]
+    edit: tuple[str, ...]
+    always: bool
 
 
-@dataclass(frozen=True)
-class Going:
-    """How the run goes on."""
+class DecidedStateOutput(NamedTuple):
+    """What is to be written, where to, and what is to be proved."""
 
-    agent: Text = value("--agent", "FILE:NAME", "Agents of the run: support.py:triage, or a .toml; default: as before.")
-    model: Text = value("-m --model", "MODEL", "Who answers, for all of them.")
-    context: Text = value("--context", "FILE", "Values for its tools in place of its own; or FILE.py:NAME.")
-    max_turns: int | None = value("--max-turns", "N", "At most N model calls in all.")
-    input_filter: Text = value(*INPUT_FILTER)
-    nest_history: bool | None = flag(*NEST_HISTORY, default=None)
-    history_mapper: Text = value(*HISTORY_MAPPER)
-    history_markers: tuple[str, str] | None = value(*HISTORY_MARKERS)
-
-    def flags(self, state: Text) -> RunFlags:
-        """The same as for a chat; `state` is the file that a paused run is written to."""
-        return RunFlags(**{name: said for name, said in asdict(self).items() if name != "model"}, state=state)
+    out: str
+    schema: str | None
+    sign: bool
+    verify: bool
+    key_env: str
+    as_json: bool
 
 
-@dataclass(frozen=True)
-class Written:
-    """What is written, and what is to be proved before."""
+class StateCallDecision(NamedTuple):
+    """What one flag says of the calls that it names."""
 
-    decide_only: bool = flag("--decide-only", "Write the decided state; the SDK goes on.")
-    out: Text = value("-o --out", "FILE", "Where a state goes to; - is stdout.")
-    schema: Text = value(
-        "--schema", "LABEL", "Write another label: 1.0 to 1.21, but no 1.3, 1.7, 1.8, 1.14, 1.19, 1.20."
-    )
-    sign: bool = flag("--sign", "Sign what is written.")
-    verify: bool = flag("--verify", "Refuse a state that is not signed with the key.")
-    key_env: str = value("--key-env", "NAME", "The variable that holds the key.", default="CONVO_SIGNING_KEY")
+    verdict: ApprovalVerdict
+    edits: bool = False
 
 
-@app.command(epilog=EXAMPLES)
-def resume(
-    ctx: typer.Context,
-    state: State,
-    *,
-    decided: Annotated[Decided, "What is decided"],
-    going: Annotated[Going, "Going on with it"],
-    written: Annotated[Written, "What is written"],
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No receipts and no notes.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
-    as_jsonl: Annotated[bool, typer.Option("--jsonl", help="Print what happens, one event a line.")] = False,
-) -> None:
-    """Decide on the calls that a paused run waits for, and go on with it."""
-    if decided.always and not (decided.approve or decided.reject or decided.edit):
-        raise Usage(
-            "--always says how far a decision goes, and none is made", hint="--approve CALL --always, or --reject"
+class SigningOptions(NamedTuple):
+    """Where the key is, and whether a state without a signature is refused."""
+
+    key_env: str
+    verify: bool
+
+
+def load_verified_state(place: str, config: Path | None, signing: SigningOptions) -> RunState | None:
+    """The state that is to be gone on with; None when `place` names a run in the store.
+
+    raises:  NotSigned, InvalidRunState, Unreadable, InvalidUsage
+    """
+    state = find_run_state(place, config)
+    if state is None and ("/" in place or place.endswith(".json")):
+        state = load_state_file(place)  # says that there is no such file, or that it is no state
+    if state is None:
+        return None
+    if signing.verify:
+        verify_signature(state, load_signing_key(signing.key_env))
+    return remove_signature(state)
+
+
+def write_decided_state(place: str, asked: StateDecisions, written: DecidedStateOutput) -> int:
+    """Decide on the state at `place` and write it; returns the exit code.
+
+    raises:  InvalidUsage, NotFound, InvalidRunState, NotSigned, StoreFault  nothing was written
+    """
+    key = load_signing_key(written.key_env) if written.sign or written.verify else b""
+    state = read_piped_state() if place == STDIN_HANDLE else load_state_file(place)
+    if written.verify:
+        verify_signature(state, key)
+    done = _decide_and_relabel(remove_signature(state), asked, written.schema)
+    _write_state(sign_state(done.state, key) if written.sign else done.state, written.out)
+    old = done.sticky and done.state.version.number < AGENT_STICKY_VERSION.number
+    for words in (*done.notes, *([_format_not_sticky(done.state.label)] if old else []), *loss_lines(done.losses)):
+        sys.stderr.write(escape_control_chars(words) + "\n")
+    return _report_result(done.state, done.losses, written)
+
+
+class DecidedState(NamedTuple):
+    """What is written, and what is told of it.
+
+    notes:   what was decided, in words
+    sticky:  whether a decision on a function holds for later calls as well
+    """
+
+    state: RunState
+    notes: tuple[str, ...]
+    losses: tuple[RelabelLoss, ...] = ()
+    sticky: bool = False
+
+
+def _decide_and_relabel(state: RunState, asked: StateDecisions, label: str | None) -> DecidedState:
+    """The decided state under the label asked for; decided on under the newer of the two, which has words for more."""
+    if label is None:
+        return _apply_flags(state, asked)
+    if label in LABELS[LABELS.index(state.label) :]:
+        state, losses = relabel_state(state, label)
+        return _apply_flags(state, asked)._replace(losses=losses)
+    done = _apply_flags(state, asked)
+    state, losses = relabel_state(done.state, label)
+    return done._replace(state=state, losses=losses)
+
+
+def _apply_flags(state: RunState, asked: StateDecisions) -> DecidedState:
+    choices, before = _choose_by_call(state, asked), state.verdicts
+    notes = [] if state.pending else ["nothing waits in this state"]
+    meant = [(one, choices[one.id]) for one in state.pending if one.id in choices]
+    notes += _iter_unchanged_notes(state, asked, choices)
+    for one, choice in meant:
+        state = edit_arguments(state, one, edit_arguments_in_editor(str(one.call.arguments))) if choice.edits else state
+    waiting = {one.id: one for one in state.pending}
+    for verdict, alike in groupby(meant, lambda one: one[1].verdict):
+        state = apply_verdict(state, [waiting[one.id] for one, _ in alike], verdict)
+    for one, (verdict, edits) in meant:
+        approve, was = verdict.approve, before.get(one.id)
+        notes.append(
+            format_decision(one.call.tool, one.id, approve=approve, was=was, edited=edits, always=verdict.always)
         )
-    if written.decide_only:
-        raise typer.Exit(_decide_only(state, decided, going.agent, written, as_json=as_json))
-    config = call_of(ctx).config
-    if written.out == "-" or written.schema or written.sign:
-        raise Usage("a run that goes on here writes its state into a file, as it is", hint="-o FILE, or --decide-only")
-    from convo.cli.desk import Out
-
-    out = Out(quiet=quiet, as_json=as_json, as_jsonl=as_jsonl)
-    raise typer.Exit(_go_on(state, decided, going, written, config, out))
+    sticky = any(choice.verdict.always and one.call.is_function for one, choice in meant)
+    return DecidedState(state, tuple(notes), sticky=sticky)
 
 
-def _decide_only(state: str, decided: Decided, agent: Text, written: Written, *, as_json: bool) -> int:
-    """Write the decided state for others. raises: Usage  something said belongs to a run that goes on; as `decide`"""
-    from convo.cli import resuming
-
-    if agent:
-        raise Usage("--decide-only runs nothing, so it takes no agents", hint="leave one of the two out")
-    if decided.rerun or decided.output or decided.abort:
-        raise Usage(
-            "a written state has no call whose outcome is unknown", hint="convo resume RUN --agent FILE.py:NAME"
-        )
-    if written.out is None:
-        raise Usage("--decide-only writes a state, and -o does not say where to", hint="-o decided.json, or -o -")
-    if written.out == "-" and as_json:
-        raise Usage("--json and -o - would both be written on stdout", hint="-o with a file")
-    approve, reject, edit = (tuple(words or ()) for words in (decided.approve, decided.reject, decided.edit))
-    place = resuming.Written(written.out, written.schema, written.sign, written.verify, written.key_env, as_json)
-    return resuming.decide(state, resuming.Asked(approve, reject, edit, decided.always), place)
+def _iter_unchanged_notes(
+    state: RunState, asked: StateDecisions, choices: Mapping[str, StateCallDecision]
+) -> Iterator[str]:
+    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    flags = [(words, True) for words in (*asked.approve, *asked.edit)]
+    flags += [(words.partition("=")[0], False) for words in asked.reject]
+    for one in state.pending:
+        was = state.verdicts.get(one.id)
+        names = (ALL_CALLS_WORD, one.call.tool, *one.call.keys)
+        if was is not None and one.id not in choices and any(w in names and a != was for w, a in flags):
+            yield format_unchanged_decision(one.call.tool, one.id, was)
 
 
-def _go_on(state: str, decided: Decided, going: Going, written: Written, config: Path | None, out: "Out") -> int:
-    """Go on with the run here, until it ends or waits. raises: as its parts do"""
-    import asyncio  # nothing that only decides waits for anybody
-
-    from convo.cli import going_on
-    from convo.cli.resuming import Signing, proved
-    from convo.cli.verdicts import Said
-    from convo.engine.state_file import writable
-    from convo.ui.signals import orderly
-
-    said = Said(
-        approve=tuple(decided.approve or ()),
-        reject=tuple(decided.reject or ()),
-        edit=tuple(decided.edit or ()),
-        rerun=tuple(decided.rerun or ()),
-        output=tuple(decided.output or ()),
-        always=decided.always,
-        abort=decided.abort,
+def _format_not_sticky(label: str) -> str:
+    """Say that newer releases ignore the sticky decisions on functions in a state of this label."""
+    return (
+        f"openai-agents {AGENT_STICKY_VERSION.release} and later ignore --always in a state of label {label} and ask"
+        f" again, for these calls too; --schema {AGENT_STICKY_VERSION.label} writes a label that keeps it"
     )
-    if written.out is not None:
-        writable(written.out)
-    document = proved(state, config, Signing(written.key_env, written.verify))
-    resuming = going_on.Resuming(state, document, said, going.flags(written.out), going.model, config)
-    return asyncio.run(orderly(going_on.resume(resuming, out)))
+
+
+def _choose_by_call(state: RunState, asked: StateDecisions) -> dict[str, StateCallDecision]:
+    """What is asked for each call. raises: InvalidUsage  two flags want different things of one; NotFound"""
+    said = [
+        *((words, ApprovalVerdict(True, None, asked.always), False) for words in asked.approve),
+        *((words, ApprovalVerdict(True, None, asked.always), True) for words in asked.edit),
+        *((*_parse_rejection(state, words, asked), False) for words in asked.reject),
+    ]
+    return select_best_matches(
+        (one.id, rank_match(words, one.id), StateCallDecision(verdict, edits))
+        for words, verdict, edits in said
+        for one in select_pending_calls(state, words)
+    )
+
+
+def _parse_rejection(state: RunState, words: str, asked: StateDecisions) -> tuple[str, ApprovalVerdict]:
+    """`CALL=WHY` in its two parts; a call whose id has a sign of equality is still itself."""
+    if any(words == one.id for one in state.pending):
+        return words, ApprovalVerdict(False, None, asked.always)
+    call, _, why = words.partition("=")
+    return call, ApprovalVerdict(False, why or None, asked.always)
+
+
+def _write_state(state: RunState, out: str) -> None:
+    if out == STDIN_HANDLE:
+        sys.stdout.write(serialize_run_state(state))
+    else:
+        save_state_file(state, out)
+
+
+def _report_result(state: RunState, losses: Sequence[RelabelLoss], written: DecidedStateOutput) -> int:
+    left = state.undecided()
+    if written.as_json:
+        said = run_state_summary_to_json(state)
+        done = {"state_file": written.out, "schema_version": state.label, "decisions": said["decisions"]}
+        sys.stdout.write(
+            json.dumps(
+                {
+                    **done,
+                    "pending": list(map(state_call_to_json, left)),
+                    "losses": [_loss_to_json(one) for one in losses],
+                }
+            )
+            + "\n"
+        )
+    elif left:
+        ids = escape_control_chars(", ".join(one.id for one in left))
+        sys.stderr.write(f"{format_count(len(left), 'call')} still undecided: {ids}\n")
+    return PAUSED_EXIT_CODE if left else 0
+
+
+def _loss_to_json(one: RelabelLoss) -> dict[str, str]:
+    return {"path": one.path, "what": one.what, "why": one.why}
+
+
+def load_signing_key(name: str) -> bytes:
+    """The key that is called `name`.
+
+    raises:  InvalidUsage        neither a variable nor a keyring has it
+             InvalidSettings  the keyring does not give it out
+    """
+    key = os.environ.get(name) or _read_keyring_key(name)
+    if not key:
+        raise InvalidUsage(
+            f"no variable and no keyring has a key {name}", hint=f"export {name}=$(openssl rand -hex 32)"
+        )
+    return key.encode("utf-8", "surrogateescape")
+
+
+def _read_keyring_key(name: str) -> str:
+    try:
+        key = read_keyring(name) if has_keyring() else None
+    except InvalidSettings as wrong:
+        wrong.hint = f"{wrong.hint}, or set {name}"
+        raise
+    return key.reveal() if key else ""

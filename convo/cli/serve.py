@@ -1,74 +1,161 @@
-"""`convo serve`: the Responses and Conversations API over HTTP, in front of any model.
+"""`convo serve`: serve the Responses and Conversations API over HTTP.
 
-The arguments alone; `convo.cli.serving` does the rest.
+Opens and migrates the store, then the socket. The first SIGINT, SIGTERM or SIGHUP ends it gracefully, the second at
+once. --new-key prints a key once and stores its hash. stderr has no message text and no keys.
 """
 
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from convo.cli.output import print_debug_traceback, print_line, print_notice, to_failure
+from convo.config.loader import SettingFlags, load_settings
+from convo.config.settings import Settings
+from convo.config.values import redact_passwords
+from convo.errors import InvalidUsage, StoreFault
+from convo.history.accumulator import STREAMED_TEXT_DIFFERS
+from convo.runtime import SystemClock, random_id
+from convo.stores.factory import open_store
+from convo.terminal.terminal import escape_control_chars
 
-from convo.cli.shape import App, call_of
-from convo.config import Flags
-
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo serve                                       for this machine, over the chat's own store
-  convo serve --port 0 --store memory               any free port; nothing is kept
-  convo serve --new-key alice --keys ./keys         a key for somebody else
-  convo serve --host 0.0.0.0 --keys ./keys --store postgresql://user@host/db
-  convo serve --strict --store memory               try what a client sends before it goes to OpenAI
-
-Clients take its address, with /v1, as their base URL:
-  OPENAI_BASE_URL=http://127.0.0.1:8788/v1
-A browser shows what is kept, who owns it and what each request sent at its address without /v1.
-
-[serve.limits] in config.toml limits the requests of each key (convo config list serve.limits). In the file
-of keys the word admin at the end of a line lets that key read the figures of every key at /metrics.
-
-convo models says which models it can ask, and in which file others are described.
-"""
-
-WHERE = "Where it listens"
-WHO = "Who may ask"
+if TYPE_CHECKING:
+    from convo.server.http import HttpExchange
+    from convo.stores.base import Store
 
 
-@app.command(epilog=EXAMPLES)
-def serve(
-    ctx: typer.Context,
-    host: Annotated[
-        str | None, typer.Option("--host", help="An address of this machine.", rich_help_panel=WHERE)
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", metavar="N", help="0 for any free one.", rich_help_panel=WHERE)
-    ] = None,
-    keys: Annotated[
-        str | None,
-        typer.Option(
-            "--keys", metavar="FILE", help="Names and hashes of keys; each name sees its own.", rich_help_panel=WHO
-        ),
-    ] = None,
-    new_key: Annotated[
-        str | None,
-        typer.Option("--new-key", metavar="NAME", help="Print a fresh key, keep its hash, end.", rich_help_panel=WHO),
-    ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="STORE", help="none, memory, sqlite:PATH or postgresql://..."),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse what OpenAI refuses, also where the model would take it.")
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="A line a request on stderr; no words, no keys.")] = False,
-) -> None:
-    """Serve the Responses API over HTTP, in front of any model."""
-    from convo.cli import serving
+SIGNAL_EXIT_OFFSET = 128
+"""What shells add to a signal's number for the exit code of whoever it ended."""
 
-    flags = Flags(store=store, host=host, port=port, keys=keys)
-    config: Path | None = call_of(ctx).config
-    if new_key is not None:
-        serving.add_key(config, flags, new_key)
-    else:
-        serving.serve(config, flags, verbose=verbose, strict=strict)
+REQUIRED_MODULES = ("starlette", "uvicorn", "httptools", "prometheus_client", "websockets")
+
+
+def print_new_key(config: Path | None, flags: SettingFlags, name: str) -> None:
+    """Print a fresh key once, on stdout. raises: InvalidSettings, StoreFault"""
+    from convo.server.auth import create_api_key, read_key_entries
+
+    settings = load_settings(config, flags)
+    path = settings.serve.keys_file or settings.places.config / "keys"
+    print_line(create_api_key(path, name))
+    print_notice(f"its hash stands in {path}; serve with --keys {path}")
+    if sum(name == each for each, _ in read_key_entries(path, strict=False)) > 1:
+        print_notice(f"the keys that {name} had go on working; to take one back, remove its line")
+
+
+def run_server(config: Path | None, flags: SettingFlags, *, verbose: bool, strict: bool = False) -> None:
+    """Serve until a signal ends it. raises: InvalidUsage  the extra is not installed; InvalidSettings, StoreFault"""
+    lacking = [name for name in REQUIRED_MODULES if find_spec(name) is None]
+    if lacking:
+        raise InvalidUsage(f"convo serve needs {', '.join(lacking)}", hint="pip install 'convo-state[serve]'")
+    asyncio.run(_serve_until_stopped(load_settings(config, flags), verbose, strict))
+
+
+async def _serve_until_stopped(settings: Settings, verbose: bool, strict: bool) -> None:
+    from convo.chat.endpoint_factory import open_service
+    from convo.server import server
+    from convo.server.app import Gateway
+    from convo.server.auth import KeysFile
+    from convo.server.routes import InspectorDeps
+
+    wanted, clock = settings.serve, SystemClock()
+    server.check_keys_required(wanted)
+    keys = KeysFile(wanted.keys_file) if wanted.keys_file else None
+    store = await _open_migrated_store(settings)
+    try:
+        with server.open_listening_socket(wanted.host, wanted.port) as listening, stop_event_on_signals() as ending:
+            service = open_service(settings, store=store, clock=clock, new_id=random_id, strict=strict)
+            await service.check()  # from now on it also looks after what other replicas left
+            log = print_access_line if verbose else None
+            gateway = Gateway(
+                service, wanted, InspectorDeps(store, settings.prices),
+                clock=clock, new_id=random_id, keys=keys, log=log, trouble=StoreFaultPrinter(),
+            )  # fmt: skip
+            print_notice(f"convo serves {server.local_base_url(listening)}, store {settings.storage}")
+            await server.run_gateway(
+                gateway,
+                service,
+                wanted,
+                listening,
+                ending,
+                print_internal_error,
+                partial(print_shutdown_delay, wanted.grace_s),
+            )
+    finally:
+        await store.aclose()
+
+
+async def _open_migrated_store(settings: Settings) -> "Store":
+    """The store that the settings name, at this convo's schema. raises: StoreFault"""
+    kept = settings.storage
+    url = kept.url.reveal() if kept.url else "memory" if kept.type == "none" else str(kept)
+    store = open_store(url)
+    await store.upkeep.migrate()
+    return store
+
+
+def print_access_line(exchange: "HttpExchange") -> None:
+    """One line about a request that has been answered: no words, no keys."""
+    scope = exchange.scope
+    path = scope["raw_path"].decode("ascii", "replace")
+    differs = STREAMED_TEXT_DIFFERS if exchange.differs else ""
+    ended = " ".join(filter(None, (str(exchange.status), exchange.code, exchange.limit, differs)))
+    line = f"{exchange.method} {path} {ended} {exchange.took_s * 1000:.0f} ms {exchange.id} {exchange.tenant}"
+    sys.stderr.write(escape_control_chars(redact_passwords(line.rstrip()) + "\n"))
+
+
+class StoreFaultPrinter:
+    """Says on stderr why the store cannot be used, once as long as it is the same."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def __call__(self, fault: StoreFault) -> None:
+        if fault.message != self._said:
+            self._said = fault.message
+            print_notice(f"convo serve: {fault.message}")
+
+
+def print_internal_error(error: BaseException) -> None:
+    """Say that something went wrong that nobody foresaw, by its kind and place."""
+    print_debug_traceback(error)
+    print_notice(f"convo serve: {to_failure(error).message}")
+
+
+def print_shutdown_delay(grace_s: float) -> None:
+    """Say why the end takes a while."""
+    sys.stderr.write(f"answers still run and have {grace_s:g} s to end; Ctrl-C again does not wait for them\n")
+
+
+@contextmanager
+def stop_event_on_signals() -> Iterator[asyncio.Event]:
+    """An event that SIGTERM, SIGINT and SIGHUP set; the second of them ends the process at once."""
+    loop, ending = asyncio.get_running_loop(), asyncio.Event()
+    heard = [number for number in _list_stop_signals() if signal.getsignal(number) is not signal.SIG_IGN]
+
+    told: list[int] = []
+
+    def end(number: int, frame: object) -> None:
+        told.append(number)
+        if len(told) > 1:  # both came before this was called once
+            os._exit(SIGNAL_EXIT_OFFSET + number)
+        for each in heard:
+            signal.signal(each, signal.SIG_DFL)
+        loop.call_soon_threadsafe(ending.set)
+
+    before = {number: signal.signal(number, end) for number in heard}
+    try:
+        yield ending
+    finally:
+        for number, action in before.items():
+            signal.signal(number, action)
+
+
+def _list_stop_signals() -> list[int]:
+    names = ("SIGINT", "SIGTERM", "SIGHUP")
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]

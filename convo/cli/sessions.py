@@ -1,93 +1,180 @@
-"""`convo sessions`: the conversations that this machine has a record of.
+"""`convo sessions`: list, show, search, rename and remove stored conversations.
 
-The arguments alone; `convo.cli.records` does the rest.
+The list is the command that people wait for most often: what it does not need is imported inside the functions.
 """
 
-from typing import Annotated
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 
-import typer
+from typer import Exit
 
-from convo.cli.options import AsJson
-from convo.cli.shape import App, call_of
+from convo.chat.lookup import (
+    SessionSummary,
+    get_other_clients_hint,
+    load_session_summary,
+    load_unconfirmed_items,
+    session_summary_to_json,
+)
+from convo.cli.deps import open_configured_store, read_from_store
+from convo.cli.output import print_json, print_line, print_notice
+from convo.config.loader import load_settings
+from convo.errors import InvalidUsage
+from convo.history.items import Item, Json
+from convo.history.records import Session
+from convo.stores.base import SearchHit, Store
+from convo.terminal import list_views
+from convo.terminal.terminal import detect_display, escape_control_chars
 
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo sessions                                   the ones used last
-  convo sessions search monad haskell              where these words were said
-  convo sessions rename @last monads
-  convo sessions rm monads what-is-a-monad --yes
-
-What other clients asked convo serve for has no session: convo inspect resp_ lists the newest of it, and
-convo chat --from resp_... goes on with it in a session of its own. -c and @last never mean it.
-"""
-
-AT_ONCE = 20
-
-Handle = Annotated[
-    str, typer.Argument(metavar="HANDLE", help="A session's name or id, the beginning of one, or @last.")
-]
-Many = Annotated[int, typer.Option("-n", "--limit", metavar="N", min=0, help="At most N of them; 0 for all.")]
-
-
-@app.callback(invoke_without_command=True, epilog=EXAMPLES)
-def sessions(ctx: typer.Context, limit: Many = AT_ONCE, as_json: AsJson = False) -> None:
-    """List, search, rename and remove conversations."""
-    if ctx.invoked_subcommand is None:
-        list_(ctx, limit, as_json)
+if TYPE_CHECKING:
+    from convo.chat.session_admin import RemovedSession
+    from convo.inspect.view import OpenRun
 
 
-@app.command("list")
-def list_(ctx: typer.Context, limit: Many = AT_ONCE, as_json: AsJson = False) -> None:
-    """List them, last used first."""
-    from convo.cli.records import list_sessions
+ConfigPath: TypeAlias = Path | None
+"""A settings file of the user's own."""
 
-    list_sessions(call_of(ctx).config, limit, as_json=as_json)
+NO_LIMIT = 1_000_000
 
 
-@app.command("show")
-def show(ctx: typer.Context, handle: Handle, as_json: AsJson = False) -> None:
-    """Show what the record of one says."""
-    from convo.cli.records import show_session
+def print_sessions(config: ConfigPath, limit: int, *, as_json: bool) -> None:
+    """Print the sessions, last used first; `limit` is how many at most, 0 for all."""
 
-    show_session(call_of(ctx).config, handle, as_json=as_json)
+    async def newest(store: Store) -> tuple[list[SessionSummary], bool, str]:
+        found = await store.sessions(limit=limit + 1 if limit else None)
+        shown = [await load_session_summary(store, session) for session in found[: limit or None]]
+        return shown, len(found) > len(shown), "" if found else await get_other_clients_hint(store)
 
-
-@app.command("search")
-def search(
-    ctx: typer.Context,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="All of them are in what is found.")],
-    limit: Many = AT_ONCE,
-    as_json: AsJson = False,
-) -> None:
-    """Find where words were said."""
-    from convo.cli.records import search_sessions
-
-    search_sessions(call_of(ctx).config, " ".join(words), limit, as_json=as_json)
+    there, more, others = read_from_store(load_settings(config), newest)
+    if as_json:
+        print_json([session_summary_to_json(one) for one in there])
+    elif there:
+        print_line(list_views.render_session_list(there, detect_display(sys.stdout, os.environ)))
+    else:
+        print_notice("no sessions yet; " + (others or 'convo chat "hello" begins one'))
+    if more:
+        print_notice("there are more; -n 0 lists all")
 
 
-@app.command("rename")
-def rename(
-    ctx: typer.Context, handle: Handle, name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
-) -> None:
-    """Give one another name."""
-    import asyncio
+def print_session(config: ConfigPath, handle: str, *, as_json: bool) -> None:
+    """Print what one record says. raises: NotFound, AmbiguousHandle"""
+    from convo.chat.lookup import load_session
+    from convo.chat.view_loader import load_open_run
 
-    from convo.cli.records import rename_session
+    async def one(store: Store) -> tuple[SessionSummary, Sequence[Item], "OpenRun | None"]:
+        session = await load_session(store, handle)
+        return (
+            await load_session_summary(store, session),
+            await load_unconfirmed_items(store, session),
+            await load_open_run(store, session),
+        )
 
-    asyncio.run(rename_session(call_of(ctx).config, handle, name))
+    seen, said, run = read_from_store(load_settings(config), one)
+    if as_json:
+        print_json(session_summary_to_json(seen))
+    else:
+        print_line(list_views.render_session(seen, said, detect_display(sys.stdout, os.environ), run))
 
 
-@app.command("rm")
-def rm(
-    ctx: typer.Context,
-    handles: Annotated[list[str], typer.Argument(metavar="HANDLE...", help="Sessions, as for show.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-) -> None:
-    """Remove some, with all that only they hold."""
-    import asyncio
+def print_search_hits(config: ConfigPath, words: str, limit: int, *, as_json: bool) -> None:
+    """Print where all of `words` were said."""
 
-    from convo.cli.records import remove_sessions
+    async def places(store: Store) -> list[tuple[SearchHit, list_views.SearchResult]]:
+        hits = await store.search(words, limit=limit or NO_LIMIT)
+        return [(hit, await _locate_hit(store, hit, words)) for hit in hits]
 
-    asyncio.run(remove_sessions(call_of(ctx).config, handles, yes=yes))
+    found = read_from_store(load_settings(config), places)
+    if as_json:
+        print_json([_search_hit_to_json(hit, place) for hit, place in found])
+    elif found:
+        print_line(
+            list_views.render_search_results([place for _, place in found], detect_display(sys.stdout, os.environ))
+        )
+    else:
+        print_notice(f"nothing holds {words!r}")
+
+
+async def rename_session(config: ConfigPath, handle: str, name: str) -> None:
+    """Give a session another name. raises: NotFound, AmbiguousHandle; as `keeping.rename`"""
+    from convo.chat import session_admin
+    from convo.chat.lookup import load_session
+
+    async with open_configured_store(load_settings(config)) as store:
+        session = await load_session(store, handle)
+        await session_admin.set_session_name(store, session, name)
+    print_notice(f"{session.name} is now {name}")
+
+
+async def remove_sessions(config: ConfigPath, handles: Sequence[str], *, yes: bool) -> None:
+    """Remove sessions; all are looked for before the first is removed.
+
+    yes:     do not ask
+    raises:  NotFound, AmbiguousHandle, Busy;  Exit  the person does not want it
+             StoreFault  they are removed, and a file of theirs is not
+    """
+    from convo.chat import session_admin
+    from convo.chat.lookup import load_session
+    from convo.cli.paused_files import delete_run_files, list_named_files
+
+    settings = load_settings(config)
+    async with open_configured_store(settings) as store:
+        meant = [await load_session(store, handle) for handle in handles]
+        there = list({session.id: session for session in meant}.values())
+        if not yes and not _confirm_removal(there):
+            print_notice("nothing was removed")
+            raise Exit(1)
+        went = await session_admin.delete_sessions(store, there)
+    folder = settings.places.paused
+    for gone in went:
+        print_notice(_format_removal(gone, list_named_files(folder, gone.runs)))
+    delete_run_files(folder, [run for gone in went for run in gone.runs])
+
+
+def _confirm_removal(sessions: Sequence[Session]) -> bool:
+    """Whether the person at the terminal wants them gone. raises: InvalidUsage  there is nobody to ask"""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise InvalidUsage("rm asks before it removes, and there is nobody to ask", hint="--yes removes without asking")
+    names = ", ".join(session.name for session in sessions)
+    sys.stderr.write(escape_control_chars(f"remove {names}? [y/N] "))
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _format_removal(gone: "RemovedSession", files: Sequence[str]) -> str:
+    """What went, and what stays elsewhere, in a sentence; `files`: of states, where they were named."""
+    from convo.terminal.terminal import format_count
+
+    went = f"{format_count(gone.links, 'response')} and {format_count(gone.items)}"
+    stays = [*(f"the file {place} stays" for place in files), *filter(None, [gone.kept])]
+    return "; ".join([f"removed {gone.session.name}: {went}", *stays])
+
+
+async def _locate_hit(store: Store, hit: SearchHit, words: str) -> list_views.SearchResult:
+    """Where on its session's path a search found something."""
+    from convo.history.items import item_type, searchable_text
+    from convo.inspect.view import search_snippet
+
+    path = await store.path(hit.session.head)
+    here = path.passes(hit.key)
+    return list_views.SearchResult(
+        session=hit.session,
+        at=path.place(hit.key) if here else len(await store.path(hit.key)),
+        of=len(path) if here else None,
+        who=str(hit.item.get("role") or item_type(hit.item)),
+        snippet=search_snippet(searchable_text(hit.item), words),
+    )
+
+
+def _search_hit_to_json(hit: SearchHit, place: list_views.SearchResult) -> dict[str, Json]:
+    """A place that a search found for a program; `of` is null on a branch that was left."""
+    return {
+        "session": hit.session.name,
+        "session_id": hit.session.id,
+        "key": hit.key,
+        "at": place.at,
+        "of": place.of,
+        "by": place.who,
+        "snippet": place.snippet,
+    }

@@ -1,130 +1,315 @@
-"""`convo store`: the database under all conversations, for whoever runs it.
+"""`convo store`: check, back up, recover, migrate, measure and prune the database.
 
-The arguments alone; `convo.cli.storing` does the rest.
+Works on all tenants. `prune_tenants` only counts without --yes.
 """
 
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import NamedTuple, TypeAlias
 
-import typer
+from convo.cli.deps import get_store_url, read_from_store
+from convo.cli.output import print_json, print_line, print_notice
+from convo.config.loader import SettingFlags, load_settings
+from convo.config.settings import Settings
+from convo.config.values import InvalidValue, parse_duration
+from convo.errors import InvalidUsage, NotFound
+from convo.history.items import Json
+from convo.runtime import SystemClock
+from convo.stores.base import (
+    NamedSession,
+    PruneResult,
+    ReportProgress,
+    Store,
+    StoreCheckReport,
+    TenantStats,
+    TruncatedSession,
+)
+from convo.terminal import list_views
+from convo.terminal.terminal import detect_display, escape_control_chars
 
-from convo.cli.options import AsJson, Database
-from convo.cli.shape import App, call_of
-from convo.config import Flags
-
-app = App()
-
-EXAMPLES = """
-Examples:
-  convo store stats                                what each tenant keeps
-  convo store prune --older-than 30d               what would go
-  convo store prune --older-than 30d --yes         let it go
-  convo store check                                verify every row
-  convo store backup convo-2026-11-22.db           a complete copy, also while others write
-  CONVO_STORE=sqlite:convo-2026-11-22.db convo sessions
-  convo store recover new.db                       copy what can be read of a damaged database
-  convo store migrate --store postgresql://user@host/db
-  convo store migrate --print-sql > schema.sql     for somebody else to run
-"""
-
-
-@app.callback(epilog=EXAMPLES)
-def store() -> None:
-    """Check, back up, recover, migrate, measure and prune the database."""
+ConfigPath: TypeAlias = Path | None
+"""A settings file of the user's own."""
 
 
-@app.command("migrate")
-def migrate(
-    ctx: typer.Context,
-    store: Database = None,
-    print_sql: Annotated[
-        bool, typer.Option("--print-sql", help="Print all statements of the schema; change nothing.")
-    ] = False,
-    partitions: Annotated[
-        int,
-        typer.Option("--partitions", metavar="N", min=0, max=1024, help="With --print-sql: spread tables over N."),
-    ] = 0,
-    above: Annotated[
-        int, typer.Option("--above", metavar="N", min=0, help="With --print-sql: what comes after migration N.")
-    ] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Bring the schema up to this convo's."""
-    from convo.cli import storing
-    from convo.errors import Usage
+class PruneOptions(NamedTuple):
+    """What was asked for.
 
-    if print_sql:
-        parts = storing.Parts(partitions, above)
-        storing.print_schema(call_of(ctx).config, Flags(store=store), parts, as_json=as_json)
-    elif partitions:
-        raise Usage("--partitions goes with --print-sql", hint="convo store migrate --print-sql --partitions 16")
-    elif above:
-        raise Usage("--above goes with --print-sql", hint="convo store migrate --print-sql --above 1")
+    older_than:  a duration as somebody wrote it
+    tenant:      whose; None: everybody's
+    yes:         remove it, and do not only count
+    """
+
+    older_than: str
+    tenant: str | None = None
+    yes: bool = False
+
+
+class SchemaSqlOptions(NamedTuple):
+    """Which statements of a schema are printed: spread over `partitions`, those behind migration `above`."""
+
+    partitions: int
+    above: int
+
+
+def print_schema_sql(config: ConfigPath, flags: SettingFlags, parts: SchemaSqlOptions, *, as_json: bool) -> None:
+    """Print the statements that make the store's tables. raises: InvalidUsage, BadSettings"""
+    from convo.stores.factory import store_schema_sql
+
+    statements = store_schema_sql(get_store_url(_load_durable_settings(config, flags).storage), **parts._asdict())
+    sys.stdout.write(json.dumps({"sql": statements}) + "\n" if as_json else statements)
+
+
+def run_migrations(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> None:
+    """Run the migrations that the store lacks, and say which. raises: StoreFault, InvalidUsage, BadSettings"""
+    settings = _load_durable_settings(config, flags)
+
+    async def missing(store: Store) -> Sequence[int]:
+        return await store.upkeep.migrate()
+
+    ran = list(read_from_store(settings, missing))
+    where = str(settings.storage)
+    if as_json:
+        print_json({"store": where, "ran": ran})
     else:
-        storing.migrate(call_of(ctx).config, Flags(store=store), as_json=as_json)
+        print_line(escape_control_chars(f"{where}: " + (f"ran {', '.join(map(str, ran))}" if ran else "up to date")))
 
 
-@app.command("stats")
-def stats(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -> None:
-    """Show rows, bytes and age by tenant."""
-    from convo.cli import storing
+def print_tenant_stats(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> None:
+    """Print what each tenant keeps. raises: StoreFault, InvalidUsage, BadSettings"""
 
-    storing.stats(call_of(ctx).config, Flags(store=store), as_json=as_json)
+    async def everybody(store: Store) -> Sequence[TenantStats]:
+        return await store.upkeep.holdings()
 
-
-@app.command("check")
-def check(ctx: typer.Context, store: Database = None, as_json: AsJson = False) -> None:
-    """Verify the database file and every row. Nothing is changed."""
-    from convo.cli import storing
-
-    if not storing.check(call_of(ctx).config, Flags(store=store), as_json=as_json):
-        raise typer.Exit(1)
-
-
-@app.command("backup")
-def backup(
-    ctx: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
-    ],
-    store: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Copy the database into one new file, or print the pg_dump command."""
-    from convo.cli import storing
-
-    storing.backup(call_of(ctx).config, Flags(store=store), file, as_json=as_json)
+    settings = _load_durable_settings(config, flags)
+    kept = read_from_store(settings, everybody)
+    if as_json:
+        print_json([_tenant_stats_to_json(one) for one in kept])
+    elif kept:
+        print_line(list_views.render_tenant_stats(kept, detect_display(sys.stdout, os.environ)))
+        if settings.storage.path is not None:
+            place = settings.storage.path
+            print_notice(f"in {place}, which is incomplete without its -wal: copy it with convo store backup FILE")
+    else:
+        print_notice("nothing is kept yet")
 
 
-@app.command("recover")
-def recover(
-    ctx: typer.Context,
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
-    ],
-    store: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Copy every row that can be read from a damaged database."""
-    from convo.cli import storing
+def print_store_check(config: ConfigPath, flags: SettingFlags, *, as_json: bool) -> bool:
+    """Print what a check of every row found; whether nothing is wrong. raises: NotFound, StoreFault, Usage"""
+    from convo.stores.factory import check_store
 
-    if not storing.recover(call_of(ctx).config, Flags(store=store), file, as_json=as_json):
-        raise typer.Exit(1)
+    settings = _load_durable_settings(config, flags)
+    with progress_line("checking") as progress:
+        found = asyncio.run(check_store(get_store_url(settings.storage), progress))
+    where, well = str(settings.storage), not found.problems
+    if as_json:
+        print_json({"store": where, "ok": well, **_check_to_json(found)})
+    else:
+        for problem in found.problems:
+            print_line(escape_control_chars(f"{problem.code}: {problem.example}" + _format_more(problem.count)))
+        for session in found.sessions:
+            print_line(escape_control_chars(f"affected session: {session.name}" + _format_tenant(session)))
+        if found.unchecked:
+            print_notice(
+                f"not checked: {found.unchecked}" + ("; convo store migrate, then check again" if well else "")
+            )
+        rows = ", ".join(f"{count:,} {table}" for table, count in found.rows.items() if count)
+        count = sum(one.count for one in found.problems)
+        said = "no problems found" if well else f"{count:,} problem{'' if count == 1 else 's'}"
+        print_notice(f"{where}: {said} ({rows or 'no rows'})")
+        if not well and settings.storage.type == "sqlite":
+            named = f" --store {quote(where)}" if flags.store else ""
+            print_notice(
+                f"  try: convo store recover NEW.db{named}, which copies every row that can be read into a new file"
+            )
+    return well
 
 
-@app.command("prune")
-def prune(
-    ctx: typer.Context,
-    older_than: Annotated[
-        str, typer.Option("--older-than", metavar="TIME", help="Not used for so long: a number with s, m, h, d or w.")
-    ],
-    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="This tenant's alone.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it; without this it is only counted.")] = False,
-    store: Database = None,
-    as_json: AsJson = False,
-) -> None:
-    """Count what was not used for a time, or remove it."""
-    from convo.cli import storing
+def _format_more(count: int) -> str:
+    return f" (and {count - 1:,} more)" if count > 1 else ""
 
-    asked = storing.Pruning(older_than, tenant, yes)
-    storing.prune(call_of(ctx).config, Flags(store=store), asked, as_json=as_json)
+
+def _format_tenant(session: NamedSession | TruncatedSession) -> str:
+    return "" if session.tenant == "local" else f" (tenant {session.tenant})"
+
+
+def _check_to_json(found: StoreCheckReport) -> dict[str, Json]:
+    return {
+        "rows": dict(found.rows),
+        "problems": [{"code": one.code, "count": one.count, "example": one.example} for one in found.problems],
+        "sessions": [_named_session_to_json(one) for one in found.sessions],
+        "unchecked": found.unchecked,
+    }
+
+
+def _named_session_to_json(one: NamedSession) -> dict[str, Json]:
+    return {"tenant": one.tenant, "name": one.name}
+
+
+def _truncated_session_to_json(one: TruncatedSession) -> dict[str, Json]:
+    return {
+        "tenant": one.tenant,
+        "name": one.name,
+        "items": one.items,
+        "rest": one.rest,
+        "rest_items": one.rest_items,
+    }
+
+
+def _prune_result_to_json(one: PruneResult) -> dict[str, Json]:
+    return {"sessions": one.sessions, "responses": one.responses, "conversations": one.conversations}
+
+
+@contextmanager
+def progress_line(doing: str) -> Iterator[ReportProgress]:
+    """Report progress in one line on a terminal, which is cleared at the end; elsewhere report nothing."""
+    if not sys.stderr.isatty():
+        yield lambda step, done, most: None
+        return
+
+    def report(step: str, done: int, most: int) -> None:
+        share = f" {min(done, most):,} of {most:,}" if most else ""
+        sys.stderr.write(f"\r\x1b[K{doing}: {step}{share}")
+        sys.stderr.flush()
+
+    try:
+        yield report
+    finally:
+        sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+
+def copy_to_backup(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> None:
+    """Copy the database into `file`; of a server print the command that does.
+
+    raises:  StoreFault, InvalidUsage, NotFound
+    """
+    from convo.config.storage import strip_postgres_passwords
+    from convo.stores import factory
+
+    settings = _load_durable_settings(config, flags)
+    where = str(settings.storage)
+    if settings.storage.url:
+        server = strip_postgres_passwords(settings.storage.url.reveal())
+        command = f"pg_dump --format=custom --schema=convo --file={quote(str(file))} {quote(server)}"
+        if as_json:
+            print_json({"store": where, "file": None, "bytes": None, "command": command})
+        else:
+            print_line(escape_control_chars(command))
+            print_notice("run this line; a password goes into PGPASSWORD or ~/.pgpass")
+        return
+    with progress_line("copying") as progress:
+        size = factory.backup_store(get_store_url(settings.storage), file, progress)
+    if as_json:
+        print_json({"store": where, "file": str(file), "bytes": size, "command": None})
+    else:
+        print_line(escape_control_chars(f"{where}: copied to {file}, {list_views.format_bytes(size)}"))
+        print_notice(f"to look into the copy: CONVO_STORE={quote(f'sqlite:{file}')} convo sessions")
+
+
+def copy_readable_rows(config: ConfigPath, flags: SettingFlags, file: Path, *, as_json: bool) -> bool:
+    """Copy what can be read of the database into `file`; whether every session is whole. raises: StoreFault, Usage"""
+    from convo.stores import factory
+
+    settings = _load_durable_settings(config, flags)
+    with progress_line("recovering") as progress:
+        found = factory.recover_store(get_store_url(settings.storage), file, progress)
+    whole = not (found.cut or found.lost or found.made)
+    if as_json:
+        sessions = {
+            "whole": [_named_session_to_json(one) for one in found.whole],
+            "cut": [_truncated_session_to_json(one) for one in found.cut],
+            "lost": [_named_session_to_json(one) for one in found.lost],
+            "made": [_named_session_to_json(one) for one in found.made],
+        }
+        where = {"store": str(settings.storage), "file": str(file)}
+        print_json({**where, "ok": whole, "rows": dict(found.rows), "sessions": sessions})
+        return whole
+    for session in found.whole:
+        print_line(escape_control_chars(f"whole  {session.name}{_format_tenant(session)}"))
+    for cut in found.cut:
+        rest = f"; the {cut.rest_items:,} after the break are in {cut.rest}" if cut.rest else ""
+        print_line(escape_control_chars(f"cut    {cut.name}{_format_tenant(cut)}: {cut.items:,} items are left{rest}"))
+    for session in found.lost:
+        print_line(escape_control_chars(f"lost   {session.name}{_format_tenant(session)}"))
+    for session in found.made:
+        print_line(
+            escape_control_chars(
+                f"found  {session.name}{_format_tenant(session)}: a history whose session record is lost"
+            )
+        )
+    rows = ", ".join(f"{count:,} {table}" for table, count in found.rows.items() if count)
+    print_notice(f"{settings.storage}: copied to {file} ({rows or 'no rows'}); the old file is unchanged")
+    print_notice(f"check it with convo store check --store {quote(f'sqlite:{file}')}")
+    print_notice("to use it, move the damaged file with its -wal and -shm away, and this one into its place")
+    return whole
+
+
+def prune_tenants(config: ConfigPath, flags: SettingFlags, asked: PruneOptions, *, as_json: bool) -> None:
+    """Count what nobody used for so long, or remove it. raises: NotFound, StoreFault, InvalidUsage, BadSettings"""
+    from convo.cli.paused_files import delete_run_files, list_named_files, list_runs_with_files
+
+    before = SystemClock().now() - _parse_older_than(asked.older_than)
+    settings = _load_durable_settings(config, flags)
+    folder = settings.places.paused
+
+    async def taken(store: Store) -> tuple[list[tuple[str, PruneResult]], list[str]]:
+        names = [one.tenant for one in await store.upkeep.holdings()]
+        if asked.tenant is not None and asked.tenant not in names:
+            raise NotFound("tenant", asked.tenant, hint="convo store stats")
+        chosen = names if asked.tenant is None else [asked.tenant]
+        runs = await list_runs_with_files(store, folder)
+        done = [(name, await store.upkeep.prune(name, before, dry=not asked.yes)) for name in chosen]
+        return done, [run for run in runs if not await store.agent_run(run)]
+
+    done, gone = read_from_store(settings, taken)
+    found = [(name, pruned) for name, pruned in done if any(pruned)]
+    if as_json:
+        tenants = [{"tenant": name, **_prune_result_to_json(pruned)} for name, pruned in found]
+        print_json({"before": before, "removed": asked.yes, "tenants": tenants})
+    elif found:
+        print_line(list_views.render_prune_results(found, detect_display(sys.stdout, os.environ)))
+    print_notice(_format_prune_result(asked, anything=bool(found)))
+    for place in list_named_files(folder, gone):
+        print_notice(f"the file {place} stays")
+    delete_run_files(folder, gone)
+
+
+def _format_prune_result(asked: PruneOptions, *, anything: bool) -> str:
+    if not anything:
+        return f"nothing was unused for {asked.older_than}"
+    return "this was removed" if asked.yes else "this would go; --yes removes it"
+
+
+def _load_durable_settings(config: ConfigPath, flags: SettingFlags) -> Settings:
+    """The settings, of a store that outlives its process. raises: InvalidUsage, BadSettings"""
+    settings = load_settings(config, flags)
+    if settings.storage.type in ("none", "memory"):
+        raise InvalidUsage(
+            f"the store is {settings.storage.type}: nothing of it outlives a process",
+            hint="--store sqlite:PATH or postgresql://...",
+        )
+    return settings
+
+
+def _parse_older_than(written: str) -> float:
+    try:
+        return parse_duration(written)
+    except InvalidValue as unfit:
+        raise InvalidUsage(f"--older-than {unfit}", hint="--older-than 30d") from unfit
+
+
+def _tenant_stats_to_json(one: TenantStats) -> dict[str, Json]:
+    """What a tenant keeps, for a program; times are seconds since 1970."""
+    return {
+        "tenant": one.tenant,
+        "rows": dict(one.rows),
+        "bytes": one.bytes,
+        "oldest": one.oldest,
+        "newest": one.newest,
+    }

@@ -1,31 +1,36 @@
-"""How one history is to be made smaller, decided before anybody is asked.
+"""Compaction planning: when to compact, by which method, and what stays.
 
-    in place    a conversation's endpoint does it in its own list, and the handle stays
-    previous    the endpoint that holds a chain is asked by the response's id, and sent nothing
-    input       an endpoint with a compaction of its own is sent what is to be folded
-    summary     any model is asked for a summary in plain words, which stands in the history to be read
+    in place    the endpoint compacts its own conversation; the handle stays
+    previous    the endpoint of a chain compacts by response id; no item is sent
+    input       an endpoint with a compaction API is sent the items
+    summary     any model writes a plain summary, which becomes a message of the history
 
-Whoever owns the history goes on owning it. What the client owns is folded from the client's items; a
-chain by its id as long as its endpoint can look it up, and that is not the case for what was sent with
-`store=false`. A remote endpoint may have a compaction of its own. Convo's own endpoint has models of
-any make behind it, so there a summary is written that any of them can read, unless something sealed has
-to be opened first. Nothing is folded while a call waits for its output: whoever answers it later would
-answer something that is no longer there.
+Instructions are never summarized. Nothing is compacted while a call waits for its output. Pure functions, no I/O.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
+from typing import TypeAlias
 
-from convo.compaction.cutting import APPROVAL, APPROVED, turns
-from convo.compaction.folding import fold
-from convo.compaction.summary import stands_for
-from convo.errors import StateFault, Usage
-from convo.history import Key, Path, Strategy
-from convo.items import Item, call_id, is_call, is_output, is_user, kind
+from convo.compaction.window import (
+    APPROVAL_REQUEST_TYPE,
+    APPROVAL_RESPONSE_TYPE,
+    cut_points,
+    is_instruction,
+    is_summary,
+    summary_message,
+    turn_starts,
+)
+from convo.errors import InvalidUsage, StateFault
+from convo.history.items import Item, get_call_id, is_client_call, is_client_output, is_user_message, item_type
+from convo.history.records import Strategy
+from convo.history.tree import Key, Path
+from convo.usage.counting import Usage
 
 
-class Mode(StrEnum):
+class CompactionMode(StrEnum):
     """What is compacted: as it was asked for."""
 
     AUTO = "auto"
@@ -33,7 +38,7 @@ class Mode(StrEnum):
     INPUT = "input"
 
 
-class Way(StrEnum):
+class CompactionMethod(StrEnum):
     """How it is done."""
 
     IN_PLACE = "in place"
@@ -43,20 +48,20 @@ class Way(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class CompactionOptions:
     """What a person asks for.
 
     focus:  what a summary looks at most closely
     keep:   how many of the last turns stay as they were said
     """
 
-    mode: Mode = Mode.AUTO
+    mode: CompactionMode = CompactionMode.AUTO
     focus: str | None = None
     keep: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class HistorySnapshot:
     """The history as it stands.
 
     path:    all that its owner has confirmed
@@ -71,7 +76,7 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """What to do.
 
     folded:    what the result takes the place of, oldest first
@@ -79,104 +84,224 @@ class Plan:
     previous:  the response whose whole context is folded
     """
 
-    way: Way
+    way: CompactionMethod
     folded: tuple[Item, ...]
     kept: tuple[Item, ...] = ()
     previous: str | None = None
     focus: str | None = None
 
 
-def plan(standing: Standing, wish: Wish) -> Plan:
+def plan_compaction(standing: HistorySnapshot, wish: CompactionOptions) -> CompactionPlan:
     """Decide how.
 
     raises:  StateFault  a call waits for its output
              Usage       there is nothing to fold, or it cannot be done as it was asked for
     """
     items = standing.path.items
-    _check_settled(items)
-    cut = _cut(items, wish.keep)
-    if not any(map(_foldable, items[:cut])):
-        raise Usage("there is nothing to compact: nothing was answered before the turns that stay", hint=_fewer(wish))
+    _check_no_pending_calls(items)
+    cut = _compacted_count(items, wish.keep)
+    if not any(map(_is_compactable, items[:cut])):
+        raise InvalidUsage(
+            "there is nothing to compact: nothing was answered before the turns that stay",
+            hint=_nothing_to_compact_hint(wish),
+        )
     previous = standing.stored.get(standing.path.first(cut).head)
-    way = _way(standing, wish, items[:cut], previous)
-    return Plan(way, items[:cut], items[cut:], previous if way is Way.PREVIOUS else None, wish.focus)
+    way = _choose_method(standing, wish, items[:cut], previous)
+    return CompactionPlan(
+        way, items[:cut], items[cut:], previous if way is CompactionMethod.PREVIOUS else None, wish.focus
+    )
 
 
-def instead(made: Plan, *, here: bool) -> Plan:
+def plan_from_items(made: CompactionPlan, *, here: bool) -> CompactionPlan:
     """The same by the client's own items, for an endpoint that can no longer look the chain up."""
-    way = Way.SUMMARY if here and not _sealed(made.folded) else Way.INPUT
-    return Plan(way, made.folded, made.kept, None, made.focus)
+    way = CompactionMethod.SUMMARY if here and not _has_compaction_item(made.folded) else CompactionMethod.INPUT
+    return CompactionPlan(way, made.folded, made.kept, None, made.focus)
 
 
-def windows(made: Plan, sizes: Sequence[int], summary: str) -> tuple[tuple[Item, ...], ...]:
+def build_replacements(made: CompactionPlan, sizes: Sequence[int], summary: str) -> tuple[tuple[Item, ...], ...]:
     """What may stand in place of the history once it is summed up, the fuller one first.
 
     sizes:  tokens of each item that is folded
     """
-    parts = fold(made.folded, sizes)
+    parts = split_for_summary(made.folded, sizes)
     saids = (parts.said, ()) if parts.said else ((),)
-    return tuple((*parts.standing, *said, stands_for(summary), *made.kept) for said in saids)
+    return tuple((*parts.standing, *said, summary_message(summary), *made.kept) for said in saids)
 
 
-def _check_settled(items: Sequence[Item]) -> None:
-    answered = {call_id(item) for item in items if is_output(item)}
-    answered |= {item.get("approval_request_id") for item in items if kind(item) == APPROVED}
+def _check_no_pending_calls(items: Sequence[Item]) -> None:
+    answered = {get_call_id(item) for item in items if is_client_output(item)}
+    answered |= {item.get("approval_request_id") for item in items if item_type(item) == APPROVAL_RESPONSE_TYPE}
     for item in items:
-        if kind(item) == APPROVAL and item.get("id") not in answered:
+        if item_type(item) == APPROVAL_REQUEST_TYPE and item.get("id") not in answered:
             raise StateFault(
                 f"the request {item.get('id')} of {item.get('name')} waits for a decision",
                 hint="decide on it first; compact afterwards",
             )
-        if is_call(item) and item.get("status") in (None, "completed") and call_id(item) not in answered:
+        if is_client_call(item) and item.get("status") in (None, "completed") and get_call_id(item) not in answered:
             raise StateFault(
-                f"the call {call_id(item)} of {item.get('name') or kind(item)} waits for its output",
+                f"the call {get_call_id(item)} of {item.get('name') or item_type(item)} waits for its output",
                 hint="answer it first, or convo repair; compact afterwards",
             )
 
 
-def _cut(items: Sequence[Item], keep: int) -> int:
+def _compacted_count(items: Sequence[Item], keep: int) -> int:
     """How many items are folded, so that `keep` whole turns stay."""
-    begun = turns(items)
+    begun = turn_starts(items)
     if not keep:
         return len(items)
     return begun[-keep] if keep < len(begun) else 0
 
 
-def _foldable(item: Item) -> bool:
+def _is_compactable(item: Item) -> bool:
     """Whether a fold of this would say less: an earlier compaction alone is as short as it gets."""
-    return kind(item) != "compaction" and not is_user(item) and item.get("role") not in ("system", "developer")
+    return (
+        item_type(item) != "compaction"
+        and not is_user_message(item)
+        and item.get("role") not in ("system", "developer")
+    )
 
 
-def _way(standing: Standing, wish: Wish, folded: Sequence[Item], previous: str | None) -> Way:
-    if wish.mode is Mode.PREVIOUS:
-        _check_previous(standing, wish, previous)
-        return Way.PREVIOUS
+def _choose_method(
+    standing: HistorySnapshot, wish: CompactionOptions, folded: Sequence[Item], previous: str | None
+) -> CompactionMethod:
+    if wish.mode is CompactionMode.PREVIOUS:
+        _check_previous_response(standing, wish, previous)
+        return CompactionMethod.PREVIOUS
     if wish.focus:
-        if _sealed(folded):
-            raise Usage("what was compacted before is sealed, so nobody can look at it closely", hint="without --focus")
-        return Way.SUMMARY
-    if wish.mode is Mode.AUTO and standing.strategy is Strategy.CONVERSATION and not wish.keep:
-        return Way.IN_PLACE
-    if wish.mode is Mode.AUTO and standing.strategy is Strategy.CHAIN and previous:
-        return Way.PREVIOUS
-    return Way.SUMMARY if standing.here and not _sealed(folded) else Way.INPUT
+        if _has_compaction_item(folded):
+            raise InvalidUsage(
+                "what was compacted before is sealed, so nobody can look at it closely", hint="without --focus"
+            )
+        return CompactionMethod.SUMMARY
+    if wish.mode is CompactionMode.AUTO and standing.strategy is Strategy.CONVERSATION and not wish.keep:
+        return CompactionMethod.IN_PLACE
+    if wish.mode is CompactionMode.AUTO and standing.strategy is Strategy.CHAIN and previous:
+        return CompactionMethod.PREVIOUS
+    return CompactionMethod.SUMMARY if standing.here and not _has_compaction_item(folded) else CompactionMethod.INPUT
 
 
-def _check_previous(standing: Standing, wish: Wish, previous: str | None) -> None:
+def _check_previous_response(standing: HistorySnapshot, wish: CompactionOptions, previous: str | None) -> None:
     if wish.focus:
-        raise Usage("--focus is for a summary of the items", hint="--mode input")
+        raise InvalidUsage("--focus is for a summary of the items", hint="--mode input")
     if standing.strategy is Strategy.CONVERSATION:
-        raise Usage("a conversation is compacted in its list, not by a response", hint="--mode auto")
+        raise InvalidUsage("a conversation is compacted in its list, not by a response", hint="--mode auto")
     if previous is None:
-        raise Usage(
+        raise InvalidUsage(
             "no endpoint can look this history up: what stands at its end was edited, or sent with store=false",
             hint="--mode input",
         )
 
 
-def _sealed(items: Sequence[Item]) -> bool:
-    return any(kind(item) == "compaction" for item in items)
+def _has_compaction_item(items: Sequence[Item]) -> bool:
+    return any(item_type(item) == "compaction" for item in items)
 
 
-def _fewer(wish: Wish) -> str:
+def _nothing_to_compact_hint(wish: CompactionOptions) -> str:
     return "a smaller --keep-last" if wish.keep else "go on talking"
+
+
+CompactionThreshold: TypeAlias = float | int
+"""A part of the window, up to 1; or more than 1, and tokens; 0: never."""
+
+
+def tokens_if_over_threshold(at: CompactionThreshold, used: Usage | None, window: int | None) -> int | None:
+    """How many tokens the history takes, where that is as many as `at` allows; None while it may grow.
+
+    used:    of the last answer
+    window:  tokens of the model's window, where somebody knows
+    """
+    bound = threshold_tokens(at, window)
+    if used is None or bound is None:
+        return None
+    return used.input + used.output if used.input + used.output >= bound else None
+
+
+def threshold_tokens(at: CompactionThreshold, window: int | None) -> int | None:
+    """The bound in tokens; None where there is none."""
+    if at <= 0:
+        return None
+    if at > 1:
+        return int(at)
+    return None if window is None else int(window * at)
+
+
+def truncate_to_fit(items: Sequence[Item], sizes: Sequence[int], room: int) -> tuple[Item, ...] | None:
+    """As many of the last turns of `items` as fit, behind the instructions of those that do not.
+
+    sizes:    tokens of each item
+    room:     tokens of all of them together
+    returns:  None when not even the last turn fits
+    """
+    standing = [is_instruction(item) for item in items]
+    need = sum(sizes)
+    for begin, end in pairwise((*turn_starts(items), len(items))):
+        if need <= room:
+            return tuple(item for at, item in enumerate(items) if at >= begin or standing[at])
+        need -= sum(sizes[at] for at in range(begin, end) if not standing[at])
+    return None if items else ()
+
+
+def keep_last_turn(items: Sequence[Item]) -> tuple[Item, ...]:
+    """The last turn of `items`, behind the instructions of those before it."""
+    begin = turn_starts(items)[-1] if items else 0
+    return tuple(item for at, item in enumerate(items) if at >= begin or is_instruction(item))
+
+
+MAX_USER_MESSAGE_TOKENS = 20_000
+"""Tokens of the user's own words that stay beside a summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySplit:
+    """A history in four parts, each oldest first; `said` are among `folded` too."""
+
+    standing: tuple[Item, ...]
+    folded: tuple[Item, ...]
+    said: tuple[Item, ...]
+    kept: tuple[Item, ...]
+
+
+def split_for_summary(
+    items: Sequence[Item], sizes: Sequence[int], *, keep: int | None = None, said: int = MAX_USER_MESSAGE_TOKENS
+) -> HistorySplit:
+    """What to do with each of `items`.
+
+    sizes:  tokens of each item
+    keep:   None: everything is folded. Else the last turn is kept as it is; where it takes more tokens
+            than these it is cut between its steps, and only as many of the last ones are kept
+    said:   tokens of the user's words that stay beside the summary
+    """
+    end = len(items) if keep is None else _kept_start(items, sizes, keep)
+    early = [(item, size) for item, size in zip(items[:end], sizes, strict=False) if not is_instruction(item)]
+    return HistorySplit(
+        standing=tuple(filter(is_instruction, items[:end])),
+        folded=tuple(item for item, _ in early),
+        said=_newest_that_fit(
+            [(item, size) for item, size in early if is_user_message(item) and not is_summary(item)], said
+        ),
+        kept=tuple(items[end:]),
+    )
+
+
+def _kept_start(items: Sequence[Item], sizes: Sequence[int], keep: int) -> int:
+    """Where the last turn begins, or the earliest of its steps from which on it takes no more than `keep`."""
+    if not items:
+        return 0
+    begin = turn_starts(items)[-1]
+    need, places = sum(sizes[begin:]), [place for place in cut_points(items) if begin <= place < len(items)]
+    for place, following in pairwise((*places, len(items))):
+        if need <= keep:
+            return place
+        need -= sum(sizes[place:following])
+    return places[-1]
+
+
+def _newest_that_fit(messages: Sequence[tuple[Item, int]], room: int) -> tuple[Item, ...]:
+    """As many of the last messages as fit."""
+    chosen: list[Item] = []
+    for item, size in reversed(messages):
+        room -= size
+        if room < 0:
+            break
+        chosen.append(item)
+    return tuple(reversed(chosen))

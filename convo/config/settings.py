@@ -1,28 +1,27 @@
-"""What all layers came to.
+"""The merged settings, and which provider and model a name means.
 
-Whoever uses a setting reads a typed field; whoever shows settings goes through `listed`, where the
-same values stand with their keys and origins.
+`Settings` has a typed field for each setting; `entries` lists the same values with their keys and
+sources. `resolve_model` turns an alias, a bare name or provider/model into a `ModelChoice`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from convo.config.model_lists import ModelLists
-from convo.config.origin import BUILT_IN, Key, Origin, Setting
-from convo.config.places import Places
-from convo.config.prices import Price, Room
-from convo.config.providers import Provider
-from convo.config.rates import ServeLimits
+from convo.config.model_lists import ModelLists, get_listed_models
+from convo.config.paths import AppPaths
+from convo.config.sections import ContextLimits, Price, Provider, ServeLimits
 from convo.config.storage import Storage
 from convo.config.trust import ProjectNotice
+from convo.config.values import BUILT_IN_SOURCE, Layer, Setting, SettingKey, SettingSource
+from convo.errors import InvalidSettings, UnknownModel
 
-ALONE = "local"
+LOCAL_TENANT = "local"
 """The tenant where there are no keys: whoever uses this machine."""
 
 
-class Serve(NamedTuple):
+class ServeSettings(NamedTuple):
     """The address, the keys and the limits of `convo serve`.
 
     port:              0 for any free one
@@ -58,7 +57,7 @@ class Serve(NamedTuple):
     limits: ServeLimits = ServeLimits()
 
 
-class Limits(NamedTuple):
+class ResponseLimits(NamedTuple):
     """How much of a server's answer is read. The defaults leave room for an answer that takes hours.
 
     answer_bytes:   of one streamed answer as it arrives, comments and keep-alives included
@@ -80,14 +79,14 @@ class Limits(NamedTuple):
     body_bytes: int = 32 * 1024 * 1024
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_RESPONSE_LIMITS = ResponseLimits()
 
-COMPACT_AT = 0.8
+DEFAULT_COMPACT_AT = 0.8
 """Four fifths of a window: there is room left for a long answer."""
 
 
-EDITING = "emacs"
-ANSWERS = "markdown"
+DEFAULT_EDITING = "emacs"
+DEFAULT_ANSWERS = "markdown"
 
 
 class Settings(NamedTuple):
@@ -116,34 +115,34 @@ class Settings(NamedTuple):
     aliases: Mapping[str, str]
     storage: Storage
     tenant: str
-    serve: Serve
+    serve: ServeSettings
     prices: Mapping[str, Price]
-    places: Places
+    places: AppPaths
     listed: tuple[Setting, ...]
-    compact_at: float = COMPACT_AT
+    compact_at: float = DEFAULT_COMPACT_AT
     redact: tuple[str, ...] = ()
-    windows: Mapping[str, Room] = MappingProxyType({})
-    editing: str = EDITING
-    answers: str = ANSWERS
+    windows: Mapping[str, ContextLimits] = MappingProxyType({})
+    editing: str = DEFAULT_EDITING
+    answers: str = DEFAULT_ANSWERS
     configured: frozenset[str] = frozenset()
     model_lists: ModelLists = MappingProxyType({})
-    limits: Limits = DEFAULT_LIMITS
+    limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
     notice: ProjectNotice | None = None
 
-    def origin(self, *key: str) -> Origin:
+    def origin(self, *key: str) -> SettingSource:
         """Where the value at `key` came from, as in origin("providers", "openai", "base_url")."""
-        return next((setting.origin for setting in self.listed if setting.key == key), BUILT_IN)
+        return next((setting.origin for setting in self.listed if setting.key == key), BUILT_IN_SOURCE)
 
 
-def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
+def get_default_settings(providers: Mapping[str, Mapping[str, str]]) -> dict[SettingKey, object]:
     """What holds where no layer says anything."""
-    serve = Serve("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
-    rates, limits = serve.limits, DEFAULT_LIMITS
-    found: dict[Key, object] = {
-        ("tenant",): ALONE,
-        ("compact_at",): COMPACT_AT,
-        ("editing",): EDITING,
-        ("answers",): ANSWERS,
+    serve = ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
+    rates, limits = serve.limits, DEFAULT_RESPONSE_LIMITS
+    found: dict[SettingKey, object] = {
+        ("tenant",): LOCAL_TENANT,
+        ("compact_at",): DEFAULT_COMPACT_AT,
+        ("editing",): DEFAULT_EDITING,
+        ("answers",): DEFAULT_ANSWERS,
         ("serve", "host"): serve.host,
         ("serve", "port"): serve.port,
         ("serve", "seal_key_env"): serve.seal_key_env,
@@ -171,3 +170,133 @@ def defaults(providers: Mapping[str, Mapping[str, str]]) -> dict[Key, object]:
     return found | {
         ("providers", name, field): value for name, fields in providers.items() for field, value in fields.items()
     }
+
+
+BUILT_IN_MODEL = "local/smollm2-135m-instruct"
+_LOCAL_ALIAS = "local"
+
+DEFAULT_MODELS = {
+    "openai": "openai/gpt-5-mini",
+    "anthropic": "anthropic/claude-sonnet-5",
+    "deepseek": "deepseek/deepseek-v4-flash",
+}
+"""The default model: that of the first of these providers that has a key."""
+
+_PROVIDER_BY_PREFIX = {
+    "claude-": "anthropic",
+    "deepseek-": "deepseek",
+    **dict.fromkeys(("gpt-5", "gpt-4", "o1", "o3", "o4", "chatgpt-", "ft:"), "openai"),
+}
+"""How the names of a provider's models begin."""
+
+
+class ModelName(NamedTuple):
+    """`str` is "provider/model"; `model` may hold slashes and colons of its own."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}/{self.model}"
+
+
+class ModelChoice(NamedTuple):
+    """A model, who answers for it, and who chose it."""
+
+    name: ModelName
+    provider: Provider
+    origin: SettingSource
+
+
+def resolve_model(settings: Settings, written: str | None, where: str) -> ModelChoice:
+    """The model that `written` names, or the one that the settings name.
+
+    where:   where `written` was said
+    raises:  InvalidSettings   an unknown provider, aliases in a circle, no model behind the slash
+             UnknownModel  no provider is known to have it
+    """
+    origin = settings.origin("model") if written is None else SettingSource(Layer.FLAG, where)
+    full = resolve_alias(settings.model if written is None else written.strip(), settings.aliases, origin)
+    name = resolve_model_name(full, settings.providers, settings.configured, settings.model_lists, origin)
+    provider = settings.providers.get(name.provider)
+    if provider is None:
+        raise _unknown_provider_error(name, settings.providers, origin)
+    return ModelChoice(name, provider, origin)
+
+
+def resolve_model_name(
+    full: str, providers: Mapping[str, Provider], configured: Collection[str], lists: ModelLists, origin: SettingSource
+) -> ModelName:
+    """The provider and model that `full` means, which is no alias.
+
+    configured:  the providers that have a key, or take none
+    lists:       the model lists that were kept
+    raises:      InvalidSettings   it names a provider alone, or no model behind the slash
+                 UnknownModel  no configured provider is known to have it, or it is not text
+    """
+    if not _is_text(full):
+        raise UnknownModel(f"{origin.place}: no model {full!r}: it is not text")
+    if full == _LOCAL_ALIAS:
+        full = BUILT_IN_MODEL
+    if "/" in full:
+        return split_model_name(full, origin)
+    if full in providers:
+        raise InvalidSettings(f"{origin.place}: {full!r} is a provider, not a model", hint=f"name one: {full}/MODEL")
+    if not full:
+        raise InvalidSettings(f"{origin.place}: {full!r} names no model", hint="write provider/model")
+    first = [name for name in DEFAULT_MODELS if name in providers]
+    for name in (*first, *(name for name in providers if name not in first)):
+        if name in configured and full in get_listed_models(providers[name], lists):
+            return ModelName(name, full)
+    meant = next((provider for prefix, provider in _PROVIDER_BY_PREFIX.items() if full.startswith(prefix)), "")
+    if meant in configured:
+        return ModelName(meant, full)
+    if meant in providers:
+        key = providers[meant].key_env
+        hint = f"set {key}, or choose a model with -m" if key else None
+        raise UnknownModel(f"{origin.place}: no model {full!r}: {meant} needs a key", hint=hint)
+    raise UnknownModel(f"{origin.place}: no model {full!r}: no provider is known for it")
+
+
+def _is_text(name: str) -> bool:
+    """Whether `name` has no half of a character, which no request can carry."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def resolve_alias(name: str, aliases: Mapping[str, str], origin: SettingSource) -> str:
+    """What `name` stands for in the end; an alias may stand for another one."""
+    passed = [name]
+    while passed[-1] in aliases:
+        following = aliases[passed[-1]]
+        passed.append(following)
+        if following in passed[:-1]:
+            raise InvalidSettings(f"{origin.place}: the aliases go in a circle: {' -> '.join(passed)}")
+    return passed[-1]
+
+
+def split_model_name(full: str, origin: SettingSource) -> ModelName:
+    """`full` in its two parts, at its first slash. raises: InvalidSettings  nothing stands behind it"""
+    provider, _, model = full.partition("/")
+    if not model.strip():
+        raise InvalidSettings(f"{origin.place}: {full!r} names no model", hint="write provider/model")
+    return ModelName(provider, model)
+
+
+def _unknown_provider_error(
+    name: ModelName, providers: Mapping[str, Provider], origin: SettingSource
+) -> InvalidSettings:
+    from difflib import get_close_matches  # for a slip of the finger
+
+    near = next(iter(get_close_matches(name.provider, providers, n=1, cutoff=0.7)), None)
+    meant = f"; did you mean {near!r}?" if near else ""
+    hint = f"choose one of them, or describe it under [providers.{name.provider}] in the file that convo models names"
+    if name.model.endswith(".gguf"):
+        hint = f"a file of weights is written local/{name}"
+    return InvalidSettings(
+        f"{origin.place}: no provider {name.provider!r} for {str(name)!r}{meant} (known: {', '.join(providers)})",
+        hint=hint,
+    )

@@ -1,10 +1,8 @@
-"""Trust: what a project's `.convo.toml` may set, and which hosts are this machine.
+"""Trust in a project's `.convo.toml`, and which URLs reach another machine.
 
-The file comes with a clone, so it is untrusted input. Until the user trusts it, only the settings
-that `UNTRUSTED` allows count; the rest is ignored as if it were absent, and one line says so. A
-user trusts one file by its path and content (`convo config trust`), or all files below a folder:
-
-    trusted = ["~/work"]        in the user's own settings
+The file comes with a clone, so it is untrusted input: until the user trusts its path and content, or
+a folder above it, only the settings that `UNTRUSTED_RULES` allows are used. The rest is ignored and
+listed in a `ProjectNotice`.
 """
 
 import re
@@ -15,11 +13,10 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from convo.config.checks import Unfit
-from convo.config.origin import Key, Origin, Setting, dotted
-from convo.config.shape import SHAPE, check_at, fitting_leaves, profile_name
+from convo.config.schema import SETTINGS_SCHEMA, check_profile_name, get_check, iter_untrusted_settings
+from convo.config.values import InvalidValue, Setting, SettingKey, SettingSource, format_setting_key
 
-TRUST = "convo config trust"
+TRUST_COMMAND = "convo config trust"
 
 
 class UntrustedRule(NamedTuple):
@@ -29,7 +26,7 @@ class UntrustedRule(NamedTuple):
     reason: str
 
 
-UNTRUSTED: Mapping[str, UntrustedRule] = {
+UNTRUSTED_RULES: Mapping[str, UntrustedRule] = {
     "model": UntrustedRule(True, "a well-known provider's model by name; see `_is_well_known`"),
     "editing": UntrustedRule(True, "keys of the prompt: emacs, vi or plain"),
     "answers": UntrustedRule(True, "layout of answers in the terminal: markdown or plain"),
@@ -48,11 +45,11 @@ UNTRUSTED: Mapping[str, UntrustedRule] = {
 }
 """Every setting outside `profiles`. The same rules hold in each profile; a setting without a row is ignored."""
 
-WELL_KNOWN = re.compile(r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
+_WELL_KNOWN_MODEL = re.compile(r"(openai|anthropic|azure|deepseek)/[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")
 """A model that an untrusted file may choose. No slash after the first: it is a name and never a path."""
 
-NAMED_KEYS = 8
-NAMED_CHARACTERS = 60
+_MAX_LISTED_KEYS = 8
+_MAX_KEY_CHARS = 60
 """Bounds of the line about ignored settings: how many keys it names, and how much of each."""
 
 
@@ -64,19 +61,19 @@ class Trust(Enum):
     UNKNOWN = "not trusted"
 
 
-def trust_of(path: Path, content: bytes, recorded: str | None, folders: Sequence[Path]) -> Trust:
+def determine_trust(path: Path, content: bytes, recorded: str | None, folders: Sequence[Path]) -> Trust:
     """The trust in the project file at `path` with this content.
 
     path:      its folder's real path and its name
     recorded:  the digest under which the user trusted the path; None if never
     folders:   real paths of the folders that the user trusts
     """
-    if is_below(path, folders) or recorded == sha256_hex(content):
+    if is_in_folders(path, folders) or recorded == sha256_hex(content):
         return Trust.TRUSTED
     return Trust.UNKNOWN if recorded is None else Trust.CHANGED
 
 
-def is_below(path: Path, folders: Sequence[Path]) -> bool:
+def is_in_folders(path: Path, folders: Sequence[Path]) -> bool:
     """Whether one of `folders` holds `path`."""
     return any(map(path.is_relative_to, folders))
 
@@ -99,31 +96,31 @@ class ProjectNotice(NamedTuple):
     path: Path
     problem: str
     ignored: tuple[Setting, ...] = ()
-    hint: str = TRUST
+    hint: str = TRUST_COMMAND
 
     @property
     def line(self) -> str:
         """The notice in one line, without control characters."""
-        return f"{self.summary}; try: {visible(self.hint)}"
+        return f"{self.summary}; try: {escape_unprintable(self.hint)}"
 
     @property
     def summary(self) -> str:
         """The line without the hint."""
         if not self.ignored:
-            return visible(self.problem)
-        named = [_shortened(visible(dotted(one.key))) for one in self.ignored[:NAMED_KEYS]]
+            return escape_unprintable(self.problem)
+        named = [_shorten(escape_unprintable(format_setting_key(one.key))) for one in self.ignored[:_MAX_LISTED_KEYS]]
         more = len(self.ignored) - len(named)
         keys = ", ".join(named) + (f" and {more} more" if more else "")
-        return f"{visible(self.problem)}, so these settings are ignored: {keys}"
+        return f"{escape_unprintable(self.problem)}, so these settings are ignored: {keys}"
 
 
-def visible(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """`text` with everything spelled out that a terminal would not show as a character."""
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= NAMED_CHARACTERS else f"{text[:NAMED_CHARACTERS]}…"
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_KEY_CHARS else f"{text[:_MAX_KEY_CHARS]}…"
 
 
 # -- what an untrusted file sets --------------------------------------------------------------------
@@ -136,38 +133,40 @@ class FilteredDocument(NamedTuple):
     ignored: tuple[Setting, ...]
 
 
-def filter_untrusted(document: Mapping[str, object], origin: Origin) -> FilteredDocument:
+def filter_untrusted(document: Mapping[str, object], origin: SettingSource) -> FilteredDocument:
     """Keep what an untrusted file may set. An allowed setting with an invalid value is ignored too."""
-    own, ignored = _own_names(document), list[Setting]()
+    own, ignored = _defined_names(document), list[Setting]()
 
-    def kept(key: Key, table: Mapping[str, object]) -> dict[str, object]:
+    def kept(key: SettingKey, table: Mapping[str, object]) -> dict[str, object]:
         allowed: dict[str, object] = {}
         for name, value in table.items():
             if _is_allowed(name, value, own):
                 allowed[name] = value
             elif key or name != "profiles":
-                ignored.extend(Setting(one, found, origin) for one, found in fitting_leaves((*key, name), value))
+                ignored.extend(
+                    Setting(one, found, origin) for one, found in iter_untrusted_settings((*key, name), value)
+                )
         return allowed
 
     allowed = kept((), document)
     if "profiles" in document:
         named = document["profiles"]
-        tables = _profiles(document)
+        tables = _valid_profiles(document)
         profiles = {name: kept(("profiles", name), table) for name, table in tables.items()}
         allowed["profiles"] = {name: table for name, table in profiles.items() if table}
-        unusable: list[Key] = [("profiles", name) for name, _ in _items(named) if name not in tables]
+        unusable: list[SettingKey] = [("profiles", name) for name, _ in _table_items(named) if name not in tables]
         unusable += [] if isinstance(named, dict) else [("profiles",)]
         ignored.extend(Setting(key, None, origin) for key in unusable)
     return FilteredDocument(allowed, tuple(ignored))
 
 
-def _profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
+def _valid_profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
     """The profiles of a document that have a usable name and are tables."""
     found: dict[str, dict[str, object]] = {}
-    for name, table in _items(document.get("profiles")):
+    for name, table in _table_items(document.get("profiles")):
         try:
-            profile_name(name)
-        except Unfit:
+            check_profile_name(name)
+        except InvalidValue:
             continue
         if isinstance(table, dict):
             found[name] = table
@@ -175,31 +174,31 @@ def _profiles(document: Mapping[str, object]) -> dict[str, dict[str, object]]:
 
 
 def _is_allowed(name: str, value: object, own: frozenset[str]) -> bool:
-    rule = UNTRUSTED.get(name)
-    if rule is None or not rule.allowed or name not in SHAPE:
+    rule = UNTRUSTED_RULES.get(name)
+    if rule is None or not rule.allowed or name not in SETTINGS_SCHEMA:
         return False
     try:
-        checked = check_at((name,))(value)
-    except Unfit:
+        checked = get_check((name,))(value)
+    except InvalidValue:
         return False
     return name != "model" or _is_well_known(str(checked), own)
 
 
 def _is_well_known(model: str, own: frozenset[str]) -> bool:
     """Whether `model` names a model of a well-known provider that the same file does not define itself."""
-    found = WELL_KNOWN.fullmatch(model)
+    found = _WELL_KNOWN_MODEL.fullmatch(model)
     return found is not None and found[1] not in own and model not in own
 
 
-def _own_names(document: Mapping[str, object]) -> frozenset[str]:
+def _defined_names(document: Mapping[str, object]) -> frozenset[str]:
     """The names of providers and aliases that a document defines anywhere."""
-    tables = [document, *(table for _, table in _items(document.get("profiles")) if isinstance(table, dict))]
+    tables = [document, *(table for _, table in _table_items(document.get("profiles")) if isinstance(table, dict))]
     return frozenset(
-        name for table in tables for kind in ("providers", "aliases") for name, _ in _items(table.get(kind))
+        name for table in tables for kind in ("providers", "aliases") for name, _ in _table_items(table.get(kind))
     )
 
 
-def _items(value: object) -> Iterator[tuple[str, object]]:
+def _table_items(value: object) -> Iterator[tuple[str, object]]:
     """The items of a table; nothing for another value."""
     return iter(value.items() if isinstance(value, dict) else ())
 
@@ -227,10 +226,10 @@ def is_loopback(host: str) -> bool:
     return address.is_loopback and not bracketed
 
 
-POSTGRES = ("postgresql", "postgres")
+_POSTGRES_SCHEME_NAMES = ("postgresql", "postgres")
 
 
-def leaves_here(url: str) -> bool:
+def is_remote_url(url: str) -> bool:
     """Whether what is sent to `url`, of HTTP or PostgreSQL, can reach another machine.
 
     A PostgreSQL URL may name several servers, or more of them in its query; one that is not this
@@ -238,14 +237,14 @@ def leaves_here(url: str) -> bool:
     """
     try:
         parts = urlsplit(url)
-        if parts.scheme in POSTGRES:
-            return not all(map(_is_local_server, _servers(parts)))
+        if parts.scheme in _POSTGRES_SCHEME_NAMES:
+            return not all(map(_is_local_postgres_host, _postgres_hosts(parts)))
         return not is_loopback(parts.hostname or "")
     except ValueError:
         return True
 
 
-def _servers(parts: SplitResult) -> Iterator[str]:
+def _postgres_hosts(parts: SplitResult) -> Iterator[str]:
     """The hosts of a PostgreSQL URL as libpq reads them; "?" for what is not known from here."""
     for one in parts.netloc.rpartition("@")[2].split(","):
         # libpq decodes %2F in a host, which urlsplit leaves as it is
@@ -261,6 +260,6 @@ def _servers(parts: SplitResult) -> Iterator[str]:
             yield "?"
 
 
-def _is_local_server(host: str) -> bool:
+def _is_local_postgres_host(host: str) -> bool:
     """An empty host is the default socket; one that begins with / or @ is a socket by its path or name."""
     return host == "" or host.startswith(("/", "@")) or is_loopback(host)

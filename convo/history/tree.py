@@ -1,32 +1,95 @@
-"""Places in a history, and the paths that lead to them.
+"""The item tree: keys, nodes, paths, and comparison of histories.
 
-A node is a place: its key is SHA-256 over the key of its parent and the hash of its item. So two
-histories that begin alike share their nodes without asking each other, a history that is sent
-again names the nodes that are there already, a fork is a second head, and an edit in the middle
-makes new nodes behind it and touches nothing. Keys begin at the tenant's root: nothing is shared
-between tenants.
+The key of a node is SHA-256 over the parent's key and the item's hash, so histories with a common prefix share nodes,
+and a fork or an edit only adds nodes. Keys start at the tenant's root: tenants share nothing. `Path` and `Prefix` are
+immutable; appending shares the list and costs only what is added.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple, NewType
+from operator import is_
+from typing import NamedTuple, NewType, TypeVar, overload
 
 from convo.errors import Conflict
-from convo.history.prefix import Prefix
-from convo.items import Hash, Item, hash_of
+from convo.history.canonical import Hash, digest, item_hash
+from convo.history.items import Item
+
+Element = TypeVar("Element")
+
+
+class Prefix(Sequence[Element]):
+    """A sequence that never changes; what is cut out of it is a tuple."""
+
+    __slots__ = ("_count", "_shared")
+
+    def __init__(self, elements: Iterable[Element] = ()) -> None:
+        self._shared = list(elements)
+        self._count = len(self._shared)
+
+    def first(self, count: int) -> "Prefix[Element]":
+        """The first `count` elements, or all where there are fewer."""
+        return self._of(self._shared, min(count, self._count))
+
+    def grow(self, more: Iterable[Element]) -> "Prefix[Element]":
+        """These elements and `more`. Threads may do so at once: who comes late finds another's elements there."""
+        new, shared = list(more), self._shared
+        end = self._count + len(new)
+        if len(shared) == self._count:
+            shared.extend(new)
+        there = shared[self._count : end]
+        if len(there) < len(new) or not all(map(is_, there, new)):
+            shared = [*shared[: self._count], *new]
+        return self._of(shared, end)
+
+    def behind(self, at: int) -> Element | None:
+        """What a longer one that shares the list has at `at`; None where there is nothing."""
+        return self._shared[at] if at < len(self._shared) else None
+
+    @staticmethod
+    def _of(shared: list[Element], count: int) -> "Prefix[Element]":
+        made: Prefix[Element] = Prefix.__new__(Prefix)
+        made._shared, made._count = shared, count
+        return made
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Element]:
+        return iter(self._shared[: self._count])
+
+    @overload
+    def __getitem__(self, at: int) -> Element: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Element, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Element | tuple[Element, ...]:
+        if isinstance(at, slice):
+            return tuple(self._shared[slice(*at.indices(self._count))]) if at.step is None else tuple(self)[at]
+        place = at if at >= 0 else at + self._count
+        if not 0 <= place < self._count:
+            raise IndexError(at)
+        return self._shared[place]
+
+    def __eq__(self, other: object) -> bool:
+        return tuple(self) == tuple(other) if isinstance(other, Prefix | tuple) else NotImplemented
+
+    def __repr__(self) -> str:
+        return f"Prefix({tuple(self)!r})"
+
 
 Key = NewType("Key", str)
 """64 hex digits: one place in one tenant's tree."""
 
 
-def root(tenant: str) -> Key:
+def root_key(tenant: str) -> Key:
     """The place before the first item of every history of `tenant`."""
     return Key(sha256(b"n1\0" + tenant.encode()).hexdigest())
 
 
-def child(parent: Key, item: Hash) -> Key:
+def child_key(parent: Key, item: Hash) -> Key:
     """The place that an item with this hash takes after `parent`."""
     return Key(sha256(bytes.fromhex(parent) + item.encode()).hexdigest())
 
@@ -61,7 +124,7 @@ class Path:
         """This path with `items` after its head."""
         head, new = self.head, list[Node]()
         for at, item in enumerate(items, len(self)):
-            head = child(head, hash_of(item))
+            head = child_key(head, item_hash(item))
             there = self.nodes.behind(at)
             new.append(there if there and there.key == head else Node(head, item))
         return Path(self.root, self.nodes.grow(new))
@@ -101,3 +164,35 @@ class Path:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+class Difference(NamedTuple):
+    """The first place at which two histories differ; None where one of them has ended.
+
+    at:  how many items they share before it
+    """
+
+    at: int
+    ours: Item | None
+    theirs: Item | None
+
+
+def is_same_item(one: Item, other: Item) -> bool:
+    """Whether two items mean the same, whichever form they are in."""
+    return one == other or digest(one) == digest(other)
+
+
+def common_prefix_length(ours: Sequence[Item], theirs: Sequence[Item]) -> int:
+    """How many items the two histories share from the start."""
+    for at, (one, other) in enumerate(zip(ours, theirs, strict=False)):
+        if not is_same_item(one, other):
+            return at
+    return min(len(ours), len(theirs))
+
+
+def first_difference(ours: Sequence[Item], theirs: Sequence[Item]) -> Difference | None:
+    """The first difference, or None when both say the same."""
+    at = common_prefix_length(ours, theirs)
+    if at == len(ours) == len(theirs):
+        return None
+    return Difference(at, ours[at] if at < len(ours) else None, theirs[at] if at < len(theirs) else None)

@@ -1,42 +1,56 @@
-"""Claude, through Anthropic's own package and its Messages API.
+"""Adapter for Anthropic's Messages API.
 
-What is sent and how the answer is read are plain functions beside this file
-(`anthropic_messages`, `anthropic_request`, `anthropic_thinking`, `anthropic_events`); here is only
-the connection. The package is an extra and loads on first use. What its variables say in the
-environment is for Anthropic's own account, and put aside for every other server.
+Parameters are translated, rejected with `Unsupported`, or reported as ignored. The form of `build_thinking_fields`
+depends on the model's version: none before 3.7, a token budget up to 4.5, an effort from 4.6. Thinking
+blocks are stored whole, as encrypted reasoning. The package is an extra and is imported on first use.
 """
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+import re
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from convo.config.secret import Secret
-from convo.config.settings import DEFAULT_LIMITS, Limits
-from convo.errors import EndpointFault, ModelMissing
-from convo.ids import NewId
-from convo.items import Event, Item, Json
-from convo.models.account import NO_KEY
-from convo.models.anthropic_events import Blocks
-from convo.models.anthropic_request import COUNTED, ignored, request
-from convo.models.bodies import limit_bodies
-from convo.models.catalogue import check_reachable, names
-from convo.models.contract import Ask
-from convo.models.foreign import Asked, broken, edge
-from convo.models.line import Line
-from convo.models.sealed import Maker, maker
-from convo.models.stream import Answer
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.config.values import Secret
+from convo.errors import EndpointFault, ModelMissing, StreamBroken, Unsupported
+from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.models.anthropic_messages import (
+    THINKING_BLOCK_TYPES,
+    build_anthropic_messages,
+    build_system_blocks,
+    encode_thinking_block,
+)
+from convo.models.base import (
+    IssuerTag,
+    ModelRequest,
+    check_provider_reachable,
+    is_issued_by,
+    list_ignored_item_fields,
+    list_ignored_parameters,
+    make_issuer_tag,
+    parse_model_names,
+)
+from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
+from convo.models.http import PLACEHOLDER_KEY, SSEClient, limit_response_bodies
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.runtime import NewId
+from convo.usage.models import find_model_window
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
     from httpx2 import AsyncClient
 
-PACKAGE = "anthropic"
 
-NO_COUNTING = (404, 405, 501)
+_PACKAGE = "anthropic"
+
+_UNSUPPORTED_STATUSES = (404, 405, 501)
 """What a server answers that cannot count tokens."""
 
 
@@ -51,18 +65,18 @@ class AnthropicModel:
         *,
         key: Secret | None = None,
         http: "AsyncClient | None" = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
     ) -> None:
         self._provider, self._base_url, self._key = provider, base_url.removesuffix("/v1"), key
         self._new_id, self._http, self._limits = new_id, http, limits
-        self._line: Line | None = None
+        self._line: SSEClient | None = None
         self._extra = extra_fields
 
-    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         body = {**self.body(ask), "stream": True}
-        answer = Answer(self._new_id, ask.model, summarized=ask.wants_summary)
-        blocks = Blocks(answer, self._maker(ask))
+        answer = ResponseEventWriter(self._new_id, ask.model, summarized=ask.wants_summary)
+        blocks = AnthropicEventTranslator(answer, self._maker(ask))
         async with aclosing(self._events(body)) as arriving:
             async for told in arriving:
                 for event in blocks.read(told):
@@ -71,32 +85,32 @@ class AnthropicModel:
             yield event
 
     async def warm(self, model: str) -> None:
-        await asyncio.to_thread(import_module, PACKAGE)
+        await asyncio.to_thread(import_module, _PACKAGE)
 
-    async def check_request(self, ask: Ask) -> None:
+    async def check_request(self, ask: ModelRequest) -> None:
         self.body(ask)
-        await check_reachable(self, self._provider)
+        await check_provider_reachable(self, self._provider)
 
-    async def count(self, ask: Ask) -> int | None:
-        body = {name: value for name, value in self.body(ask).items() if name in COUNTED}
+    async def count(self, ask: ModelRequest) -> int | None:
+        body = {name: value for name, value in self.body(ask).items() if name in _COUNT_FIELDS}
         try:
-            with edge(self._asked(body)):
+            with map_provider_errors(self._asked(body)):
                 counted = await self._connected().client.post("/v1/messages/count_tokens", cast_to=object, body=body)
         except EndpointFault as fault:
-            if fault.status in NO_COUNTING and fault.code != "model_not_found":
+            if fault.status in _UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
             raise
         found = counted.get("input_tokens") if isinstance(counted, Mapping) else None
         return found if isinstance(found, int) else None
 
-    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
         """Claude's own compaction is not released yet."""
         return None
 
     async def models(self) -> Sequence[str]:
-        with edge(self._asked({})):
+        with map_provider_errors(self._asked({})):
             listed = await self._connected().client.get("/v1/models?limit=1000", cast_to=object)
-        return names(listed, self._provider)
+        return parse_model_names(listed, self._provider)
 
     async def aclose(self) -> None:
         if self._line is not None:
@@ -104,46 +118,46 @@ class AnthropicModel:
         elif self._http is not None:
             await self._http.aclose()
 
-    def body(self, ask: Ask) -> dict[str, Json]:
+    def body(self, ask: ModelRequest) -> dict[str, Json]:
         """What `ask` is sent as, apart from the field about streaming. raises: Unsupported, InputFault"""
-        return request(ask, self._maker(ask), f"{self._provider}/{ask.model}", self._extra)
+        return build_anthropic_body(ask, self._maker(ask), f"{self._provider}/{ask.model}", self._extra)
 
-    def ignored(self, ask: Ask) -> tuple[str, ...]:
-        return ignored(ask, self._maker(ask), self._extra)
+    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_anthropic_fields(ask, self._maker(ask), self._extra)
 
     async def _events(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
         asked, begun = self._asked(body), False
         async with aclosing(self._connected().streamed("/v1/messages", body, asked)) as values:
             async for value in values:
                 if isinstance(value, Mapping) and value.get("type") == "error":
-                    raise broken(value, asked, answering=begun)
+                    raise fault_from_stream_error(value, asked, answering=begun)
                 begun = True
                 yield value
 
-    def _maker(self, ask: Ask) -> Maker:
-        return maker(self._provider, ask.model, self._base_url)
+    def _maker(self, ask: ModelRequest) -> IssuerTag:
+        return make_issuer_tag(self._provider, ask.model, self._base_url)
 
-    def _asked(self, body: Mapping[str, Json]) -> Asked:
-        return Asked(self._provider, self._base_url, model=body.get("model"), key=self._key, package=PACKAGE)
+    def _asked(self, body: Mapping[str, Json]) -> ErrorContext:
+        return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key, package=_PACKAGE)
 
-    def _connected(self) -> Line:
+    def _connected(self) -> SSEClient:
         if self._line is None:
             from anthropic import DefaultAsyncHttpxClient
 
             ambient = self._provider == "anthropic"
-            http = limit_bodies(self._http or DefaultAsyncHttpxClient(follow_redirects=False), self._limits)
-            client = _client(self._base_url, self._key or NO_KEY, http, ambient=ambient)
-            self._line = Line(client, http, self._limits)
+            http = limit_response_bodies(self._http or DefaultAsyncHttpxClient(follow_redirects=False), self._limits)
+            client = _make_anthropic_client(self._base_url, self._key or PLACEHOLDER_KEY, http, ambient=ambient)
+            self._line = SSEClient(client, http, self._limits)
         return self._line
 
 
-def installed() -> None:
+def check_anthropic_installed() -> None:
     """raises: ModelMissing  Anthropic's package is not here; it is an extra"""
-    if find_spec(PACKAGE) is None:
-        raise ModelMissing(f"the {PACKAGE} package is not installed", hint=f"pip install 'convo-state[{PACKAGE}]'")
+    if find_spec(_PACKAGE) is None:
+        raise ModelMissing(f"the {_PACKAGE} package is not installed", hint=f"pip install 'convo-state[{_PACKAGE}]'")
 
 
-def _client(base_url: str, key: Secret, http: "AsyncClient", *, ambient: bool) -> "AsyncAnthropic":
+def _make_anthropic_client(base_url: str, key: Secret, http: "AsyncClient", *, ambient: bool) -> "AsyncAnthropic":
     """The package's client, without retries of its own; `ambient`: ANTHROPIC_CUSTOM_HEADERS count."""
     from anthropic import AsyncAnthropic, Omit
 
@@ -157,3 +171,469 @@ def _client(base_url: str, key: Secret, http: "AsyncClient", *, ambient: bool) -
         http_client=http,
         default_headers=headers,
     )
+
+
+_COMPLETED_REASONS = frozenset({"end_turn", "stop_sequence", "tool_use", "pause_turn"})
+_INCOMPLETE_REASONS = frozenset({"max_tokens", "model_context_window_exceeded"})
+"""Reasons to stop, and those that the Responses API calls max_output_tokens."""
+
+_DEFAULT_REFUSAL = "The model will not answer this."
+
+
+class AnthropicEventTranslator:
+    """One answer while its blocks come in."""
+
+    def __init__(self, answer: ResponseEventWriter, by: str) -> None:
+        """`by` is whose seals these are, see `convo.models.base`."""
+        self._answer, self._by = answer, by
+        self._block: dict[str, Json] = {}
+        self._pieces: dict[str, StringIO] = {}
+        self._wrote = False
+        self._used: dict[str, int] = {}
+        self._reason, self._explanation = "", _DEFAULT_REFUSAL
+        self._ended = False
+
+    def read(self, event: Json) -> Iterator[StreamEvent]:
+        """The events that `event` brings.
+
+        raises:  StreamBroken  it is not of a form that the Messages API has
+        """
+        try:
+            yield from self._read(event)
+        except _MALFORMED_ERRORS as wrong:
+            raise StreamBroken("the answer holds a piece that the Messages API does not have") from wrong
+
+    def end(self) -> Iterator[StreamEvent]:
+        """The terminal event.
+
+        raises:  StreamBroken  it did not come
+        """
+        if not self._ended or not self._reason:
+            raise StreamBroken("the answer stopped before its end")
+        reason, used = self._reason, usage_from_anthropic(self._used)
+        if reason == "refusal":
+            yield from self._answer.refusal(self._explanation)
+        if reason in _COMPLETED_REASONS or reason == "refusal":
+            yield from self._answer.completed(used)
+        elif reason in _INCOMPLETE_REASONS:
+            yield from self._answer.incomplete("max_output_tokens", used)
+        else:
+            yield from self._answer.failed("server_error", f"the provider ended the answer with {reason!r}", used)
+
+    def _read(self, event: Json) -> Iterator[StreamEvent]:
+        match event["type"]:
+            case "message_start":
+                self._answer.model = _as_str(event["message"].get("model")) or self._answer.model
+                self._used |= read_token_counts(event["message"].get("usage"))
+            case "content_block_start":
+                yield from self._start(event["content_block"])
+            case "content_block_delta":
+                yield from self._delta(event["delta"])
+            case "content_block_stop":
+                yield from self._stop()
+            case "message_delta":
+                self._reason = _as_str(event["delta"].get("stop_reason"))
+                self._explanation = (
+                    _as_str((event["delta"].get("stop_details") or {}).get("explanation")) or _DEFAULT_REFUSAL
+                )
+                self._used |= read_token_counts(event.get("usage"))
+            case "message_stop":
+                self._ended = True
+
+    def _start(self, block: Mapping[str, Json]) -> Iterator[StreamEvent]:
+        self._block, self._pieces, self._wrote = dict(block), {}, False
+        match block["type"]:
+            case "text":
+                yield from self._answer.text(_as_str(block.get("text")))
+            case "thinking":
+                yield from self._answer.thinking(_as_str(block.get("thinking")))
+            case "tool_use":
+                yield from self._answer.call(_as_str(block["id"]), _as_str(block["name"]))
+            case "redacted_thinking":
+                yield from self._answer.seal(self._by + encode_thinking_block(dict(block)))
+            case other:
+                raise StreamBroken(f"the answer holds {other}, which was not asked for")
+
+    def _delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
+        match delta["type"]:
+            case "text_delta":
+                yield from self._answer.text(_as_str(delta["text"]))
+            case "input_json_delta":
+                self._wrote = self._wrote or bool(delta["partial_json"])
+                yield from self._answer.arguments(delta["partial_json"])
+            case "thinking_delta":
+                self._add("thinking", delta["thinking"])
+                yield from self._answer.thinking(delta["thinking"])
+            case "signature_delta":
+                self._add("signature", delta["signature"])
+
+    def _add(self, name: str, piece: str) -> None:
+        """Add a piece of a thought: in a buffer, because adding to a string copies it each time."""
+        if name not in self._pieces:
+            self._pieces[name] = StringIO(newline="")
+            self._pieces[name].write(self._block.get(name, ""))
+        self._pieces[name].write(piece)
+
+    def _stop(self) -> Iterator[StreamEvent]:
+        block, self._block = self._block, {}
+        block |= {name: pieces.getvalue() for name, pieces in self._pieces.items()}
+        if block["type"] == "tool_use" and not self._wrote:
+            yield from self._answer.arguments(json.dumps(block.get("input") or {}))
+        if block["type"] == "thinking":
+            yield from self._answer.seal(self._by + encode_thinking_block(block))
+
+
+def usage_from_anthropic(raw: Mapping[str, int]) -> Json:
+    """A usage object of `figures`: Claude counts what it read from its cache and wrote into it apart from the rest."""
+    cached, written = (raw.get(f"cache_{name}_input_tokens", 0) for name in ("read", "creation"))
+    reasoning = raw.get("thinking_tokens", 0)
+    total = raw.get("input_tokens", 0) + cached + written
+    return make_usage(total, raw.get("output_tokens", 0), cached=cached, written=written, reasoning=reasoning)
+
+
+def read_token_counts(told: Mapping[str, Json] | None) -> dict[str, int]:
+    """The figures that were told, by name; those of the end count over those of the beginning."""
+    every = {**(told or {}), **((told or {}).get("output_tokens_details") or {})}
+    return {name: value for name, value in every.items() if isinstance(value, int)}
+
+
+# -- what a server may leave out, and what it may not put in its place ----------------------------
+
+_MALFORMED_ERRORS = (AttributeError, KeyError, TypeError, ValueError)
+
+
+def _as_str(value: Json) -> str:
+    if not isinstance(value, str | None):
+        raise TypeError(f"{type(value).__name__} where words belong")
+    return value or ""
+
+
+DEFAULT_MAX_TOKENS = 32_000
+"""Tokens of output that are asked for where neither the caller nor the model's row says how many."""
+
+_OMITTED_PARAMETERS = frozenset(
+    {
+        # the response's own, kept and answered by whoever owns it
+        "store", "stream", "stream_options", "background", "metadata",
+        "previous_response_id", "conversation", "context_management",
+        # hints that the API has no word for, and a bound on tools that are refused anyway: reported by `ignored`
+        "user", "prompt_cache_key", "max_tool_calls", "seed", "chat_template_kwargs",
+    }
+)  # fmt: skip
+
+_NO_OP_VALUES: Mapping[str, Json] = {
+    "temperature": 1, "top_p": 1, "top_logprobs": 0, "presence_penalty": 0, "frequency_penalty": 0,
+    "truncation": "disabled",
+}  # fmt: skip
+"""Values that ask for what happens anyway; the newest models take no temperature at all."""
+
+_INCLUDE_LOGPROBS = "message.output_text.logprobs"
+_COUNT_FIELDS = ("model", "messages", "system", "tools", "tool_choice", "thinking", "output_config", "cache_control")
+"""The fields of a body on which the number of input tokens depends."""
+
+
+@dataclass(frozen=True, slots=True)
+class _TranslationContext:
+    """All that was asked for; who is asked, for the error's sentence; the bound of the answer; extra fields."""
+
+    asked: Mapping[str, Json]
+    model: str
+    who: str
+    max_tokens: int
+    extra: frozenset[str] = frozenset()
+
+
+def build_anthropic_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Collection[str] = ()) -> dict[str, Json]:
+    """The body that asks for `ask`, without `stream`.
+
+    extra:   the extra fields that are sent, see `convo.models.base`
+    by:      whose seals can be opened, see `convo.models.base`
+    who:     the model, for the error's sentence
+    raises:  Unsupported  an item or parameter that Claude could not honour; InputFault
+    """
+    asked = {name: value for name, value in ask.parameters.items() if value is not None}
+    window = find_model_window(ask.model)
+    max_tokens = asked.get("max_output_tokens") or (window and window.output) or DEFAULT_MAX_TOKENS
+    wanted = _TranslationContext(asked, ask.model, who, max_tokens, frozenset(extra))
+    body: dict[str, Json] = {
+        "model": ask.model,
+        "max_tokens": max_tokens,
+        "messages": build_anthropic_messages(ask.input, who, by),
+        "cache_control": {"type": "ephemeral"},
+    }
+    told = build_system_blocks(ask.input, who, ask.instructions)
+    for fields in ({"system": told} if told else {}, *(_translate_parameter(name, wanted) for name in asked)):
+        body |= {**fields, "output_config": {**body.get("output_config", {}), **fields.get("output_config", {})}}
+    return _drop_refused_thinking({name: value for name, value in body.items() if value or name == "messages"})
+
+
+def list_ignored_anthropic_fields(ask: ModelRequest, by: IssuerTag, extra: Collection[str] = ()) -> tuple[str, ...]:
+    """What `build_anthropic_body` leaves out of `ask`, by the names of `convo.models.base`."""
+    asked = ask.parameters
+    known = {"prompt_cache_retention", "prompt_cache_options", "safety_identifier"} | (
+        _SUPPORTED_EXTRA_FIELDS & frozenset(extra)
+    )
+    known |= {"service_tier"} if asked.get("service_tier") in ("default", "auto") else set()
+    shown = ("effort", "summary", "generate_summary") if get_thinking_mode(ask.model) != "none" else ("effort",)
+    names = [*list_ignored_parameters(asked, known=known, reasoning=shown)]
+    options = asked.get("prompt_cache_options") or {}
+    names += [f"prompt_cache_options.{name}" for name, value in options.items() if name != "mode" and value is not None]
+    names += list_ignored_item_fields(ask.input)
+    if any(item_type(item) == "reasoning" and not is_issued_by(item, by) for item in ask.input):
+        names.append("input.reasoning")
+    return tuple(dict.fromkeys(names))
+
+
+_SUPPORTED_EXTRA_FIELDS = frozenset({"top_k", "stop"})
+"""The extra fields that the Messages API knows."""
+
+
+def _translate_parameter(name: str, wanted: _TranslationContext) -> dict[str, Json]:
+    """What one parameter becomes. raises: Unsupported"""
+    value = wanted.asked[name]
+    if (
+        name in _OMITTED_PARAMETERS
+        or name == "max_output_tokens"
+        or (name in _NO_OP_VALUES and value == _NO_OP_VALUES[name])
+    ):
+        return {}
+    if name in _PARAMETER_TRANSLATORS:
+        return _PARAMETER_TRANSLATORS[name](value, wanted)
+    raise Unsupported(wanted.who, f"the parameter {name!r}", param=name)
+
+
+def _drop_refused_thinking(body: dict[str, Json]) -> dict[str, Json]:
+    """`body` without a budget to think where that would be refused: in a turn that began without thoughts.
+
+    An assistant's turn that goes on behind a tool's output must begin with the thoughts that led
+    there, and another model's are not shown. The next turn thinks again.
+    """
+    turn = body["messages"][-2:]
+    begun = len(turn) == 2 and turn[1]["content"][0]["type"] == "tool_result" and turn[0]["content"]
+    thoughtless = begun and begun[0]["type"] not in THINKING_BLOCK_TYPES
+    if thoughtless and get_thinking_mode(body["model"]) == "budget":
+        body.pop("thinking", None)
+    return body
+
+
+# -- parameters -----------------------------------------------------------------------------------
+
+
+def _make_sampling_translator(name: str) -> Callable[[Json, _TranslationContext], dict[str, Json]]:
+    def field(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
+        if value > 1:
+            raise Unsupported(wanted.who, f"a {name} of {value}", param=name)
+        return {name: value}
+
+    return field
+
+
+def _translate_tools(tools: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
+    if other is not None:
+        raise Unsupported(wanted.who, f"{other} tools", param="tools")
+    allowed = _allowed_tool_names(wanted.asked.get("tool_choice"))
+    offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
+    choice = _translate_tool_choice(wanted)
+    return {"tools": offered, **({"tool_choice": choice} if choice else {})} if offered else {}
+
+
+def _translate_tool(tool: Json) -> Json:
+    schema = {"type": "object", "properties": {}} | (tool.get("parameters") or {})
+    described = {"description": tool["description"]} if tool.get("description") else {}
+    return {
+        "name": tool["name"],
+        **described,
+        "input_schema": schema,
+        **({"strict": True} if tool.get("strict") else {}),
+    }
+
+
+def _allowed_tool_names(choice: Json) -> set[str] | None:
+    """The names that an `allowed_tools` choice leaves: the others are simply not offered."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+        return None
+    return {str(tool.get("name")) for tool in choice.get("tools", ())}
+
+
+def _translate_tool_choice(wanted: _TranslationContext) -> dict[str, Json]:
+    """Which tools are to be called, and whether several at once; nothing where that goes without saying."""
+    choice: Json = wanted.asked.get("tool_choice") or "auto"
+    mode = choice if isinstance(choice, str) else choice.get("mode") or choice.get("type")
+    if mode not in _TOOL_CHOICES:
+        raise Unsupported(wanted.who, f"a choice of {mode} tools", param="tool_choice")
+    chosen: dict[str, Json] = {"type": _TOOL_CHOICES[mode]}
+    if mode == "function":
+        chosen["name"] = choice["name"]
+    if wanted.asked.get("parallel_tool_calls") is False and mode != "none":
+        chosen["disable_parallel_tool_use"] = True
+    return chosen if chosen != {"type": "auto"} else {}
+
+
+_TOOL_CHOICES = {"auto": "auto", "required": "any", "none": "none", "function": "tool"}
+
+
+def _translated_with_tools(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    """Said where the tools are; without tools it says nothing."""
+    return {}
+
+
+def _translate_text(text: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    if text.get("verbosity") not in (None, "medium"):
+        raise Unsupported(wanted.who, "a verbosity", param="text.verbosity")
+    wish = text.get("format") or {"type": "text"}
+    match wish.get("type"):
+        case "text":
+            return {}
+        case "json_schema":
+            return {"output_config": {"format": {"type": "json_schema", "schema": wish["schema"]}}}
+        case other:
+            hint = "give the JSON a schema: text.format of the type json_schema"
+            raise Unsupported(wanted.who, f"{other} as the format of text", param="text.format", hint=hint)
+
+
+def _translate_reasoning(reasoning: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    return build_thinking_fields(reasoning, wanted.model, wanted.who, max_tokens=wanted.max_tokens)
+
+
+def _translate_include(include: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    """Thoughts are always sealed, and what hosted tools would add is refused with them."""
+    if _INCLUDE_LOGPROBS in include:
+        raise Unsupported(wanted.who, "logprobs", param="include")
+    return {}
+
+
+def _translate_cache_retention(retention: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    return {"cache_control": {"type": "ephemeral", "ttl": "1h"}} if retention == "24h" else {}
+
+
+def _translate_cache_options(options: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    return {"cache_control": None} if options.get("mode") == "explicit" else {}
+
+
+def _translate_service_tier(tier: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    """Whoever wants the default wants no dearer capacity; the other tiers are wishes that have no word here."""
+    return {"service_tier": "standard_only"} if tier == "default" else {}
+
+
+def _translate_top_k(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    return {"top_k": value} if "top_k" in wanted.extra else {}
+
+
+def _translate_stop(value: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    words = [value] if isinstance(value, str) else value
+    return {"stop_sequences": words} if "stop" in wanted.extra else {}
+
+
+def _translate_safety_identifier(identifier: Json, wanted: _TranslationContext) -> dict[str, Json]:
+    return {"metadata": {"user_id": identifier}}
+
+
+_PARAMETER_TRANSLATORS: dict[str, Callable[[Json, _TranslationContext], dict[str, Json]]] = {
+    "temperature": _make_sampling_translator("temperature"),
+    "top_p": _make_sampling_translator("top_p"),
+    "tools": _translate_tools,
+    "tool_choice": _translated_with_tools,
+    "parallel_tool_calls": _translated_with_tools,
+    "text": _translate_text,
+    "reasoning": _translate_reasoning,
+    "include": _translate_include,
+    "prompt_cache_retention": _translate_cache_retention,
+    "prompt_cache_options": _translate_cache_options,
+    "service_tier": _translate_service_tier,
+    "safety_identifier": _translate_safety_identifier,
+    "top_k": _translate_top_k,
+    "stop": _translate_stop,
+}
+"""What has another shape in the Messages API; each gets its value and all that was asked for."""
+
+
+ThinkingMode: TypeAlias = Literal["none", "budget", "adaptive"]
+
+_MODEL_VERSION = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:-(\d{1,2}))?(?!\d)")
+
+_NEWEST_VERSION = (99, 0)
+MIN_THINKING_TOKENS = 1024
+"""Tokens; a smaller budget is refused."""
+
+_THINKING_TOKENS = {
+    "minimal": MIN_THINKING_TOKENS,
+    "low": 4096,
+    "medium": 10_240,
+    "high": 24_576,
+    "xhigh": 32_768,
+    "max": 32_768,
+}
+"""Tokens to think in, by effort."""
+
+_EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
+"""An effort of the Responses API, as the Messages API calls it."""
+
+
+def build_thinking_fields(reasoning: Mapping[str, Json], model: str, who: str, *, max_tokens: int) -> dict[str, Json]:
+    """The fields of a request that `reasoning` asks for.
+
+    max_tokens:  the bound of the whole answer, thoughts included
+    raises:      Unsupported
+    """
+    effort, shown = reasoning.get("effort"), reasoning.get("summary") or reasoning.get("generate_summary")
+    display = {"display": "summarized"} if shown else {}
+    if effort is not None and effort != "none" and effort not in _EFFORTS:
+        raise Unsupported(who, f"the effort {effort!r}", param="reasoning.effort")
+    match get_thinking_mode(model):
+        case "none" if effort not in (None, "none"):
+            raise Unsupported(who, "an effort of reasoning", param="reasoning.effort")
+        case "budget" if effort not in (None, "none"):
+            return {
+                "thinking": {
+                    "type": "enabled",
+                    "budget_tokens": _thinking_budget_tokens(effort, max_tokens, who),
+                    **display,
+                }
+            }
+        case "adaptive" if effort == "none":
+            return _disable_thinking(model, who)
+        case "adaptive" if effort or display:
+            told = {"output_config": {"effort": _translate_effort(effort, model)}} if effort else {}
+            return {"thinking": {"type": "adaptive", **display}, **told}
+    return {}
+
+
+def get_thinking_mode(model: str) -> ThinkingMode:
+    return (
+        "adaptive"
+        if parse_claude_version(model) >= (4, 6)
+        else "budget"
+        if parse_claude_version(model) >= (3, 7)
+        else "none"
+    )
+
+
+def parse_claude_version(model: str) -> tuple[int, int]:
+    """Major and minor, as the name says: (4, 0) for "claude-opus-4-20250514"."""
+    found = _MODEL_VERSION.search(model)
+    return (int(found[1]), int(found[2] or 0)) if found else _NEWEST_VERSION
+
+
+def _thinking_budget_tokens(effort: str, max_tokens: int, who: str) -> int:
+    """Tokens to think in, which leave some of the answer's for its words."""
+    if max_tokens <= MIN_THINKING_TOKENS:
+        raise Unsupported(
+            who, f"an effort of reasoning within {max_tokens} tokens of output", param="max_output_tokens"
+        )
+    return max(MIN_THINKING_TOKENS, min(_THINKING_TOKENS[effort], max_tokens * 3 // 4))
+
+
+def _translate_effort(effort: str, model: str) -> str:
+    """4.6 goes from high to max."""
+    return "max" if effort == "xhigh" and parse_claude_version(model) == (4, 6) else _EFFORTS[effort]
+
+
+def _disable_thinking(model: str, who: str) -> dict[str, Json]:
+    """Up to 4.8 a model thinks only when it is told to; of the later ones some cannot be told not to."""
+    if parse_claude_version(model) < (5, 0):
+        return {}
+    if parse_claude_version(model) >= (5, 5) and "opus" in model:
+        raise Unsupported(who, "an effort of 'none'", param="reasoning.effort", hint="use low")
+    between = parse_claude_version(model) >= (5, 5) and "sonnet" in model
+    return {"thinking": {"type": "between_tools" if between else "disabled"}}

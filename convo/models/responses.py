@@ -1,8 +1,8 @@
-"""Any server that speaks Responses, asked as if it kept nothing: OpenAI, Azure OpenAI, vLLM, Ollama.
+"""Adapter for the Responses API: OpenAI, Azure OpenAI, vLLM, Ollama; always `store: false`.
 
-The whole history goes there each time with `store: false`, so the state is whoever's asks, and the
-server's own chains and conversations are never used. What is sent and how the answer is read are
-plain functions beside this file (`responses_request`, `responses_events`).
+The whole history is sent each time. Ids that mean nothing to the server are removed, and encrypted
+reasoning is always requested, because the next request needs it. Events pass through unchanged,
+except for the server's own response fields.
 """
 
 import asyncio
@@ -11,27 +11,37 @@ from contextlib import aclosing, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from convo.config.settings import DEFAULT_LIMITS, Limits
+from convo.config.sections import PROVIDER_EXTRA_FIELDS
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
 from convo.errors import EndpointFault, StreamBroken
-from convo.ids import NewId
-from convo.items import Event, Item, Json
-from convo.items.wellformed import wellformed
-from convo.models.account import Account, connect, fastest, line
-from convo.models.catalogue import check_reachable, names
-from convo.models.contract import Ask
-from convo.models.foreign import checked, edge, error_in
-from convo.models.line import Line
-from convo.models.responses_events import Events
-from convo.models.responses_request import ignored, request, to_compact, to_count
-from convo.models.sealed import Maker, maker, signed
+from convo.history.accumulator import validate_stream_event
+from convo.history.items import Item, Json, StreamEvent, item_type, to_resendable
+from convo.models.base import (
+    OPENAI_RESPONSES_EXTRA_FIELDS,
+    IssuerTag,
+    ModelRequest,
+    check_provider_reachable,
+    has_issuer_tag,
+    is_issued_by,
+    make_issuer_tag,
+    parse_model_names,
+    tag_encrypted_content,
+    untag_items,
+)
+from convo.models.errors import fault_from_event, map_provider_errors, validate_event
+from convo.models.http import OpenAIClientOptions, SSEClient, make_http_client, make_openai_client, make_sse_client
+from convo.models.stream import is_token_count
+from convo.runtime import NewId
+from convo.usage.models import has_encrypted_reasoning
 
 if TYPE_CHECKING:
     from httpx2 import AsyncClient
 
-REST_S = 1.0
+
+_DRAIN_TIMEOUT_S = 1.0
 """Seconds that the end of a stream may be behind its last event."""
 
-NOT_THERE = (404, 405, 501)
+_UNSUPPORTED_STATUSES = (404, 405, 501)
 """What a server answers that cannot count, or cannot compact."""
 
 
@@ -40,30 +50,33 @@ class ResponsesModel:
 
     def __init__(
         self,
-        account: Account,
+        account: OpenAIClientOptions,
         new_id: NewId,
         *,
         http: "AsyncClient | None" = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
         extra_fields: Collection[str] = (),
     ) -> None:
         self._account, self._new_id, self._http, self._limits = account, new_id, http, limits
-        self._line: Line | None = None
+        self._line: SSEClient | None = None
         self._extra = extra_fields
 
-    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        body = {**self._deployed(request(ask, self._maker(ask), self._who(ask), self._extra)), "stream": True}
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        body = {
+            **self._deployed(build_responses_body(ask, self._maker(ask), self._who(ask), self._extra)),
+            "stream": True,
+        }
         asked, answering = self._account.asked(body), False
-        events = Events(self._maker(ask), self._new_id, ask.model)
+        events = ResponsesEventTranslator(self._maker(ask), self._new_id, ask.model)
         async with aclosing(self._connected().streamed("/responses", body, asked, exact=True)) as arriving:
             async for value in arriving:
-                event = wellformed(checked(value, asked))
-                failure = error_in(event, asked, answering=answering)
+                event = validate_stream_event(validate_event(value, asked))
+                failure = fault_from_event(event, asked, answering=answering)
                 if failure:
                     raise failure
                 ours = events.read(event)
                 if events.end is not None:
-                    await _rest(arriving)
+                    await _drain_events(arriving)
                     yield events.end
                     return
                 if ours is not None:
@@ -71,36 +84,36 @@ class ResponsesModel:
                     yield ours
         raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
 
-    def ignored(self, ask: Ask) -> tuple[str, ...]:
-        return ignored(ask, self._maker(ask), self._extra)
+    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_responses_fields(ask, self._maker(ask), self._extra)
 
     async def warm(self, model: str) -> None:
         await asyncio.to_thread(import_module, "openai")
 
-    async def check_request(self, ask: Ask) -> None:
-        request(ask, self._maker(ask), self._who(ask))
-        await check_reachable(self, self._account.provider)
+    async def check_request(self, ask: ModelRequest) -> None:
+        build_responses_body(ask, self._maker(ask), self._who(ask))
+        await check_provider_reachable(self, self._account.provider)
 
-    async def count(self, ask: Ask) -> int | None:
-        body = self._deployed(to_count(ask, self._maker(ask), self._who(ask)))
+    async def count(self, ask: ModelRequest) -> int | None:
+        body = self._deployed(build_count_body(ask, self._maker(ask), self._who(ask)))
         answer = await self._post("/responses/input_tokens", body)
         found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
         return found if isinstance(found, int) else None
 
-    async def compact(self, ask: Ask) -> Sequence[Item] | None:
-        body = self._deployed(to_compact(ask, self._maker(ask), self._who(ask)))
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+        body = self._deployed(build_compact_body(ask, self._maker(ask), self._who(ask)))
         answer = await self._post("/responses/compact", body)
         if answer is None:
             return None
         window = answer.get("output") if isinstance(answer, Mapping) else None
         if not isinstance(window, list) or not all(isinstance(item, dict) for item in window):
             raise StreamBroken(f"{self._account.provider} answered with something that is not a compacted window")
-        return [signed(item, self._maker(ask)) for item in window]
+        return [tag_encrypted_content(item, self._maker(ask)) for item in window]
 
     async def models(self) -> Sequence[str]:
-        with edge(self._account.asked({})):
+        with map_provider_errors(self._account.asked({})):
             listed = await self._connected().client.get("/models", cast_to=object)
-        return names(listed, self._account.provider)
+        return parse_model_names(listed, self._account.provider)
 
     async def aclose(self) -> None:
         if self._line is not None:
@@ -111,10 +124,10 @@ class ResponsesModel:
     async def _post(self, path: str, body: Mapping[str, Json]) -> Json:
         """One answer; None from a server that has no such address."""
         try:
-            with edge(self._account.asked(body)):
+            with map_provider_errors(self._account.asked(body)):
                 return await self._connected().client.post(path, cast_to=object, body=body)
         except EndpointFault as fault:
-            if fault.status in NOT_THERE and fault.code != "model_not_found":
+            if fault.status in _UNSUPPORTED_STATUSES and fault.code != "model_not_found":
                 return None
             raise
 
@@ -122,23 +135,211 @@ class ResponsesModel:
         """`body` under the name that the model has at this account."""
         return {**body, "model": self._account.deployment or body["model"]}
 
-    def _maker(self, ask: Ask) -> Maker:
+    def _maker(self, ask: ModelRequest) -> IssuerTag:
         account = self._account
-        return maker(account.provider, ask.model, account.base_url, account.organisation, account.project)
+        return make_issuer_tag(account.provider, ask.model, account.base_url, account.organisation, account.project)
 
-    def _who(self, ask: Ask) -> str:
+    def _who(self, ask: ModelRequest) -> str:
         return f"{self._account.provider}/{ask.model}"
 
-    def _connected(self) -> Line:
+    def _connected(self) -> SSEClient:
         if self._line is None:
-            http = self._http or fastest()
-            self._line = line(self._account, connect(self._account, http, self._limits), http, self._limits)
+            http = self._http or make_http_client()
+            self._line = make_sse_client(
+                self._account, make_openai_client(self._account, http, self._limits), http, self._limits
+            )
         return self._line
 
 
-async def _rest(arriving: AsyncGenerator[Json, None]) -> None:
+async def _drain_events(arriving: AsyncGenerator[Json, None]) -> None:
     """Read what is behind the last event, so that the connection can be used again; it is not waited for long."""
     with suppress(TimeoutError, EndpointFault):
-        async with asyncio.timeout(REST_S):
+        async with asyncio.timeout(_DRAIN_TIMEOUT_S):
             async for _ in arriving:
                 pass
+
+
+_START_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
+_TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed", "response.cancelled"})
+_ITEM_EVENTS = frozenset({"response.output_item.added", "response.output_item.done"})
+_DROPPED_FIELDS = frozenset({"sequence_number", "obfuscation"})
+
+_DEFAULT_ERROR = {"code": "server_error", "message": "The provider stopped the answer."}
+
+
+class ResponsesEventTranslator:
+    """One answer while its events come in; `end` is the last one, once it came."""
+
+    def __init__(self, by: IssuerTag, new_id: NewId, model: str) -> None:
+        self.end: StreamEvent | None = None
+        self._by, self._new_id, self._model = by, new_id, model
+        self._ids: dict[int, str] = {}
+        self._done: dict[int, Item] = {}
+
+    def read(self, event: StreamEvent) -> StreamEvent | None:
+        """What `event` is to whoever asked; None for keep-alives, what is the server's own, and the end."""
+        name = event["type"]
+        if name in _TERMINAL_EVENTS:
+            self.end = self._end(event)
+            return None
+        if name in _ITEM_EVENTS:
+            return self._around(event)
+        if name in _START_EVENTS or not name.startswith("response."):
+            return None
+        return self._within(event)
+
+    def _around(self, event: StreamEvent) -> StreamEvent:
+        index = event.get("output_index", len(self._ids))
+        item = self._named(event.get("item") or {}, index)
+        if event["type"] == "response.output_item.done":
+            self._done[index] = item
+        return {**_without_dropped_fields(event), "output_index": index, "item": item}
+
+    def _within(self, event: StreamEvent) -> StreamEvent:
+        """An event inside an item, which says inside which one."""
+        index = event.get("output_index")
+        if event.get("item_id") or index not in self._ids:
+            return _without_dropped_fields(event)
+        return {**_without_dropped_fields(event), "item_id": self._ids[index]}
+
+    def _end(self, event: StreamEvent) -> StreamEvent:
+        response = event.get("response") or {}
+        status = str(event["type"]).removeprefix("response.").replace("cancelled", "failed")
+        output = [self._named(item, index) for index, item in enumerate(response.get("output") or ())]
+        ended: dict[str, Json] = {
+            "status": status,
+            "model": _str_field(response, "model") or self._model,
+            "output": output or [self._done[index] for index in sorted(self._done)],
+            "usage": _clean_usage(response.get("usage")),
+        }
+        if status == "incomplete":
+            reason = _str_field(response.get("incomplete_details") or {}, "reason")
+            ended["incomplete_details"] = {"reason": reason} if reason else None
+        if status == "failed":
+            error = response.get("error") or {}
+            ended["error"] = {name: _str_field(error, name) or words for name, words in _DEFAULT_ERROR.items()}
+        return {"type": f"response.{status}", "response": ended}
+
+    def _named(self, item: Item, index: int) -> Item:
+        """`item` with an id, the same one each time it comes."""
+        if item.get("id"):
+            self._ids[index] = item["id"]
+        elif index not in self._ids:
+            self._ids[index] = self._new_id(_ID_PREFIXES.get(item_type(item), "item"))
+        return tag_encrypted_content({**item, "id": self._ids[index]}, self._by)
+
+
+_ID_PREFIXES = {"message": "msg", "function_call": "fc", "reasoning": "rs", "custom_tool_call": "ctc"}
+
+
+_USAGE_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_USAGE_DETAILS = ("input_tokens_details", "output_tokens_details")
+
+
+def _clean_usage(reported: Mapping[str, Json] | None) -> Json:
+    """`reported` without the figures that are no numbers of tokens; fields that the API does not have stay."""
+    if not reported:
+        return None
+    used = {name: value for name, value in reported.items() if name not in _USAGE_COUNTS or is_token_count(value)}
+    for name in _USAGE_DETAILS:
+        if name in used:
+            details = used[name] or {}
+            used[name] = {figure: value for figure, value in details.items() if is_token_count(value)}
+    return used
+
+
+def _str_field(fields: Mapping[str, Json], name: str) -> str | None:
+    """A field that is text; None for anything else."""
+    found = fields.get(name)
+    return found if isinstance(found, str) else None
+
+
+def _without_dropped_fields(event: StreamEvent) -> dict[str, Json]:
+    return {name: value for name, value in event.items() if name not in _DROPPED_FIELDS}
+
+
+_INCLUDE_ENCRYPTED_REASONING = "reasoning.encrypted_content"
+
+_OMITTED_PARAMETERS = frozenset(
+    {
+        # the response's own, kept and answered by whoever owns it
+        "store", "stream", "stream_options", "background", "metadata",
+        "previous_response_id", "conversation", "context_management",
+    }
+)  # fmt: skip
+
+_UNSUPPORTED_EXTRA_FIELDS = frozenset(PROVIDER_EXTRA_FIELDS) - OPENAI_RESPONSES_EXTRA_FIELDS
+"""Extra fields that the Responses API does not have."""
+
+_COUNT_PARAMETERS = frozenset({"tools", "tool_choice", "text", "reasoning", "parallel_tool_calls", "truncation"})
+"""The parameters on which the number of input tokens depends."""
+
+_COMPACT_PARAMETERS = frozenset({"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "service_tier"})
+"""The parameters that a request to compact takes."""
+
+
+def build_responses_body(ask: ModelRequest, by: IssuerTag, who: str, extra: Collection[str] = ()) -> dict[str, Json]:
+    """The body that asks for `ask`, without `stream`.
+
+    extra:   the extra fields that are sent, see `convo.models.base`
+    by:      whose seals can be opened, see `convo.models.base`
+    who:     the model, for the error's sentence
+    raises:  Unsupported  a sealed history of somebody else
+    """
+    unknown = _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra)
+    asked = {
+        name: value
+        for name, value in ask.parameters.items()
+        if name not in _OMITTED_PARAMETERS and name not in unknown and value is not None
+    }
+    included = _include_values(ask)
+    return {**_common_fields(ask, by, who), **asked, "store": False, **({"include": included} if included else {})}
+
+
+def list_ignored_responses_fields(ask: ModelRequest, by: IssuerTag, extra: Collection[str] = ()) -> tuple[str, ...]:
+    """What `build_responses_body` leaves out of `ask`, by the names of `convo.models.base`."""
+    names = [
+        name
+        for name in ask.parameters
+        if name in _UNSUPPORTED_EXTRA_FIELDS - frozenset(extra) and ask.parameters[name] is not None
+    ]
+    if any(item_type(item) == "reasoning" and not _is_reasoning_sent(item, by) for item in ask.input):
+        names.append("input.reasoning")
+    return tuple(names)
+
+
+def _is_reasoning_sent(item: Item, by: IssuerTag) -> bool:
+    """Whether a reasoning item is sent: it is sealed, and not by another maker that convo knows."""
+    seal = item.get("encrypted_content")
+    return bool(seal) and (is_issued_by(item, by) or not has_issuer_tag(item))
+
+
+def build_count_body(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
+    """The body that asks for the input tokens of `ask`. raises: Unsupported"""
+    return {**_common_fields(ask, by, who), **_pick_parameters(_COUNT_PARAMETERS, ask.parameters)}
+
+
+def build_compact_body(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
+    """The body that asks for a smaller window. raises: Unsupported"""
+    return {**_common_fields(ask, by, who), **_pick_parameters(_COMPACT_PARAMETERS, ask.parameters)}
+
+
+def _common_fields(ask: ModelRequest, by: IssuerTag, who: str) -> dict[str, Json]:
+    told: dict[str, Json] = {} if ask.instructions is None else {"instructions": ask.instructions}
+    return {"model": ask.model, **({"input": _input_items(ask, by, who)} if ask.input else {}), **told}
+
+
+def _input_items(ask: ModelRequest, by: IssuerTag, who: str) -> list[Item]:
+    sent = (to_resendable(item) for item in untag_items(ask.input, by, who, foreign=True))
+    return [item for item in sent if item is not None]
+
+
+def _include_values(ask: ModelRequest) -> list[str]:
+    wanted = list(ask.parameters.get("include") or ())
+    if has_encrypted_reasoning(ask.model) and _INCLUDE_ENCRYPTED_REASONING not in wanted:
+        wanted.append(_INCLUDE_ENCRYPTED_REASONING)
+    return wanted
+
+
+def _pick_parameters(names: frozenset[str], parameters: Mapping[str, Json]) -> dict[str, Json]:
+    return {name: value for name, value in parameters.items() if name in names and value is not None}

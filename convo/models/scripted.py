@@ -1,7 +1,7 @@
-"""A model that says what a file tells it to: for tests, for demonstrations, for CI without a network.
+"""A model that replays a script: for tests, demos and CI without a network.
 
-    scripted/echo         answers with the last thing that the user said
-    scripted/FILE.json    answers in the order of the file
+    scripted/echo         repeats the last user message
+    scripted/FILE.json    replies in the order of the file
 
     {"replies": [{"text": "Hello."},
                  {"call": {"name": "weather", "arguments": {"city": "Oslo"}}},
@@ -11,10 +11,9 @@
                  {"text": "Half an ans", "error": {"code": "overloaded", "message": "Busy", "status": 503}}],
      "chunk": 8, "delay_s": 0.05}
 
-It is as stateless as any model. Each user message and each batch of tool outputs in the input is
-one question, and the number of questions says which reply is due; after the last reply the last
-one repeats. A word counts as a token. An `error` alone comes instead of an answer, with a status as
-a server's; behind a `text` it breaks the answer off.
+Stateless: the number of user messages and batches of tool outputs in the input selects the reply; the
+last reply repeats. A word counts as one token. An `error` alone fails the request; after `text` it
+breaks the stream.
 """
 
 import json
@@ -24,20 +23,19 @@ from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
 
-from convo.clock import Clock
 from convo.errors import StreamBroken, Unreadable
-from convo.ids import NewId
-from convo.items import Event, Item, Json, is_output, is_user, searchable, text
-from convo.models.contract import Ask
-from convo.models.foreign import Asked, refusal
-from convo.models.stream import Answer, usage
+from convo.history.items import Item, Json, StreamEvent, is_client_output, is_user_message, item_text, searchable_text
+from convo.models.base import ModelRequest
+from convo.models.errors import ErrorContext, fault_from_status
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.runtime import Clock, NewId
 
-ECHO = "echo"
-CHUNK = 16
-FORMS: Mapping[str, type] = {
+ECHO_SCRIPT = "echo"
+DEFAULT_CHUNK_CHARS = 16
+_REPLY_FIELD_TYPES: Mapping[str, type] = {
     "text": str, "reasoning": str, "output": list, "refusal": str, "error": dict, "call": dict, "usage": dict,
 }  # fmt: skip
-DETAILS = ("cached", "written", "reasoning")
+_USAGE_FIELDS = ("cached", "written", "reasoning")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +43,7 @@ class Script:
     """`chunk` in characters a delta, `delay_s` between deltas in seconds."""
 
     replies: Sequence[Mapping[str, Json]]
-    chunk: int = CHUNK
+    chunk: int = DEFAULT_CHUNK_CHARS
     delay_s: float = 0.0
 
 
@@ -60,37 +58,37 @@ def read_script(path: Path) -> Script:
         raise Unreadable(f"{path} cannot be read: {wrong.strerror}") from wrong
     except (ValueError, RecursionError) as wrong:
         raise Unreadable(f"{path} is not JSON: {wrong}") from wrong
-    fault = _fault(raw)
+    fault = _find_script_problem(raw)
     if fault is not None:
         raise Unreadable(f"{path} is not a script: {fault}", hint='a script begins with {"replies": [{"text": "..."}]}')
-    return Script(raw["replies"], raw.get("chunk", CHUNK), raw.get("delay_s", 0.0))
+    return Script(raw["replies"], raw.get("chunk", DEFAULT_CHUNK_CHARS), raw.get("delay_s", 0.0))
 
 
-def _fault(raw: Json) -> str | None:
+def _find_script_problem(raw: Json) -> str | None:
     """What is wrong with a script, in words."""
     if not isinstance(raw, dict) or not isinstance(raw.get("replies"), list) or not raw["replies"]:
         return "it has no list of replies"
-    if not isinstance(raw.get("chunk", CHUNK), int) or raw.get("chunk", CHUNK) < 1:
+    if not isinstance(raw.get("chunk", DEFAULT_CHUNK_CHARS), int) or raw.get("chunk", DEFAULT_CHUNK_CHARS) < 1:
         return "chunk is not a number of characters"
     if not isinstance(raw.get("delay_s", 0.0), int | float) or raw.get("delay_s", 0.0) < 0:
         return "delay_s is not a number of seconds"
     other = sorted(set(raw) - {"replies", "chunk", "delay_s"})
     if other:
         return f"it has the unknown field {other[0]!r}"
-    faults = (_reply_fault(reply, number) for number, reply in enumerate(raw["replies"], 1))
+    faults = (_find_reply_problem(reply, number) for number, reply in enumerate(raw["replies"], 1))
     return next((fault for fault in faults if fault), None)
 
 
-def _reply_fault(reply: Json, number: int) -> str | None:
+def _find_reply_problem(reply: Json, number: int) -> str | None:
     if not isinstance(reply, dict) or not reply:
         return f"reply {number} is not an object"
     for name, value in reply.items():
-        if name not in FORMS or not isinstance(value, FORMS[name]):
+        if name not in _REPLY_FIELD_TYPES or not isinstance(value, _REPLY_FIELD_TYPES[name]):
             return f"reply {number} has a wrong {name!r}"
     if "call" in reply and not isinstance(reply["call"].get("name"), str):
         return f"reply {number} calls no name"
-    if not all(name in DETAILS and isinstance(tokens, int) for name, tokens in reply.get("usage", {}).items()):
-        return f"reply {number} has a usage that is not figures of {', '.join(DETAILS)}"
+    if not all(name in _USAGE_FIELDS and isinstance(tokens, int) for name, tokens in reply.get("usage", {}).items()):
+        return f"reply {number} has a usage that is not figures of {', '.join(_USAGE_FIELDS)}"
     if not all(isinstance(item, dict) for item in reply.get("output", ())):
         return f"reply {number} has output that is not items"
     return None
@@ -103,92 +101,92 @@ class ScriptedModel:
         self._clock, self._new_id = clock, new_id
         self._scripts: dict[str, Script] = {}
 
-    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         script = self._script(ask)
-        reply = script.replies[min(questions(ask.input), len(script.replies)) - 1]
+        reply = script.replies[min(count_prompts(ask.input), len(script.replies)) - 1]
         error = reply.get("error")
         if error and len(reply) == 1:
-            asked = Asked("scripted", model=ask.model)
-            raise refusal(error.get("status", 500), error, asked, retry_after_s=error.get("retry_after_s"))
-        answer, reply = Answer(self._new_id, ask.model), _bounded(reply, ask)
+            asked = ErrorContext("scripted", model=ask.model)
+            raise fault_from_status(error.get("status", 500), error, asked, retry_after_s=error.get("retry_after_s"))
+        answer, reply = ResponseEventWriter(self._new_id, ask.model), _truncate_reply(reply, ask)
         for event in self._events(answer, reply, script.chunk):
             if script.delay_s and str(event["type"]).endswith(".delta"):
                 await self._clock.sleep(script.delay_s)
             yield event
         if error:
             raise StreamBroken(str(error.get("message", "the script broke off")), code=error.get("code"))
-        for event in _end(answer, reply, _used(ask, answer, reply)):
+        for event in _terminal_events(answer, reply, _reply_usage(ask, answer, reply)):
             yield event
 
     async def warm(self, model: str) -> None:
         """Nothing has to be ready. raises: Unreadable  there is no such script"""
-        self._script(Ask(model, ()))
+        self._script(ModelRequest(model, ()))
 
-    async def check_request(self, ask: Ask) -> None:
+    async def check_request(self, ask: ModelRequest) -> None:
         """A script takes everything. raises: Unreadable  there is no such script"""
         self._script(ask)
 
-    async def count(self, ask: Ask) -> int:
-        return _words(ask.input, ask.instructions)
+    async def count(self, ask: ModelRequest) -> int:
+        return _count_words(ask.input, ask.instructions)
 
-    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
         """A script has no compaction of its own."""
         return None
 
     async def aclose(self) -> None:
         self._scripts.clear()
 
-    def _script(self, ask: Ask) -> Script:
-        if ask.model == ECHO:
-            said = next((text(item) for item in reversed(ask.input) if is_user(item)), "")
+    def _script(self, ask: ModelRequest) -> Script:
+        if ask.model == ECHO_SCRIPT:
+            said = next((item_text(item) for item in reversed(ask.input) if is_user_message(item)), "")
             return Script([{"text": said}])
         if ask.model not in self._scripts:
             self._scripts[ask.model] = read_script(Path(os.path.expanduser(ask.model)))
         return self._scripts[ask.model]
 
-    def _events(self, answer: Answer, reply: Mapping[str, Json], size: int) -> Iterator[Event]:
-        yield from chain.from_iterable(map(answer.thinking, _cut(reply.get("reasoning", ""), size)))
-        yield from chain.from_iterable(map(answer.text, _cut(reply.get("text", ""), size)))
-        yield from chain.from_iterable(map(answer.refusal, _cut(reply.get("refusal", ""), size)))
+    def _events(self, answer: ResponseEventWriter, reply: Mapping[str, Json], size: int) -> Iterator[StreamEvent]:
+        yield from chain.from_iterable(map(answer.thinking, _split_text(reply.get("reasoning", ""), size)))
+        yield from chain.from_iterable(map(answer.text, _split_text(reply.get("text", ""), size)))
+        yield from chain.from_iterable(map(answer.refusal, _split_text(reply.get("refusal", ""), size)))
         if call := reply.get("call"):
             arguments = call.get("arguments", {})
             yield from answer.call(call.get("call_id") or self._new_id("call"), call["name"])
             written = arguments if isinstance(arguments, str) else json.dumps(arguments)
-            yield from chain.from_iterable(map(answer.arguments, _cut(written, size)))
+            yield from chain.from_iterable(map(answer.arguments, _split_text(written, size)))
         yield from chain.from_iterable(map(answer.whole, reply.get("output", ())))
 
 
-def questions(items: Sequence[Item]) -> int:
+def count_prompts(items: Sequence[Item]) -> int:
     """How often the model was asked something in `items`, at least once."""
-    batches = sum(1 for outputs, _ in groupby(items, key=is_output) if outputs)
-    return max(1, sum(map(is_user, items)) + batches)
+    batches = sum(1 for outputs, _ in groupby(items, key=is_client_output) if outputs)
+    return max(1, sum(map(is_user_message, items)) + batches)
 
 
-def _bounded(reply: Mapping[str, Json], ask: Ask) -> Mapping[str, Json]:
+def _truncate_reply(reply: Mapping[str, Json], ask: ModelRequest) -> Mapping[str, Json]:
     """`reply` with no more words of text than the ask allows; "cut" says that some are missing."""
     bound = ask.parameters.get("max_output_tokens")
     said = reply.get("text", "").split(" ")
     if bound is None or len(said) <= bound:
         return reply
-    return {**_only(reply, "reasoning", "usage"), "text": " ".join(said[:bound]), "cut": True}
+    return {**_pick_fields(reply, "reasoning", "usage"), "text": " ".join(said[:bound]), "cut": True}
 
 
-def _only(reply: Mapping[str, Json], *names: str) -> dict[str, Json]:
+def _pick_fields(reply: Mapping[str, Json], *names: str) -> dict[str, Json]:
     return {name: reply[name] for name in names if name in reply}
 
 
-def _used(ask: Ask, answer: Answer, reply: Mapping[str, Json]) -> Json:
-    details = {"reasoning": _words([{"content": reply.get("reasoning", "")}]), **reply.get("usage", {})}
-    return usage(_words(ask.input, ask.instructions), _words(answer.output), **details)
+def _reply_usage(ask: ModelRequest, answer: ResponseEventWriter, reply: Mapping[str, Json]) -> Json:
+    details = {"reasoning": _count_words([{"content": reply.get("reasoning", "")}]), **reply.get("usage", {})}
+    return make_usage(_count_words(ask.input, ask.instructions), _count_words(answer.output), **details)
 
 
-def _end(answer: Answer, reply: Mapping[str, Json], used: Json) -> Iterator[Event]:
+def _terminal_events(answer: ResponseEventWriter, reply: Mapping[str, Json], used: Json) -> Iterator[StreamEvent]:
     return answer.incomplete("max_output_tokens", used) if reply.get("cut") else answer.completed(used)
 
 
-def _cut(words: str, size: int) -> Iterator[str]:
+def _split_text(words: str, size: int) -> Iterator[str]:
     return (words[at : at + size] for at in range(0, len(words), size))
 
 
-def _words(items: Sequence[Json], instructions: str | None = None) -> int:
-    return sum(len(searchable(item).split()) for item in items) + len((instructions or "").split())
+def _count_words(items: Sequence[Json], instructions: str | None = None) -> int:
+    return sum(len(searchable_text(item).split()) for item in items) + len((instructions or "").split())

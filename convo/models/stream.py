@@ -1,33 +1,32 @@
-"""Writes one answer as Responses events, in the order the real API keeps.
+"""Write one response as Responses API events, in the API's order.
 
-An adapter says what arrived (`text`, `refusal`, `thinking`, `seal`, `call`, `arguments`) and `Answer`
-says which events follow: it opens items and parts when their first piece comes, closes them when
-something else begins, and gathers the final output from what it sent, so that the streamed and
-the final form cannot differ.
+An adapter reports what arrived (text, reasoning, a function call); `ResponseEventWriter` opens and
+closes items and parts and builds the final output from the same data, so that streamed and final
+output are equal.
 
-    item added → (part added → deltas → text done → part done)* → item done → ... → terminal
+    item added -> (part added -> deltas -> text done -> part done)* -> item done -> ... -> terminal
 """
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from io import StringIO
 
-from convo.ids import NewId
-from convo.items import Event, Item, Json
+from convo.history.items import Item, Json, StreamEvent
+from convo.runtime import NewId
 
-HALF, FIRST_HALF = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
+_SURROGATE, _HIGH_SURROGATE = re.compile("[\ud800-\udfff]"), re.compile("[\ud800-\udbff]")
 """Halves of a character as UTF-16 has them; the first one of a pair."""
 
-MOST_TOKENS = 10**15
+MAX_TOKEN_COUNT = 10**15
 """More than any answer uses: a larger figure is an error of the server."""
 
 
 def is_token_count(value: Json) -> bool:
     """Whether a server's figure can be a number of tokens."""
-    return type(value) is int and 0 <= value <= MOST_TOKENS
+    return type(value) is int and 0 <= value <= MAX_TOKEN_COUNT
 
 
-def usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
+def make_usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: int = 0, reasoning: int = 0) -> Json:
     """A usage object with both details, all figures in tokens. A figure that is no number of tokens counts as 0."""
     input_tokens, output_tokens, cached, written, reasoning = (
         figure if is_token_count(figure) else 0 for figure in (input_tokens, output_tokens, cached, written, reasoning)
@@ -41,7 +40,7 @@ def usage(input_tokens: int, output_tokens: int, *, cached: int = 0, written: in
     }
 
 
-class Answer:
+class ResponseEventWriter:
     """One answer while it is written; every method yields the events that are due now."""
 
     def __init__(self, new_id: NewId, model: str | None = None, *, summarized: bool = False) -> None:
@@ -65,28 +64,28 @@ class Answer:
         self._settle()
         return self._output
 
-    def text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[Event]:
+    def text(self, delta: str, logprobs: Sequence[Json] = ()) -> Iterator[StreamEvent]:
         """A piece of the answer, with the log probabilities of its tokens where they were asked for."""
         found = list(logprobs)
         yield from self._piece("message", "output_text", "response.output_text.delta", delta, logprobs=found)
 
-    def refusal(self, delta: str) -> Iterator[Event]:
+    def refusal(self, delta: str) -> Iterator[StreamEvent]:
         yield from self._piece("message", "refusal", "response.refusal.delta", delta)
 
-    def thinking(self, delta: str) -> Iterator[Event]:
+    def thinking(self, delta: str) -> Iterator[StreamEvent]:
         """A piece of the reasoning that the provider shows."""
         part = self._reasoning_part
-        yield from self._piece("reasoning", part, f"response.{EVENTS_OF.get(part, part)}.delta", delta)
+        yield from self._piece("reasoning", part, f"response.{_PART_EVENT_NAMES.get(part, part)}.delta", delta)
 
-    def seal(self, content: str) -> Iterator[Event]:
+    def seal(self, content: str) -> Iterator[StreamEvent]:
         """What was thought ends, shown or not; by `content` its maker knows it again."""
         if self._open is None or self._open["type"] != "reasoning":
-            yield from self._begin(NEW_ITEM["reasoning"](self._new_id))
+            yield from self._begin(_ITEM_TEMPLATES["reasoning"](self._new_id))
         assert self._open is not None
         self._open["encrypted_content"] = content
         yield from self._finish("completed")
 
-    def call(self, call_id: str, name: str) -> Iterator[Event]:
+    def call(self, call_id: str, name: str) -> Iterator[StreamEvent]:
         """A function call begins; its arguments follow. An id that another call of the answer has is replaced."""
         if call_id in self._called:
             call_id = self._new_id("call")
@@ -95,7 +94,7 @@ class Answer:
             {"type": "function_call", "id": self._new_id("fc"), "call_id": call_id, "name": name, "arguments": ""}
         )
 
-    def arguments(self, delta: str) -> Iterator[Event]:
+    def arguments(self, delta: str) -> Iterator[StreamEvent]:
         """A piece of the open call's arguments."""
         call = self._open
         if call is None or call["type"] != "function_call":
@@ -104,36 +103,36 @@ class Answer:
             self._written.write(delta)
             yield self._event("response.function_call_arguments.delta", delta=delta)
 
-    def whole(self, item: Item) -> Iterator[Event]:
+    def whole(self, item: Item) -> Iterator[StreamEvent]:
         """An item that is already finished and stays exactly as it is, apart from an id it lacks."""
         yield from self._finish("completed")
-        kept = {**_copy(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
+        kept = {**_copy_json(dict(item)), "id": item.get("id") or self._new_id(str(item.get("type", "item")))}
         parts = kept["content"] if isinstance(kept.get("content"), list) else []
         self._output.append(kept)
         self._open = {**kept, "content": []} if parts else kept
-        yield self._event("response.output_item.added", with_id=False, item=_copy(self._open))
+        yield self._event("response.output_item.added", with_id=False, item=_copy_json(self._open))
         for part in parts:
             yield from self._whole_part(part)
-        yield self._event("response.output_item.done", with_id=False, item=_copy(kept))
+        yield self._event("response.output_item.done", with_id=False, item=_copy_json(kept))
         self._open = None
 
-    def completed(self, used: Json) -> Iterator[Event]:
+    def completed(self, used: Json) -> Iterator[StreamEvent]:
         yield from self._end("completed", used)
 
-    def incomplete(self, reason: str, used: Json) -> Iterator[Event]:
+    def incomplete(self, reason: str, used: Json) -> Iterator[StreamEvent]:
         """`reason` as the API names it: "max_output_tokens" or "content_filter"."""
         yield from self._end("incomplete", used, incomplete_details={"reason": reason})
 
-    def failed(self, code: str, message: str, used: Json = None) -> Iterator[Event]:
+    def failed(self, code: str, message: str, used: Json = None) -> Iterator[StreamEvent]:
         yield from self._end("failed", used, error={"code": code, "message": message})
 
     # -- the order of things ------------------------------------------------------------------
 
-    def _piece(self, item: str, part: str, event: str, delta: str, **more: Json) -> Iterator[Event]:
+    def _piece(self, item: str, part: str, event: str, delta: str, **more: Json) -> Iterator[StreamEvent]:
         if not delta:
             return
         if self._open is None or self._open["type"] != item:
-            yield from self._begin(NEW_ITEM[item](self._new_id))
+            yield from self._begin(_ITEM_TEMPLATES[item](self._new_id))
         if self._part is None or self._part["type"] != part:
             yield from self._begin_part(part)
         assert self._part is not None
@@ -145,26 +144,28 @@ class Answer:
         self._written.write(delta)
         yield self._part_event(event, delta=delta, **more)
 
-    def _begin(self, item: dict[str, Json]) -> Iterator[Event]:
+    def _begin(self, item: dict[str, Json]) -> Iterator[StreamEvent]:
         yield from self._finish("completed")
         self._open = {**item, "status": "in_progress"}
         self._output.append(self._open)
-        yield self._event("response.output_item.added", with_id=False, item=_copy(self._open))
+        yield self._event("response.output_item.added", with_id=False, item=_copy_json(self._open))
 
-    def _begin_part(self, part: str) -> Iterator[Event]:
+    def _begin_part(self, part: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
         assert self._open is not None
-        self._part = _copy(NEW_PART[part])
+        self._part = _copy_json(_PART_TEMPLATES[part])
         self._parts.append(self._part)
-        yield self._part_event(f"response.{self._kind_of_part}.added", part=_copy(self._part))
+        yield self._part_event(f"response.{self._kind_of_part}.added", part=_copy_json(self._part))
 
-    def _whole_part(self, part: dict[str, Json]) -> Iterator[Event]:
+    def _whole_part(self, part: dict[str, Json]) -> Iterator[StreamEvent]:
         assert self._open is not None
-        field = TEXT_IN.get(str(part.get("type")))
+        field = _TEXT_FIELDS.get(str(part.get("type")))
         self._open["content"].append(part)
-        yield self._part_event("response.content_part.added", part={**_copy(part), field: ""} if field else _copy(part))
+        yield self._part_event(
+            "response.content_part.added", part={**_copy_json(part), field: ""} if field else _copy_json(part)
+        )
         if field is None:
-            yield self._part_event("response.content_part.done", part=_copy(part))
+            yield self._part_event("response.content_part.done", part=_copy_json(part))
             return
         more: dict[str, Json] = {"logprobs": []} if part["type"] == "output_text" else {}
         yield self._part_event(f"response.{part['type']}.delta", delta=part[field], **more)
@@ -176,17 +177,17 @@ class Answer:
 
         Servers that count in UTF-16 cut a character in two, and each half comes as an escape of its own.
         """
-        if not (self._half or HALF.search(delta)):
+        if not (self._half or _SURROGATE.search(delta)):
             return delta
         whole = (self._half + delta).encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
-        self._half = whole[-1] if FIRST_HALF.fullmatch(whole[-1:]) else ""
+        self._half = whole[-1] if _HIGH_SURROGATE.fullmatch(whole[-1:]) else ""
         return whole.removesuffix(self._half) if self._half else whole
 
     def _settle(self) -> None:
         """Put what was written of the open part or call into it: adding each piece would copy all before it."""
         written = self._written.getvalue() + self._half
         if written and self._part is not None:
-            self._part[TEXT_IN[self._part["type"]]] = written
+            self._part[_TEXT_FIELDS[self._part["type"]]] = written
         elif written and self._open is not None:
             self._open["arguments"] = written
 
@@ -194,20 +195,22 @@ class Answer:
         self._settle()
         self._written, self._half = StringIO(newline=""), ""
 
-    def _finish_part(self) -> Iterator[Event]:
+    def _finish_part(self) -> Iterator[StreamEvent]:
         if self._part is not None:
             self._settled()
         part = self._part
         if part is None:
             return
-        field = TEXT_IN[part["type"]]
-        more: dict[str, Json] = {"logprobs": _copy(part.get("logprobs") or [])} if part["type"] == "output_text" else {}
-        name = EVENTS_OF.get(part["type"], part["type"])
+        field = _TEXT_FIELDS[part["type"]]
+        more: dict[str, Json] = (
+            {"logprobs": _copy_json(part.get("logprobs") or [])} if part["type"] == "output_text" else {}
+        )
+        name = _PART_EVENT_NAMES.get(part["type"], part["type"])
         yield self._part_event(f"response.{name}.done", **{field: part[field]}, **more)
-        yield self._part_event(f"response.{self._kind_of_part}.done", part=_copy(part))
+        yield self._part_event(f"response.{self._kind_of_part}.done", part=_copy_json(part))
         self._part = None
 
-    def _finish(self, status: str) -> Iterator[Event]:
+    def _finish(self, status: str) -> Iterator[StreamEvent]:
         yield from self._finish_part()
         item = self._open
         if item is None:
@@ -216,20 +219,20 @@ class Answer:
         if item["type"] == "function_call" and status == "completed":
             yield self._event("response.function_call_arguments.done", name=item["name"], arguments=item["arguments"])
         item["status"] = status
-        yield self._event("response.output_item.done", with_id=False, item=_copy(item))
+        yield self._event("response.output_item.done", with_id=False, item=_copy_json(item))
         self._open = None
 
-    def _end(self, status: str, used: Json, **why: Json) -> Iterator[Event]:
+    def _end(self, status: str, used: Json, **why: Json) -> Iterator[StreamEvent]:
         yield from self._finish("completed" if status == "completed" else "incomplete")
-        ended = {"status": status, "model": self.model, "output": _copy(self._output), "usage": used, **why}
+        ended = {"status": status, "model": self.model, "output": _copy_json(self._output), "usage": used, **why}
         yield {"type": f"response.{status}", "response": ended}
 
-    def _event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> Event:
+    def _event(self, name: str, /, *, with_id: bool = True, **fields: Json) -> StreamEvent:
         assert self._open is not None
         named = {"item_id": self._open["id"]} if with_id else {}
         return {"type": name, "output_index": len(self._output) - 1, **named, **fields}
 
-    def _part_event(self, name: str, /, **fields: Json) -> Event:
+    def _part_event(self, name: str, /, **fields: Json) -> StreamEvent:
         index: dict[str, Json] = {"summary_index" if self._in_summary else "content_index": len(self._parts) - 1}
         return self._event(name, **index, **fields)
 
@@ -249,28 +252,28 @@ class Answer:
         return "reasoning_summary_part" if self._in_summary else "content_part"
 
 
-NEW_ITEM: dict[str, Callable[[NewId], dict[str, Json]]] = {
+_ITEM_TEMPLATES: dict[str, Callable[[NewId], dict[str, Json]]] = {
     "message": lambda new: {"type": "message", "id": new("msg"), "role": "assistant", "content": []},
     "reasoning": lambda new: {"type": "reasoning", "id": new("rs"), "summary": [], "content": []},
 }
 
-NEW_PART: dict[str, dict[str, Json]] = {
+_PART_TEMPLATES: dict[str, dict[str, Json]] = {
     "output_text": {"type": "output_text", "text": "", "annotations": [], "logprobs": []},
     "refusal": {"type": "refusal", "refusal": ""},
     "reasoning_text": {"type": "reasoning_text", "text": ""},
     "summary_text": {"type": "summary_text", "text": ""},
 }
 
-TEXT_IN = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
+_TEXT_FIELDS = {"output_text": "text", "refusal": "refusal", "reasoning_text": "text", "summary_text": "text"}
 
-EVENTS_OF = {"summary_text": "reasoning_summary_text"}
+_PART_EVENT_NAMES = {"summary_text": "reasoning_summary_text"}
 """Parts whose events have another name than the part."""
 
 
-def _copy(value: Json) -> Json:
+def _copy_json(value: Json) -> Json:
     """A snapshot of JSON that is still being written."""
     if isinstance(value, dict):
-        return {key: _copy(inner) for key, inner in value.items()}
+        return {key: _copy_json(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [_copy(inner) for inner in value]
+        return [_copy_json(inner) for inner in value]
     return value

@@ -1,127 +1,125 @@
-"""A state under another label, newer or older, with everything that is lost on the way.
+"""Convert a RunState to another label and report what is lost.
 
-A reader takes its own label and older ones, so a state goes to an older release only under an
-older label. It is moved from label to label over every border between: what the other side keeps
-elsewhere is moved, what it has no word for is taken out and reported. The label itself changes
-last, in every state inside as well.
+A release reads its own label and older ones. The document crosses one version after the other; keys that the target
+does not know are removed and returned as RelabelLoss. The label is changed last, also in nested states.
 """
 
-from convo.errors import BadState, Usage
-from convo.items import Json
-from convo.runstate.nested import children
-from convo.runstate.paths import Place, Steps, path, pattern, replaced, without
-from convo.runstate.reading import LABEL, of
-from convo.runstate.state import State
-from convo.runstate.version import Change, Loss, Version, lost, says
-from convo.runstate.versions import BY_LABEL, LABELS, NESTED, VERSIONS
+from convo.errors import InvalidRunState, InvalidUsage
+from convo.history.items import Json
+from convo.runstate.document import PathMatch, PathSteps, format_path, parse_path_pattern, remove_path, replace_path
+from convo.runstate.format import RelabelLoss, RelabelResult, Version, has_content, iter_nested_states, make_loss
+from convo.runstate.reader import SCHEMA_VERSION_KEY, run_state_from_json
+from convo.runstate.state import RunState
+from convo.runstate.versions import LABELS, NESTED_STATE_SINCE, VERSION_BY_LABEL, VERSIONS
 
-PLAIN = ({"type": "function"}, {"type": "next_step_run_again"})
+DEFAULT_VALUES = ({"type": "function"}, {"type": "next_step_run_again"})
 """What says no more than a reader assumes where there is nothing."""
 
 
-def relabelled(state: State, label: str) -> tuple[State, tuple[Loss, ...]]:
+def relabel_state(state: RunState, label: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:
     """`state` under another label, and what that label cannot say.
 
-    raises:  Usage  no release ever wrote that label, or what waits has no place under it and readers would forget it
+    raises:  InvalidUsage  no release ever wrote that label, or what waits has no place under it and readers would
+                           forget it
     """
-    if label not in BY_LABEL:
-        raise Usage(f"no release ever wrote the label {label[:20]!r}", hint=f"one of {', '.join(LABELS)}")
-    target, document = BY_LABEL[label], state.document
-    losses: list[Loss] = []
-    for version in _borders(state.version, target):
+    if label not in VERSION_BY_LABEL:
+        raise InvalidUsage(f"no release ever wrote the label {label[:20]!r}", hint=f"one of {', '.join(LABELS)}")
+    target, document = VERSION_BY_LABEL[label], state.document
+    losses: list[RelabelLoss] = []
+    for version in _list_crossed_versions(state.version, target):
         down = target.number < state.version.number
-        document, gone = _over(document, version, (), down=down)
+        document, gone = _cross_version(document, version, (), down=down)
         losses += gone
     try:
-        return of(_labelled(document, label)), tuple(losses)
-    except BadState as wrong:
-        raise Usage(
+        return run_state_from_json(_set_label(document, label)), tuple(losses)
+    except InvalidRunState as wrong:
+        raise InvalidUsage(
             f"what this state of {state.label} waits for cannot be written as {label}: {wrong.message}",
             hint="choose a label nearer to its own",
         ) from wrong
 
 
-def _borders(start: Version, end: Version) -> tuple[Version, ...]:
+def _list_crossed_versions(start: Version, end: Version) -> tuple[Version, ...]:
     """The versions whose border is crossed, in the order of the way."""
     crossed = [one for one in VERSIONS if min(start.number, end.number) < one.number <= max(start.number, end.number)]
     return tuple(crossed if start.number < end.number else reversed(crossed))
 
 
-def _over(document: Json, version: Version, way: Steps, *, down: bool) -> Change:
+def _cross_version(document: Json, version: Version, way: PathSteps, *, down: bool) -> RelabelResult:
     """A document and the states in it over one border: outwards on the way down, inwards on the way up."""
     if down:
-        document, inner = _inside(document, version, way, down=True)
+        document, inner = _cross_version_nested(document, version, way, down=True)
         document, outer = version.older(document)
-        document, gone = _taken_out(document, version)
-        return document, (*inner, *_within(way, (*outer, *gone)))
+        document, gone = _remove_version_keys(document, version)
+        return document, (*inner, *_prefix_losses(way, (*outer, *gone)))
     document, outer = version.newer(document)
-    document, inner = _inside(document, version, way, down=False)
-    return document, (*_within(way, outer), *inner)
+    document, inner = _cross_version_nested(document, version, way, down=False)
+    return document, (*_prefix_losses(way, outer), *inner)
 
 
-def _inside(document: Json, version: Version, way: Steps, *, down: bool) -> Change:
-    losses: tuple[Loss, ...] = ()
-    if down and version is NESTED:
+def _cross_version_nested(document: Json, version: Version, way: PathSteps, *, down: bool) -> RelabelResult:
+    losses: tuple[RelabelLoss, ...] = ()
+    if down and version is NESTED_STATE_SINCE:
         return document, losses
-    for inner, child in tuple(children(document)):
-        moved, gone = _over(child, version, (*way, *inner), down=down)
-        document = replaced(document, inner, moved)
+    for inner, child in tuple(iter_nested_states(document)):
+        moved, gone = _cross_version(child, version, (*way, *inner), down=down)
+        document = replace_path(document, inner, moved)
         losses += gone
     return document, losses
 
 
-def _taken_out(document: Json, version: Version) -> Change:
+def _remove_version_keys(document: Json, version: Version) -> RelabelResult:
     """The document without the keys that came with `version`; one loss a kind of place, however many there are."""
-    losses: list[Loss] = []
+    losses: list[RelabelLoss] = []
     for words in version.keys:
-        document, said = _without(document, pattern(words))
+        document, said = _remove_matches(document, parse_path_pattern(words))
         why = f"labels before {version.label} have no place for it"
         if len(said) > 1:
-            losses.append(Loss(f"$.{words}", f"{len(said):,} places", why))
-        losses += [lost(place, why) for place in said if len(said) == 1]
+            losses.append(RelabelLoss(f"$.{words}", f"{len(said):,} places", why))
+        losses += [make_loss(place, why) for place in said if len(said) == 1]
     return document, tuple(losses)
 
 
-def _without(document: Json, steps: tuple[str, ...], way: Steps = ()) -> tuple[Json, list[Place]]:
+def _remove_matches(document: Json, steps: tuple[str, ...], way: PathSteps = ()) -> tuple[Json, list[PathMatch]]:
     """The document without what a pattern fits, and those of the places that said something."""
     *down, last = steps
     if not down:
-        place = Place((*way, last), document.get(last)) if isinstance(document, dict) else None
+        place = PathMatch((*way, last), document.get(last)) if isinstance(document, dict) else None
         if place is None or last not in document:
             return document, []
-        return without(document, (last,)), [place] if _told(place.value) else []
-    return _without_below(document, steps, way)
+        return remove_path(document, (last,)), [place] if _is_reportable(place.value) else []
+    return _remove_matches_below(document, steps, way)
 
 
-def _without_below(document: Json, steps: tuple[str, ...], way: Steps) -> tuple[Json, list[Place]]:
+def _remove_matches_below(document: Json, steps: tuple[str, ...], way: PathSteps) -> tuple[Json, list[PathMatch]]:
     step, rest = steps[0], steps[1:]
-    said: list[Place] = []
+    said: list[PathMatch] = []
     if step == "[]" and isinstance(document, list):
-        pairs = [_without(below, rest, (*way, index)) for index, below in enumerate(document)]
+        pairs = [_remove_matches(below, rest, (*way, index)) for index, below in enumerate(document)]
         return [below for below, _ in pairs], [place for _, places in pairs for place in places]
     if not isinstance(document, dict) or step == "[]":
         return document, said
     changed = dict(document)
     for key in tuple(document) if step == "*" else (step,):
         if key in document:
-            changed[key], places = _without(document[key], rest, (*way, key))
+            changed[key], places = _remove_matches(document[key], rest, (*way, key))
             said += places
     return changed, said
 
 
-def _told(value: Json) -> bool:
+def _is_reportable(value: Json) -> bool:
     bare = isinstance(value, dict) and value.get("kind") == "bare"
-    return says(value) and not bare and value not in PLAIN
+    return has_content(value) and not bare and value not in DEFAULT_VALUES
 
 
-def _within(way: Steps, losses: tuple[Loss, ...]) -> tuple[Loss, ...]:
+def _prefix_losses(way: PathSteps, losses: tuple[RelabelLoss, ...]) -> tuple[RelabelLoss, ...]:
     """Losses of a state inside another, with their whole paths."""
     if not way:
         return losses
-    return tuple(Loss(path(way) + loss.path.removeprefix("$"), loss.what, loss.why) for loss in losses)
+    return tuple(RelabelLoss(format_path(way) + loss.path.removeprefix("$"), loss.what, loss.why) for loss in losses)
 
 
-def _labelled(document: Json, label: str) -> Json:
-    for inner, child in tuple(children(document)):
-        document = replaced(document, inner, _labelled(child, label))
-    return {**document, LABEL: label}
+def _set_label(document: Json, label: str) -> Json:
+    for inner, child in tuple(iter_nested_states(document)):
+        document = replace_path(document, inner, _set_label(child, label))
+    return {**document, SCHEMA_VERSION_KEY: label}

@@ -1,24 +1,68 @@
-"""Items of a conversation as the run items of a state, and calls as what waits and what would run.
+"""Run items of a RunState: made from conversation items, for an agent of the graph.
 
-A run item is an item with whose it is and what it was good for: a call is a tool's or a handoff's,
-an output answers one of them. What the format has no kind for goes as input, which every reader
-sends again as it is; a kind that a reader does not know would be passed over in silence.
+`GraphAgent` builds run items and references. The context values of the user are written and read here too.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from convo.agents import Graph
-from convo.handoffs import IGNORED, offers
-from convo.items import Item, Json, call_id, is_output, kind
-from convo.run import Call
-from convo.runstate.identity import HANDOFF, call_of, layers
-from convo.runstate.identity import Call as Bound
-from convo.tools import Lookup, Tool, lookup_of, toolbox
+from convo.agents.graph import Graph
+from convo.agents.handoffs import IGNORED_HANDOFF_OUTPUT, build_handoff_tools
+from convo.errors import InputFault, NotCanonical
+from convo.history.canonical import item_hash
+from convo.history.items import Item, Json, get_call_id, is_client_output, is_user_message, item_type
+from convo.history.records import Strategy
+from convo.runs.state import ToolCall
+from convo.runstate.document import get_path
+from convo.runstate.identity import HANDOFF_ROLE, StateCall, make_lookup_key, parse_state_call
+from convo.runstate.state import RunState
+from convo.tools.tool import NO_VALUES, Lookup, Tool, lookup_of, toolbox
 
-APPROVAL = "tool_approval_item"
+NONE_META = {"original_type": "none", "serialized_via": "none", "requires_deserializer": False, "omitted": False}
+MAPPING_META = {**NONE_META, "original_type": "mapping", "serialized_via": "mapping"}
 
-KINDS = {
+
+def build_context_members(values: Mapping[str, Json], base: Mapping[str, Json] | None = None) -> dict[str, Json]:
+    """The members of a state's context that hold `values`; those of `base` where they hold the same.
+
+    raises:  InputFault  a value is not JSON
+    """
+    if base and (base.get("context") or {}) == values:
+        return {key: base[key] for key in ("context", "context_meta") if key in base}
+    if not isinstance(values, Mapping):
+        raise InputFault(f"the context is a {type(values).__name__}, and only a mapping comes back as it was")
+    for name, value in values.items():
+        _check_context_value(name, value)
+    return {"context": dict(values) or None, "context_meta": MAPPING_META if values else NONE_META}
+
+
+def read_context_values(document: Json) -> Mapping[str, Json]:
+    """The application's own values; NO_VALUES where it gave none. raises: InputFault  they were no mapping"""
+    said, meta = read_context_description(document), get_path(document, ("context", "context_meta")) or {}
+    if meta.get("omitted") or meta.get("requires_deserializer") or not isinstance(said or {}, dict):
+        kinds = meta.get("class_path") or meta.get("original_type") or "no mapping"
+        raise InputFault(
+            f"the context of this run was {kinds}, which a state only describes",
+            hint="--context FILE.json, or FILE.py:NAME of what makes values of it",
+        )
+    return NO_VALUES if said is None else dict(said)
+
+
+def read_context_description(document: Json) -> Json:
+    """The application's own context as a state describes it: a mapping, the fields of something else, or nothing."""
+    return get_path(document, ("context", "context"))
+
+
+def _check_context_value(name: str, value: Json) -> None:
+    try:
+        item_hash({name: value})
+    except NotCanonical as wrong:
+        raise InputFault(f"the context's {name!r} is not JSON, and would not come back as it was") from wrong
+
+
+APPROVAL_ITEM = "tool_approval_item"
+
+RUN_ITEM_TYPES = {
     "message": "message_output_item",
     "reasoning": "reasoning_item",
     "compaction": "compaction_item",
@@ -28,18 +72,18 @@ KINDS = {
     "tool_search_call": "tool_search_call_item",
     "tool_search_output": "tool_search_output_item",
 }
-CALLS = {
+TOOL_CALL_TYPES = {
     *("function_call", "custom_tool_call", "computer_call", "local_shell_call", "shell_call", "apply_patch_call"),
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"),
 }
-INPUT = "input_item"
+INPUT_RUN_ITEM = "input_item"
 
-OWN = "convo:"
+CONVO_IDENTITY_PREFIX = "convo:"
 """Begins the identities of agents that share a name in a state for convo alone; every other reader refuses them."""
 
 
 @dataclass(frozen=True)
-class Speaker:
+class GraphAgent:
     """An agent of a graph, as the run items of its turns speak of it."""
 
     graph: Graph
@@ -50,79 +94,81 @@ class Speaker:
         """The agent as a state names it; one that shares its name has an identity that only convo reads."""
         name = self.graph[self.identity].name
         shared = name in self.graph.duplicates
-        return {"name": name, "identity": OWN + self.identity} if shared else {"name": name}
+        return {"name": name, "identity": CONVO_IDENTITY_PREFIX + self.identity} if shared else {"name": name}
 
     @property
     def ways(self) -> dict[str, str]:
         """The names of its handoffs, and to whom they lead."""
-        return {offer.name: offer.to for offer in offers(self.graph, self.identity)}
+        return {offer.name: offer.to for offer in build_handoff_tools(self.graph, self.identity)}
 
     def tool(self, call: Item) -> Tool | None:
         return toolbox(self.graph[self.identity].functions).find(call)
 
 
-def answered(speaker: Speaker, output: Iterable[Item]) -> Iterator[dict[str, Json]]:
+def build_response_items(speaker: GraphAgent, output: Iterable[Item]) -> Iterator[dict[str, Json]]:
     """The items of a model's answer."""
     ways = speaker.ways
     for item in output:
-        if kind(item) == "function_call" and item.get("name") in ways and not item.get("namespace"):
-            yield _item("handoff_call_item", speaker, item)
-        elif kind(item) in CALLS:
-            yield {**_item("tool_call_item", speaker, item), **_called(speaker, item)}
+        if item_type(item) == "function_call" and item.get("name") in ways and not item.get("namespace"):
+            yield _build_run_item("handoff_call_item", speaker, item)
+        elif item_type(item) in TOOL_CALL_TYPES:
+            yield {**_build_run_item("tool_call_item", speaker, item), **_build_tool_fields(speaker, item)}
         else:
-            yield _item(KINDS.get(kind(item), INPUT), speaker, item)
+            yield _build_run_item(RUN_ITEM_TYPES.get(item_type(item), INPUT_RUN_ITEM), speaker, item)
 
 
-def followed(speaker: Speaker, output: Iterable[Item], after: Iterable[Item]) -> Iterator[dict[str, Json]]:
+def build_followup_items(
+    speaker: GraphAgent, output: Iterable[Item], after: Iterable[Item]
+) -> Iterator[dict[str, Json]]:
     """What was added to the conversation after an answer: outputs of its calls, a person's words."""
     ways = speaker.ways
-    names = {call_id(item): str(item.get("name")) for item in output if kind(item) == "function_call"}
+    names = {get_call_id(item): str(item.get("name")) for item in output if item_type(item) == "function_call"}
     for item in after:
-        to = ways.get(names.get(call_id(item), ""))
-        if is_output(item) and to is not None and item.get("output") != IGNORED:
-            both = {"source_agent": speaker.reference, "target_agent": Speaker(speaker.graph, to).reference}
-            yield {**_item("handoff_output_item", speaker, item), **both}
-        elif is_output(item):
-            yield {**_item("tool_call_output_item", speaker, item), "output": item.get("output")}
-        elif kind(item) == "mcp_approval_response":
-            yield _item(KINDS[kind(item)], speaker, item)
+        to = ways.get(names.get(get_call_id(item), ""))
+        if is_client_output(item) and to is not None and item.get("output") != IGNORED_HANDOFF_OUTPUT:
+            both = {"source_agent": speaker.reference, "target_agent": GraphAgent(speaker.graph, to).reference}
+            yield {**_build_run_item("handoff_output_item", speaker, item), **both}
+        elif is_client_output(item):
+            yield {**_build_run_item("tool_call_output_item", speaker, item), "output": item.get("output")}
+        elif item_type(item) == "mcp_approval_response":
+            yield _build_run_item(RUN_ITEM_TYPES[item_type(item)], speaker, item)
         else:
-            yield _item(INPUT, speaker, item)
+            yield _build_run_item(INPUT_RUN_ITEM, speaker, item)
 
 
-def waiting(speaker: Speaker, call: Call) -> dict[str, Json]:
+def build_approval_item(speaker: GraphAgent, call: ToolCall) -> dict[str, Json]:
     """The approval item of a call."""
-    item = _item(APPROVAL, speaker, call.item)
+    item = _build_run_item(APPROVAL_ITEM, speaker, call.item)
     if call.tool is None:
         return {**item, "tool_name": call.lookup[-1]}
     space = {"tool_namespace": call.tool.namespace.name} if call.tool.namespace else {}
     origin = {"tool_origin": {"type": "function"}}
-    return {**item, "tool_name": call.tool.name, **space, "tool_lookup_key": lookup_key(call.lookup), **origin}
+    return {**item, "tool_name": call.tool.name, **space, "tool_lookup_key": lookup_to_json(call.lookup), **origin}
 
 
-def action(call: Call) -> dict[str, Json]:
+def build_function_action(call: ToolCall) -> dict[str, Json]:
     """A function's call as it would run."""
     tool = call.tool
     assert tool
     space = {"namespace": tool.namespace.name, "qualifiedName": tool.title} if tool.namespace else {}
     said = {"description": tool.description, "paramsJsonSchema": dict(tool.parameters)}
-    named = {"name": tool.name, **space, "lookupKey": lookup_key(call.lookup), **said}
+    named = {"name": tool.name, **space, "lookupKey": lookup_to_json(call.lookup), **said}
     return {"tool_call": dict(call.item), "tool": named}
 
 
-def request(call: Call) -> dict[str, Json]:
+def build_mcp_request(call: ToolCall) -> dict[str, Json]:
     """A hosted tool's request, and the tool without the secrets that its definition may hold."""
     tool = {"name": "hosted_mcp", "tool_config": {"type": "mcp", "server_label": call.lookup[1]}}
     return {"request_item": {"raw_item": dict(call.item)}, "mcp_tool": tool}
 
 
-def lookup_key(lookup: Lookup) -> dict[str, Json]:
+def lookup_to_json(lookup: Lookup) -> dict[str, Json]:
     """A tool's name in layers, as the format spells it."""
     kinds, *space, name = lookup
     return {"kind": kinds, **({"namespace": space[0]} if space else {}), "name": name}
 
 
-def bindings(items: Iterable[Mapping[str, Json]], done: Iterable[str]) -> dict[str, Json]:
+def build_ledger(items: Iterable[Mapping[str, Json]], done: Iterable[str]) -> dict[str, Json]:
     """The ledger over run items: what each call would do, by its id; one that is `done` cannot be done again.
 
     raises:  ValueError  arguments that no digest can be made of
@@ -130,10 +176,10 @@ def bindings(items: Iterable[Mapping[str, Json]], done: Iterable[str]) -> dict[s
     over = frozenset(done)
     ledger: dict[str, Json] = {}
     for item in items:
-        call = call_of(item["raw_item"], item)
+        call = parse_state_call(item["raw_item"], item)
         if call is None or call.id is None:
             continue
-        role = HANDOFF if item["type"] == "handoff_call_item" else None
+        role = HANDOFF_ROLE if item["type"] == "handoff_call_item" else None
         binding = call.binding(role)
         if binding is not None:
             marks = {"executed": call.id in over, "completed": call.id in over}
@@ -146,27 +192,106 @@ def bindings(items: Iterable[Mapping[str, Json]], done: Iterable[str]) -> dict[s
     return ledger
 
 
-def bound(lookup: Lookup, agent: Mapping[str, Json] | None) -> Bound:
+def build_sticky_call(lookup: Lookup, agent: Mapping[str, Json] | None) -> StateCall:
     """A call that stands for every call of a tool, for decisions that hold for good."""
     if lookup[0] == "mcp":
         _, server, name = lookup
         raw = {"type": "mcp_approval_request", "id": "any", "server_label": server, "name": name}
-        return Bound(raw, name, agent=agent)
-    return Bound({"type": "function_call", "name": lookup[-1]}, lookup[-1], lookup, agent=agent)
+        return StateCall(raw, name, agent=agent)
+    return StateCall({"type": "function_call", "name": lookup[-1]}, lookup[-1], lookup, agent=agent)
 
 
-def _item(named: str, speaker: Speaker, raw: Item) -> dict[str, Json]:
+def _build_run_item(named: str, speaker: GraphAgent, raw: Item) -> dict[str, Json]:
     return {"type": named, "raw_item": dict(raw), "agent": speaker.reference}
 
 
-def _called(speaker: Speaker, item: Item) -> dict[str, Json]:
+def _build_tool_fields(speaker: GraphAgent, item: Item) -> dict[str, Json]:
     """What is known of a call's tool; of a tool that is gone its name."""
-    if kind(item) != "function_call":
+    if item_type(item) != "function_call":
         return {}
     tool = speaker.tool(item)
     if tool is None:
         return {"tool_name": str(item.get("name"))}
     key = lookup_of(tool)
-    plain = key == layers(str(item.get("name")), item.get("namespace"))
+    plain = key == make_lookup_key(str(item.get("name")), item.get("namespace"))
     told = {"tool_name": tool.name, "description": tool.description, "tool_origin": {"type": "function"}}
-    return told if plain else {**told, "tool_lookup_key": lookup_key(key)}
+    return told if plain else {**told, "tool_lookup_key": lookup_to_json(key)}
+
+
+_MCP_APPROVAL_RESPONSE = "mcp_approval_response"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCall:
+    """One model call of a run.
+
+    agent:   the identity of the agent that was asked
+    output:  the items of its answer
+    after:   what was added before the next call: outputs in the order of their calls, a person's words
+    usage:   as the endpoint gave it, in tokens
+    """
+
+    agent: str
+    output: Sequence[Item]
+    after: Sequence[Item] = ()
+    response_id: str | None = None
+    usage: Mapping[str, Json] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunTranscript:
+    """What a run does not know of itself.
+
+    before:    what the model is told before anything of `split_model_calls`: the history with this run's input at its
+               end, or what a summary or filter made of it
+    turns:     the run's model calls, the oldest first
+    summed:    how many of `split_model_calls` are a part of `before` already, because a handoff summed them up
+    handle:    `conv_...` or the newest `resp_...`, where the endpoint owns the history
+    values:    the application's own
+    own:       the state is for convo alone, so agents may share a name
+    unknown:   calls whose outcome is unknown are written as begun; the Agents SDK asks for them as for others
+    base:      the state that the run goes on from; of `split_model_calls` only what came after its last answer is
+               new, and
+               `before` counts only where something was summed up since
+    """
+
+    before: Sequence[Item]
+    turns: Sequence[ModelCall] = ()
+    strategy: Strategy = Strategy.SESSION
+    handle: str | None = None
+    summed: int = 0
+    values: Mapping[str, Json] = field(default_factory=dict)
+    base: RunState | None = None
+    own: bool = False
+    unknown: bool = False
+
+
+def split_model_calls(graph: Graph, first: str, items: Iterable[Item]) -> list[ModelCall]:
+    """The model calls that `items` came of; `first` is the identity of the agent that was asked first."""
+    told: list[ModelCall] = []
+    agent = first
+    for output, after in split_responses(items):
+        told.append(ModelCall(agent, output, after))
+        agent = _agent_after_response(graph, agent, output)
+    return told
+
+
+def split_responses(items: Iterable[Item]) -> Iterator[tuple[list[Item], list[Item]]]:
+    """Each answer, and what was added behind it."""
+    output: list[Item] = []
+    after: list[Item] = []
+    for item in items:
+        added = is_client_output(item) or is_user_message(item) or item_type(item) == _MCP_APPROVAL_RESPONSE
+        if after and not added:
+            yield output, after
+            output, after = [], []
+        (after if added else output).append(item)
+    if output or after:
+        yield output, after
+
+
+def _agent_after_response(graph: Graph, agent: str, output: Sequence[Item]) -> str:
+    """Whose turn it is after an answer: the first handoff in it is the one that is taken."""
+    ways = {offer.name: offer.to for offer in build_handoff_tools(graph, agent)}
+    called = (str(item.get("name")) for item in output if get_call_id(item) and not item.get("namespace"))
+    return next((ways[name] for name in called if name in ways), agent)

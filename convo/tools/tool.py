@@ -1,24 +1,20 @@
-"""A tool as a value, and the decorator that makes one of a function.
+"""`Tool` and the `@tool` decorator, tool lookup, argument parsing, and the text of tool outcomes.
 
-The function says it all: its name, what its docstring tells, the types of its parameters. A first
-parameter of the type `Context` is told who asks and is not the model's business. Sync or async is
-the engine's affair: it calls `run` and waits where there is something to wait for.
-
-    @tool(needs_approval=True)
-    def refund(order: str, cents: int) -> str:
-        "Pay an order back."
+Name, description and parameters come from the function; the model does not see a first parameter of type `Context`.
+A tool is identified by its lookup (bare, namespaced or deferred). Invalid arguments are returned as `Wrong`, text for
+the model, not raised. Nothing here runs a tool: the agent runner does.
 """
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, get_type_hints, overload
 
 from convo.errors import InputFault
-from convo.items import Item, Json
-from convo.tools.doc import told
-from convo.tools.forms import Field, Record, form
+from convo.history.items import Item, Json
+from convo.tools.schema import Field, Mismatch, Record, form, told
 
 NO_VALUES: Final[Mapping[str, Json]] = MappingProxyType({})
 """The application's own values, where it gave none."""
@@ -134,11 +130,11 @@ def tool(
     raises:  InputFault  a parameter cannot be said in a schema, or a setting makes no sense
     """
     if function is None:
-        return lambda plain: _made(plain, name, description, strict, settings)
-    return _made(function, name, description, strict, settings)
+        return lambda plain: _make_tool(plain, name, description, strict, settings)
+    return _make_tool(function, name, description, strict, settings)
 
 
-def _made(
+def _make_tool(
     function: Callable[..., object], name: str | None, description: str | None, strict: bool, settings: dict[str, Any]
 ) -> Tool:
     called = name or function.__name__
@@ -149,7 +145,9 @@ def _made(
     words = told(function, tuple(signature.parameters))
     parameters = list(signature.parameters.values())
     takes_context = bool(parameters) and hints.get(parameters[0].name) is Context
-    fields = tuple(_field(one, hints, words.fields, called, strict) for one in parameters[takes_context:])
+    fields = tuple(
+        _make_parameter_field(one, hints, words.fields, called, strict) for one in parameters[takes_context:]
+    )
     record = Record(fields, strict)
     return Tool(
         name=called,
@@ -163,7 +161,7 @@ def _made(
     )
 
 
-def _field(
+def _make_parameter_field(
     one: inspect.Parameter, hints: Mapping[str, Any], words: Mapping[str, str], called: str, strict: bool
 ) -> Field:
     where = f"parameter {one.name!r} of tool {called!r}"
@@ -173,9 +171,171 @@ def _field(
         raise InputFault(f"{where} has no type", hint="annotate it: the schema is made of the types")
     if hints[one.name] is Context:
         raise InputFault(f"{where} is the Context and not the first", hint="put it first")
-    default = None if one.default is one.empty else _constant(one.default)
+    default = None if one.default is one.empty else _make_default_factory(one.default)
     return Field(one.name, form(hints[one.name], where, strict=strict), default, words.get(one.name))
 
 
-def _constant(value: object) -> Callable[[], object]:
+def _make_default_factory(value: object) -> Callable[[], object]:
     return lambda: value
+
+
+Lookup: TypeAlias = tuple[str, ...]
+"""("bare", name), ("namespaced", space, name) or ("deferred_top_level", name)."""
+
+Hosted: TypeAlias = Mapping[str, Json]
+"""A tool that the provider runs, as it stands in a request: {"type": "web_search"}."""
+
+
+def lookup_of(tool: Tool) -> Lookup:
+    """A tool's name in layers."""
+    if tool.namespace:
+        return ("namespaced", tool.namespace.name, tool.name)
+    return ("deferred_top_level" if tool.deferred else "bare", tool.name)
+
+
+def _lookup_of_call(call: Item) -> Lookup:
+    """The layers that a call's fields say."""
+    name, space = str(call.get("name")), call.get("namespace")
+    if not isinstance(space, str) or not space:
+        return ("bare", name)
+    return ("deferred_top_level", name) if space == name else ("namespaced", space, name)
+
+
+@dataclass(frozen=True, slots=True)
+class Toolbox:
+    """The tools of one agent by their layers."""
+
+    tools: Mapping[Lookup, Tool]
+
+    def find(self, call: Item) -> Tool | None:
+        """The tool that a call means; None when this agent has none such."""
+        return self.tools.get(_lookup_of_call(call))
+
+
+def toolbox(tools: Iterable[Tool]) -> Toolbox:
+    """Lay tools out by their layers.
+
+    raises:  InputFault  two tools that a call could not tell apart
+    """
+    found: dict[Lookup, Tool] = {}
+    titles: set[str] = set()
+    for tool in tools:
+        if tool.namespace and tool.namespace.name == tool.name:
+            raise InputFault(
+                f"tool {tool.title!r} has its namespace's name", hint="that form stands for deferred tools"
+            )
+        lookup = lookup_of(tool)
+        if lookup in found or (tool.title in titles and lookup[0] != "deferred_top_level"):
+            raise InputFault(f"two tools are called {tool.title!r}", hint="rename one, or give it a namespace")
+        found[lookup] = tool
+        titles.add(tool.title)
+    return Toolbox(found)
+
+
+def definitions(tools: Sequence[Tool | Hosted]) -> list[dict[str, Json]]:
+    """The `tools` of a request: functions, groups where their first tool stands, hosted ones as they are.
+
+    raises:  InputFault  a group with two descriptions, or deferred tools and no search that would find them
+    """
+    made: list[dict[str, Json]] = []
+    groups: dict[str, dict[str, Json]] = {}
+    for tool in tools:
+        if not isinstance(tool, Tool):
+            made.append(dict(tool))
+        elif tool.namespace is None:
+            made.append(_build_function_definition(tool))
+        else:
+            _add_to_namespace(groups, made, tool)
+    deferred = [tool.title for tool in tools if isinstance(tool, Tool) and tool.deferred]
+    if deferred and not any(one.get("type") == "tool_search" for one in made):
+        raise InputFault(f"tool {deferred[0]!r} is deferred and nothing finds it", hint='add {"type": "tool_search"}')
+    return made
+
+
+def _add_to_namespace(groups: dict[str, dict[str, Json]], made: list[dict[str, Json]], tool: Tool) -> None:
+    assert tool.namespace
+    name, description = tool.namespace.name, tool.namespace.description
+    if name not in groups:
+        groups[name] = {"type": "namespace", "name": name, "description": description, "tools": []}
+        made.append(groups[name])
+    if groups[name]["description"] != description:
+        raise InputFault(f"namespace {name!r} has two descriptions", hint="say the same for each of its tools")
+    groups[name]["tools"].append(_build_function_definition(tool))
+
+
+def _build_function_definition(tool: Tool) -> dict[str, Json]:
+    said: dict[str, Json] = {
+        "type": "function",
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": dict(tool.parameters),
+        "strict": tool.strict,
+    }
+    return {**said, "defer_loading": True} if tool.deferred else said
+
+
+NOT_APPROVED = "Tool execution was not approved."
+"""What a model is told of a call that a person rejected without a reason."""
+
+CONTENT_PART_TYPES = {"input_text", "input_image", "input_file"}
+"""Content that travels as it is; a list of it is an output of several parts."""
+
+__all__ = ["FAILED", "NOT_APPROVED", "output_text", "timed_out"]
+
+
+def timed_out(tool: str, timeout_s: float) -> str:
+    return f"Tool '{tool}' timed out after {timeout_s:g} seconds."
+
+
+def output_text(value: object) -> Json:
+    """What a tool returned, as the `output` of its item: text as it is, content parts, else JSON, else its `str`."""
+    if isinstance(value, str):
+        return value
+    parts = value if isinstance(value, list) else [value]
+    if parts and all(isinstance(part, dict) and part.get("type") in CONTENT_PART_TYPES for part in parts):
+        return parts
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (TypeError, ValueError, RecursionError):
+        return str(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Arguments that do not fit; `words` are for the model."""
+
+    words: str
+
+
+def read_arguments(tool: Tool, written: str) -> dict[str, object] | Wrong:
+    """The arguments by name, as the function takes them; for a tool that reads them itself, as JSON says them.
+
+    written:  as the model wrote it; nothing at all stands for no arguments
+    """
+    try:
+        value = ARGUMENT_DECODER.decode(written.strip() or "{}")
+    except (ValueError, RecursionError) as mistake:
+        return _invalid_arguments(tool, f"they are not JSON ({_describe_mistake(mistake)})")
+    if not isinstance(value, dict):
+        return _invalid_arguments(tool, "they must be one JSON object")
+    if tool.record is None:
+        return value
+    try:
+        return tool.record.read(value, "")
+    except (Mismatch, RecursionError) as mistake:
+        return _invalid_arguments(tool, _describe_mistake(mistake))
+
+
+def _invalid_arguments(tool: Tool, what: str) -> Wrong:
+    return Wrong(f"Invalid arguments for tool {tool.title}: {what}. Call it again with arguments that fit its schema.")
+
+
+def _describe_mistake(mistake: Exception) -> str:
+    return "nested too deep" if isinstance(mistake, RecursionError) else str(mistake)
+
+
+def _reject_json_constant(constant: str) -> Json:
+    raise ValueError(f"{constant} is no JSON number")
+
+
+ARGUMENT_DECODER = json.JSONDecoder(parse_constant=_reject_json_constant)

@@ -1,56 +1,98 @@
-"""Conversations in a SQLite database that another program keeps.
+"""Import from SQLite databases of other programs, opened read-only.
 
-It is opened for reading alone, and in a way that leaves no file beside it: without a write-ahead log
-nobody is writing, and SQLite is told that nothing changes.
+    Agents SDK    agent_sessions, agent_messages                  agents/memory/sqlite_session.py of openai-agents 0.24
+    llm >= 0.36   threads -> messages (by parent_hash) -> parts   llm/migrations.py and llm/logs.py of llm 0.36
+    llm older     conversations -> responses -> tool_calls, tool_results, prompt_fragments, prompt_attachments
+
+A conversation found in both layouts of llm is read from the newer one. Reasoning without text and calls
+marked `server_executed` are left out.
 """
 
+import base64
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from convo.errors import InputFault
-from convo.inspection.document import Document
-from convo.transfer import agents_sessions, llm_logs
+from convo.history.items import Item, Json, assistant_message, item_text, item_type, user_message
+from convo.inspect.serialize import ConversationDocument
 
 if TYPE_CHECKING:
     import sqlite3
 
-Row = Mapping[str, Any]
+
+def read_agents_sessions(database: "ForeignDatabase") -> list[ConversationDocument]:
+    """Every session in it. raises: InputFault  a row holds no item"""
+    rows = database.rows(
+        "SELECT session_id, CAST(strftime('%s', created_at) AS INTEGER) AS created"
+        " FROM agent_sessions ORDER BY created_at, session_id"
+    )
+    return [_agents_session_document(database, row["session_id"], row["created"]) for row in rows]
 
 
-class Database:
+def _agents_session_document(database: "ForeignDatabase", session: str, created: int | None) -> ConversationDocument:
+    rows = database.rows("SELECT id, message_data FROM agent_messages WHERE session_id = ? ORDER BY id", session)
+    items = tuple(_parse_item(row["message_data"], f"message {row['id']} of {session!r}") for row in rows)
+    return ConversationDocument(items=items, acknowledged=len(items), name=session, created_at=created)
+
+
+def _parse_item(data: str, where: str) -> dict[str, Json]:
+    try:
+        item = json.loads(data)
+    except (ValueError, RecursionError, TypeError) as wrong:
+        raise InputFault(f"{where} is not JSON: {wrong}") from wrong
+    if not isinstance(item, dict) or item_type(item) == "unknown":
+        raise InputFault(f"{where} is no item")
+    return item
+
+
+def read_llm_logs(database: "ForeignDatabase") -> list[ConversationDocument]:
+    """Every conversation that says something, oldest first."""
+    new = read_llm_threads(database) if "threads" in database.tables else {}
+    old = read_llm_conversations(database, besides=new)
+    found = [document for document in (*old.values(), *new.values()) if document.items]
+    return sorted(found, key=lambda document: document.created_at or 0)
+
+
+DatabaseRow = Mapping[str, Any]
+
+
+class ForeignDatabase:
     """One open database: which tables it has, and what they hold."""
 
     def __init__(self, connection: "sqlite3.Connection") -> None:
         self._connection = connection
         self.tables = frozenset(row["name"] for row in self.rows("SELECT name FROM sqlite_schema WHERE type = 'table'"))
 
-    def rows(self, statement: str, *values: object) -> list[Row]:
+    def rows(self, statement: str, *values: object) -> list[DatabaseRow]:
         return [dict(row) for row in self._connection.execute(statement, values)]
 
 
-def documents_of(file: Path) -> list[Document]:
+def read_database(file: Path) -> list[ConversationDocument]:
     """Every conversation in it, oldest first. raises: InputFault  it is of nobody that is known, or damaged"""
-    with _opened(file) as database:
-        for tables, read in READERS:
+    with _open_read_only(file) as database:
+        for tables, read in DATABASE_READERS:
             if tables <= database.tables:
-                return _as_written(read, database)
+                return _read_checked(read, database)
     raise InputFault(
         "it is a database of neither llm nor the Agents SDK",
         hint="its tables are not theirs; convo sessions lists ours",
     )
 
 
-READERS: Sequence[tuple[frozenset[str], Callable[[Database], list[Document]]]] = (
-    (frozenset({"agent_sessions", "agent_messages"}), agents_sessions.documents),
-    (frozenset({"conversations", "responses"}), llm_logs.documents),
+DATABASE_READERS: Sequence[tuple[frozenset[str], Callable[[ForeignDatabase], list[ConversationDocument]]]] = (
+    (frozenset({"agent_sessions", "agent_messages"}), read_agents_sessions),
+    (frozenset({"conversations", "responses"}), read_llm_logs),
 )
 
 
-def _as_written(read: Callable[[Database], list[Document]], database: Database) -> list[Document]:
+def _read_checked(
+    read: Callable[[ForeignDatabase], list[ConversationDocument]], database: ForeignDatabase
+) -> list[ConversationDocument]:
     """What `read` finds, where every value is what its program writes: a column of SQLite may hold anything.
 
     raises:  InputFault
@@ -65,13 +107,222 @@ def _as_written(read: Callable[[Database], list[Document]], database: Database) 
 
 
 @contextmanager
-def _opened(file: Path) -> Iterator[Database]:
+def _open_read_only(file: Path) -> Iterator[ForeignDatabase]:
     import sqlite3
 
     still = "" if os.path.exists(f"{file}-wal") else "&immutable=1"
     try:
         with closing(sqlite3.connect(f"file:{quote(str(file))}?mode=ro{still}", uri=True)) as connection:
             connection.row_factory = sqlite3.Row
-            yield Database(connection)
+            yield ForeignDatabase(connection)
     except sqlite3.Error as wrong:
         raise InputFault(f"it cannot be read: {wrong}") from wrong
+
+
+MESSAGES_SQL = """
+WITH RECURSIVE chain(hash, parent, role, depth) AS (
+    SELECT hash, parent_hash, role, 0 FROM messages WHERE hash = ?
+    UNION ALL
+    SELECT m.hash, m.parent_hash, m.role, depth + 1 FROM messages m JOIN chain ON m.hash = chain.parent
+    LIMIT ?
+)
+SELECT hash, role FROM chain ORDER BY depth DESC
+"""
+
+PARTS_SQL = "SELECT id, type, text, payload FROM parts WHERE message_hash = ? ORDER BY position"
+
+
+def read_llm_threads(database: "ForeignDatabase") -> dict[str, ConversationDocument]:
+    """Every thread by its id, which is the one of the conversation that it came from. raises: InputFault"""
+    most = database.rows("SELECT COUNT(*) AS many FROM messages")[0]["many"]
+    rows = database.rows("SELECT id, name, tip_message_hash AS tip, datetime_utc FROM threads ORDER BY id")
+    return {row["id"]: _thread_document(database, row, most) for row in rows}
+
+
+def _thread_document(database: "ForeignDatabase", thread: Mapping[str, Any], most: int) -> ConversationDocument:
+    messages = database.rows(MESSAGES_SQL, thread["tip"], most + 1)
+    if len(messages) > most:
+        raise InputFault(f"the messages of thread {thread['id']} go in a circle")
+    items = tuple(item for message in messages for item in _message_items(database, message))
+    system = item_text(items[0]) if items and items[0].get("role") == "system" else None
+    items = items if system is None else items[1:]
+    return ConversationDocument(
+        items=items,
+        acknowledged=len(items),
+        name=thread["name"],
+        instructions=system,
+        created_at=parse_llm_time(thread["datetime_utc"], database),
+    )
+
+
+def _message_items(database: "ForeignDatabase", message: Mapping[str, Any]) -> Iterator[Item]:
+    """The items of one message: what stands between calls, outputs and thoughts is one message of ours."""
+    content: list[dict[str, Json]] = []
+    for row in database.rows(PARTS_SQL, message["hash"]):
+        payload = json.loads(row["payload"]) if row["payload"] else {}
+        part = {**payload, "type": row["type"], "id": row["id"]}
+        if row["text"] is not None:
+            part["text"] = row["text"]
+        alone = ITEM_BUILDERS.get(part["type"])
+        if alone is None:
+            content += _content_parts(database, part, message["role"])
+            continue
+        if content:
+            yield _build_message(message["role"], content)
+            content = []
+        yield from alone(part)
+    if content:
+        yield _build_message(message["role"], content)
+
+
+def _build_message(role: str, content: list[dict[str, Json]]) -> Item:
+    known = role if role in ("user", "assistant", "system", "developer") else "user"
+    return {"type": "message", "role": known, "content": content}
+
+
+def _content_parts(database: "ForeignDatabase", part: Mapping[str, Json], role: str) -> Iterator[dict[str, Json]]:
+    if part["type"] == "attachment":
+        named = (part.get("attachment") or {}).get("id")
+        if named:
+            yield read_attachment(database, named)
+        return
+    words = part.get("text")
+    if words is None:
+        words = "".join(_resolve_text_ref(database, piece) for piece in part.get("text_ref") or ())
+    if words:
+        yield {"type": "output_text" if role == "assistant" else "input_text", "text": words}
+
+
+def _resolve_text_ref(database: "ForeignDatabase", piece: Mapping[str, Json]) -> str:
+    """Words that were said, or that a fragment lent."""
+    return read_fragment(database, piece["fragment"]) if "fragment" in piece else str(piece.get("literal", ""))
+
+
+def _reasoning_items(part: Mapping[str, Json]) -> Iterator[Item]:
+    if part.get("text"):
+        yield {"type": "reasoning", "summary": [{"type": "summary_text", "text": part["text"]}]}
+
+
+def _call_items(part: Mapping[str, Json]) -> Iterator[Item]:
+    if not part.get("server_executed"):
+        yield function_call_item(part.get("tool_call_id") or f"call_{part['id']}", part["name"], part.get("arguments"))
+
+
+def _result_items(part: Mapping[str, Json]) -> Iterator[Item]:
+    if not part.get("server_executed"):
+        yield function_call_output_item(part.get("tool_call_id") or f"call_{part['id']}", part.get("output"))
+
+
+ITEM_BUILDERS = {"reasoning": _reasoning_items, "tool_call": _call_items, "tool_result": _result_items}
+"""Parts that are an item of their own."""
+
+
+def function_call_item(call_id: str, name: str, arguments: Json) -> Item:
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": written}
+
+
+def function_call_output_item(call_id: str, said: Json) -> Item:
+    words = said if isinstance(said, str) else json.dumps(said)
+    return {"type": "function_call_output", "call_id": call_id, "output": words}
+
+
+RESPONSES_SQL = "SELECT * FROM responses WHERE conversation_id = ? ORDER BY datetime_utc, id"
+
+FRAGMENTS_SQL = 'SELECT fragment_id FROM {table} WHERE response_id = ? ORDER BY "order"'
+
+ATTACHMENTS_SQL = """
+SELECT a.type, a.path, a.url, a.content FROM prompt_attachments p JOIN attachments a ON a.id = p.attachment_id
+WHERE p.response_id = ? ORDER BY p."order"
+"""
+
+
+def read_llm_conversations(database: "ForeignDatabase", besides: Collection[str]) -> dict[str, ConversationDocument]:
+    """Every conversation by its id, without `besides`."""
+    rows = database.rows("SELECT id, name FROM conversations ORDER BY id")
+    return {row["id"]: _conversation_document(database, row) for row in rows if row["id"] not in besides}
+
+
+def _conversation_document(database: "ForeignDatabase", conversation: Mapping[str, Any]) -> ConversationDocument:
+    responses = database.rows(RESPONSES_SQL, conversation["id"])
+    items = tuple(item for response in responses for item in _response_items(database, response))
+    return ConversationDocument(
+        items=items,
+        acknowledged=len(items),
+        name=conversation["name"],
+        instructions=next((said for one in responses if (said := _system_prompt(database, one))), None),
+        created_at=parse_llm_time(responses[0]["datetime_utc"], database) if responses else None,
+    )
+
+
+def _response_items(database: "ForeignDatabase", response: Mapping[str, Any]) -> Iterator[Item]:
+    """What was asked and what was answered, with the outputs of the calls before and the calls after."""
+    for at, row in enumerate(_rows_if_table(database, "tool_results", response["id"])):
+        yield function_call_output_item(row["tool_call_id"] or f"call_{row['name']}_{at}", row["output"])
+    asked = "\n".join(filter(None, [*_fragment_texts(database, "prompt_fragments", response), response["prompt"]]))
+    along = database.rows(ATTACHMENTS_SQL, response["id"]) if "prompt_attachments" in database.tables else []
+    if asked or along:
+        yield user_message(asked, *(attachment_part(row) for row in along))
+    if thought := response.get("reasoning"):
+        yield {"type": "reasoning", "summary": [{"type": "summary_text", "text": thought}]}
+    if response["response"]:
+        yield assistant_message(response["response"])
+    for at, row in enumerate(_rows_if_table(database, "tool_calls", response["id"])):
+        yield function_call_item(row["tool_call_id"] or f"call_{row['name']}_{at}", row["name"], row["arguments"])
+
+
+def _system_prompt(database: "ForeignDatabase", response: Mapping[str, Any]) -> str:
+    return "\n".join(filter(None, [*_fragment_texts(database, "system_fragments", response), response["system"]]))
+
+
+def _fragment_texts(database: "ForeignDatabase", table: str, response: Mapping[str, Any]) -> list[str]:
+    if table not in database.tables:
+        return []
+    rows = database.rows(FRAGMENTS_SQL.format(table=table), response["id"])
+    return [read_fragment(database, row["fragment_id"]) for row in rows]
+
+
+def _rows_if_table(database: "ForeignDatabase", table: str, response_id: str) -> list[Mapping[str, Any]]:
+    """The rows of a table that older versions did not have."""
+    if table not in database.tables:
+        return []
+    return database.rows(f"SELECT * FROM {table} WHERE response_id = ? ORDER BY id", response_id)  # noqa: S608  our own names
+
+
+def read_attachment(database: "ForeignDatabase", attachment_id: str) -> dict[str, Json]:
+    """One attachment as a content part; a file that stayed on its own disk is only named."""
+    found = database.rows("SELECT type, path, url, content FROM attachments WHERE id = ?", attachment_id)
+    return attachment_part(found[0]) if found else _placeholder_part(f"an attachment that is gone: {attachment_id}")
+
+
+def attachment_part(row: Mapping[str, Any]) -> dict[str, Json]:
+    kind, content = row["type"] or "application/octet-stream", row["content"]
+    if content:
+        url = f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+    elif row["url"]:
+        url = row["url"]
+    else:
+        return _placeholder_part(f"an attachment that was not kept: {row['path']}")
+    if kind.startswith("image/"):
+        return {"type": "input_image", "image_url": url, "detail": "auto"}
+    if content:
+        return {"type": "input_file", "filename": "attachment", "file_data": url}
+    return {"type": "input_file", "file_url": url}
+
+
+def read_fragment(database: "ForeignDatabase", fragment_id: int) -> str:
+    found = database.rows("SELECT content FROM fragments WHERE id = ?", fragment_id)
+    return found[0]["content"] if found else ""
+
+
+def parse_llm_time(datetime_utc: str | None, database: "ForeignDatabase") -> float | None:
+    """A time of `llm`'s as seconds since 1970."""
+    return (
+        database.rows("SELECT CAST(strftime('%s', ?) AS INTEGER) AS at", datetime_utc)[0]["at"]
+        if datetime_utc
+        else None
+    )
+
+
+def _placeholder_part(words: str) -> dict[str, Json]:
+    return {"type": "input_text", "text": f"[{words}]"}

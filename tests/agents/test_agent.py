@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, Guardrail, Handoff
+from convo.agents.agent import Agent, Guardrail, Handoff
 from convo.errors import InputFault
-from convo.tools import Namespace, tool
+from convo.tools.tool import Namespace, tool
 
 OTHER = Agent("other")
 

@@ -13,10 +13,13 @@ from agents.tool import default_tool_error_function
 from openai.types.shared import Reasoning
 from pydantic import BaseModel
 
-from convo.agents import Agent, AgentTool, from_object
+from convo.agents.agent import Agent
+from convo.agents.graph import AgentTool
+from convo.agents.sdk import from_object
 from convo.errors import ConvoError, InputFault, Unsupported
-from convo.items import user
-from convo.tools import Context, Mismatch, Tool, definitions
+from convo.history.items import user_message
+from convo.tools.schema import Mismatch
+from convo.tools.tool import Context, Tool, definitions
 
 CONTEXT = Context("a", "add", "call_1", {"user": "kim"})
 
@@ -113,7 +116,7 @@ async def test_instructions_and_guardrails_are_called_with_what_they_look_for() 
     assert await settled(found.instructions(CONTEXT)) == "a for kim"
     (before,), (after,) = found.input_guardrails, found.output_guardrails
     assert (before.name, before.parallel) == ("polite", False)
-    assert await settled(before.check(CONTEXT, [user("bad words")])) == "bad words"
+    assert await settled(before.check(CONTEXT, [user_message("bad words")])) == "bad words"
     assert await settled(after.check(CONTEXT, "ok")) is None
     assert await settled(after.check(CONTEXT, "much too long")) == "it tripped"
 

@@ -16,10 +16,10 @@ from agents.run_config import RunConfig
 from agents.sandbox import SandboxAgent
 from agents.tool import Tool as SdkTool
 
-from convo.agents import foreign_fields, from_object
-from convo.agents.foreign_settings import FIELDS, LEFT, MADE, REFUSED
+from convo.agents import sdk as foreign_fields
+from convo.agents.sdk import IGNORED_SETTINGS, REQUEST_FIELDS, SETTING_CONVERTERS, UNSUPPORTED_SETTINGS, from_object
 from convo.errors import Unsupported
-from convo.tools import Tool
+from convo.tools.tool import Tool
 
 RUN_CONFIG = {
     "model": "-m",
@@ -62,15 +62,21 @@ def tool_kinds() -> Iterator[type]:
 
 
 def test_the_tables_name_every_field_of_the_installed_sdk_and_no_other() -> None:
-    assert public(sdk.Agent) == set(foreign_fields.AGENT)
-    assert public(SdkHandoff) == set(foreign_fields.HANDOFF)
-    assert public(sdk.InputGuardrail) == set(foreign_fields.INPUT_GUARDRAIL)
-    assert public(sdk.OutputGuardrail) == set(foreign_fields.OUTPUT_GUARDRAIL)
+    assert public(sdk.Agent) == set(foreign_fields.SDK_AGENT_FIELDS)
+    assert public(SdkHandoff) == set(foreign_fields.SDK_HANDOFF_FIELDS)
+    assert public(sdk.InputGuardrail) == set(foreign_fields.SDK_INPUT_GUARDRAIL_FIELDS)
+    assert public(sdk.OutputGuardrail) == set(foreign_fields.SDK_OUTPUT_GUARDRAIL_FIELDS)
     assert public(RunConfig) == set(RUN_CONFIG)
-    assert public(sdk.ModelSettings) == {*FIELDS, *MADE, *LEFT, *REFUSED, "tool_choice"}
+    assert public(sdk.ModelSettings) == {
+        *REQUEST_FIELDS,
+        *SETTING_CONVERTERS,
+        *IGNORED_SETTINGS,
+        *UNSUPPORTED_SETTINGS,
+        "tool_choice",
+    }
     kinds = {kind.__name__: kind for kind in tool_kinds()}
-    assert set(kinds) == {*foreign_fields.TOOLS, *foreign_fields.NOT_PERFORMED}
-    for name, fields in foreign_fields.TOOLS.items():
+    assert set(kinds) == {*foreign_fields.SDK_TOOL_FIELDS, *foreign_fields.UNSUPPORTED_TOOLS}
+    for name, fields in foreign_fields.SDK_TOOL_FIELDS.items():
         assert public(kinds[name]) == set(fields)
 
 
@@ -104,7 +110,7 @@ def refused(fields: Mapping[str, str | None]) -> list[tuple[str, str]]:
     return [(name, words) for name, words in fields.items() if words]
 
 
-@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.AGENT))
+@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_AGENT_FIELDS))
 def test_a_field_of_an_agent_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
     agent = sdk.Agent(name="a")
     object.__setattr__(agent, field, Odd())
@@ -113,13 +119,13 @@ def test_a_field_of_an_agent_that_is_not_honoured_is_refused_by_name(field: str,
     assert (told.value.param, bool(told.value.hint)) == (field, True)
 
 
-@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.TOOLS["FunctionTool"]))
+@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_TOOL_FIELDS["FunctionTool"]))
 def test_a_field_of_a_function_tool_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
     with pytest.raises(Unsupported, match=f"{words} .*tool 'add'"):
         from_object(sdk.Agent(name="a", tools=[changed(add, field)]))
 
 
-@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.HANDOFF))
+@pytest.mark.parametrize(("field", "words"), refused(foreign_fields.SDK_HANDOFF_FIELDS))
 def test_a_field_of_a_handoff_that_is_not_honoured_is_refused_by_name(field: str, words: str) -> None:
     way = sdk.handoff(sdk.Agent(name="b"))
     setattr(way, field, Odd())

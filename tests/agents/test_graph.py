@@ -3,7 +3,9 @@
 import agents as sdk
 import pytest
 
-from convo.agents import Agent, Graph, Handoff, from_object, graph
+from convo.agents.agent import Agent, Handoff
+from convo.agents.graph import Graph, graph
+from convo.agents.sdk import from_object
 from convo.errors import InputFault, NotFound
 from tests.steps import Steps
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import pytest
 from agents import AgentOutputSchema
 
-from convo.agents import Output, output
+from convo.agents.agent import Output, output
 from convo.errors import InputFault
-from convo.tools import Mismatch
+from convo.tools.schema import Mismatch
 
 
 @dataclass

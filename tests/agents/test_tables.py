@@ -4,9 +4,11 @@ import tomllib
 
 import pytest
 
-from convo.agents import Agent, Graph, Guardrail, Handoff, from_tables, graph, output
-from convo.errors import BadSettings, ConvoError, NotFound
-from convo.tools import Tool, tool
+from convo.agents.agent import Agent, Guardrail, Handoff, output
+from convo.agents.graph import Graph, graph
+from convo.agents.toml import from_tables
+from convo.errors import ConvoError, InvalidSettings, NotFound
+from convo.tools.tool import Tool, tool
 
 
 @tool
@@ -77,39 +79,39 @@ def test_the_first_agent_starts_where_nothing_else_is_said_and_a_schema_may_stan
 @pytest.mark.parametrize(
     ("text", "error", "words"),
     [
-        ("", BadSettings, "no [agents.NAME] table"),
-        ("agent = 1", BadSettings, "the file has no key 'agent'"),
-        ("[agents.a]\nhandofs = []", BadSettings, "agents.a has no key 'handofs'"),
-        ("[agents.a]\ntools = 1", BadSettings, "agents.a.tools is 1"),
-        ("[agents.a]\ntools = [1]", BadSettings, "agents.a.tools: 1 names nothing"),
-        ("[agents.a]\ntools = ['desk.py:no_insults']", BadSettings, "'desk.py:no_insults' is no tool"),
+        ("", InvalidSettings, "no [agents.NAME] table"),
+        ("agent = 1", InvalidSettings, "the file has no key 'agent'"),
+        ("[agents.a]\nhandofs = []", InvalidSettings, "agents.a has no key 'handofs'"),
+        ("[agents.a]\ntools = 1", InvalidSettings, "agents.a.tools is 1"),
+        ("[agents.a]\ntools = [1]", InvalidSettings, "agents.a.tools: 1 names nothing"),
+        ("[agents.a]\ntools = ['desk.py:no_insults']", InvalidSettings, "'desk.py:no_insults' is no tool"),
         ("[agents.a]\nhandoffs = ['b']", NotFound, "no agent 'b'"),
-        ("[agents.a]\nhandoffs = [{tool_name = 'b'}]", BadSettings, "does not say to whom"),
-        ("[agents.a]\nhandoffs = [{to = 'a', too = 1}]", BadSettings, "agents.a.handoffs has no key 'too'"),
-        ("[agents.a]\ninput_guardrails = ['desk.py:Paid']", BadSettings, "is no function"),
-        ("[agents.a]\nafter_tools = 'stop'", BadSettings, "agents.a.after_tools is 'stop'"),
-        ("start = 'b'\n[agents.a]", BadSettings, "start is 'b'"),
-        ("agents = {a = 1}", BadSettings, "agents.a is no table"),
-        ("agents = []", BadSettings, "agents is []"),
-        ("[agents.a]\nafter_tools = [['x']]", BadSettings, "agents.a.after_tools is [['x']]"),
-        ("[agents.a]\nafter_tools = [1]", BadSettings, "agents.a.after_tools is [1]"),
-        ("[agents.a]\nafter_tools = ['nope']", BadSettings, "agent 'a' is to stop after 'nope'"),
-        ("[agents.a]\nhandoffs = [1]", BadSettings, "agents.a.handoffs: 1 is no agent's name"),
+        ("[agents.a]\nhandoffs = [{tool_name = 'b'}]", InvalidSettings, "does not say to whom"),
+        ("[agents.a]\nhandoffs = [{to = 'a', too = 1}]", InvalidSettings, "agents.a.handoffs has no key 'too'"),
+        ("[agents.a]\ninput_guardrails = ['desk.py:Paid']", InvalidSettings, "is no function"),
+        ("[agents.a]\nafter_tools = 'stop'", InvalidSettings, "agents.a.after_tools is 'stop'"),
+        ("start = 'b'\n[agents.a]", InvalidSettings, "start is 'b'"),
+        ("agents = {a = 1}", InvalidSettings, "agents.a is no table"),
+        ("agents = []", InvalidSettings, "agents is []"),
+        ("[agents.a]\nafter_tools = [['x']]", InvalidSettings, "agents.a.after_tools is [['x']]"),
+        ("[agents.a]\nafter_tools = [1]", InvalidSettings, "agents.a.after_tools is [1]"),
+        ("[agents.a]\nafter_tools = ['nope']", InvalidSettings, "agent 'a' is to stop after 'nope'"),
+        ("[agents.a]\nhandoffs = [1]", InvalidSettings, "agents.a.handoffs: 1 is no agent's name"),
         (
             "[agents.a]\nhandoffs = [{to = 'a', tool_name = ''}]",
-            BadSettings,
+            InvalidSettings,
             "agents.a.handoffs: a handoff has tool_name",
         ),
-        ("[agents.a]\ntools = [{x = 1}]", BadSettings, "agents.a.tools: a table does not say its type"),
+        ("[agents.a]\ntools = [{x = 1}]", InvalidSettings, "agents.a.tools: a table does not say its type"),
         (
             "[agents.a]\ntools = [{type = 'function'}]",
-            BadSettings,
+            InvalidSettings,
             "agents.a.tools: a table is a tool that the provider",
         ),
-        ("[agents.a]\ntools = [{type = ''}]", BadSettings, "agent 'a' has a hosted tool of the type ''"),
+        ("[agents.a]\ntools = [{type = ''}]", InvalidSettings, "agent 'a' has a hosted tool of the type ''"),
         (
             "[agents.a]\ntools = [{type = 'web_search', x = 2020-01-01}]",
-            BadSettings,
+            InvalidSettings,
             "agent 'a' has a tool 'web_search' whose 'x' has no JSON form",
         ),
     ],
@@ -132,7 +134,7 @@ def test_a_word_that_means_nothing_is_refused_with_its_place(text: str, error: t
     ],
 )
 def test_what_belongs_there_is_said_in_words_of_toml(text: str, hint: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         read(text)
     assert refused.value.hint == hint
 

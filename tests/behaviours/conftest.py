@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.stores.contract import Store
-from convo.stores.open import open_store
+from convo.stores.base import Store
+from convo.stores.factory import open_store
 from tests.embedding import embedded
 from tests.engine.conftest import Bench, both_ways, ledger
 from tests.engine.recorded import Recorded

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent
-from convo.engine.running import Conduct, ModelInput, Running
-from convo.errors import Refused, RunFailed, TryLater
-from convo.history import Strategy
-from convo.items import user
-from convo.run import Decided, Said
+from convo.agent_runner.config import ModelInput, RunConfig
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent
+from convo.errors import RequestRefused, RunFailed, TryLater
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.runs.state import ApprovalDecided, InputAdded
 from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -43,7 +44,7 @@ async def responses(bench: Bench, name: str = "mine") -> list[str]:
     return [link.id for link in await bench.store.links(session.id)]
 
 
-async def paused(bench: Bench, ledger: Ledger, strategy: Strategy, *then: dict[str, Any]) -> Running:
+async def paused(bench: Bench, ledger: Ledger, strategy: Strategy, *then: dict[str, Any]) -> AgentRunner:
     """One call has run and one waits for a person."""
     bench.model = scripted(bench.folder, calls(("c1", "pay"), ("c2", "look")), *then or ({"text": "Paid."},))
     one = await running(bench, cashier(ledger), strategy=strategy)
@@ -135,9 +136,9 @@ async def test_when_an_output_was_sent_it_is_not_sent_again_unless_its_request_f
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     one = await paused(bench, ledger, strategy, calls(("c3", "look")), {"text": "Paid."})
-    await one.decide(Decided("c1", approve=True))
-    bench.endpoint.faults = [Fault(Refused("no", status=400))]
-    with pytest.raises(Refused):
+    await one.decide(ApprovalDecided("c1", approve=True))
+    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+    with pytest.raises(RequestRefused):
         await read(one.go_on())
     await read((await running(bench, cashier(ledger))).go_on())
     outputs = ["c1: pay done", "c2: look done"]
@@ -160,7 +161,7 @@ async def test_when_a_run_is_taken_up_what_was_delivered_is_not_sent_again_and_w
 ) -> None:
     await paused(bench, ledger, strategy)
     one = await running(bench, cashier(ledger))
-    await one.decide(Decided("c1", approve=False, message="no"))
+    await one.decide(ApprovalDecided("c1", approve=False, message="no"))
     await read((await running(bench, cashier(ledger))).go_on())
     assert inputs(bench) == [["user: hello"], ["c1: no", "c2: look done"]]
     assert ledger.ran == ["look"]
@@ -180,8 +181,8 @@ async def test_when_a_call_has_no_output_it_gets_one_before_the_next_request(ben
 async def test_when_a_caller_says_a_call_without_an_output_it_is_sent_untouched(bench: Bench, ledger: Ledger) -> None:
     orphan = {"type": "function_call", "call_id": "c9", "name": "look", "arguments": "{}"}
     one = await running(bench, cashier(ledger))
-    with pytest.raises(Refused, match="No tool output found for function call c9"):
-        await read(one.say([user("hello"), orphan, user("well?")]))
+    with pytest.raises(RequestRefused, match="No tool output found for function call c9"):
+        await read(one.say([user_message("hello"), orphan, user_message("well?")]))
     assert inputs(bench) == [["user: hello", "call look", "user: well?"]]
 
 
@@ -212,7 +213,7 @@ async def test_when_a_filter_runs_under_a_server_owner_it_sees_only_what_is_new(
 
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     agent = Agent("desk", tools=(ledger.tool("look"),))
-    await say(await running(bench, agent, Conduct(input_filter=looks), strategy=strategy), "hello")
+    await say(await running(bench, agent, RunConfig(input_filter=looks), strategy=strategy), "hello")
     assert seen == [["user: hello"], [OUTPUT]]
 
 
@@ -221,12 +222,12 @@ async def test_when_a_filter_drops_an_output_under_a_server_owner_the_run_is_ref
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     def drops(data: ModelInput) -> ModelInput:
-        return ModelInput([item for item in data.items if "call_id" not in item] or [user("instead")])
+        return ModelInput([item for item in data.items if "call_id" not in item] or [user_message("instead")])
 
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     agent = Agent("desk", tools=(ledger.tool("look"),))
     with pytest.raises(RunFailed, match="drops the output of call call_1, and the endpoint waits for it"):
-        await say(await running(bench, agent, Conduct(input_filter=drops), strategy=strategy), "hello")
+        await say(await running(bench, agent, RunConfig(input_filter=drops), strategy=strategy), "hello")
     await say(await running(bench, agent), "well?")
     assert inputs(bench) == [["user: hello"], [OUTPUT, "user: well?"]]
 
@@ -234,8 +235,8 @@ async def test_when_a_filter_drops_an_output_under_a_server_owner_the_run_is_ref
 # -- input that is added at a pause -------------------------------------------------------------------------
 
 
-async def added(one: Running, *said: str) -> None:
-    await one.decide(*(Said((user(text),)) for text in said), Decided("c1", approve=True))
+async def added(one: AgentRunner, *said: str) -> None:
+    await one.decide(*(InputAdded((user_message(text),)) for text in said), ApprovalDecided("c1", approve=True))
 
 
 def tail(bench: Bench, strategy: Strategy) -> Sequence[str]:
@@ -259,18 +260,18 @@ async def test_when_a_filter_rewrites_added_input_what_it_returns_is_what_was_sa
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     def rewrites(data: ModelInput) -> ModelInput:
-        return ModelInput([user("NOW") if item.get("role") == "user" else item for item in data.items])
+        return ModelInput([user_message("NOW") if item.get("role") == "user" else item for item in data.items])
 
     one = await paused(bench, ledger, strategy, {"text": "-"}, calls(("c3", "look")), {"text": "Paid."})
     await added(one, "now")
-    await read((await running(bench, cashier(ledger), Conduct(input_filter=rewrites))).go_on())
+    await read((await running(bench, cashier(ledger), RunConfig(input_filter=rewrites))).go_on())
     assert inputs(bench)[1:] == [["c1: pay done", "c2: look done", "user: NOW"], ["c3: look done"]]
     kept = words(await history(bench))
     assert ("user: NOW" in kept, "user: now" in kept) == (True, False)
 
 
 @pytest.mark.parametrize("strategy", SERVERS)
-@pytest.mark.parametrize("failure", [Refused("no", status=400), TryLater("down", status=503)])
+@pytest.mark.parametrize("failure", [RequestRefused("no", status=400), TryLater("down", status=503)])
 async def test_when_a_request_with_added_input_fails_the_input_waits_until_a_response_has_it(
     bench: Bench, ledger: Ledger, strategy: Strategy, failure: Exception
 ) -> None:

@@ -2,11 +2,11 @@
 
 import pytest
 
-from convo.agents import Agent
-from convo.engine.running import Conduct, ModelInput
+from convo.agent_runner.config import ModelInput, RunConfig
+from convo.agents.agent import Agent
 from convo.errors import RunFailed
-from convo.history import Strategy
-from convo.items import assistant, user
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Strategy
 from tests.engine.agents import calls, history, inputs, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -28,7 +28,7 @@ def desk(bench: Bench, ledger: Ledger) -> Agent:
 async def test_when_a_filter_returns_something_else_the_run_fails_and_nobody_is_asked(
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
-    conduct = Conduct(input_filter=lambda data: data.items)
+    conduct = RunConfig(input_filter=lambda data: data.items)
     with pytest.raises(RunFailed, match="did not return a ModelInput"):
         await say(await running(bench, desk(bench, ledger), conduct, strategy=strategy), "hello")
     assert bench.bodies == []
@@ -41,7 +41,7 @@ async def test_when_a_filter_raises_the_run_fails_with_that_and_nobody_is_asked(
     def broken(data: ModelInput) -> ModelInput:
         raise ValueError("no")
 
-    one = await running(bench, desk(bench, ledger), Conduct(input_filter=broken), strategy=strategy)
+    one = await running(bench, desk(bench, ledger), RunConfig(input_filter=broken), strategy=strategy)
     with pytest.raises(RunFailed, match="the input filter raised ValueError: no") as failed:
         await say(one, "hello")
     assert isinstance(failed.value.__cause__, RunFailed)
@@ -58,7 +58,7 @@ async def test_when_a_filters_list_has_two_outputs_of_one_call_only_the_later_is
     def doubled(data: ModelInput) -> ModelInput:
         return ModelInput([*data.items, late] if bench.bodies else data.items)
 
-    await say(await running(bench, desk(bench, ledger), Conduct(input_filter=doubled), strategy=strategy), "hello")
+    await say(await running(bench, desk(bench, ledger), RunConfig(input_filter=doubled), strategy=strategy), "hello")
     assert inputs(bench)[1] == (["call_1: later"] if strategy in SERVERS else [*WHOLE[:2], "call_1: later"])
 
 
@@ -66,7 +66,9 @@ async def test_when_a_filters_list_has_two_outputs_of_one_call_only_the_later_is
 async def test_when_a_filter_rewrites_the_input_the_store_keeps_what_was_said(
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
-    conduct = Conduct(input_filter=lambda data: ModelInput([user("HELLO")] if len(data.items) == 1 else data.items))
+    conduct = RunConfig(
+        input_filter=lambda data: ModelInput([user_message("HELLO")] if len(data.items) == 1 else data.items)
+    )
     await say(await running(bench, desk(bench, ledger), conduct, strategy=strategy), "hello")
     assert inputs(bench)[0] == ["user: HELLO"]
     assert words(await history(bench)) == [*WHOLE, "assistant: Done."]
@@ -78,11 +80,11 @@ async def test_when_a_filter_changes_its_list_in_place_only_this_request_is_affe
 ) -> None:
     def adds(data: ModelInput) -> ModelInput:
         if not bench.bodies:
-            data.items[0] = user("changed")
-            data.items.append(assistant("this once"))
+            data.items[0] = user_message("changed")
+            data.items.append(assistant_message("this once"))
         return data
 
-    await say(await running(bench, desk(bench, ledger), Conduct(input_filter=adds), strategy=strategy), "hello")
+    await say(await running(bench, desk(bench, ledger), RunConfig(input_filter=adds), strategy=strategy), "hello")
     assert inputs(bench)[0] == ["user: changed", "assistant: this once"]
     assert words(await history(bench))[0] == "user: hello"
     assert inputs(bench)[1:] == [WHOLE]

@@ -5,17 +5,19 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, Guardrail, graph
-from convo.engine.run_state import state_of
-from convo.engine.running import Conduct, Running
+from convo.agent_runner.config import RunConfig
+from convo.agent_runner.run_state import build_run_state
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent, Guardrail
+from convo.agents.graph import graph
 from convo.errors import Conflict, RunFailed
-from convo.history import Strategy
-from convo.items import is_assistant, user
-from convo.run import Decided, Limits, Said
-from convo.runstate import read as read_state
-from convo.runstate import text as as_text
-from convo.runstate.taking import taken
-from convo.tools import Context
+from convo.history.items import is_assistant_message, user_message
+from convo.history.records import Strategy
+from convo.runs.state import ApprovalDecided, InputAdded, RunLimits
+from convo.runstate.import_ import import_run_state
+from convo.runstate.reader import parse_run_state
+from convo.runstate.writer import serialize_run_state
+from convo.tools.tool import Context
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("both_ways")
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 SERVERS = [Strategy.CHAIN, Strategy.CONVERSATION]
 
-APPROVED = Decided("c1", approve=True)
+APPROVED = ApprovalDecided("c1", approve=True)
 BOTH = ["c1: pay done", "c2: look done"]
 
 
@@ -34,8 +36,8 @@ def desk(ledger: Ledger, **fields: Any) -> Agent:
 
 
 async def paused(
-    bench: Bench, ledger: Ledger, strategy: Strategy | None = None, conduct: Conduct | None = None
-) -> Running:
+    bench: Bench, ledger: Ledger, strategy: Strategy | None = None, conduct: RunConfig | None = None
+) -> AgentRunner:
     """One call has run and one, before it, waits for a person."""
     bench.model = scripted(bench.folder, calls(("c1", "pay"), ("c2", "look")), {"text": "Paid."})
     one = await running(bench, desk(ledger), conduct, strategy=strategy)
@@ -43,7 +45,7 @@ async def paused(
     return one
 
 
-async def gone_on(bench: Bench, ledger: Ledger, *decisions: Any, conduct: Conduct | None = None) -> Running:
+async def gone_on(bench: Bench, ledger: Ledger, *decisions: Any, conduct: RunConfig | None = None) -> AgentRunner:
     """As another process goes on."""
     one = await running(bench, desk(ledger), conduct)
     await one.decide(*decisions)
@@ -80,7 +82,7 @@ async def test_when_rejected_the_tool_does_not_run_and_its_output_is_the_reason_
     bench: Bench, ledger: Ledger, strategy: Strategy, message: str | None
 ) -> None:
     await paused(bench, ledger, strategy)
-    await gone_on(bench, ledger, Decided("c1", approve=False, message=message))
+    await gone_on(bench, ledger, ApprovalDecided("c1", approve=False, message=message))
     assert inputs(bench)[1][-2:] == [f"c1: {message or 'Tool execution was not approved.'}", "c2: look done"]
     assert ledger.ran == ["look"]
 
@@ -89,9 +91,9 @@ async def test_when_rejected_the_tool_does_not_run_and_its_output_is_the_reason_
 async def test_when_max_turns_was_reached_before_the_pause_the_tool_runs_and_the_next_model_call_fails(
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
-    await paused(bench, ledger, strategy, Conduct(Limits(max_turns=1)))
+    await paused(bench, ledger, strategy, RunConfig(RunLimits(max_turns=1)))
     with pytest.raises(RunFailed, match=r"Max turns \(1\) exceeded"):
-        await gone_on(bench, ledger, APPROVED, conduct=Conduct(Limits(max_turns=1)))
+        await gone_on(bench, ledger, APPROVED, conduct=RunConfig(RunLimits(max_turns=1)))
     assert (ledger.ran, len(bench.bodies)) == (["look", "pay"], 1)
     assert words(await history(bench))[-2:] == BOTH
 
@@ -102,7 +104,7 @@ async def test_when_two_go_on_from_one_pause_the_second_is_told_and_runs_nothing
     await first.decide(APPROVED)
     assert [call.id for call in second.pending] == ["c1"]
     with pytest.raises(Conflict):
-        await second.decide(Decided("c1", approve=False))
+        await second.decide(ApprovalDecided("c1", approve=False))
     await read(first.go_on())
     assert (first.output, ledger.ran) == ("Paid.", ["look", "pay"])
 
@@ -112,7 +114,7 @@ async def test_when_input_was_added_to_a_paused_run_it_follows_the_outputs_once(
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     await paused(bench, ledger, strategy)
-    await gone_on(bench, ledger, Said((user("and hurry"),)), APPROVED)
+    await gone_on(bench, ledger, InputAdded((user_message("and hurry"),)), APPROVED)
     assert inputs(bench)[1][0 if strategy in SERVERS else 3 :] == [*BOTH, "user: and hurry"]
     await say(await running(bench, desk(ledger)), "thanks")
     assert words(await history(bench)).count("user: and hurry") == 1
@@ -124,7 +126,7 @@ async def test_when_approved_for_good_later_calls_of_the_tool_by_the_agent_run_w
 ) -> None:
     bench.model = scripted(bench.folder, calls(("c1", "pay")), calls(("c2", "pay")), {"text": "Paid."})
     await say(await running(bench, desk(ledger), strategy=strategy), "hello")
-    one = await gone_on(bench, ledger, Decided("c1", approve=True, always=True))
+    one = await gone_on(bench, ledger, ApprovalDecided("c1", approve=True, always=True))
     assert (one.output, one.pending, ledger.ran) == ("Paid.", (), ["pay", "pay"])
 
 
@@ -159,11 +161,11 @@ async def test_when_one_tool_ran_and_one_waits_both_outputs_are_sent_in_call_ord
     row, session = one.kept, await bench.store.session("mine")
     assert row
     assert session
-    written = as_text(await state_of(bench.store, session, row, one.run, {}))
-    found = taken(read_state(written.encode()), graph(desk(ledger)))
+    written = serialize_run_state(await build_run_state(bench.store, session, row, one.run, {}))
+    found = import_run_state(parse_run_state(written.encode()), graph(desk(ledger)))
     chat = await bench.open(None, "mine") if found.handle else await bench.open(Strategy.SESSION, name="elsewhere")
     items = () if found.handle else found.items
-    other = await Running.adopt(chat, found.run, items, state=found.source)
+    other = await AgentRunner.adopt(chat, found.run, items, state=found.source)
     await other.decide(APPROVED)
     await read(other.go_on())
     assert inputs(bench)[1][-2:] == BOTH
@@ -208,13 +210,13 @@ async def test_when_an_output_guardrail_is_there_calls_are_kept_at_the_pause_and
         await read(one.go_on())
     kept = await history(bench)
     assert words(kept[:5]) == ["user: hello", "call pay", "call look", *BOTH]
-    assert len(list(filter(is_assistant, kept))) == (0 if reason else 1)
+    assert len(list(filter(is_assistant_message, kept))) == (0 if reason else 1)
 
 
 async def test_when_a_run_is_left_after_its_tools_it_goes_on_with_a_model_call(bench: Bench, ledger: Ledger) -> None:
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     one = await running(bench, desk(ledger))
-    async with aclosing(one.say([user("hello")])) as events:
+    async with aclosing(one.say([user_message("hello")])) as events:
         async for event in events:
             if event["type"] == "convo.tool_output":
                 break

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent
-from convo.errors import Refused, TryLater, Unreachable
-from convo.history import Session, Strategy
+from convo.agents.agent import Agent
+from convo.errors import RequestRefused, TryLater, Unreachable
+from convo.history.records import Session, Strategy
 from tests.engine.agents import calls, history, inputs, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -41,8 +41,8 @@ async def faulty(bench: Bench, ledger: Ledger, strategy: Strategy, *faults: Faul
 async def test_when_an_ordinary_error_comes_it_is_raised_after_one_attempt(
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
-    with pytest.raises(Refused):
-        await faulty(bench, ledger, strategy, Fault(Refused("no", status=400)))
+    with pytest.raises(RequestRefused):
+        await faulty(bench, ledger, strategy, Fault(RequestRefused("no", status=400)))
     assert (len(bench.bodies), bench.clock.slept) == (1, [])
 
 

@@ -5,13 +5,13 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent
-from convo.engine.running import Conduct
-from convo.errors import Refused, StoreUnavailable
-from convo.history import Strategy
-from convo.items import Item, assistant, user
-from convo.run import Decided
-from convo.tools import tool
+from convo.agent_runner.config import RunConfig
+from convo.agents.agent import Agent
+from convo.errors import RequestRefused, StoreUnavailable
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Strategy
+from convo.runs.state import ApprovalDecided
+from convo.tools.tool import tool
 from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -38,11 +38,11 @@ THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "sealed"}
 async def asked_after(bench: Bench, *items: Item, limit: int | None = None) -> list[str]:
     """What a model is sent of a history in a file, with "more" behind it; the file keeps all of it."""
     (bench.folder / "talk.json").write_text(json.dumps(items))
-    one = await running(bench, Agent("desk"), Conduct(session_limit=limit), strategy=Strategy.REPLAY)
+    one = await running(bench, Agent("desk"), RunConfig(session_limit=limit), strategy=Strategy.REPLAY)
     try:
         await say(one, "more")
-    except Refused:
-        assert words(await history(bench)) == words([*items, user("more")])
+    except RequestRefused:
+        assert words(await history(bench)) == words([*items, user_message("more")])
     else:
         kept = json.loads((bench.folder / "talk.json").read_text())
         assert words(kept)[: len(items)] == words(items)
@@ -68,7 +68,11 @@ async def test_when_a_limit_cuts_a_call_from_its_output_the_output_is_left_out_a
     bench: Bench, limit: int | None
 ) -> None:
     """Without a limit the endpoint is left to say what it thinks of an output without a call."""
-    items = (output("c1"), assistant("done")) if limit is None else (called("c1"), output("c1"), assistant("done"))
+    items = (
+        (output("c1"), assistant_message("done"))
+        if limit is None
+        else (called("c1"), output("c1"), assistant_message("done"))
+    )
     sent = await asked_after(bench, *items, limit=limit)
     assert sent == ([] if limit else ["c1: done"]) + ["assistant: done", "user: more"]
 
@@ -76,19 +80,19 @@ async def test_when_a_limit_cuts_a_call_from_its_output_the_output_is_left_out_a
 async def test_when_history_holds_a_call_without_output_it_and_the_reasoning_before_it_are_left_out(
     bench: Bench,
 ) -> None:
-    sent = await asked_after(bench, user("hi"), THOUGHT, called("c1"), user("well"), limit=9)
+    sent = await asked_after(bench, user_message("hi"), THOUGHT, called("c1"), user_message("well"), limit=9)
     assert sent == ["user: hi", "user: well", "user: more"]
 
 
 async def test_when_two_outputs_share_a_call_the_later_one_is_sent(bench: Bench) -> None:
-    items = (user("hi"), called("c1"), output("c1", "first"), output("c1", "second"), assistant("done"))
+    items = (user_message("hi"), called("c1"), output("c1", "first"), output("c1", "second"), assistant_message("done"))
     sent = await asked_after(bench, *items)
     assert sent == ["user: hi", "call look", "c1: second", "assistant: done", "user: more"]
 
 
 async def test_when_messages_are_equal_they_are_never_merged(bench: Bench) -> None:
-    twin = {**assistant("yes"), "id": "msg_1"}
-    assert await asked_after(bench, user("hi"), twin, user("hi"), twin) == [
+    twin = {**assistant_message("yes"), "id": "msg_1"}
+    assert await asked_after(bench, user_message("hi"), twin, user_message("hi"), twin) == [
         *("user: hi", "assistant: yes") * 2,
         "user: more",
     ]
@@ -109,8 +113,8 @@ async def test_when_a_run_ends_the_store_holds_input_call_output_and_answer_in_t
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_when_the_first_model_call_fails_the_input_is_kept_already(bench: Bench, strategy: Strategy) -> None:
     one = await running(bench, Agent("desk"), strategy=strategy)
-    bench.endpoint.faults = [Fault(Refused("no", status=400))]
-    with pytest.raises(Refused):
+    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+    with pytest.raises(RequestRefused):
         await say(one, "hello")
     assert words(await history(bench)) == ["user: hello"]
 
@@ -131,7 +135,7 @@ async def test_when_an_output_cannot_be_kept_the_call_is_not_run_again_by_itself
     bench.model = scripted(bench.folder, calls("pay"), {"text": "Done."})
     one = await running(bench, agent, strategy=strategy)
     await say(one, "hello")
-    await one.decide(Decided("call_1", approve=True))
+    await one.decide(ApprovalDecided("call_1", approve=True))
     with pytest.raises(StoreUnavailable):
         await read(one.go_on())
     store.down = False

@@ -14,10 +14,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from convo.ui.markdown.page import Page
-from convo.ui.markdown.parsing import blocks
-from convo.ui.markdown.rendering import Carry, Rendering
-from convo.ui.markdown.spans import Paper, drawn
+from convo.terminal.markdown.render import BlockRenderer, MarkdownOptions, RenderState, encode_row, parse_blocks
+from convo.terminal.markdown.stream import MarkdownRenderer
 
 KILOBYTES = (10, 100, 1_000)
 NAIVE = (5, 10)
@@ -106,7 +104,7 @@ def of_length(kind: str, length: int) -> str:
 def streaming(text: str, piece: int) -> Cost:
     """What convo does."""
     out, most = Bytes(), 0
-    page = Page(out, Paper(colour=True), lambda: 80)
+    page = MarkdownRenderer(out, MarkdownOptions(colour=True), lambda: 80)
     began = time.process_time()
     for at in range(0, len(text), piece):
         page.say(text[at : at + piece])
@@ -117,13 +115,13 @@ def streaming(text: str, piece: int) -> Cost:
 
 def naive(text: str, piece: int) -> Cost:
     """Parse and print everything at each piece, over what stood there."""
-    out, looked, paper = Bytes(), 0, Paper(79, colour=True)
+    out, looked, paper = Bytes(), 0, MarkdownOptions(79, colour=True)
     began = time.process_time()
     for at in range(0, len(text), piece):
         lines = text[: at + piece].split("\n")
         looked += at + piece
-        rows = Rendering(blocks(lines), lines, paper, Carry()).rows()
-        out.write("\x1b[H\x1b[J" + "\n".join(drawn(row, paper) for row in rows))
+        rows = BlockRenderer(parse_blocks(lines), lines, paper, RenderState()).rows()
+        out.write("\x1b[H\x1b[J" + "\n".join(encode_row(row, paper) for row in rows))
     return Cost(len(text), out.count, looked, time.process_time() - began, len(text))
 
 

@@ -22,10 +22,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from convo.history import Path as History
-from convo.history import Session, Strategy, root
-from convo.stores.contract import Change, Growth
-from convo.stores.open import open_store
+from convo.history.records import Session, Strategy
+from convo.history.tree import Path as History
+from convo.history.tree import root_key
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.factory import open_store
 from tests.running import ROOT
 
 ITEMS = 10_000
@@ -92,9 +93,9 @@ async def prepare(folder: Path) -> None:
     for name, count in ((SMALL, 4), (LONG, ITEMS)):
         items = history(count)
         (folder / f"{name}.json").write_text(json.dumps(items), encoding="utf-8")
-        path = History(root(store.tenant)).grow(items)
+        path = History(root_key(store.tenant)).grow(items)
         record = Session(name, name, Strategy.SESSION, "scripted/echo", path.head, path.head, 1.0, 1.0)
-        await store.commit(Change((Growth(path.root, path.items),), session=record, expect=None))
+        await store.commit(Transaction((AppendItems(path.root, path.items),), session=record, expect=None))
     await store.aclose()
 
 

@@ -32,23 +32,23 @@ from agents.items import ModelResponse
 from agents.models.interface import Model
 from agents.usage import Usage
 
-from convo.agents import Agent, graph
-from convo.clock import SystemClock
-from convo.engine.chat import Chat
-from convo.engine.conduct import Conduct
-from convo.engine.edges import Edges
-from convo.engine.opening import open_chat, recorded
-from convo.engine.running import Running
-from convo.engine.turn import Asking
-from convo.handoffs.summary import summarise
-from convo.history import HERE, Scope, Strategy
-from convo.ids import random_id
-from convo.items import Event, Item, Json, user
-from convo.run import Limits
-from convo.stores.contract import Store
-from convo.stores.open import open_store
-from convo.strategies import wanted
-from convo.tools import tool
+from convo.agent_runner.config import RunConfig
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.agents.handoff_history import summarize_transcript
+from convo.chat.conversation import Chat
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.history.items import Item, Json, StreamEvent, user_message
+from convo.history.records import EMBEDDED_SCOPE, Scope, Strategy
+from convo.runs.state import RunLimits
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
+from convo.stores.factory import open_store
+from convo.strategies.state import select_owner
+from convo.tools.tool import tool
 from tests.runstate.sdk import ITEM
 
 TURNS = (100, 400, 1600)
@@ -112,7 +112,7 @@ def said(turn: int, turns: int) -> list[dict[str, Any]]:
 class AtOnce:
     """An endpoint whose model answers at once, and remembers nothing but how often it was asked."""
 
-    scope: Scope = HERE
+    scope: Scope = EMBEDDED_SCOPE
 
     def __init__(self, turns: int) -> None:
         self.turns, self.asked, self.costs = turns, 0, Costs()
@@ -120,7 +120,7 @@ class AtOnce:
     async def create_conversation(self, *said: object) -> Mapping[str, Json]:
         return {"id": "conv_1"}
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         self.costs.asked(body)
         output = said(self.asked, self.turns)
         named = {"id": f"resp_{self.asked}", "status": "completed", "output": output}
@@ -144,13 +144,13 @@ def weather(city: str, day: int) -> str:
 
 async def convo(strategy: Strategy, turns: int, store: Store, folder: Path) -> Line:
     endpoint: Any = AtOnce(turns)
-    edges = Edges(store, endpoint, SystemClock(), random_id)
+    edges = ChatDeps(store, endpoint, SystemClock(), random_id)
     handle = str(folder / f"{strategy}-{turns}.json") if strategy is Strategy.REPLAY else None
-    want = wanted([strategy], handle)
-    chat: Chat = await open_chat(want, await recorded(store, want), Asking("bench/m", "m"), edges)
+    want = select_owner([strategy], handle)
+    chat: Chat = await open_chat(want, await find_selected_session(store, want), RequestOptions("bench/m", "m"), edges)
     agent = Agent("forecaster", "Tell the weather.", tools=(weather,))
-    running = await Running.open(chat, graph(agent), Conduct(limits=Limits(max_turns=None)))
-    async for _ in running.say([user("What will the weather be?")]):
+    running = await AgentRunner.open(chat, graph(agent), RunConfig(limits=RunLimits(max_turns=None)))
+    async for _ in running.say([user_message("What will the weather be?")]):
         pass
     ended = time.perf_counter()
     assert running.output == "It will rain.", running.run.failure
@@ -258,7 +258,7 @@ def summaries() -> bool:
     good = True
     for items in (1000, 10000):
         history = [item for number in range(items // 2) for item in spoken(number)]
-        ours = best(lambda: summarise(history))  # noqa: B023
+        ours = best(lambda: summarize_transcript(history))  # noqa: B023
         theirs = best(lambda: default_handoff_history_mapper(cast(Any, list(history))))  # noqa: B023
         print(f"{items:>7} items: convo {ours * 1e3:8.1f} ms, SDK {theirs * 1e3:8.1f} ms, {theirs / ours:.1f}x")
         good = good and ours <= theirs

@@ -22,8 +22,11 @@ from typing import Any
 
 from agents import RunState
 
-from convo.runstate import Verdict, decided, read, text
-from convo.runstate.identity import call_of
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.identity import parse_state_call
+from convo.runstate.reader import parse_run_state
+from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import Script, graph
 from tests.runstate.snapshots import document, of_label, story
 
@@ -69,7 +72,7 @@ def pair(state: dict[str, Any], number: int) -> list[dict[str, Any]]:
     arguments = json.dumps({"id": number, "city": "Turin", "note": "x" * 150})
     raw = {"arguments": arguments, "call_id": call_id, "name": "look", "type": "function_call", "status": "completed"}
     output = {"call_id": call_id, "output": "y" * 300, "type": "function_call_output"}
-    call = call_of(raw)
+    call = parse_state_call(raw)
     bound = call.binding() if call else None
     assert bound
     state["context"]["tool_invocations"][call_id] = {
@@ -97,9 +100,9 @@ def best(work: Callable[[], Any]) -> tuple[float, Any]:
 
 def ours(words: str) -> tuple[float, float, float]:
     data = words.encode()
-    reading, state = best(lambda: read(data))
-    deciding, after = best(lambda: decided(state, state.pending, Verdict(approve=True)))
-    writing, _ = best(lambda: text(after))
+    reading, state = best(lambda: parse_run_state(data))
+    deciding, after = best(lambda: apply_verdict(state, state.pending, ApprovalVerdict(approve=True)))
+    writing, _ = best(lambda: serialize_run_state(after))
     return reading, deciding, writing
 
 

@@ -21,7 +21,7 @@ from typing import Any
 
 import pexpect
 
-from convo.cli.commands import COMMANDS
+from convo.cli.app import COMMANDS
 from tests.running import ROOT
 
 EMPTY = {

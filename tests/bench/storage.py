@@ -23,10 +23,10 @@ from multiprocessing import get_context
 from pathlib import Path as File
 from tempfile import TemporaryDirectory
 
-from convo.history import Strategy
-from convo.items import Item
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.history.items import Item
+from convo.history.records import Strategy
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import json_bytes, long_chat
 from tests.stores.sqlite.measuring import stored
 
@@ -72,7 +72,7 @@ def peak_mb() -> float:
 
 async def kept(strategy: Strategy, turns: int, file: File) -> Cost:
     """A chat in the store."""
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     new, seconds = 0, []
     for turn in long_chat(strategy, turns):
         new += json_bytes(turn.new)
@@ -81,7 +81,7 @@ async def kept(strategy: Strategy, turns: int, file: File) -> Cost:
             await store.commit(change)
             seconds.append(time.perf_counter() - began)
     await store.aclose()
-    again = SqliteStore(Database(file))
+    again = SqliteStore(SqliteDatabase(file))
     record = await again.session("one")
     assert record is not None
     began = time.perf_counter()

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from convo.stores.contract import AgentRun, Store
-from convo.stores.open import open_store
+from convo.stores.base import AgentRun, Store
+from convo.stores.factory import open_store
 from tests.cli.chatting import scripted
 from tests.cli.held import DATABASE
 
@@ -48,7 +48,7 @@ def no_insults(context, items):
     return "an insult" if "fool" in str(items) else None
 
 def shout(data):
-    from convo.engine.conduct import ModelInput
+    from convo.agent_runner.config import ModelInput
     return ModelInput(data.items, (data.instructions or "") + " Shout.")
 
 def last_two(history):

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from convo.history import HERE, Scope, Session, Strategy, root
-from convo.history import Path as History
-from convo.stores.contract import Change, Growth
+from convo.history.records import EMBEDDED_SCOPE, Scope, Session, Strategy
+from convo.history.tree import Path as History
+from convo.history.tree import root_key
+from convo.stores.base import AppendItems, Transaction
 from tests.cli.held import MODEL, Story, Teller
 
 HI = {"type": "message", "role": "user", "content": "hi"}
@@ -25,14 +26,14 @@ def listed(place: Path, items: Sequence[Any] = BROKEN) -> str:
     return f"./{place.name}"
 
 
-def session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = HERE) -> Story:
+def session(name: str, items: Sequence[Any] = BROKEN, *, scope: Scope = EMBEDDED_SCOPE) -> Story:
     """A session with these items and no links."""
 
     async def story(teller: Teller) -> None:
-        path = History(root(teller.store.tenant)).grow(items)
+        path = History(root_key(teller.store.tenant)).grow(items)
         now = teller.clock.now()
         record = Session(f"ses_{name}", name, Strategy.SESSION, MODEL, path.head, path.head, now, now, scope)
-        await teller.store.commit(Change((Growth(path.root, path.items),), session=record, expect=None))
+        await teller.store.commit(Transaction((AppendItems(path.root, path.items),), session=record, expect=None))
 
     return story
 

@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from convo.history import Link, Session
-from convo.items import Item, kind, text
-from convo.stores.open import open_store
+from convo.history.items import Item, item_text, item_type
+from convo.history.records import Link, Session
+from convo.stores.factory import open_store
 from tests.cli.held import DATABASE
 
 ECHO = ("-m", "scripted/echo")
@@ -68,7 +68,9 @@ def kept(home: Path, name: str) -> tuple[list[Item], list[Link]]:
 def said(home: Path, name: str) -> list[str]:
     """What was said in a session: "user: hi"; a partial answer is marked."""
     items, _ = kept(home, name)
-    return [f"{item.get('role', kind(item))}: {text(item)}" + ("…" if partial(item) else "") for item in items]
+    return [
+        f"{item.get('role', item_type(item))}: {item_text(item)}" + ("…" if partial(item) else "") for item in items
+    ]
 
 
 def partial(item: Item) -> bool:

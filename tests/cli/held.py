@@ -10,18 +10,17 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from convo.clock import FixedClock
-from convo.engine.chat import Chat
-from convo.engine.edges import Edges
-from convo.engine.opening import open_chat
-from convo.engine.turn import Asking
+from convo.chat.conversation import Chat
+from convo.chat.open import open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
 from convo.errors import ConvoError
-from convo.history import Strategy
-from convo.ids import counting_ids
-from convo.items import user
-from convo.stores.contract import Store
-from convo.stores.open import open_store
-from convo.strategies import wanted
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.runtime import FixedClock, counting_ids
+from convo.stores.base import Store
+from convo.stores.factory import open_store
+from convo.strategies.state import select_owner
 from tests.embedding import embedded
 from tests.engine.recorded import Fault, Recorded
 
@@ -36,7 +35,7 @@ class Teller:
 
     store: Store
     endpoint: Recorded
-    edges: Edges
+    edges: ChatDeps
     clock: FixedClock
     folder: Path
 
@@ -44,14 +43,16 @@ class Teller:
         """A new conversation, in which `said` was said; a replayed one lies in talk.json."""
         if strategy is Strategy.REPLAY and handle is None:
             handle = str(self.folder / "talk.json")
-        chat = await open_chat(wanted([strategy], handle), None, Asking(MODEL, MODEL), self.edges, name=name)
+        chat = await open_chat(
+            select_owner([strategy], handle), None, RequestOptions(MODEL, MODEL), self.edges, name=name
+        )
         for words in said:
             await self.say(chat, words)
         return chat
 
     async def say(self, chat: Chat, words: str) -> None:
         self.clock.move(60)
-        async for _ in chat.say([user(words)]):
+        async for _ in chat.say([user_message(words)]):
             pass
 
     async def again(self, chat: Chat) -> None:
@@ -85,7 +86,7 @@ def held(home: Path, story: Story) -> None:
         store = open_store(f"sqlite:{home / DATABASE}")
         clock, new_id = FixedClock(), counting_ids()
         endpoint = Recorded(embedded(store, clock, new_id))
-        await story(Teller(store, endpoint, Edges(store, endpoint, clock, new_id), clock, home.parent))
+        await story(Teller(store, endpoint, ChatDeps(store, endpoint, clock, new_id), clock, home.parent))
         await endpoint.aclose()
         await store.aclose()
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from convo.history import Link, Session
-from convo.items import Item
-from convo.stores.contract import Store
-from convo.stores.open import open_store
+from convo.history.items import Item
+from convo.history.records import Link, Session
+from convo.stores.base import Store
+from convo.stores.factory import open_store
 from tests.running import Convo
 from tests.warm import Begun, ran
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from convo.items import text as text_of
-from convo.stores.contract import Store
+from convo.history.items import item_text
+from convo.stores.base import Store
 from tests.cli.agenting import (
     AGENTS,
     BACK,
@@ -210,7 +210,7 @@ def test_a_history_is_handed_over_as_a_summary_between_markers(convo: Convo, hom
     _, links = kept(home, "mine")
 
     async def seen(store: Store) -> str:
-        return text_of((await store.path(links[-1].saw)).items[0])
+        return item_text((await store.path(links[-1].saw)).items[0])
 
     words = from_store(home, seen)
     assert "<<\n1. " in words

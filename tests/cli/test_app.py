@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command
 
 from convo import __version__
-from convo.cli.commands import COMMANDS
+from convo.cli.app import COMMANDS
 from tests.cli.sample import SAMPLES
 from tests.running import Convo, Launch
 
@@ -64,10 +64,8 @@ def test_light_command_lines_import_nothing_heavy(argv: list[str]) -> None:
 
 def test_a_list_of_sessions_loads_nothing_that_makes_histories_shorter() -> None:
     found = loaded("sessions", "list")
-    assert "convo.engine.glance" in found
-    assert {
-        name for name in found if name.startswith(("convo.compaction", "convo.tokens", "convo.strategies"))
-    } == set()
+    assert "convo.chat.lookup" in found
+    assert not {name for name in found if name.startswith(("convo.compaction", "convo.usage", "convo.chat.session"))}
 
 
 @pytest.mark.parametrize("words", [[], *([name] for name in COMMANDS)], ids=" ".join)

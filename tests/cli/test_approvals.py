@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from convo.history import Strategy
-from convo.run import Run, kept, taken
-from convo.run.inbox import waiting
-from convo.stores.contract import AgentRun, Change
-from convo.stores.open import open_store
+from convo.history.records import Strategy
+from convo.runs.approvals import list_pending_approvals
+from convo.runs.serialize import run_from_json, run_to_json
+from convo.runs.state import Run
+from convo.stores.base import AgentRun, Transaction
+from convo.stores.factory import open_store
 from tests.cli.held import DATABASE, Story, Teller, held
 from tests.run.driving import call
 from tests.run.test_inbox import paused, unknown
@@ -26,8 +27,8 @@ def waits(name: str, run: Run, run_id: str = "run_1") -> Story:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.SESSION, name, "pay it back")
         now = teller.clock.now()
-        kept_run = AgentRun(run_id, chat.session.id, 1, "paused", kept(run), now, now)
-        await teller.store.commit(Change(agent_run=kept_run))
+        kept_run = AgentRun(run_id, chat.session.id, 1, "paused", run_to_json(run), now, now)
+        await teller.store.commit(Transaction(agent_run=kept_run))
 
     return story
 
@@ -112,7 +113,7 @@ def test_a_decision_is_kept_and_nothing_else_changes(convo: Convo, home: Path) -
     assert stages(home) == {"g1": "READY", "g2": "WAITING", "m1": "WAITING"}
     after = stands(home)
     assert (after.revision, after.status, after.session) == (before.revision + 1, "paused", before.session)
-    assert taken(after.document, paused().graph).pending != ()
+    assert run_from_json(after.document, paused().graph).pending != ()
 
 
 def test_where_nothing_waits_the_next_step_shows_so(convo: Convo, home: Path) -> None:
@@ -141,7 +142,7 @@ def test_always_holds_for_every_later_call_of_the_tool(convo: Convo, home: Path)
     held(home, waits("shop", paused()))
     assert convo("approvals", "approve", "guarded", "--always").exit == 0
     assert stages(home) == {"g1": "READY", "g2": "READY", "m1": "WAITING"}
-    assert taken(stands(home).document, paused().graph).always == {("shop", ("bare", "guarded")): True}
+    assert run_from_json(stands(home).document, paused().graph).always == {("shop", ("bare", "guarded")): True}
 
 
 def test_arguments_are_changed_in_the_editor(
@@ -199,7 +200,7 @@ def test_decisions_of_two_processes_both_count(launch: Launch, home: Path) -> No
     held(home, waits("shop", paused()))
     assert launch("approvals", "approve", "g1").exit == 0
     assert launch("approvals", "reject", "g2").exit == 0
-    assert [one.call_id for one in waiting(stands(home).document)] == ["m1"]
+    assert [one.call_id for one in list_pending_approvals(stands(home).document)] == ["m1"]
 
 
 def test_a_run_of_another_convo_is_told_in_one_sentence(convo: Convo, home: Path) -> None:
@@ -211,5 +212,7 @@ def test_a_run_of_another_convo_is_told_in_one_sentence(convo: Convo, home: Path
 
 async def spoilt(teller: Teller) -> None:
     chat = await teller.chat(Strategy.SESSION, "shop", "hi")
-    document: dict[str, Any] = {**json.loads(json.dumps(kept(paused()))), "version": 9}
-    await teller.store.commit(Change(agent_run=AgentRun("run_1", chat.session.id, 1, "paused", document, 1.0, 1.0)))
+    document: dict[str, Any] = {**json.loads(json.dumps(run_to_json(paused()))), "version": 9}
+    await teller.store.commit(
+        Transaction(agent_run=AgentRun("run_1", chat.session.id, 1, "paused", document, 1.0, 1.0))
+    )

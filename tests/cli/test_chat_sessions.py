@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO, kept, receipts, said, scripted, sessions
 from tests.cli.held import DATABASE, Teller, held, talks
 from tests.loopback import Loopback, hold, overloaded

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import LONG, kept, said, scripted, sessions
 from tests.cli.held import DATABASE
 from tests.running import Convo

@@ -9,22 +9,28 @@ from typing import Any
 
 import pytest
 
-from convo.cli.completions import FILES, SCRIPTS, answer, candidates, write_scripts
-from convo.cli.manual import PLACE
-from convo.history import Strategy
+from convo.cli.completion import (
+    COMPLETION_FILE_NAMES,
+    COMPLETION_SCRIPTS,
+    list_completions,
+    print_completions,
+    write_completion_scripts,
+)
+from convo.cli.manual import MAN_PAGE_PATH
+from convo.history.records import Strategy
 from tests.cli.held import Teller, held
 from tests.cli.sample import SAMPLES
 from tests.running import ROOT, Convo, project_file
-from tests.test_house import HEAVY
+from tests.test_architecture import HEAVY
 
 SHIM = f"""#!{sys.executable}
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from tests.cli.sample import SAMPLES
 if "_CONVO_COMPLETE" in os.environ:
-    from convo.cli.completions import answer as run
+    from convo.cli.completion import print_completions as run
 else:
-    from convo.cli.app import run
+    from convo.cli.app import run_command_line as run
 sys.exit(run(sys.argv[1:], SAMPLES))
 """
 """The real command line over the sample commands, for a shell to call as `convo`."""
@@ -48,7 +54,7 @@ sys.exit(run(sys.argv[1:], SAMPLES))
     ids=str,
 )
 def test_candidates_for_a_word(words: list[str], incomplete: str, found: list[str]) -> None:
-    assert [value for value, _ in candidates(words, incomplete, SAMPLES)] == found
+    assert [value for value, _ in list_completions(words, incomplete, SAMPLES)] == found
 
 
 @pytest.fixture
@@ -89,11 +95,11 @@ HANDLES = ["@last", "chained", "monads"]
     ids=str,
 )
 def test_what_this_machine_knows_is_offered(words: list[str], incomplete: str, found: list[str], talked: None) -> None:
-    assert [value for value, _ in candidates(words, incomplete)] == found
+    assert [value for value, _ in list_completions(words, incomplete)] == found
 
 
 def test_handles_at_an_endpoint_are_offered_once_one_is_begun(talked: None) -> None:
-    assert {said for _, said in candidates(["inspect"], "resp_")} == {"chained", "monads"}
+    assert {said for _, said in list_completions(["inspect"], "resp_")} == {"chained", "monads"}
 
 
 def test_settings_that_cannot_be_read_have_no_candidates(
@@ -101,19 +107,19 @@ def test_settings_that_cannot_be_read_have_no_candidates(
 ) -> None:
     (home / "config" / "config.toml").write_text("no toml")
     for words in (["inspect", "="], ["chat", "-m", "="], ["--profile", "="]):
-        assert answer(words) == 0
+        assert print_completions(words) == 0
     assert capsys.readouterr() == ("", "")
 
 
 def test_a_store_that_is_not_there_is_not_made(home: Path) -> None:
-    assert candidates(["inspect"], "") == []
+    assert list_completions(["inspect"], "") == []
     assert not home.exists()
 
 
 def test_to_know_handles_and_models_nothing_heavy_is_imported(talked: None) -> None:
     code = (
-        "import sys; from convo.cli.completions import candidates; "
-        "candidates(['inspect'], ''); candidates(['chat', '-m'], 'o'); "
+        "import sys; from convo.cli.completion import list_completions; "
+        "list_completions(['inspect'], ''); list_completions(['chat', '-m'], 'o'); "
         f"print(*{{name.split('.')[0] for name in sys.modules}} & {set(HEAVY) - {'sqlite3', 'typer'}!r})"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", timeout=60, check=True)
@@ -121,26 +127,26 @@ def test_to_know_handles_and_models_nothing_heavy_is_imported(talked: None) -> N
 
 
 def test_an_answer_is_a_line_for_each_candidate_with_its_help_after_a_tab(capsys: pytest.CaptureFixture[str]) -> None:
-    assert answer(["box", "=t"], SAMPLES) == 0
+    assert print_completions(["box", "=t"], SAMPLES) == 0
     assert capsys.readouterr().out == "take\tTake one thing out.\n"
 
 
 def test_a_line_that_cannot_be_read_has_no_candidates(capsys: pytest.CaptureFixture[str]) -> None:
-    assert answer(["greet", "--tongue", "german", "--nonsense", "=x"], SAMPLES) == 0
+    assert print_completions(["greet", "--tongue", "german", "--nonsense", "=x"], SAMPLES) == 0
     assert capsys.readouterr() == ("", "")
 
 
 def test_the_scripts_in_the_repository_are_what_the_generator_writes(tmp_path: Path) -> None:
-    write_scripts(tmp_path)
-    kept = {path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path != ROOT / PLACE}
+    write_completion_scripts(tmp_path)
+    kept = {path.name: path.read_bytes() for path in (ROOT / "completions").iterdir() if path != ROOT / MAN_PAGE_PATH}
     assert kept == {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert set(kept) == set(FILES.values())
+    assert set(kept) == set(COMPLETION_FILE_NAMES.values())
 
 
-@pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.parametrize("shell", COMPLETION_SCRIPTS)
 def test_the_command_prints_the_script_of_a_shell(shell: str, convo: Convo) -> None:
     got = convo("--completion", shell)
-    assert (got.exit, got.out, got.err) == (0, SCRIPTS[shell], "")
+    assert (got.exit, got.out, got.err) == (0, COMPLETION_SCRIPTS[shell], "")
 
 
 # -- in real shells: what Tab makes of a line is run, and what the command prints is compared -----

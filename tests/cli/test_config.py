@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from convo.cli.configuring import Target, put_value
-from convo.config.editing import key_in
+from convo.cli.config import SettingsTarget, write_setting
+from convo.config.editor import parse_setting_key
 from tests.cli.agenting import REFUND, agents
 from tests.cli.chatting import scripted
 from tests.config.rings import Ring, logged_in, without_any
@@ -125,7 +125,7 @@ def test_a_word_is_read_as_what_its_key_may_be(key: str, written: str, value: ob
     got = convo("config", "set", key, written)
     assert got.exit == 0, got
     found: Any = tomllib.loads(own.read_text())
-    for name in key_in(key):
+    for name in parse_setting_key(key):
         found = found[name]
     assert (found, type(found)) == (value, type(value))
 
@@ -267,7 +267,7 @@ def test_a_broken_file_can_be_mended_from_here(convo: Convo, own: Path) -> None:
 
 def test_of_many_who_write_at_once_none_writes_over_another(own: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: put_value(Target(own), f"aliases.a{number}", "a/b"), range(8)))
+        list(pool.map(lambda number: write_setting(SettingsTarget(own), f"aliases.a{number}", "a/b"), range(8)))
     assert {f"a{number}" for number in range(8)} < set(tomllib.loads(own.read_text())["aliases"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO, kept, sessions
 from tests.loopback import Loopback
 from tests.running import Convo

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO
 from tests.cli.held import Teller, held, talks
 from tests.cli.test_inspect_remote import ask, unplugged

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli import judging, looking
-from convo.cli.checkup import CHECKS, ON_REQUEST
-from convo.cli.completions import candidates
-from convo.cli.judging import Terminal
-from convo.gateway.keys import hash_of
-from convo.ui.findings import Level
-from convo.ui.medium import Medium
+from convo.cli import doctor, doctor_checks
+from convo.cli.completion import list_completions
+from convo.cli.doctor import DOCTOR_CHECKS, OPT_IN_CHECKS
+from convo.cli.doctor_checks import TerminalFacts
+from convo.server.auth import hash_api_key
+from convo.terminal.report_views import CheckLevel
+from convo.terminal.terminal import DisplayOptions
 from tests.cli.checked import found, levels, settings
 from tests.config.rights import without_rights
 from tests.running import Convo, Launch
 
-USUAL = [name for name in CHECKS if name not in ON_REQUEST]
+USUAL = [name for name in DOCTOR_CHECKS if name not in OPT_IN_CHECKS]
 
 
 # -- the whole ------------------------------------------------------------------------------------
@@ -66,11 +66,11 @@ def test_a_check_that_is_not_there_is_a_usage_error(convo: Convo) -> None:
 
     assert (got.exit, got.out) == (2, "")
     assert got.err == "convo: no check 'stor'\n  try: convo doctor store\n"
-    assert convo("doctor", "xyz").err.endswith(f"  try: one of {', '.join(CHECKS)}\n")
+    assert convo("doctor", "xyz").err.endswith(f"  try: one of {', '.join(DOCTOR_CHECKS)}\n")
 
 
 def test_the_names_of_checks_are_completed() -> None:
-    assert candidates(["doctor"], "se") == [
+    assert list_completions(["doctor"], "se") == [
         ("settings", "the settings files and variables"),
         ("serve", "who may ask convo serve"),
         ("seal", "the key that seals compacted windows"),
@@ -78,7 +78,7 @@ def test_the_names_of_checks_are_completed() -> None:
 
 
 def test_no_check_waits_longer_than_its_limit(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(looking, "LIMIT_S", 0.2)
+    monkeypatch.setattr(doctor, "CHECK_TIMEOUT_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"postgresql://me:hush@127.0.0.1:{silent.getsockname()[1]}/convo?connect_timeout=600"
         one = found(convo, "store", "--store", url)
@@ -143,7 +143,7 @@ def test_a_profile_that_sets_something_is_named(convo: Convo, monkeypatch: pytes
 
 # -- serving --------------------------------------------------------------------------------------
 
-LINE = f"alice {hash_of('key')}\n"
+LINE = f"alice {hash_api_key('key')}\n"
 
 
 @pytest.mark.parametrize(
@@ -202,18 +202,26 @@ def test_an_encoding_without_our_characters_is_told(launch: Launch) -> None:
 @pytest.mark.parametrize(
     ("seen", "level", "said"),
     [
-        (Terminal(Medium(80, colour=True), "xterm", "utf-8"), Level.OK, "xterm, 80 columns, colour, utf-8"),
         (
-            Terminal(Medium(80), "dumb", "utf-8"),
-            Level.OK,
+            TerminalFacts(DisplayOptions(80, colour=True), "xterm", "utf-8"),
+            CheckLevel.OK,
+            "xterm, 80 columns, colour, utf-8",
+        ),
+        (
+            TerminalFacts(DisplayOptions(80), "dumb", "utf-8"),
+            CheckLevel.OK,
             "dumb, 80 columns, no colour (NO_COLOR, or TERM is dumb), utf-8",
         ),
-        (Terminal(Medium(30), "xterm", "utf-8"), Level.WARNING, "it has 30 columns; tables are cut"),
-        (Terminal(Medium(80, boxes=False), "vt100", "ascii"), Level.WARNING, "its encoding is ascii: other characters"),
+        (TerminalFacts(DisplayOptions(30), "xterm", "utf-8"), CheckLevel.WARNING, "it has 30 columns; tables are cut"),
+        (
+            TerminalFacts(DisplayOptions(80, boxes=False), "vt100", "ascii"),
+            CheckLevel.WARNING,
+            "its encoding is ascii: other characters",
+        ),
     ],
 )
-def test_what_a_terminal_can_show_is_said(seen: Terminal, level: Level, said: str) -> None:
-    finding = judging.terminal(seen)
+def test_what_a_terminal_can_show_is_said(seen: TerminalFacts, level: CheckLevel, said: str) -> None:
+    finding = doctor_checks.diagnose_terminal(seen)
 
     assert (finding.level, finding.found.startswith(said)) == (level, True)
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli import judging
-from convo.cli.looking import EXTRAS
-from convo.ui.findings import Level
+from convo.cli import doctor_checks
+from convo.cli.doctor import PACKAGES_BY_EXTRA
+from convo.terminal.report_views import CheckLevel
 from tests.cli.checked import found, levels, settings
 from tests.loopback import Loopback
 from tests.models.chat_server import ChatServer, serving
@@ -87,16 +87,16 @@ def test_without_its_weights_the_chosen_model_cannot_answer(convo: Convo, monkey
 
 
 def test_the_weights_are_fetched_by_a_command_of_ours() -> None:
-    finding = judging.local(judging.Local(engine=True, weights=None))
+    finding = doctor_checks.diagnose_local_model(doctor_checks.LocalModelFacts(engine=True, weights=None))
 
-    assert (finding.level, finding.next) == (Level.WARNING, "convo models pull")
+    assert (finding.level, finding.next) == (CheckLevel.WARNING, "convo models pull")
 
 
 def test_every_extra_is_looked_for() -> None:
     with open(ROOT / "pyproject.toml", "rb") as file:
         extras = set(tomllib.load(file)["project"]["optional-dependencies"])
 
-    assert set(EXTRAS) == extras - {"dev"}
+    assert set(PACKAGES_BY_EXTRA) == extras - {"dev"}
 
 
 def test_an_ollama_that_is_not_in_use_is_not_asked(convo: Convo, monkeypatch: pytest.MonkeyPatch) -> None:

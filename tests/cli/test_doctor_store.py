@@ -8,19 +8,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from convo.cli.judging_store import Kept, store
-from convo.cli.looking import pooler
-from convo.config import Layer, Origin, Secret, Storage
-from convo.stores.condition import FileCondition, ServerCondition
-from convo.stores.postgres import schema
-from convo.stores.sqlite.schema import SCHEMA
-from convo.ui.findings import Level
+from convo.cli.doctor import describe_supabase_pooler
+from convo.cli.doctor_checks import StoreFacts, diagnose_store
+from convo.config.storage import Storage
+from convo.config.values import Layer, Secret, SettingSource
+from convo.stores.base import FileHealth, ServerHealth
+from convo.stores.postgres import connection
+from convo.stores.sqlite.connection import SCHEMA_VERSION
+from convo.terminal.report_views import CheckLevel
 from tests import databases
 from tests.cli.checked import found, settings
 from tests.cli.disks import nearly_full
 from tests.running import Convo
 
-SETTINGS = Origin(Layer.PROJECT, ".convo.toml")
+SETTINGS = SettingSource(Layer.PROJECT, ".convo.toml")
 
 # -- nowhere, and in a file -------------------------------------------------------------------------
 
@@ -43,9 +44,12 @@ def test_state_that_does_not_persist_is_told_with_who_chose_it(kind: str, said: 
 
 def test_an_older_file_is_left_for_a_migration_and_a_newer_one_for_a_newer_convo(convo: Convo, home: Path) -> None:
     assert convo("store", "migrate").exit == 0
-    assert f"schema {SCHEMA}, " in found(convo, "store")["found"]
+    assert f"schema {SCHEMA_VERSION}, " in found(convo, "store")["found"]
 
-    for number, level, next_step in ((SCHEMA - 1, "warning", "convo store migrate"), (99, "fault", "upgrade convo")):
+    for number, level, next_step in (
+        (SCHEMA_VERSION - 1, "warning", "convo store migrate"),
+        (99, "fault", "upgrade convo"),
+    ):
         with closing(sqlite3.connect(home / "data" / "convo.db")) as db:
             db.execute(f"PRAGMA user_version = {number}")
         one = found(convo, "store")
@@ -66,19 +70,19 @@ def test_a_full_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert one["next"].startswith("free some space")
 
 
-FILE = FileCondition(Path("/home/me/convo.db"), SCHEMA, SCHEMA, 10**12, "ext4")
+FILE = FileHealth(Path("/home/me/convo.db"), SCHEMA_VERSION, SCHEMA_VERSION, 10**12, "ext4")
 
 
 @pytest.mark.parametrize(
     ("condition", "level", "said"),
     [
-        (FILE, Level.OK, "schema"),
-        (FILE._replace(filesystem="nfs4"), Level.WARNING, "a network file system (nfs4)"),
-        (FILE._replace(free_bytes=5_000_000), Level.WARNING, "its disk has 5.0 MB left"),
+        (FILE, CheckLevel.OK, "schema"),
+        (FILE._replace(filesystem="nfs4"), CheckLevel.WARNING, "a network file system (nfs4)"),
+        (FILE._replace(free_bytes=5_000_000), CheckLevel.WARNING, "its disk has 5.0 MB left"),
     ],
 )
-def test_a_disk_that_may_surprise_somebody_is_a_warning(condition: FileCondition, level: Level, said: str) -> None:
-    finding = store(Kept(Storage("sqlite", path=condition.file), SETTINGS, condition))
+def test_a_disk_that_may_surprise_somebody_is_a_warning(condition: FileHealth, level: CheckLevel, said: str) -> None:
+    finding = diagnose_store(StoreFacts(Storage("sqlite", path=condition.file), SETTINGS, condition))
 
     assert (finding.level, said in finding.found) == (level, True)
 
@@ -134,25 +138,25 @@ def test_the_steps_that_it_names_lead_from_an_older_database_to_one_that_works(c
     role = f"app_{databases.name_of(url)}"
     theirs = databases.as_role(url, role)
     with psycopg.connect(url, autocommit=True) as db:
-        db.execute(schema.script(1))
+        db.execute(connection.read_migration(1))
         db.execute(f"CREATE ROLE {role} LOGIN")
         db.execute(f"GRANT USAGE ON SCHEMA convo TO {role}")
         db.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")
 
         one = found(convo, "store", "--store", theirs)
-        assert f"is at schema 1 of {schema.SCHEMA}" in one["found"]
+        assert f"is at schema 1 of {connection.SCHEMA_VERSION}" in one["found"]
         assert one["next"].startswith("convo store migrate --print-sql --above 1 > schema.sql")
         db.execute(convo("store", "migrate", "--print-sql", "--above", "1", "--store", theirs).out)
 
         db.execute(found(convo, "store", "--store", theirs)["next"])
-        assert f"role '{role}', schema {schema.SCHEMA}" in found(convo, "store", "--store", theirs)["found"]
+        assert f"role '{role}', schema {connection.SCHEMA_VERSION}" in found(convo, "store", "--store", theirs)["found"]
 
         db.execute(f"DROP OWNED BY {role}")
         db.execute(f"DROP ROLE {role}")
     databases.drop(url)
 
 
-SERVER = ServerCondition("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
+SERVER = ServerHealth("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
 
 
 @pytest.mark.parametrize(
@@ -169,17 +173,19 @@ SERVER = ServerCondition("PostgreSQL at host/db", 180_001, 'odd"name', 1, 1)
         (SERVER._replace(schema=1, known=2, may_create=True), "is at schema 1 of 2", "convo store migrate"),
     ],
 )
-def test_what_stands_in_the_way_is_told_with_its_remedy(condition: ServerCondition, said: str, next_step: str) -> None:
-    finding = store(Kept(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, condition))
+def test_what_stands_in_the_way_is_told_with_its_remedy(condition: ServerHealth, said: str, next_step: str) -> None:
+    finding = diagnose_store(StoreFacts(Storage("postgres", url=Secret("postgresql://host/db")), SETTINGS, condition))
 
-    assert (finding.level, said in finding.found) == (Level.FAULT, True)
+    assert (finding.level, said in finding.found) == (CheckLevel.FAULT, True)
     assert finding.next.startswith(next_step)
 
 
 def test_state_that_goes_after_a_time_is_mentioned() -> None:
-    finding = store(Kept(Storage("postgres", url=Secret("postgresql://host/db"), ttl=60.0), SETTINGS, SERVER))
+    finding = diagnose_store(
+        StoreFacts(Storage("postgres", url=Secret("postgresql://host/db"), ttl=60.0), SETTINGS, SERVER)
+    )
 
-    assert finding.level is Level.OK
+    assert finding.level is CheckLevel.OK
     assert finding.found.endswith("what is not used goes after a time (ttl)")
 
 
@@ -192,4 +198,4 @@ def test_state_that_goes_after_a_time_is_mentioned() -> None:
     ],
 )
 def test_supabases_poolers_are_known_by_their_hosts(host: str, said: str) -> None:
-    assert pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == said
+    assert describe_supabase_pooler(f"postgresql://postgres.ref:hush@{host}/postgres") == said

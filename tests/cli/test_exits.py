@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.exits import EXITS
+from convo.cli.output import EXIT_CODES
 from tests.cli.agenting import REFUND, agents
 from tests.cli.chatting import ECHO, scripted
 from tests.running import ROOT, Convo
@@ -29,7 +29,7 @@ def test_each_end_has_its_code(flags: list[str], convo: Convo) -> None:
         "not found": ["inspect", "nope"],
     }
     assert {meaning: convo(*argv, *flags).exit for meaning, argv in ends.items()} == {
-        meaning: code for code, meaning in EXITS.items() if meaning != "interrupted"
+        meaning: code for code, meaning in EXIT_CODES.items() if meaning != "interrupted"
     }
 
 
@@ -42,10 +42,10 @@ def test_an_interrupted_command_ends_with_130() -> None:
     assert os.read(process.stdout.fileno(), 1)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
-    assert EXITS[process.returncode] == "interrupted"
+    assert EXIT_CODES[process.returncode] == "interrupted"
 
 
 def test_the_help_and_the_readme_say_the_same(convo: Convo) -> None:
-    said = ", ".join(f"{code} {meaning}" for code, meaning in EXITS.items())
+    said = ", ".join(f"{code} {meaning}" for code, meaning in EXIT_CODES.items())
     assert f"Exit codes: {said}." in " ".join(convo("--help").out.split())
     assert f"Exit codes: {said}." in " ".join((ROOT / "README.md").read_text().split())

@@ -10,9 +10,9 @@ from tests.running import ROOT, Convo, in_process
 
 RUN = """
 import sys
-from convo.cli.app import run
+from convo.cli.app import run_command_line
 from tests.cli.sample import SAMPLES
-sys.exit(run(sys.argv[1:], SAMPLES))
+sys.exit(run_command_line(sys.argv[1:], SAMPLES))
 """
 
 

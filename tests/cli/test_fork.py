@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO, said, sessions
 from tests.cli.held import Teller, held, talks
 from tests.running import Convo

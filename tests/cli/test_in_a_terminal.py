@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
-from convo.ui.medium import width
+from convo.history.records import Strategy
+from convo.terminal.terminal import text_width
 from tests.cli.held import Teller, held
 from tests.greenwich import greenwich
 from tests.ui.spawning import spawn
@@ -40,7 +40,7 @@ def test_a_tree_fits_into_eighty_columns_with_its_forks(home: Path) -> None:
     held(home, story)
     shown = screen("inspect", "monads")
     lines = COLOUR.sub("", shown).splitlines()
-    assert max(map(width, lines)) <= 80
+    assert max(map(text_width, lines)) <= 80
     drawn = [line[:14] for line in lines if "resp_" in line[:12]]
     assert drawn[:3] == ["● resp_1    fu", "├─● resp_2  de", "@ resp_3    de"]
     assert drawn[3:] == ["● resp_1    ch", "├─● resp_2  ch", "@ resp_3    ch"]
@@ -56,7 +56,7 @@ def test_colour_can_be_declined(env: dict[str, str], home: Path) -> None:
 def test_sessions_fit_into_eighty_columns(home: Path) -> None:
     held(home, story)
     lines = COLOUR.sub("", screen("sessions")).splitlines()
-    assert max(map(width, lines)) <= 80
+    assert max(map(text_width, lines)) <= 80
     assert lines[1].startswith("monads   chain")
 
 

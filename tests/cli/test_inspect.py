@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.errors import Refused
-from convo.history import Strategy
+from convo.errors import RequestRefused
+from convo.history.records import Strategy
 from tests.cli.held import Teller, held, talks
 from tests.greenwich import greenwich
 from tests.running import Convo, in_process, project_file
@@ -102,7 +102,7 @@ def test_a_conversation_shows_every_clients_responses_and_what_the_record_has_no
 def test_what_failed_is_a_line_and_what_it_said_is_unacknowledged(convo: Convo, home: Path) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.CHAIN, "monads", "first")
-        await teller.fail(chat, "second", Refused("The server had a bad day"))
+        await teller.fail(chat, "second", RequestRefused("The server had a bad day"))
 
     held(home, story)
     out = convo("inspect", "monads").out

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.held import Teller, held
 from tests.running import Convo
 from tests.runstate.snapshots import snapshot

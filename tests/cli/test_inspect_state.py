@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.held import held, talks
 from tests.running import Convo
 from tests.runstate.snapshots import malformed, snapshot
@@ -166,8 +166,8 @@ def test_a_refusal_names_the_file_and_the_place(convo: Convo, tmp_path: Path) ->
 
 IMPORTED = """
 import sys
-from convo.cli.app import run
-code = run(["inspect", *sys.argv[1:], "--json"])
+from convo.cli.app import run_command_line
+code = run_command_line(["inspect", *sys.argv[1:], "--json"])
 print(code, sorted({name.partition(".")[0] for name in sys.modules} & set(HEAVY)))
 """
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from convo.cli.watching import Painter
-from convo.history import Strategy
-from convo.items import user
+from convo.cli.inspect import ScreenPainter
+from convo.history.items import user_message
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO
 from tests.cli.held import Teller, held, talks
 from tests.greenwich import greenwich
@@ -138,9 +138,9 @@ def test_q_ends_it_and_leaves_the_terminal_as_it_was(convo: Convo) -> None:
 def test_the_last_line_says_whether_an_answer_is_to_come(capsys: pytest.CaptureFixture[str]) -> None:
     talk = chain(1)
     path = talk.paths["resp_1"]
-    waiting = talk.known("resp_1", path=path.grow([user("and now?")]), mark=path.head)
+    waiting = talk.known("resp_1", path=path.grow([user_message("and now?")]), mark=path.head)
     for known in (waiting, talk.known("resp_1")):
-        Painter().take(known)
+        ScreenPainter().take(known)
     first, second = re.findall(r"[a-z ;]+; q or Ctrl-C ends it", capsys.readouterr().out)
     assert (first, second) == ("watching; q or Ctrl-C ends it", "nothing is under way; q or Ctrl-C ends it")
 

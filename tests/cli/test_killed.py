@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import scripted
 from tests.cli.killing import Kills, check_store, in_store, leftovers, on_stores
 from tests.loopback import Loopback

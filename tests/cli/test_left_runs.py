@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from convo.agents import Agent
-from convo.history import Strategy
-from convo.run import Begin, kept
-from convo.stores.contract import AgentRun, Change
+from convo.agents.agent import Agent
+from convo.history.records import Strategy
+from convo.runs.serialize import run_to_json
+from convo.runs.state import RunStarted
+from convo.stores.base import AgentRun, Transaction
 from tests.cli.agenting import AGENTS, BACK, LOOK_UP, REFUND, agents, ran
 from tests.cli.chatting import scripted
 from tests.cli.held import Teller, held
@@ -100,15 +101,15 @@ def test_the_command_that_goes_on_keeps_a_model_that_was_asked_in_place_of_the_a
 
 
 def test_several_runs_that_were_left_are_told_in_one_line_beside_what_waits(convo: Convo, home: Path) -> None:
-    run, _ = told(run_of(Agent("shop", tools=(FREE,))), Begin())
+    run, _ = told(run_of(Agent("shop", tools=(FREE,))), RunStarted())
     cut_off = told(run, answer(run, call("u1")))[0]
 
     async def story(teller: Teller) -> None:
         await waits("paused", paused())(teller)
         for number, name in enumerate(("shop", "my tea"), 2):
             chat = await teller.chat(Strategy.SESSION, name, "tea")
-            row = AgentRun(f"run_{number}", chat.session.id, 1, "running", kept(cut_off), 1.0, 1.0 + number)
-            await teller.store.commit(Change(agent_run=row))
+            row = AgentRun(f"run_{number}", chat.session.id, 1, "running", run_to_json(cut_off), 1.0, 1.0 + number)
+            await teller.store.commit(Transaction(agent_run=row))
 
     held(home, story)
     got = convo("approvals")

@@ -6,10 +6,10 @@ from typing import Literal
 
 import pytest
 
-from convo.errors import Refused
-from convo.history import Strategy
-from convo.inspection.linting import RULES
-from convo.stores.contract import AgentRun, Change
+from convo.errors import RequestRefused
+from convo.history.records import Strategy
+from convo.lint.rules import LINT_RULES
+from convo.stores.base import AgentRun, Transaction
 from tests.cli.broken import ANSWER, BROKEN, CALL, HI, ORPHAN, interrupted, listed, session
 from tests.cli.chatting import sessions
 from tests.cli.held import Teller, held, talks
@@ -65,7 +65,7 @@ def test_a_chain_that_ends_in_an_open_call_is_found_by_its_response_and_by_its_r
 ) -> None:
     async def story(teller: Teller) -> None:
         await interrupted(tmp_path)(teller)
-        await teller.fail(await teller.chat(Strategy.CHAIN, "chat", handle="resp_2"), "and now?", Refused("no"))
+        await teller.fail(await teller.chat(Strategy.CHAIN, "chat", handle="resp_2"), "and now?", RequestRefused("no"))
 
     held(home, interrupted(tmp_path) if handle == "resp_2" else story)
     got = convo("lint", handle, "--json")
@@ -140,7 +140,7 @@ def test_a_call_that_a_run_of_agents_works_on_is_no_fault(
     async def story(teller: Teller) -> None:
         await session("agents", [HI, CALL])(teller)
         run = AgentRun("run_1", "ses_agents", 1, status, {}, 1.0, 1.0)
-        await teller.store.commit(Change(agent_run=run))
+        await teller.store.commit(Transaction(agent_run=run))
 
     held(home, story)
     assert convo("lint", "agents").exit == exit_
@@ -192,7 +192,7 @@ def test_sarif_is_one_document_for_all(convo: Convo, home: Path, tmp_path: Path)
     assert [sorted(place) for place in places[3:]] == [["logicalLocations"]] * 3
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.code)
+@pytest.mark.parametrize("rule", LINT_RULES, ids=lambda rule: rule.code)
 def test_every_code_is_explained(rule: object, convo: Convo) -> None:
     code = getattr(rule, "code", "")
     got = convo("lint", "--explain", code)
@@ -201,7 +201,7 @@ def test_every_code_is_explained(rule: object, convo: Convo) -> None:
 
 def test_all_codes_are_listed_and_an_unknown_one_exits_5(convo: Convo) -> None:
     listing = convo("lint", "--explain", "all").out.splitlines()
-    assert [line.split()[0] for line in listing] == [rule.code for rule in RULES]
+    assert [line.split()[0] for line in listing] == [rule.code for rule in LINT_RULES]
     got = convo("lint", "--explain", "nope")
     assert (got.exit, got.out, got.err) == (5, "", "convo: no rule 'nope'\n  try: convo lint --explain all\n")
 

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.conduct import cast_of
-from convo.cli.loading import function_of, graph_of, run_file
-from convo.cli.run_flags import RunFlags
-from convo.errors import BadSettings, ConvoError, InputFault, NotFound, Unreadable, Usage
-from convo.handoffs import Markers
+from convo.agents.handoff_history import HistoryMarkers
+from convo.cli.agent_options import load_agent_graph, load_agent_setup, load_function, load_python_file
+from convo.cli.run_options import RunFlags
+from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
 from tests.running import Convo
 
 SUPPORT = """
@@ -53,42 +52,42 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_agents_are_taken_from_python_with_what_lies_beside_the_file(folder: Path) -> None:
-    graph = graph_of("bot/support.py:triage")
+    graph = load_agent_graph("bot/support.py:triage")
     assert (graph.start, list(graph.agents)) == ("triage", ["triage", "billing"])
 
 
 def test_a_file_is_run_once_whatever_is_taken_from_it(folder: Path) -> None:
-    assert function_of("bot/support.py:last_two", "--history-mapper")([1, 2, 3]) == [2, 3]
-    assert run_file(folder / "support.py") is run_file(folder / "support.py")
+    assert load_function("bot/support.py:last_two", "--history-mapper")([1, 2, 3]) == [2, 3]
+    assert load_python_file(folder / "support.py") is load_python_file(folder / "support.py")
 
 
 def test_agents_are_taken_from_toml_and_a_name_says_which_begins(folder: Path) -> None:
-    assert graph_of("bot/agents.toml").start == "triage"
-    graph = graph_of("bot/agents.toml:billing")
+    assert load_agent_graph("bot/agents.toml").start == "triage"
+    graph = load_agent_graph("bot/agents.toml:billing")
     assert (graph.start, [tool.name for tool in graph["billing"].functions]) == ("billing", ["refund"])
 
 
 def test_objects_of_an_installed_agents_sdk_are_taken_by_their_shape(tmp_path: Path) -> None:
     (tmp_path / "sdk.py").write_text("from agents import Agent\ntriage = Agent(name='SDK', instructions='Be brief.')\n")
-    assert graph_of("sdk.py:triage")["SDK"].instructions == "Be brief."
+    assert load_agent_graph("sdk.py:triage")["SDK"].instructions == "Be brief."
 
 
 @pytest.mark.parametrize(
     ("words", "error", "says", "hint"),
     [
-        ("bot/support.py", Usage, "does not say which name in support.py", "--agent bot/support.py:triage"),
+        ("bot/support.py", InvalidUsage, "does not say which name in support.py", "--agent bot/support.py:triage"),
         ("bot/support.py:nobody", NotFound, "no name in support.py 'nobody'", "--agent bot/support.py:"),
         ("bot/support.py:last_two", InputFault, "function is no agent", "file.py:name"),
         ("bot/none.py:triage", Unreadable, "bot/none.py is not there", "--agent"),
-        ("bot/agents.toml:nobody", BadSettings, "bot/agents.toml: start is 'nobody'", "triage, billing"),
-        ("triage", Usage, "--agent 'triage' does not say which file", "--agent support.py:triage"),
+        ("bot/agents.toml:nobody", InvalidSettings, "bot/agents.toml: start is 'nobody'", "triage, billing"),
+        ("triage", InvalidUsage, "--agent 'triage' does not say which file", "--agent support.py:triage"),
     ],
 )
 def test_a_name_that_is_none_is_told_with_the_next_step(
     words: str, error: type[ConvoError], says: str, hint: str, folder: Path
 ) -> None:
     with pytest.raises(error) as told:
-        graph_of(words)
+        load_agent_graph(words)
     assert says in told.value.message
     assert hint in told.value.hint
 
@@ -111,7 +110,7 @@ def test_a_mistake_in_the_file_is_one_sentence_with_file_and_line(text: str, say
     (tmp_path / "bad.py").write_text(text)
     sys.modules.pop("helper", None)
     with pytest.raises(InputFault) as told:
-        graph_of("bad.py:triage")
+        load_agent_graph("bad.py:triage")
     assert told.value.message.startswith(says)
     assert "\n" not in told.value.message
 
@@ -120,7 +119,7 @@ def test_a_tool_that_is_a_plain_function_is_told_with_the_way_to_make_one(tmp_pa
     text = "from convo.agents import Agent\ndef pay() -> str: ...\n\ndesk = Agent('desk', tools=[pay])\n"
     (tmp_path / "bad.py").write_text(text)
     with pytest.raises(InputFault) as told:
-        graph_of("bad.py:desk")
+        load_agent_graph("bad.py:desk")
     assert told.value.message == "bad.py:4: agent 'desk' has a tool of type function"
     assert told.value.hint == "@tool makes one of a function"
 
@@ -135,11 +134,11 @@ def test_the_command_says_the_sentence_and_no_traceback(convo: Convo, tmp_path: 
 
 def test_a_mistake_in_toml_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("[agents.a]\nhandofs = []\n")
-    with pytest.raises(BadSettings, match=r"a\.toml: agents\.a has no key 'handofs'"):
-        graph_of("a.toml")
+    with pytest.raises(InvalidSettings, match=r"a\.toml: agents\.a has no key 'handofs'"):
+        load_agent_graph("a.toml")
     (tmp_path / "a.toml").write_text("[agents")
-    with pytest.raises(BadSettings, match=r"a\.toml is not TOML"):
-        graph_of("a.toml")
+    with pytest.raises(InvalidSettings, match=r"a\.toml is not TOML"):
+        load_agent_graph("a.toml")
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,7 @@ def test_a_reference_in_toml_that_names_nothing_is_told_with_what_to_write_there
 ) -> None:
     (folder / "a.toml").write_text(f"[agents.a]\ntools = ['{said}']\n")
     with pytest.raises(ConvoError) as told:
-        graph_of("bot/a.toml")
+        load_agent_graph("bot/a.toml")
     assert (told.value.message, told.value.hint) == (says, hint)
 
 
@@ -177,14 +176,14 @@ def test_agents_do_not_come_from_what_never_ends_or_never_begins(agent: str, tmp
         (tmp_path / f"zero{suffix}").symlink_to("/dev/zero")
         os.mkfifo(tmp_path / f"pipe{suffix}")
     with pytest.raises(Unreadable, match=agent.partition(":")[0]):
-        graph_of(agent)
+        load_agent_graph(agent)
 
 
 @pytest.mark.parametrize("values", ["/dev/zero", "pipe"])
 def test_values_do_not_either(values: str, folder: Path) -> None:
     os.mkfifo("pipe")
     with pytest.raises(Unreadable, match=values):
-        cast_of(RunFlags(agent="bot/support.py:triage", context=values))
+        load_agent_setup(RunFlags(agent="bot/support.py:triage", context=values))
 
 
 # -- how a run behaves -------------------------------------------------------------------------------
@@ -200,10 +199,10 @@ def test_flags_say_how_a_run_behaves(folder: Path) -> None:
         session_limit=4,
         context="bot/values.json",
     )
-    cast = cast_of(flags)
+    cast = load_agent_setup(flags)
     conduct = cast.conduct
     assert (conduct.limits.max_turns, conduct.session_limit, conduct.values) == (3, 4, {"customer": "A1"})
-    assert (conduct.habits.nest, conduct.habits.markers) == (False, Markers("<<", ">>"))
+    assert (conduct.habits.nest, conduct.habits.markers) == (False, HistoryMarkers("<<", ">>"))
     assert cast.model == "scripted/echo"
 
 
@@ -215,7 +214,7 @@ def test_a_history_mapper_alone_nests_nothing_and_a_line_says_so(folder: Path, c
     nested = convo("chat", "--agent", "bot/support.py:triage", *mapper, "--nest-history", "hi")
     assert "has no effect" not in nested.err
     flags = RunFlags(agent="bot/support.py:triage", history_mapper="bot/support.py:last_two", nest_history=True)
-    assert cast_of(flags).conduct.habits.nest is True
+    assert load_agent_setup(flags).conduct.habits.nest is True
 
 
 @pytest.mark.parametrize(

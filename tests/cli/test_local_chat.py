@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.running import Launch
 
 SHORT = ("--max-output-tokens", "6", "--temperature", "0", "--json")

@@ -4,22 +4,22 @@ import subprocess
 
 import pytest
 
-from convo.cli.commands import COMMANDS
-from convo.cli.manual import PLACE, page
+from convo.cli.app import COMMANDS
+from convo.cli.manual import MAN_PAGE_PATH, render_man_page
 from tests.running import ROOT, Convo
 
 
 def test_the_page_in_the_repository_is_what_the_commands_say() -> None:
-    assert (ROOT / PLACE).read_text(encoding="utf-8") == page(), "python -m convo.cli.manual"
+    assert (ROOT / MAN_PAGE_PATH).read_text(encoding="utf-8") == render_man_page(), "python -m convo.cli.manual"
 
 
 def test_the_command_prints_the_page(convo: Convo) -> None:
     got = convo("--man")
-    assert (got.exit, got.out, got.err) == (0, page(), "")
+    assert (got.exit, got.out, got.err) == (0, render_man_page(), "")
 
 
 def test_every_command_stands_in_it() -> None:
-    lines = page().splitlines()
+    lines = render_man_page().splitlines()
     for name in COMMANDS:
         assert any(line.startswith(f".SS convo {name} ") for line in lines), name
 
@@ -27,7 +27,7 @@ def test_every_command_stands_in_it() -> None:
 @pytest.mark.needs("man")
 def test_man_shows_it_without_a_complaint() -> None:
     done = subprocess.run(
-        ["man", "--warnings", "-l", ROOT / PLACE], capture_output=True, encoding="utf-8", timeout=60, check=True
+        ["man", "--warnings", "-l", ROOT / MAN_PAGE_PATH], capture_output=True, encoding="utf-8", timeout=60, check=True
     )
     assert done.stderr == ""
     shown = done.stdout.replace("\N{HYPHEN}", "-")

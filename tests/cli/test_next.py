@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from convo.errors import Refused
-from convo.history import OWNERS, Strategy
-from convo.stores.contract import Store
+from convo.errors import RequestRefused
+from convo.history.records import STRATEGY_INFO, Strategy
+from convo.stores.base import Store
 from tests.cli.agenting import REFUND, agents, from_store
 from tests.cli.chatting import ECHO, scripted
 from tests.cli.held import Teller, held, talks
@@ -77,7 +77,7 @@ def test_the_body_that_agents_would_send_is_shown_with_their_words_and_tools(
 ) -> None:
     Path("who.json").write_text('{"who": "Ada"}')
     desk = [*agents("desk", MARKED), "--context", "who.json", "--input-filter", "bot.py:last_marked"]
-    limit = [] if OWNERS[strategy].remembers else ["--session-limit", "1"]
+    limit = [] if STRATEGY_INFO[strategy].remembers else ["--session-limit", "1"]
     flags = [f"--{strategy}", "-n", "mine"] + (["--from", "./talk.json"] if strategy is Strategy.REPLAY else [])
     assert convo("chat", *flags, *desk, "hello").exit == 0
     before = len(server.requests)
@@ -150,7 +150,7 @@ def test_what_the_owner_puts_before_it_is_set_apart(
 def test_what_was_not_confirmed_goes_with_the_next_message(convo: Convo, home: Path) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.CHAIN, "mine", "one")
-        await teller.fail(chat, "two", Refused("The server had a bad day"))
+        await teller.fail(chat, "two", RequestRefused("The server had a bad day"))
 
     held(home, story)
     shown = asked(convo, "mine", "three")

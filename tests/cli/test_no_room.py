@@ -117,19 +117,20 @@ def test_a_limit_on_the_size_of_files_is_told_like_a_full_disk(launch: Launch, h
 
 AS_NOBODY = """
 import contextlib, os, sys
-from convo.cli.app import run
+from convo.cli.app import run_command_line
 home = os.environ.pop("CONVO_HOME")
 os.environ["CONVO_HOME"] = os.path.join(sys.argv[1], "warm")
 with open(os.devnull, "w") as nothing, contextlib.redirect_stdout(nothing), contextlib.redirect_stderr(nothing):
-    run(["chat", "-m", "scripted/echo", "--replay", "--from", os.path.join(sys.argv[1], "warm.json"), "hi"])
-    run(["chat", "-c", "and?"])
-    run(["chat", "--from", "nope", "--json", "hi"])
-    run(["sessions"])
+    warm = os.path.join(sys.argv[1], "warm.json")
+    run_command_line(["chat", "-m", "scripted/echo", "--replay", "--from", warm, "hi"])
+    run_command_line(["chat", "-c", "and?"])
+    run_command_line(["chat", "--from", "nope", "--json", "hi"])
+    run_command_line(["sessions"])
 os.environ["CONVO_HOME"] = home
 if os.getuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
-sys.exit(run(sys.argv[2:]))
+sys.exit(run_command_line(sys.argv[2:]))
 """
 """The real command as somebody whom permissions apply to. Root alone may read root's Python, so it is loaded first."""
 

@@ -6,7 +6,7 @@ keeps anything of it, whatever the conversation it was for.
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.trying import Row, World, check, world
 from tests.loopback import KEY, WRONG_KEY, answers
 from tests.running import Convo, Launch

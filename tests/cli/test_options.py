@@ -7,23 +7,22 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from convo.cli.options import Handle, Text, flag, spread, value
-from convo.cli.shape import App
+from convo.cli.app import App, HandleArgument, OptionalText, expand_option_groups, flag_option, value_option
 
 
 @dataclass(frozen=True)
 class Manner:
-    warmly: bool = flag("-w --warmly", "Mean it.")
-    bowing: bool | None = flag("--bow/--no-bow", "Bow, too.", default=None)
-    tongue: Text = value("--tongue", "NAME", "In which language.", default="english")
-    times: int | None = value("--times", "N", "More than once.", min=1)
+    warmly: bool = flag_option("-w --warmly", "Mean it.")
+    bowing: bool | None = flag_option("--bow/--no-bow", "Bow, too.", default=None)
+    tongue: OptionalText = value_option("--tongue", "NAME", "In which language.", default="english")
+    times: int | None = value_option("--times", "N", "More than once.", min=1)
 
 
 app = App()
 
 
 @app.command()
-def greet(handle: Handle, *, manner: Annotated[Manner, "Manner"], loud: bool = False) -> None:
+def greet(handle: HandleArgument, *, manner: Annotated[Manner, "Manner"], loud: bool = False) -> None:
     """Say good day to somebody."""
     print(handle, manner, loud)
 
@@ -70,4 +69,4 @@ def test_one_group_serves_two_commands_under_two_headings() -> None:
 def test_a_command_without_groups_stays_as_it_is() -> None:
     def plain(ctx: typer.Context, loud: bool = False) -> None: ...
 
-    assert spread(plain) is plain
+    assert expand_option_groups(plain) is plain

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.loopback import Loopback, serving
 from tests.models.chat_server import serving as chat_serving
 from tests.running import Convo, Launch

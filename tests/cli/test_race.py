@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.stores.contract import Store
+from convo.stores.base import Store
 from tests.cli.chatting import ECHO, sessions
 from tests.loopback import KEY, Fault, Loopback, hold
 from tests.running import Convo, Start

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli import redacting
+from convo.cli import redact
 from tests.cli.chatting import ECHO, kept, sessions
 from tests.running import Convo, project_file
 
@@ -130,7 +130,7 @@ def test_a_setting_that_is_none_is_refused(convo: Convo, tmp_path: Path, pattern
 def test_a_pattern_that_would_never_come_to_an_end_is_given_up(
     convo: Convo, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(redacting, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(redact, "PATTERN_TIMEOUT_S", 0.05)
     (tmp_path / "long.json").write_text(json.dumps([{"role": "user", "content": "a" * 60}]))
     got = convo("export", "./long.json", "--redact-pattern", "(a+)+$x", "-o", "out.json")
     assert (got.exit, got.out) == (2, "")

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy, child
-from convo.items import hash_of
-from convo.stores.contract import Change, Growth
+from convo.history.canonical import item_hash
+from convo.history.records import Strategy
+from convo.history.tree import child_key
+from convo.stores.base import AppendItems, Transaction
 from tests.cli.broken import ANSWER, BROKEN, CALL, HI, interrupted, listed, session
 from tests.cli.chatting import ECHO, sessions
 from tests.cli.held import Teller, held, talks
@@ -55,8 +56,8 @@ def test_a_mended_session_is_a_fork_at_the_last_response_that_both_share(convo: 
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.SESSION, "talk", "one", "two")
         before = chat.session
-        head = child(before.head, hash_of(CALL))
-        await teller.store.commit(Change((Growth(before.head, (CALL,)),), session=replace(before, head=head)))
+        head = child_key(before.head, item_hash(CALL))
+        await teller.store.commit(Transaction((AppendItems(before.head, (CALL,)),), session=replace(before, head=head)))
 
     held(home, story)
     assert convo("repair", "talk", "--as", "mended").exit == 0

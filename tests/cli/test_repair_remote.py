@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import sessions
 from tests.loopback import Loopback
 from tests.running import Convo

@@ -7,21 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.items import hash_of
-from convo.stores.contract import Store
-from tests.cli.agenting import (
-    AGENTS,
-    ASK_DESK,
-    BACK,
-    LOOK_UP,
-    REFUND,
-    agents,
-    boss,
-    from_store,
-    ran,
-    runs,
-    two_refunds,
-)
+from convo.history.canonical import item_hash
+from convo.stores.base import Store
+from tests.cli.agenting import AGENTS, ASK_DESK, BACK, LOOK_UP, REFUND, agents, boss, from_store, ran, runs, two_refunds
 from tests.cli.chatting import kept, scripted, sessions
 from tests.cli.held import DATABASE
 from tests.loopback import Loopback
@@ -441,7 +429,7 @@ def test_the_same_document_is_gone_on_with_by_one_process_at_a_time(
     document = json.loads(Path("state.json").read_text())
 
     async def held(store: Store) -> None:
-        await store.lease(f"state {hash_of(document)}", "other@elsewhere:1:1", 60)
+        await store.lease(f"state {item_hash(document)}", "other@elsewhere:1:1", 60)
 
     from_store(home, held)
     got = convo("resume", "state.json", *agents(), *paused, "--approve", "all")

@@ -13,10 +13,10 @@ from jsonschema.exceptions import best_match
 from typer._click import Command
 from typer.core import TyperGroup as Group
 
-from convo.cli.app import shell
-from convo.cli.schema import SCHEMAS
-from convo.history import Strategy
-from convo.models.local.weights import BUILT_IN
+from convo.cli.app import make_root_group
+from convo.cli.commands.schema import SCHEMA_FILES
+from convo.history.records import Strategy
+from convo.models.weights import BUILT_IN_WEIGHTS
 from tests.cli.agenting import BACK, LOOK_UP, REFUND, agents
 from tests.cli.chatting import ECHO, LONG, scripted
 from tests.cli.held import Teller, held
@@ -47,16 +47,16 @@ def test_every_schema_is_one_and_says_its_name_and_version() -> None:
 
 
 def test_every_schema_is_printed_for_a_command() -> None:
-    assert set(kept()) == set(SCHEMAS.values())
+    assert set(kept()) == set(SCHEMA_FILES.values())
 
 
 def test_every_command_with_json_has_a_schema_and_every_schema_a_command() -> None:
-    assert set(SCHEMAS) - {"error"} == set(commands_for_programs())
+    assert set(SCHEMA_FILES) - {"error"} == set(commands_for_programs())
 
 
 def commands_for_programs() -> Iterator[str]:
-    """Each command that has `--json`, and each that has `--jsonl`, as `SCHEMAS` names them."""
-    for name, command in commands(shell(), ()):
+    """Each command that has `--json`, and each that has `--jsonl`, as `SCHEMA_FILES` names them."""
+    for name, command in commands(make_root_group(), ()):
         flags = {flag for param in command.params for flag in param.opts}
         if "--json" in flags:
             yield name
@@ -99,7 +99,7 @@ def test_the_command_prints_the_file(convo: Convo) -> None:
 
 def test_without_a_name_it_lists_what_there_is(convo: Convo) -> None:
     lines = convo("schema").out.splitlines()
-    assert len(lines) == len(SCHEMAS)
+    assert len(lines) == len(SCHEMA_FILES)
     assert lines[0].split() == ["chat", "urn:convo-state:schema:chat:1"]
 
 
@@ -113,7 +113,7 @@ def test_a_command_that_prints_no_json_has_none(convo: Convo) -> None:
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(kept()[SCHEMAS[name]])
+    return Draft202012Validator(kept()[SCHEMA_FILES[name]])
 
 
 class Trying:
@@ -164,7 +164,7 @@ def test_what_every_command_prints_holds_to_its_schema(tried: Trying, home: Path
     decide(tried)
     keep_house(tried, home)
     assert "\n".join(tried.wrong) == ""
-    assert tried.tried == set(SCHEMAS)
+    assert tried.tried == set(SCHEMA_FILES)
 
 
 def talk(tried: Trying) -> None:
@@ -261,8 +261,8 @@ def keep_house(tried: Trying, home: Path) -> None:
     tried("store backup", "copy.db")
     tried("store recover", "recovered.db")
     tried("store prune", "--older-than", "1s")
-    weights = home / "data" / "models" / BUILT_IN.file
+    weights = home / "data" / "models" / BUILT_IN_WEIGHTS.file
     weights.parent.mkdir()
     with weights.open("wb") as file:
-        file.truncate(BUILT_IN.size)
+        file.truncate(BUILT_IN_WEIGHTS.size)
     tried("models pull")

@@ -14,10 +14,10 @@ import pytest
 from agents.models.openai_provider import OpenAIProvider
 from openai import AsyncOpenAI
 
-from convo.agents import from_object
-from convo.cli.loading import run_file
+from convo.agents.sdk import from_object
+from convo.cli.agent_options import load_python_file
 from convo.errors import InputFault
-from convo.items import digest
+from convo.history.canonical import digest
 from tests.loopback import KEY, Loopback
 from tests.running import Convo
 
@@ -62,7 +62,7 @@ def say(folder: Path, agent: str) -> Any:
     """The agent that a line of Python makes, in the file that convo reads."""
     file = folder / "desk.py"
     file.write_text(f"{HEAD}\ndesk = {agent}\n", encoding="utf-8")
-    return run_file(file).desk
+    return load_python_file(file).desk
 
 
 async def run_there(agent: Any, server: Loopback, said: str = "hello", context: Any = None, **more: Any) -> Any:
@@ -258,7 +258,7 @@ def test_functions_are_given_the_same_context(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "desk.py").write_text(HEAD + RECORDING, encoding="utf-8")
-    module = run_file(tmp_path / "desk.py")
+    module = load_python_file(tmp_path / "desk.py")
     server.replies(*CALLS)
     asyncio.run(run_there(module.desk, server, context=None if given is None else dict(given), model="gpt-4o"))
     theirs, module.SEEN[:] = list(module.SEEN), []
@@ -364,7 +364,7 @@ def test_usage_is_known_after_a_pause_in_another_command(
     monkeypatch.chdir(tmp_path)
     asking = RECORDING.replace("needs_approval=policy", "needs_approval=True")
     (tmp_path / "desk.py").write_text(HEAD + asking, encoding="utf-8")
-    module = run_file(tmp_path / "desk.py")
+    module = load_python_file(tmp_path / "desk.py")
     server.replies(*CALLS)
     flags = ("--agent", "desk.py:desk", "-m", "openai/gpt-4o")
     assert convo("chat", *flags, "-n", "mine", "hello").exit == 3

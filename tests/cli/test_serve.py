@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.serving import Trouble
+from convo.cli.serve import StoreFaultPrinter
 from convo.errors import StoreUnavailable
 from tests.cli.served import Server, serving, settings_file
 from tests.models.chat_server import serving as answering
@@ -264,7 +264,7 @@ def test_a_providers_key_goes_to_the_provider_and_nowhere_else(
 
 
 def test_whoever_runs_the_server_hears_once_why_the_store_is_away(capsys: pytest.CaptureFixture[str]) -> None:
-    trouble = Trouble()
+    trouble = StoreFaultPrinter()
     for words in ("no room is left", "no room is left", "it is away"):
         trouble(StoreUnavailable(words))
     assert capsys.readouterr().err == "convo serve: no room is left\nconvo serve: it is away\n"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.lease import writing
-from convo.history import Scope, Strategy
-from convo.stores.contract import Change
+from convo.chat.session_record import acquire_session_lease
+from convo.history.records import Scope, Strategy
+from convo.stores.base import Transaction
 from tests.cli.held import DATABASE, Teller, held, talks
 from tests.cli.test_app import HEAVY, loaded
 from tests.greenwich import greenwich
@@ -240,7 +240,7 @@ def test_a_remote_endpoints_own_copy_is_named(convo: Convo, home: Path) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.CHAIN, "tea", "one")
         there = replace(chat.session, scope=Scope("https://api.example.com/v1"))
-        await teller.store.commit(Change(session=there, expect=there.head))
+        await teller.store.commit(Transaction(session=there, expect=there.head))
 
     held(home, story)
     got = convo("sessions", "rm", "tea", "--yes")
@@ -253,7 +253,7 @@ def test_copies_that_a_local_owner_left_at_an_endpoint_are_named(convo: Convo, h
         assert chat.turn
         assert chat.turn.link
         stored = replace(chat.turn.link, id="resp_kept", scope=Scope("https://api.example.com/v1"), stored=True)
-        await teller.store.commit(Change(links=(stored,)))
+        await teller.store.commit(Transaction(links=(stored,)))
 
     held(home, story)
     got = convo("sessions", "rm", "tea", "--yes")
@@ -283,7 +283,7 @@ def test_several_are_looked_for_before_the_first_is_removed(convo: Convo, home: 
 def test_a_session_that_is_open_elsewhere_is_left_alone(argv: list[str], launch: Launch, home: Path) -> None:
     async def story(teller: Teller) -> None:
         chat = await teller.chat(Strategy.SESSION, "tea", "hi")
-        hold = await writing(teller.store, chat.session)
+        hold = await acquire_session_lease(teller.store, chat.session)
         got = await asyncio.to_thread(launch, "sessions", *argv)
         await hold.release()
         assert (got.exit, got.out) == (1, "")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
-from convo.stores.open import open_store
-from convo.stores.sqlite.schema import SCHEMA
+from convo.history.records import Strategy
+from convo.stores.factory import open_store
+from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.cli.held import DATABASE, Teller, held
 from tests.databases import empty_database
 from tests.greenwich import greenwich
@@ -153,7 +153,7 @@ def test_a_pruning_needs_a_time(convo: Convo) -> None:
 
 def test_a_migration_says_what_it_ran(convo: Convo, home: Path) -> None:
     file = home / DATABASE
-    numbers = list(range(1, SCHEMA + 1))
+    numbers = list(range(1, SCHEMA_VERSION + 1))
 
     assert convo("store", "migrate").out == f"sqlite:{file}: ran {', '.join(map(str, numbers))}\n"
     assert convo("store", "migrate").out == f"sqlite:{file}: up to date\n"

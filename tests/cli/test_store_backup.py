@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.cli.held import DATABASE, held
 from tests.cli.test_store_check import root_page, three, zeroed
 from tests.running import Convo
@@ -108,7 +108,7 @@ def test_without_a_database_there_is_nothing_to_copy(convo: Convo, home: Path, t
 def test_a_copy_without_room_leaves_nothing(home: Path, tmp_path: Path) -> None:
     held(home, three)
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
-    run = f"{limit}; import sys; from convo.cli.app import run; sys.exit(run(['store', 'backup', 'copy.db']))"
+    run = f"{limit}; from convo.cli import app; exit(app.run_command_line(['store', 'backup', 'copy.db']))"
     got = subprocess.run([sys.executable, "-c", run], capture_output=True, text=True, check=False)
 
     assert got.returncode == 1
@@ -121,22 +121,22 @@ def test_a_copy_without_room_leaves_nothing(home: Path, tmp_path: Path) -> None:
 WRITER = """
 import asyncio, sys
 from pathlib import Path as File
-from convo.history import Path, root
-from convo.items import user
-from convo.stores.contract import Change, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.history.tree import Path, root_key
+from convo.history.items import user_message
+from convo.stores.base import Transaction, AppendItems
+from convo.stores.sqlite.store import SqliteStore
+from convo.stores.sqlite.connection import SqliteDatabase
 from tests.stores.chats import session
 
 async def main():
-    store = SqliteStore(Database(File(sys.argv[1]), synchronous="OFF"))
-    path, turn = Path(root("local")), 0
+    store = SqliteStore(SqliteDatabase(File(sys.argv[1]), synchronous="OFF"))
+    path, turn = Path(root_key("local")), 0
     while True:
         turn += 1
-        grown = path.grow([user(f"turn {turn} " * 20)])
-        change = Change((Growth(path.head, grown.items[-1:]),), session=session(head=grown.head, name="busy"))
+        grown = path.grow([user_message(f"turn {turn} " * 20)])
+        change = Transaction((AppendItems(path.head, grown.items[-1:]),), session=session(head=grown.head, name="busy"))
         await store.commit(change)
-        path = grown if turn % 200 else Path(root("local"))
+        path = grown if turn % 200 else Path(root_key("local"))
         if turn == 20:
             print("writing", flush=True)
 
@@ -167,7 +167,7 @@ def filled(home: Path, megabytes: int) -> None:
     """A database of some size."""
 
     async def said() -> None:
-        store = SqliteStore(Database(home / DATABASE))
+        store = SqliteStore(SqliteDatabase(home / DATABASE))
         await store.commit(everything("local"))
         await store.aclose()
 
@@ -177,7 +177,7 @@ def filled(home: Path, megabytes: int) -> None:
 
 
 def killed(argv: list[str], after_s: float) -> None:
-    script = "import sys; from convo.cli.app import run; print('up', flush=True); sys.exit(run(sys.argv[1:]))"
+    script = "import sys; from convo.cli import app; print('up', flush=True); exit(app.run_command_line(sys.argv[1:]))"
     with subprocess.Popen(
         [sys.executable, "-c", script, *argv], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

@@ -10,8 +10,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from convo.history import Strategy
-from convo.stores.open import open_store
+from convo.history.records import Strategy
+from convo.stores.factory import open_store
 from tests.cli.checked import found
 from tests.cli.held import DATABASE, Teller, held
 from tests.databases import empty_database

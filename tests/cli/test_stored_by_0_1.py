@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
-from convo.items import Item, text
-from convo.stores.sqlite.schema import SCHEMA
+from convo.history.items import Item, item_text
+from convo.history.records import Strategy
+from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.cli.chatting import kept, sessions
 from tests.cli.held import DATABASE
 from tests.running import Convo
@@ -55,13 +55,13 @@ def schema(file: Path) -> int:
 
 
 def shown(items: list[Item]) -> list[str]:
-    return [text(item) for item in items]
+    return [item_text(item) for item in items]
 
 
 def test_the_store_is_of_schema_3_and_is_migrated_without_a_problem(convo: Convo, database: Path) -> None:
     assert schema(database) == 3
     assert convo("store", "migrate").exit == 0
-    assert schema(database) == SCHEMA
+    assert schema(database) == SCHEMA_VERSION
     checked = convo("store", "check", "--json")
     assert (checked.exit, checked.json()["problems"]) == (0, []), checked
     assert checked.json()["rows"]["items"] == 23

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from convo.cli.serving import logged
+from convo.cli.serve import print_access_line
 from tests.gateway.server import Served, serving_at
 from tests.models.chat_server import ChatServer, serving
 from tests.running import Convo
@@ -111,7 +111,7 @@ def test_the_log_of_serve_names_a_differing_text(
     gateway.ask({"model": "fast", "input": "weather?"})
     gateway.ask({"model": "echo", "input": "weather?"})
     for exchange in gateway.told:
-        logged(exchange)
+        print_access_line(exchange)
 
     first, second = capsys.readouterr().err.splitlines()
     assert " 200 streamed_text_differs " in first

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from convo.cli.configuring import trust as trust_file
+from convo.cli.config import trust_project_file
 from tests.cli.served import serving
 from tests.models import chat_server
 from tests.models.chat_server import ChatServer, delta, finish
@@ -379,7 +379,7 @@ def test_of_many_who_trust_at_once_all_are_recorded(convo: Convo, own: Path, tmp
         folder.mkdir()
         project('editing = "vi"\n', folder)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda folder: trust_file(None, folder), [*folders, *folders]))
+        list(pool.map(lambda folder: trust_project_file(None, folder), [*folders, *folders]))
     assert convo("config", "trust", "--list").out.count("  trusted\n") == 8
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO, said, scripted, sessions
 from tests.loopback import Loopback, hold
 from tests.running import Convo, Got, Launch, Start

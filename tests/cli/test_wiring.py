@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from convo.cli.wiring import at_once, from_store
-from convo.config import load
+from convo.cli.deps import read_from_store, run_sync
+from convo.config.loader import load_settings
 from convo.errors import NotFound
-from convo.history import Session, Strategy
-from convo.stores.contract import Store
+from convo.history.records import Session, Strategy
+from convo.stores.base import Store
 from tests.cli.held import held, talks
 from tests.cli.test_app import loaded
 
@@ -22,7 +22,7 @@ def test_a_store_is_read_without_an_event_loop(home: Path) -> None:
             asyncio.get_running_loop()
         return await store.session("tea")
 
-    found = from_store(load(), named)
+    found = read_from_store(load_settings(), named)
     assert found
     assert found.name == "tea"
 
@@ -37,10 +37,10 @@ def test_what_the_reading_raises_comes_out(home: Path) -> None:
         raise NotFound("session", "nope")
 
     with pytest.raises(NotFound):
-        from_store(load(), nothing)
+        read_from_store(load_settings(), nothing)
     assert not home.exists()
 
 
 def test_what_has_to_wait_is_refused_where_no_loop_runs() -> None:
     with pytest.raises(RuntimeError, match="had to wait"):
-        at_once(asyncio.sleep(0))
+        run_sync(asyncio.sleep(0))

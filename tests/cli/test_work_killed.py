@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import pytest
 from agents import SQLiteSession
 
-from convo.history import Strategy
-from convo.items import kind, text
+from convo.history.items import item_text, item_type
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO, scripted
 from tests.cli.killing import Kills, check_store, conversations, in_store, leftovers, on_stores
 from tests.running import Convo
@@ -49,7 +49,9 @@ COMPACTIONS: Mapping[str, tuple[Strategy, tuple[str, ...]]] = {
 
 def numbers(items: list[Any]) -> list[int]:
     """The numbers of the messages that the user wrote, in order."""
-    return [int(words) for item in items if item.get("role") == "user" and (words := text(item).split()[0]).isdigit()]
+    return [
+        int(words) for item in items if item.get("role") == "user" and (words := item_text(item).split()[0]).isdigit()
+    ]
 
 
 def compact_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Path) -> Figures:
@@ -137,7 +139,7 @@ def race_killed(times: int, case: str, store_url: str, convo: Convo, scratch: Pa
         ended = [one for line in lines if (one := json.loads(line))["type"] == "convo.owner"]
         for one in ended if kept else ():
             session, items, _ = sessions[one["session"]]
-            assert [text(item) for item in items if item.get("role") == "user"] == list(TURNS)
+            assert [item_text(item) for item in items if item.get("role") == "user"] == list(TURNS)
             assert len(items) == 2 * len(TURNS)
             if session.handle and session.strategy is Strategy.REPLAY:
                 assert json.loads(Path(session.handle).read_text()) == items
@@ -295,7 +297,9 @@ def convert_killed(times: int, to: str, store_url: str, convo: Convo, scratch: P
             assert again.exit == 0, again.err
         session, items, _ = in_store(store_url)["other"]
         assert (session.strategy, len(items)) == (to, 400)
-        assert [(kind(item), text(item)) for item in items] == [(kind(item), text(item)) for item in before[1]]
+        assert [(item_type(item), item_text(item)) for item in items] == [
+            (item_type(item), item_text(item)) for item in before[1]
+        ]
         assert to != "replay" or json.loads(Path("other.json").read_text()) == items
         assert convo("chat", "--from", "other", "and on").exit == 0
     assert Path("in.json").read_bytes() == contents

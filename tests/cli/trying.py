@@ -14,11 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.held import DATABASE, Teller, held
 from tests.loopback import Loopback
-from tests.models.chat_server import ChatServer
-from tests.models.chat_server import serving as serving_chat
+from tests.models.chat_server import ChatServer, serving
 from tests.running import Convo, Got, Launch
 
 
@@ -66,7 +65,7 @@ def world(home: Path, tmp_path: Path, loopback: Loopback) -> Iterator[World]:
         await teller.chat(Strategy.REPLAY, "file", "hi")
 
     held(home, story)
-    with serving_chat() as chat:
+    with serving() as chat:
         yield World(home, tmp_path, loopback, chat)
 
 

@@ -14,27 +14,31 @@ from agents import Agent, RunConfig, Runner, RunState, Session, SQLiteSession, f
 from agents.models.openai_provider import OpenAIProvider
 from openai import AsyncOpenAI
 
-from convo.agents import from_object
-from convo.clock import SystemClock
-from convo.config import Secret
-from convo.endpoints.remote import Remote
-from convo.engine.chat import Chat
-from convo.engine.edges import Edges
-from convo.engine.opening import open_chat, recorded
-from convo.engine.run_state import state_of
-from convo.engine.running import Conduct, Running
-from convo.engine.turn import Asking
-from convo.handoffs import Habits
-from convo.history import Strategy
-from convo.ids import random_id
-from convo.items import user
-from convo.models.account import Account
-from convo.run import Decided, Phase
-from convo.runstate import State, Verdict, decided, read, text
-from convo.runstate.taking import taken
-from convo.stores.contract import Store
-from convo.stores.open import open_store
-from convo.strategies import wanted
+from convo.agent_runner.config import RunConfig as Conduct
+from convo.agent_runner.run_state import build_run_state
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.handoffs import HandoffDefaults
+from convo.agents.sdk import from_object
+from convo.chat.conversation import Chat
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.config.values import Secret
+from convo.endpoints.remote import RemoteEndpoint
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.models.http import OpenAIClientOptions
+from convo.runs.state import ApprovalDecided, Phase
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.import_ import import_run_state
+from convo.runstate.reader import parse_run_state
+from convo.runstate.state import RunState as State
+from convo.runstate.writer import serialize_run_state
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
+from convo.stores.factory import open_store
+from convo.strategies.state import select_owner
 from tests.clients.conftest import ALIAS
 from tests.clients.upstream import Call, Upstream
 
@@ -179,50 +183,52 @@ class Hands:
 
     @property
     def conduct(self) -> Conduct:
-        return Conduct(scratch=lambda: open_store("memory"), habits=Habits(nest=self.story.nests))
+        return Conduct(scratch=lambda: open_store("memory"), habits=HandoffDefaults(nest=self.story.nests))
 
-    async def convo_begins(self) -> Running:
+    async def convo_begins(self) -> AgentRunner:
         given = self.given.get("conversation_id") or self.given.get("previous_response_id")
         handle = str(self.folder / "talk.json") if self.owner == "replay" else given
-        running = await Running.open(
+        running = await AgentRunner.open(
             await self._opened(STRATEGIES[self.owner], handle), from_object(self.story.first), self.conduct
         )
-        return await self._at_its_pause(running, running.say([user("hi")]))
+        return await self._at_its_pause(running, running.say([user_message("hi")]))
 
-    async def convo_takes(self, words: str) -> tuple[Running, State]:
+    async def convo_takes(self, words: str) -> tuple[AgentRunner, State]:
         """Convo's run of a state that the SDK wrote, everything in it decided."""
-        state = read(words.encode())
-        found = taken(state, from_object(self.story.first))
+        state = parse_run_state(words.encode())
+        found = import_run_state(state, from_object(self.story.first))
         chat = await self._opened(found.strategy, found.handle)
         items = found.items
         if found.handle:
             chat.record.held = replace(chat.held, path=chat.held.path.grow(items[found.acknowledged :]))
             items = ()
-        running = await Running.adopt(chat, found.run, items, self.conduct, state=found.source)
+        running = await AgentRunner.adopt(chat, found.run, items, self.conduct, state=found.source)
         return await self.convo_goes_on(running), state
 
-    async def convo_goes_on(self, running: Running) -> Running:
+    async def convo_goes_on(self, running: AgentRunner) -> AgentRunner:
         for call in running.pending:
-            await running.decide(Decided(call.id, VERDICTS[call.id], None if VERDICTS[call.id] else NO))
+            await running.decide(ApprovalDecided(call.id, VERDICTS[call.id], None if VERDICTS[call.id] else NO))
         return await self._at_its_pause(running, running.go_on())
 
-    async def written(self, running: Running, base: State | None = None) -> str:
+    async def written(self, running: AgentRunner, base: State | None = None) -> str:
         assert self.chat is not None
         assert running.kept is not None
-        return text(await state_of(self.store, self.chat.session, running.kept, running.run, {}, base))
+        return serialize_run_state(
+            await build_run_state(self.store, self.chat.session, running.kept, running.run, {}, base)
+        )
 
     async def _opened(self, strategy: Strategy, handle: str | None) -> Chat:
-        want = wanted([strategy], handle)
-        edges = Edges(self.store, self._endpoint, SystemClock(), random_id)
-        asking = Asking(f"gateway/{ALIAS}", ALIAS)
-        self.chat = await open_chat(want, await recorded(self.store, want), asking, edges)
+        want = select_owner([strategy], handle)
+        edges = ChatDeps(self.store, self._endpoint, SystemClock(), random_id)
+        asking = RequestOptions(f"gateway/{ALIAS}", ALIAS)
+        self.chat = await open_chat(want, await find_selected_session(self.store, want), asking, edges)
         return self.chat
 
     @property
-    def _endpoint(self) -> Remote:
-        return Remote(Account("gateway", self.base_url, Secret("any")))
+    def _endpoint(self) -> RemoteEndpoint:
+        return RemoteEndpoint(OpenAIClientOptions("gateway", self.base_url, Secret("any")))
 
-    async def _at_its_pause(self, running: Running, events: Any) -> Running:
+    async def _at_its_pause(self, running: AgentRunner, events: Any) -> AgentRunner:
         async for _ in events:
             pass
         assert running.run.phase in (Phase.PAUSED, Phase.DONE)
@@ -242,10 +248,10 @@ async def given(client: AsyncOpenAI, owner: str) -> dict[str, Any]:
 
 def by_convo(words: str) -> str:
     """A state with everything that waits decided by convo."""
-    state = read(words.encode())
+    state = parse_run_state(words.encode())
     for one in state.pending:
-        state = decided(state, (one,), Verdict(VERDICTS[one.id], None if VERDICTS[one.id] else NO))
-    return text(state)
+        state = apply_verdict(state, (one,), ApprovalVerdict(VERDICTS[one.id], None if VERDICTS[one.id] else NO))
+    return serialize_run_state(state)
 
 
 def told(hands: Hands, story: Story) -> None:

@@ -15,10 +15,10 @@ import pytest
 from agents import SQLiteSession
 from openai import AsyncOpenAI
 
+from convo.agents.handoff_history import expand_summaries
 from convo.errors import InputFault
-from convo.handoffs.summary import unfold
-from convo.items import digest
-from convo.stores.open import open_store
+from convo.history.canonical import digest
+from convo.stores.factory import open_store
 from tests.clients.hands import OWNERS, STORIES, SUMMARY, WRITTEN, Hands, Heard, alone, given, heard, told, told_alone
 from tests.clients.upstream import Upstream
 
@@ -121,7 +121,7 @@ def _meant(message: dict[str, Any]) -> Any:
     said = message["content"]
     if message["role"] != "assistant" or not said:
         return message
-    return {**message, "content": [digest(item) for item in unfold([{"role": "assistant", "content": said}])]}
+    return {**message, "content": [digest(item) for item in expand_summaries([{"role": "assistant", "content": said}])]}
 
 
 @pytest.mark.parametrize("hands", ["conversation"], indirect=True)

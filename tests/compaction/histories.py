@@ -6,8 +6,8 @@ from typing import Any
 
 from hypothesis import strategies as some
 
-from convo.compaction import cuts, is_instruction
-from convo.items import Item, call_id, is_call, is_output, kind
+from convo.compaction.window import is_instruction
+from convo.history.items import Item, get_call_id, is_client_call, is_client_output, item_type
 
 WORDS = some.text(some.characters(codec="utf-8"), min_size=1, max_size=40)
 
@@ -46,13 +46,10 @@ def _step(numbers: list[int], *, thinks: bool) -> list[Item]:
 
 def is_whole(items: Sequence[Item]) -> bool:
     """Whether `items` hold no half of a pair: calls and outputs match, and no thought is the last of them."""
-    called = {call_id(item) for item in items if is_call(item)}
-    answered = {call_id(item) for item in items if is_output(item)}
-    return called == answered and not (items and kind(items[-1]) == "reasoning")
+    called = {get_call_id(item) for item in items if is_client_call(item)}
+    answered = {get_call_id(item) for item in items if is_client_output(item)}
+    return called == answered and not (items and item_type(items[-1]) == "reasoning")
 
 
 def instructions(items: Sequence[Item]) -> list[Item]:
     return [item for item in items if is_instruction(item)]
-
-
-__all__ = ["WORDS", "call", "cuts", "histories", "instructions", "is_whole", "message", "output"]

@@ -3,8 +3,8 @@
 import pytest
 from hypothesis import given
 
-from convo.compaction import cuts, turns
-from convo.items import Item, is_user
+from convo.compaction.window import cut_points, turn_starts
+from convo.history.items import Item, is_user_message
 from tests.compaction.histories import call, histories, is_whole, message, output
 
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": []}
@@ -13,49 +13,49 @@ ASK, ANSWER = message("user", "Look."), message("assistant", "I looked.")
 
 @given(histories())
 def test_no_cut_has_half_of_a_pair_on_either_side(items: list[Item]) -> None:
-    assert all(is_whole(items[:place]) and is_whole(items[place:]) for place in cuts(items))
+    assert all(is_whole(items[:place]) and is_whole(items[place:]) for place in cut_points(items))
 
 
 @given(histories())
 def test_a_history_may_be_cut_at_both_its_ends(items: list[Item]) -> None:
-    assert {0, len(items)} <= set(cuts(items))
+    assert {0, len(items)} <= set(cut_points(items))
 
 
 @given(histories())
 def test_a_turn_begins_at_a_cut_where_a_person_speaks(items: list[Item]) -> None:
-    begins = turns(items)
-    assert set(begins) <= set(cuts(items))
-    assert all(is_user(items[place]) for place in begins[1:])
+    begins = turn_starts(items)
+    assert set(begins) <= set(cut_points(items))
+    assert all(is_user_message(items[place]) for place in begins[1:])
 
 
 def test_calls_in_parallel_and_their_outputs_are_cut_nowhere() -> None:
     items = [ASK, call(1), call(2), output(1), output(2), ANSWER]
-    assert cuts(items) == (0, 1, 5, 6)
+    assert cut_points(items) == (0, 1, 5, 6)
 
 
 def test_a_thought_is_not_cut_off_from_what_it_led_to() -> None:
-    assert cuts([ASK, THOUGHT, call(1), output(1), THOUGHT, ANSWER]) == (0, 1, 4, 6)
+    assert cut_points([ASK, THOUGHT, call(1), output(1), THOUGHT, ANSWER]) == (0, 1, 4, 6)
 
 
 def test_what_a_person_says_before_an_output_begins_no_turn() -> None:
     """The call stands before it and its output behind: a cut there would tear them apart."""
-    assert turns([ASK, call(1), message("user", "Are you there?"), output(1), ANSWER, ASK]) == (0, 5)
+    assert turn_starts([ASK, call(1), message("user", "Are you there?"), output(1), ANSWER, ASK]) == (0, 5)
 
 
 def test_an_approval_and_what_it_was_asked_for_stay_together() -> None:
     asked = {"type": "mcp_approval_request", "id": "mcpr_1", "name": "rm", "arguments": "{}"}
     given_ = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True}
-    assert cuts([ASK, asked, given_, ANSWER]) == (0, 1, 3, 4)
+    assert cut_points([ASK, asked, given_, ANSWER]) == (0, 1, 3, 4)
 
 
 def test_the_output_of_a_local_shell_is_tied_by_its_id() -> None:
     ran = {"type": "local_shell_call", "call_id": "call_1", "action": {}}
     printed = {"type": "local_shell_call_output", "id": "call_1", "output": "ok"}
-    assert cuts([ASK, ran, printed]) == (0, 1, 3)
+    assert cut_points([ASK, ran, printed]) == (0, 1, 3)
 
 
 def test_a_call_that_is_made_again_under_the_same_id_is_another_one() -> None:
-    assert cuts([call(1), output(1), call(1), output(1)]) == (0, 2, 4)
+    assert cut_points([call(1), output(1), call(1), output(1)]) == (0, 2, 4)
 
 
 @pytest.mark.parametrize(
@@ -70,4 +70,4 @@ def test_a_call_that_is_made_again_under_the_same_id_is_another_one() -> None:
     ids=["nothing", "a greeting", "two messages in a row", "instructions first", "instructions in between"],
 )
 def test_a_turn_begins_where_a_person_speaks_after_somebody_else(items: list[Item], begins: tuple[int, ...]) -> None:
-    assert turns(items) == begins
+    assert turn_starts(items) == begins

@@ -2,8 +2,8 @@
 
 import pytest
 
-from convo.compaction import due
-from convo.tokens import Usage
+from convo.compaction.planning import tokens_if_over_threshold
+from convo.usage.counting import Usage
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from convo.tokens import Usage
 def test_it_is_time_when_the_last_answer_came_near_the_bound(
     at: float, used: Usage | None, window: int | None, tokens: int | None
 ) -> None:
-    assert due(at, used, window) == tokens
+    assert tokens_if_over_threshold(at, used, window) == tokens

@@ -4,95 +4,106 @@ from collections.abc import Mapping
 
 import pytest
 
-from convo.compaction import Mode, Standing, Way, Wish, instead, plan, windows
-from convo.errors import StateFault, Usage
-from convo.history import Key, Path, Strategy, root
-from convo.items import Item, assistant, text, user
+from convo.compaction.planning import (
+    CompactionMethod,
+    CompactionMode,
+    CompactionOptions,
+    HistorySnapshot,
+    build_replacements,
+    plan_compaction,
+    plan_from_items,
+)
+from convo.errors import InvalidUsage, StateFault
+from convo.history.items import Item, assistant_message, item_text, user_message
+from convo.history.records import Strategy
+from convo.history.tree import Key, Path, root_key
 
-START = Path(root("local"))
+START = Path(root_key("local"))
 TALK: tuple[Item, ...] = (
     {"type": "message", "role": "system", "content": "Be brief."},
-    user("one"),
-    assistant("first"),
-    user("two"),
-    assistant("second"),
+    user_message("one"),
+    assistant_message("first"),
+    user_message("two"),
+    assistant_message("second"),
 )
 SEALED: Item = {"type": "compaction", "encrypted_content": "x"}
 
 
-def standing(strategy: Strategy, *items: Item, here: bool = True, stored: bool = False) -> Standing:
+def standing(strategy: Strategy, *items: Item, here: bool = True, stored: bool = False) -> HistorySnapshot:
     path = START.grow(items or TALK)
     known: Mapping[Key, str] = {path.head: "resp_1"} if stored else {}
-    return Standing(strategy, path, here, known)
+    return HistorySnapshot(strategy, path, here, known)
 
 
 @pytest.mark.parametrize(
     ("strategy", "mode", "here", "stored", "way"),
     [
-        (Strategy.SESSION, Mode.AUTO, True, False, Way.SUMMARY),
-        (Strategy.SESSION, Mode.AUTO, False, False, Way.INPUT),
-        (Strategy.SESSION, Mode.AUTO, False, True, Way.INPUT),
-        (Strategy.SESSION, Mode.PREVIOUS, False, True, Way.PREVIOUS),
-        (Strategy.REPLAY, Mode.INPUT, False, False, Way.INPUT),
-        (Strategy.CHAIN, Mode.AUTO, False, True, Way.PREVIOUS),
-        (Strategy.CHAIN, Mode.AUTO, False, False, Way.INPUT),
-        (Strategy.CHAIN, Mode.INPUT, True, True, Way.SUMMARY),
-        (Strategy.CONVERSATION, Mode.AUTO, False, False, Way.IN_PLACE),
-        (Strategy.CONVERSATION, Mode.INPUT, False, False, Way.INPUT),
+        (Strategy.SESSION, CompactionMode.AUTO, True, False, CompactionMethod.SUMMARY),
+        (Strategy.SESSION, CompactionMode.AUTO, False, False, CompactionMethod.INPUT),
+        (Strategy.SESSION, CompactionMode.AUTO, False, True, CompactionMethod.INPUT),
+        (Strategy.SESSION, CompactionMode.PREVIOUS, False, True, CompactionMethod.PREVIOUS),
+        (Strategy.REPLAY, CompactionMode.INPUT, False, False, CompactionMethod.INPUT),
+        (Strategy.CHAIN, CompactionMode.AUTO, False, True, CompactionMethod.PREVIOUS),
+        (Strategy.CHAIN, CompactionMode.AUTO, False, False, CompactionMethod.INPUT),
+        (Strategy.CHAIN, CompactionMode.INPUT, True, True, CompactionMethod.SUMMARY),
+        (Strategy.CONVERSATION, CompactionMode.AUTO, False, False, CompactionMethod.IN_PLACE),
+        (Strategy.CONVERSATION, CompactionMode.INPUT, False, False, CompactionMethod.INPUT),
     ],
 )
 def test_the_way_follows_from_the_owner_and_what_can_be_looked_up(
-    strategy: Strategy, mode: Mode, here: bool, stored: bool, way: Way
+    strategy: Strategy, mode: CompactionMode, here: bool, stored: bool, way: CompactionMethod
 ) -> None:
-    assert plan(standing(strategy, here=here, stored=stored), Wish(mode)).way is way
+    assert plan_compaction(standing(strategy, here=here, stored=stored), CompactionOptions(mode)).way is way
 
 
 def test_what_is_sealed_is_left_to_whoever_can_open_it() -> None:
     there = standing(Strategy.SESSION, SEALED, *TALK)
-    assert plan(there, Wish()).way is Way.INPUT
-    with pytest.raises(Usage, match="sealed"):
-        plan(there, Wish(focus="names"))
+    assert plan_compaction(there, CompactionOptions()).way is CompactionMethod.INPUT
+    with pytest.raises(InvalidUsage, match="sealed"):
+        plan_compaction(there, CompactionOptions(focus="names"))
 
 
 def test_turns_that_stay_are_counted_from_the_end() -> None:
-    made = plan(standing(Strategy.SESSION), Wish(keep=1))
-    assert [text(item) for item in made.kept] == ["two", "second"]
-    assert [text(item) for item in made.folded] == ["Be brief.", "one", "first"]
+    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep=1))
+    assert [item_text(item) for item in made.kept] == ["two", "second"]
+    assert [item_text(item) for item in made.folded] == ["Be brief.", "one", "first"]
 
 
 @pytest.mark.parametrize("keep", [2, 3])
 def test_where_every_turn_stays_there_is_nothing_to_fold(keep: int) -> None:
-    with pytest.raises(Usage, match="nothing to compact"):
-        plan(standing(Strategy.SESSION), Wish(keep=keep))
+    with pytest.raises(InvalidUsage, match="nothing to compact"):
+        plan_compaction(standing(Strategy.SESSION), CompactionOptions(keep=keep))
 
 
 def test_an_earlier_response_of_the_chain_is_named_where_turns_stay() -> None:
     path = START.grow(TALK)
-    there = Standing(Strategy.CHAIN, path, here=False, stored={path.first(3).head: "resp_1", path.head: "resp_2"})
-    made = plan(there, Wish(keep=1))
-    assert (made.way, made.previous) == (Way.PREVIOUS, "resp_1")
+    there = HistorySnapshot(
+        Strategy.CHAIN, path, here=False, stored={path.first(3).head: "resp_1", path.head: "resp_2"}
+    )
+    made = plan_compaction(there, CompactionOptions(keep=1))
+    assert (made.way, made.previous) == (CompactionMethod.PREVIOUS, "resp_1")
 
 
 @pytest.mark.parametrize("kind", ["function_call", "custom_tool_call", "shell_call"])
 def test_a_call_without_its_output_defers_it(kind: str) -> None:
     call: Item = {"type": kind, "call_id": "call_1", "name": "look"}
     with pytest.raises(StateFault, match="call_1"):
-        plan(standing(Strategy.SESSION, *TALK, call), Wish())
+        plan_compaction(standing(Strategy.SESSION, *TALK, call), CompactionOptions())
     output: Item = {"type": f"{kind}_output", "call_id": "call_1", "output": "seen"}
-    assert plan(standing(Strategy.SESSION, *TALK, call, output), Wish()).folded
+    assert plan_compaction(standing(Strategy.SESSION, *TALK, call, output), CompactionOptions()).folded
 
 
 def test_a_summary_alone_is_as_short_as_it_gets() -> None:
-    made = plan(standing(Strategy.SESSION), Wish())
-    (fuller, bare) = windows(made, [1] * len(TALK), "They counted.")
-    assert [text(item).split("\n")[-1] for item in fuller] == ["Be brief.", "one", "two", "They counted."]
-    assert [text(item).split("\n")[-1] for item in bare] == ["Be brief.", "They counted."]
-    with pytest.raises(Usage, match="nothing to compact"):
-        plan(standing(Strategy.SESSION, *fuller), Wish())
+    made = plan_compaction(standing(Strategy.SESSION), CompactionOptions())
+    (fuller, bare) = build_replacements(made, [1] * len(TALK), "They counted.")
+    assert [item_text(item).split("\n")[-1] for item in fuller] == ["Be brief.", "one", "two", "They counted."]
+    assert [item_text(item).split("\n")[-1] for item in bare] == ["Be brief.", "They counted."]
+    with pytest.raises(InvalidUsage, match="nothing to compact"):
+        plan_compaction(standing(Strategy.SESSION, *fuller), CompactionOptions())
 
 
 def test_a_chain_that_is_gone_is_folded_from_the_items() -> None:
-    made = plan(standing(Strategy.CHAIN, stored=True), Wish())
-    assert instead(made, here=True).way is Way.SUMMARY
-    assert instead(made, here=False).way is Way.INPUT
-    assert instead(made, here=False).previous is None
+    made = plan_compaction(standing(Strategy.CHAIN, stored=True), CompactionOptions())
+    assert plan_from_items(made, here=True).way is CompactionMethod.SUMMARY
+    assert plan_from_items(made, here=False).way is CompactionMethod.INPUT
+    assert plan_from_items(made, here=False).previous is None

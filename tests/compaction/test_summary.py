@@ -4,13 +4,13 @@ from typing import Any
 
 from hypothesis import given
 
-from convo.compaction import is_summary, stands_for, summariser, summary_in
-from convo.items import Item, is_user, text, user
+from convo.compaction.window import build_summary_request, extract_summary, is_summary, summary_message
+from convo.history.items import Item, is_user_message, item_text, user_message
 from tests.compaction.histories import call, histories, message, output
 
 
 def transcript(*items: Any, **more: Any) -> str:
-    return text(summariser(items, **more).items[0])
+    return item_text(build_summary_request(items, **more).items[0])
 
 
 def test_the_transcript_names_who_spoke_and_shows_calls_with_their_outputs() -> None:
@@ -19,17 +19,17 @@ def test_the_transcript_names_who_spoke_and_shows_calls_with_their_outputs() -> 
 
 
 def test_what_the_summary_should_look_at_is_part_of_the_request() -> None:
-    assert summariser([], focus="the prices").instructions.endswith("Look most closely at this: the prices")
+    assert build_summary_request([], focus="the prices").instructions.endswith("Look most closely at this: the prices")
 
 
 def test_the_instructions_of_the_conversation_are_told_and_not_given() -> None:
-    asked = summariser([message("user", "Hi.")], context="Speak like a pirate.")
+    asked = build_summary_request([message("user", "Hi.")], context="Speak like a pirate.")
     assert "pirate" not in asked.instructions
-    assert "held under these instructions:\nSpeak like a pirate." in text(asked.items[0])
+    assert "held under these instructions:\nSpeak like a pirate." in item_text(asked.items[0])
 
 
 def test_an_image_is_named_where_it_stood() -> None:
-    seen = user("What is this?", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
+    seen = user_message("What is this?", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
     assert "User: What is this?\n[an image]" in transcript(seen)
     assert "AAAA" not in transcript(seen)
 
@@ -45,13 +45,13 @@ def test_a_thought_without_words_is_no_line() -> None:
 
 
 def test_an_earlier_summary_is_told_apart_from_what_the_user_said() -> None:
-    assert "Earlier summary: Summary of" in transcript(stands_for("They looked."))
+    assert "Earlier summary: Summary of" in transcript(summary_message("They looked."))
 
 
 def test_a_summary_stands_as_one_message_that_says_what_it_is() -> None:
-    stood = stands_for("  They looked.\n")
+    stood = summary_message("  They looked.\n")
     assert is_summary(stood)
-    assert text(stood).endswith(":\n\nThey looked.")
+    assert item_text(stood).endswith(":\n\nThey looked.")
     assert not is_summary(message("user", "They looked."))
 
 
@@ -60,15 +60,15 @@ def test_what_a_model_says_beside_a_refusal_counts_and_the_refusal_does_not() ->
     said = {"type": "output_text", "text": " They counted. "}
     call = {"type": "function_call", "call_id": "c", "name": "n", "arguments": "{}"}
     message = {"type": "message", "role": "assistant"}
-    assert summary_in([{**message, "content": [refused]}]) == ""
+    assert extract_summary([{**message, "content": [refused]}]) == ""
     easy = {**message, "content": "And stopped."}
-    assert summary_in([{**message, "content": [said, refused]}, call, easy]) == "They counted. \nAnd stopped."
+    assert extract_summary([{**message, "content": [said, refused]}, call, easy]) == "They counted. \nAnd stopped."
 
 
 @given(histories())
 def test_any_history_becomes_one_message_of_words(items: list[Item]) -> None:
     """So a model without tools or eyes can be asked."""
-    asked = summariser(items)
+    asked = build_summary_request(items)
     assert len(asked.items) == 1
-    assert is_user(asked.items[0])
+    assert is_user_message(asked.items[0])
     assert [part["type"] for part in asked.items[0]["content"]] == ["input_text"]

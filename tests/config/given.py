@@ -4,39 +4,41 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
-from convo.config import Flags, Layer, Origin, Places, Record, Settings, Sources, resolve
-from convo.config.layers import File
+from convo.config.loader import RecordedEndpoint, SettingFlags, SettingsFile, SettingsInputs, resolve_settings
+from convo.config.paths import AppPaths
+from convo.config.settings import Settings
+from convo.config.values import Layer, SettingSource
 
 WORK = Path("/home/me/work")
 """Where the command runs, and where `.convo.toml` lies."""
 
 HOME = Path("/home/me")
 USER = Path("/home/me/.config/convo")
-PLACES = Places(Path("/data"), Path("/state"), USER)
+PLACES = AppPaths(Path("/data"), Path("/state"), USER)
 
 
 def sources(
-    flags: Flags = Flags(),  # noqa: B008  # a frozen value
+    flags: SettingFlags = SettingFlags(),  # noqa: B008  # a frozen value
     environ: Mapping[str, str] | None = None,
     *,
     project: str | None = None,
     user: str | None = None,
-) -> Sources:
+) -> SettingsInputs:
     """`project` and `user` are the text of a file, or None when there is none."""
     files = []
     if project is not None:
-        files.append(File(Origin(Layer.PROJECT, ".convo.toml", WORK), tomllib.loads(project)))
+        files.append(SettingsFile(SettingSource(Layer.PROJECT, ".convo.toml", WORK), tomllib.loads(project)))
     if user is not None:
-        files.append(File(Origin(Layer.USER, "config.toml", USER), tomllib.loads(user)))
-    return Sources(flags, environ or {}, tuple(files), PLACES, WORK, HOME)
+        files.append(SettingsFile(SettingSource(Layer.USER, "config.toml", USER), tomllib.loads(user)))
+    return SettingsInputs(flags, environ or {}, tuple(files), PLACES, WORK, HOME)
 
 
 def settings(
-    flags: Flags = Flags(),  # noqa: B008  # a frozen value
+    flags: SettingFlags = SettingFlags(),  # noqa: B008  # a frozen value
     environ: Mapping[str, str] | None = None,
     *,
-    record: Record | None = None,
+    record: RecordedEndpoint | None = None,
     project: str | None = None,
     user: str | None = None,
 ) -> Settings:
-    return resolve(sources(flags, environ, project=project, user=user), record)
+    return resolve_settings(sources(flags, environ, project=project, user=user), record)

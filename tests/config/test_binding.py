@@ -4,25 +4,27 @@ from typing import Any
 
 import pytest
 
-from convo.config import Choice, Flags, Provider, Record, choose
+from convo.config.loader import RecordedEndpoint, SettingFlags, choose_model
+from convo.config.sections import Provider
+from convo.config.settings import ModelChoice
 from convo.errors import WrongOwner
 from tests.config.given import settings
 
 KNOWN = settings().providers
 OPENAI = "https://api.openai.com/v1"
-REMOTE = Record("tuesday", "openai/gpt-5", OPENAI)
-SCOPED = Record("tuesday", "openai/gpt-5", OPENAI, "org_1", "proj_1")
-EMBEDDED = Record("tuesday", "deepseek/chat")
+REMOTE = RecordedEndpoint("tuesday", "openai/gpt-5", OPENAI)
+SCOPED = RecordedEndpoint("tuesday", "openai/gpt-5", OPENAI, "org_1", "proj_1")
+EMBEDDED = RecordedEndpoint("tuesday", "deepseek/chat")
 
 
-def chosen(record: Record, **said: Any) -> Choice:
-    return choose(settings(record=record, **said), record=record)
+def chosen(record: RecordedEndpoint, **said: Any) -> ModelChoice:
+    return choose_model(settings(record=record, **said), record=record)
 
 
 @pytest.mark.parametrize("record", [REMOTE, EMBEDDED])
-def test_settings_that_agree_with_the_record_change_nothing(record: Record) -> None:
+def test_settings_that_agree_with_the_record_change_nothing(record: RecordedEndpoint) -> None:
     given = settings(record=record)
-    assert choose(given, record=record) == choose(given)
+    assert choose_model(given, record=record) == choose_model(given)
 
 
 @pytest.mark.parametrize(
@@ -49,12 +51,12 @@ def test_settings_that_agree_with_the_record_change_nothing(record: Record) -> N
             KNOWN["openai"],
         ),
         (
-            Record("tuesday", "openai/gpt-5", "embedded"),
+            RecordedEndpoint("tuesday", "openai/gpt-5", "embedded"),
             {},
             KNOWN["openai"]._replace(owner="convo"),
         ),
         (
-            Record("tuesday", "azure/gpt-5", "https://mine.openai.azure.com"),
+            RecordedEndpoint("tuesday", "azure/gpt-5", "https://mine.openai.azure.com"),
             {},
             KNOWN["azure"]._replace(base_url="https://mine.openai.azure.com"),
         ),
@@ -65,28 +67,35 @@ def test_settings_that_agree_with_the_record_change_nothing(record: Record) -> N
         ),
     ],
 )
-def test_what_files_say_loses_against_the_record(record: Record, files: dict[str, str], provider: Provider) -> None:
+def test_what_files_say_loses_against_the_record(
+    record: RecordedEndpoint, files: dict[str, str], provider: Provider
+) -> None:
     assert chosen(record, **files).provider == provider
 
 
 def test_another_model_of_the_same_endpoint_is_no_contradiction() -> None:
     """The embedded endpoint has every model that it can reach."""
-    assert str(chosen(EMBEDDED, flags=Flags(model="ollama/llama3")).name) == "ollama/llama3"
-    assert str(chosen(REMOTE, flags=Flags(model="openai/gpt-5-nano")).name) == "openai/gpt-5-nano"
+    assert str(chosen(EMBEDDED, flags=SettingFlags(model="ollama/llama3")).name) == "ollama/llama3"
+    assert str(chosen(REMOTE, flags=SettingFlags(model="openai/gpt-5-nano")).name) == "openai/gpt-5-nano"
 
 
 def test_another_provider_at_the_same_url_is_no_contradiction() -> None:
     work = f'[providers.work]\napi = "responses"\nbase_url = "{OPENAI}/"\nkey_env = "WORK_KEY"'
-    assert chosen(REMOTE, flags=Flags(model="work/gpt-5"), user=work).provider.name == "work"
+    assert chosen(REMOTE, flags=SettingFlags(model="work/gpt-5"), user=work).provider.name == "work"
 
 
 def test_a_server_that_is_moved_by_a_variable_stays_behind_the_embedded_endpoint() -> None:
-    assert chosen(Record("tuesday", "ollama/llama3"), environ={"OLLAMA_HOST": "box"}).provider.endpoint == "embedded"
+    assert (
+        chosen(RecordedEndpoint("tuesday", "ollama/llama3"), environ={"OLLAMA_HOST": "box"}).provider.endpoint
+        == "embedded"
+    )
 
 
 def test_a_variable_that_moves_the_provider_is_no_contradiction_behind_the_embedded_endpoint() -> None:
     """The file once said owner = "convo"; where the provider is reached was never bound."""
-    provider = chosen(Record("tuesday", "openai/gpt-5"), environ={"OPENAI_BASE_URL": "https://proxy/v1"}).provider
+    provider = chosen(
+        RecordedEndpoint("tuesday", "openai/gpt-5"), environ={"OPENAI_BASE_URL": "https://proxy/v1"}
+    ).provider
     assert (provider.endpoint, provider.base_url) == ("embedded", "https://proxy/v1")
 
 
@@ -95,7 +104,7 @@ def test_a_slash_at_the_end_of_the_recorded_url_makes_no_other_endpoint() -> Non
     assert chosen(slashed, environ={"OPENAI_BASE_URL": OPENAI}).provider.base_url == OPENAI
 
 
-REFUSED: list[tuple[Record, dict[str, Any], str, str]] = [
+REFUSED: list[tuple[RecordedEndpoint, dict[str, Any], str, str]] = [
     (
         REMOTE,
         {"environ": {"OPENAI_BASE_URL": "https://proxy/v1"}},
@@ -117,7 +126,7 @@ REFUSED: list[tuple[Record, dict[str, Any], str, str]] = [
     ),
     (
         REMOTE,
-        {"flags": Flags(model="ollama/llama3")},
+        {"flags": SettingFlags(model="ollama/llama3")},
         f"session 'tuesday' is held by {OPENAI}, but -m says convo's own endpoint for ollama/llama3",
         "leave it out, or convo convert tuesday --to session",
     ),
@@ -129,12 +138,12 @@ REFUSED: list[tuple[Record, dict[str, Any], str, str]] = [
     ),
     (
         EMBEDDED,
-        {"flags": Flags(model="openai/gpt-5")},
+        {"flags": SettingFlags(model="openai/gpt-5")},
         f"session 'tuesday' is held by convo's own endpoint, but -m says {OPENAI} for openai/gpt-5",
         "leave it out, or convo convert tuesday --to session",
     ),
     (
-        Record("tuesday", "groq/x", "https://groq/v1"),
+        RecordedEndpoint("tuesday", "groq/x", "https://groq/v1"),
         {"user": '[providers.groq]\napi = "chat"\nbase_url = "https://groq/v1"'},
         "session 'tuesday' is held by https://groq/v1, "
         "but /home/me/.config/convo/config.toml says convo's own endpoint for groq/x",
@@ -145,7 +154,7 @@ REFUSED: list[tuple[Record, dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("record", "said", "message", "hint"), REFUSED)
 def test_what_was_said_for_this_run_against_the_record_is_refused(
-    record: Record, said: dict[str, Any], message: str, hint: str
+    record: RecordedEndpoint, said: dict[str, Any], message: str, hint: str
 ) -> None:
     with pytest.raises(WrongOwner) as refused:
         chosen(record, **said)
@@ -154,7 +163,7 @@ def test_what_was_said_for_this_run_against_the_record_is_refused(
 
 def test_a_model_typed_in_the_chat_may_not_leave_the_endpoint() -> None:
     with pytest.raises(WrongOwner) as refused:
-        choose(settings(record=REMOTE), "local", where="/model", record=REMOTE)
+        choose_model(settings(record=REMOTE), "local", where="/model", record=REMOTE)
     assert refused.value.message == (
         f"session 'tuesday' is held by {OPENAI}, but /model says convo's own endpoint for local/smollm2-135m-instruct"
     )

@@ -2,8 +2,7 @@
 
 import pytest
 
-from convo.config.checks import Unfit
-from convo.config.durations import duration, durations
+from convo.config.values import InvalidValue, parse_duration, parse_durations
 
 
 @pytest.mark.parametrize(
@@ -11,20 +10,20 @@ from convo.config.durations import duration, durations
     [("1s", 1), ("90m", 5_400), ("2h", 7_200), ("30d", 2_592_000), ("1w", 604_800), (" 007d ", 604_800)],
 )
 def test_a_number_and_a_unit_are_seconds(written: str, seconds: float) -> None:
-    assert duration(written) == seconds
+    assert parse_duration(written) == seconds
 
 
 @pytest.mark.parametrize("written", ["", "d", "30", "-1d", "1.5h", "1 d", "1D", "1y", "1d2h", "٣d", "9999999999s"])
 def test_anything_else_is_refused(written: str) -> None:
-    with pytest.raises(Unfit):
-        duration(written)
+    with pytest.raises(InvalidValue):
+        parse_duration(written)
 
 
 @pytest.mark.parametrize("written", ["0s", "5300w", "999999999w"])
 def test_nothing_and_for_ever_are_refused(written: str) -> None:
-    with pytest.raises(Unfit, match="more than nothing"):
-        duration(written)
+    with pytest.raises(InvalidValue, match="more than nothing"):
+        parse_duration(written)
 
 
 def test_one_of_several_may_be_never() -> None:
-    assert durations({"a": "1m", "b": "never"}) == {"a": 60.0, "b": None}
+    assert parse_durations({"a": "1m", "b": "never"}) == {"a": 60.0, "b": None}

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.config.checks import Unfit
-from convo.config.expand import expand
+from convo.config.values import InvalidValue, expand_variables
 
 names = st.text(string.ascii_letters + "_", min_size=1).flatmap(
     lambda head: st.text(string.ascii_letters + string.digits + "_").map(lambda tail: head + tail)
@@ -18,49 +17,49 @@ plain = st.text(st.characters(blacklist_characters="$"))
 
 @given(plain, environs)
 def test_text_without_a_dollar_is_left_alone(text: str, environ: dict[str, str]) -> None:
-    assert expand(text, environ) == text
+    assert expand_variables(text, environ) == text
 
 
 @given(plain, names, st.text(), plain)
 def test_a_braced_name_becomes_the_value_whatever_stands_around_it(
     before: str, name: str, value: str, after: str
 ) -> None:
-    assert expand(f"{before}${{{name}}}{after}", {name: value}) == before + value + after
+    assert expand_variables(f"{before}${{{name}}}{after}", {name: value}) == before + value + after
 
 
 @given(names, st.text(), st.text(st.sampled_from("@:/-. ä=")))
 def test_a_bare_name_ends_at_the_first_sign_that_no_name_has(name: str, value: str, after: str) -> None:
-    assert expand(f"${name}{after}", {name: value}) == value + after
+    assert expand_variables(f"${name}{after}", {name: value}) == value + after
 
 
 @given(names, names)
 def test_what_a_variable_holds_is_not_read_again(outer: str, inner: str) -> None:
     held = f"${inner}${{{inner}}}$$"
-    assert expand(f"<${{{outer}}}>", {outer: held, inner: held}) == f"<{held}>"
+    assert expand_variables(f"<${{{outer}}}>", {outer: held, inner: held}) == f"<{held}>"
 
 
 @given(st.text(), environs)
 def test_doubled_dollars_give_any_text_back(text: str, environ: dict[str, str]) -> None:
-    assert expand(text.replace("$", "$$"), environ) == text
+    assert expand_variables(text.replace("$", "$$"), environ) == text
 
 
 @given(names, plain)
 def test_a_missing_variable_is_named(name: str, before: str) -> None:
-    with pytest.raises(Unfit) as missing:
-        expand(f"{before}${{{name}}}", {})
+    with pytest.raises(InvalidValue) as missing:
+        expand_variables(f"{before}${{{name}}}", {})
     assert str(missing.value) == f"names the variable {name}, which is not set"
 
 
 @pytest.mark.parametrize("text", ["${", "${}", "${A", "${A-B}", "${1}", "a${ A}"])
 def test_a_brace_without_a_name_or_an_end_is_refused(text: str) -> None:
-    with pytest.raises(Unfit, match=r"^has a '\$\{' without a variable's name and '\}' behind it$"):
-        expand(text, {"A": "1"})
+    with pytest.raises(InvalidValue, match=r"^has a '\$\{' without a variable's name and '\}' behind it$"):
+        expand_variables(text, {"A": "1"})
 
 
 @pytest.mark.parametrize("text", ["$", "a$", "$5", "$ A", "pa$-s", "$ä"])
 def test_a_dollar_before_anything_else_is_itself(text: str) -> None:
-    assert expand(text, {"A": "1"}) == text
+    assert expand_variables(text, {"A": "1"}) == text
 
 
 def test_a_variable_that_is_set_to_nothing_is_set() -> None:
-    assert expand("a${EMPTY}b", {"EMPTY": ""}) == "ab"
+    assert expand_variables("a${EMPTY}b", {"EMPTY": ""}) == "ab"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.config import Flags, Layer, load, read
-from convo.config.files import parse
-from convo.errors import BadSettings
+from convo.config.loader import SettingFlags, load_settings, parse_settings_toml, read_settings_inputs
+from convo.config.values import Layer
+from convo.errors import InvalidSettings
 from tests.config.rights import without_rights
 
 
@@ -32,8 +32,8 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(config: Path | None = None) -> str:
-    with pytest.raises(BadSettings) as bad:
-        load(config)
+    with pytest.raises(InvalidSettings) as bad:
+        load_settings(config)
     assert bad.value.exit == 2
     return bad.value.message
 
@@ -42,13 +42,13 @@ def refused(config: Path | None = None) -> str:
 
 
 def test_without_any_file_everything_is_built_in_or_from_the_environment(work: Path) -> None:
-    assert {setting.origin.layer for setting in load().listed} == {Layer.DEFAULT}
+    assert {setting.origin.layer for setting in load_settings().listed} == {Layer.DEFAULT}
 
 
 def test_the_users_file_lies_in_the_config_folder(work: Path, user: Path) -> None:
     user.write_text('model = "mine"')
 
-    got = load()
+    got = load_settings()
     assert (got.model, got.origin("model").place) == ("mine", str(user))
 
 
@@ -57,7 +57,7 @@ def test_the_projects_file_is_found_from_the_working_folder_upwards(work: Path, 
     folder = (work, *work.parents)[up]
     (folder / ".convo.toml").write_text('model = "openai/project"')
 
-    got = load()
+    got = load_settings()
     assert (got.model, got.origin("model").folder) == ("openai/project", folder)
 
 
@@ -65,7 +65,7 @@ def test_the_nearest_project_file_is_the_only_one(work: Path) -> None:
     (work.parent / ".convo.toml").write_text('model = "openai/near"')
     (work.parent.parent / ".convo.toml").write_text('model = "openai/far"\nediting = "vi"')
 
-    got = load()
+    got = load_settings()
     assert (got.model, got.editing) == ("openai/near", "emacs")
 
 
@@ -73,7 +73,7 @@ def test_the_search_ends_at_the_home_folder(work: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("HOME", str(work.parent))
     (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
-    assert load().origin("model").layer is Layer.DEFAULT
+    assert load_settings().origin("model").layer is Layer.DEFAULT
 
 
 def test_a_home_folder_behind_a_link_still_ends_the_search(
@@ -83,21 +83,21 @@ def test_a_home_folder_behind_a_link_still_ends_the_search(
     monkeypatch.setenv("HOME", str(tmp_path / "linked"))
     (work.parent.parent / ".convo.toml").write_text('model = "openai/other"')
 
-    assert load().origin("model").layer is Layer.DEFAULT
+    assert load_settings().origin("model").layer is Layer.DEFAULT
 
 
 def test_the_search_ends_at_the_root_of_the_repository(work: Path, tmp_path: Path) -> None:
     (work.parent / ".git").mkdir()
     (work.parent.parent / ".convo.toml").write_text('model = "openai/outside"')
-    assert load().origin("model").layer is Layer.DEFAULT
+    assert load_settings().origin("model").layer is Layer.DEFAULT
     (work.parent / ".convo.toml").write_text('model = "openai/root"')
-    assert load().model == "openai/root"
+    assert load_settings().model == "openai/root"
 
 
 def test_a_worktrees_file_named_git_ends_the_search(work: Path) -> None:
     (work / ".git").write_text("gitdir: elsewhere")
     (work.parent / ".convo.toml").write_text('model = "openai/outside"')
-    assert read().files == ()
+    assert read_settings_inputs().files == ()
 
 
 def test_outside_home_and_repositories_only_the_working_folder_counts(
@@ -105,9 +105,9 @@ def test_outside_home_and_repositories_only_the_working_folder_counts(
 ) -> None:
     monkeypatch.setenv("HOME", str(work / "elsewhere"))
     (work.parent / ".convo.toml").write_text('model = "openai/above"')
-    assert read().files == ()
+    assert read_settings_inputs().files == ()
     (work / ".convo.toml").write_text('model = "openai/here"')
-    assert load().model == "openai/here"
+    assert load_settings().model == "openai/here"
 
 
 def test_outside_home_the_search_ends_at_the_root_of_the_repository(
@@ -116,7 +116,7 @@ def test_outside_home_the_search_ends_at_the_root_of_the_repository(
     monkeypatch.setenv("HOME", str(work / "elsewhere"))
     (work.parent / ".git").mkdir()
     (work.parent / ".convo.toml").write_text('model = "openai/root"')
-    assert load().model == "openai/root"
+    assert load_settings().model == "openai/root"
 
 
 def test_a_home_folder_at_the_root_of_the_file_system_does_not_widen_the_search(
@@ -124,7 +124,7 @@ def test_a_home_folder_at_the_root_of_the_file_system_does_not_widen_the_search(
 ) -> None:
     monkeypatch.setenv("HOME", "/")
     (work.parent / ".convo.toml").write_text('model = "openai/above"')
-    assert read().files == ()
+    assert read_settings_inputs().files == ()
 
 
 def test_a_file_that_is_named_stands_in_for_the_users(work: Path, user: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,8 +133,8 @@ def test_a_file_that_is_named_stands_in_for_the_users(work: Path, user: Path, mo
     (work / "by-variable.toml").write_text('model = "by-variable"')
 
     monkeypatch.setenv("CONVO_CONFIG", "by-variable.toml")
-    assert (load().model, dict(load().aliases)) == ("by-variable", {})
-    got = load(Path("by-flag.toml"))
+    assert (load_settings().model, dict(load_settings().aliases)) == ("by-variable", {})
+    got = load_settings(Path("by-flag.toml"))
     assert (got.model, got.origin("model").place) == ("by-flag", str(work / "by-flag.toml"))
 
 
@@ -142,7 +142,7 @@ def test_a_project_file_wins_over_the_file_that_is_named(work: Path) -> None:
     (work / ".convo.toml").write_text('model = "openai/project"')
     (work / "named.toml").write_text('model = "named"')
 
-    assert load(Path("named.toml")).model == "openai/project"
+    assert load_settings(Path("named.toml")).model == "openai/project"
 
 
 @pytest.mark.parametrize("named", ["~/settings.toml", "../settings.toml"])
@@ -150,7 +150,7 @@ def test_a_named_file_may_be_written_as_a_path_usually_is(named: str, work: Path
     (tmp_path / "settings.toml").write_text('model = "named"')
     (work.parent / "settings.toml").write_text('model = "named"')
 
-    assert load(Path(named)).model == "named"
+    assert load_settings(Path(named)).model == "named"
 
 
 def test_a_named_file_has_to_be_there(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,16 +162,16 @@ def test_a_named_file_has_to_be_there(work: Path, monkeypatch: pytest.MonkeyPatc
 def test_the_hint_about_a_missing_file_names_who_named_it(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_CONFIG", "gone.toml")
     for config, said in ((None, "CONVO_CONFIG"), (Path("gone.toml"), "--config")):
-        with pytest.raises(BadSettings) as bad:
-            load(config)
+        with pytest.raises(InvalidSettings) as bad:
+            load_settings(config)
         assert bad.value.hint == f"name another one with {said}"
 
 
 def test_flags_and_variables_of_this_process_are_heard(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONVO_MODEL", "by-variable")
 
-    assert load().model == "by-variable"
-    assert load(flags=Flags(model="by-flag")).model == "by-flag"
+    assert load_settings().model == "by-variable"
+    assert load_settings(flags=SettingFlags(model="by-flag")).model == "by-flag"
 
 
 # -- files that cannot be read ----------------------------------------------------------------------
@@ -223,7 +223,7 @@ def test_a_number_that_python_does_not_read_is_refused_like_other_syntax(work: P
 
 
 def test_the_mark_that_some_editors_put_first_does_no_harm() -> None:
-    assert parse(b'\xef\xbb\xbfmodel = "x"\r\n', "x.toml") == {"model": "x"}
+    assert parse_settings_toml(b'\xef\xbb\xbfmodel = "x"\r\n', "x.toml") == {"model": "x"}
 
 
 def test_a_working_folder_that_is_gone_is_said_to_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,9 +248,9 @@ def modules_after(code: str) -> set[str]:
 
 
 def test_reading_settings_loads_nothing_that_it_does_not_need(work: Path) -> None:
-    loaded = modules_after("import convo.config; convo.config.load()")
+    loaded = modules_after("from convo.config.loader import load_settings; load_settings()")
 
-    assert "convo.config.files" in loaded
+    assert "convo.config.loader" in loaded
     assert loaded & {"tomllib", "platformdirs", "difflib", "dataclasses", "openai", "pydantic", "typer"} == set()
 
 
@@ -258,5 +258,5 @@ def test_the_platform_is_asked_where_things_are_only_without_convo_home(
     work: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CONVO_HOME")
-    assert "platformdirs" not in modules_after("import convo.config")
-    assert "platformdirs" in modules_after("import convo.config; convo.config.load()")
+    assert "platformdirs" not in modules_after("import convo.config.loader")
+    assert "platformdirs" in modules_after("from convo.config.loader import load_settings; load_settings()")

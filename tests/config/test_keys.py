@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from convo.config import BUILT_IN_MODEL, Secret, find_key, key_of
-from convo.config.keys import into_keyring, out_of_keyring
-from convo.errors import BadSettings
+from convo.config.credentials import delete_from_keyring, find_provider_key, load_provider_key, write_keyring
+from convo.config.settings import BUILT_IN_MODEL
+from convo.config.values import Secret
+from convo.errors import InvalidSettings
 from tests.config.given import USER, settings
 from tests.config.rings import Ring, logged_in
 
@@ -24,37 +25,37 @@ def test_a_variable_goes_before_a_file_and_a_file_before_the_keyring(tmp_path: P
     ring.kept["convo", "OPENAI_API_KEY"] = "from-keyring"
     one = f'[providers.openai]\nkey_file = "{place}"\nkeyring = true'
     openai = settings(user=one).providers["openai"]
-    assert find_key(openai, {"OPENAI_API_KEY": "from-variable"}) == (Secret("from-variable"), "OPENAI_API_KEY")
-    assert find_key(openai, {}) == (Secret("from-file"), str(place))
+    assert find_provider_key(openai, {"OPENAI_API_KEY": "from-variable"}) == (Secret("from-variable"), "OPENAI_API_KEY")
+    assert find_provider_key(openai, {}) == (Secret("from-file"), str(place))
     assert ring.asked == 0
-    assert find_key(openai._replace(key_file=None), {}) == (Secret("from-keyring"), "the keyring")
+    assert find_provider_key(openai._replace(key_file=None), {}) == (Secret("from-keyring"), "the keyring")
 
 
 def test_a_keyring_is_asked_only_where_the_settings_say_so(ring: Ring) -> None:
     ring.kept["convo", "OPENAI_API_KEY"] = "sk-1"
-    assert key_of(settings().providers["openai"], {}) is None
+    assert load_provider_key(settings().providers["openai"], {}) is None
     assert ring.asked == 0
 
 
 def test_a_provider_without_a_variable_is_known_to_a_keyring_by_its_name(ring: Ring) -> None:
     mine = settings(user='[providers.mine]\napi = "chat"\nbase_url = "http://x"\nkeyring = true').providers["mine"]
-    assert key_of(mine, {}) is None
+    assert load_provider_key(mine, {}) is None
     ring.kept["convo", "mine"] = "sk-1"
-    assert key_of(mine, {}) == Secret("sk-1")
+    assert load_provider_key(mine, {}) == Secret("sk-1")
 
 
 def test_what_goes_into_a_keyring_comes_out_of_it(ring: Ring) -> None:
-    into_keyring("NAME", Secret("sk-1"))
+    write_keyring("NAME", Secret("sk-1"))
     assert ring.kept == {("convo", "NAME"): "sk-1"}
-    assert (out_of_keyring("NAME"), out_of_keyring("NAME")) == (True, False)
+    assert (delete_from_keyring("NAME"), delete_from_keyring("NAME")) == (True, False)
     assert ring.kept == {}
 
 
 def test_a_locked_keyring_is_an_error_without_its_words(ring: Ring) -> None:
     ring.locked = True
     openai = settings(user="[providers.openai]\nkeyring = true").providers["openai"]
-    with pytest.raises(BadSettings) as refused:
-        key_of(openai, {})
+    with pytest.raises(InvalidSettings) as refused:
+        load_provider_key(openai, {})
     assert (refused.value.message, refused.value.hint) == ("the keyring does not open: KeyringLocked", "unlock it")
 
 
@@ -72,8 +73,8 @@ def test_a_file_without_a_key_is_an_error_with_its_name(content: bytes | None, m
     if content is not None:
         place.write_bytes(content)
     openai = settings(user=f'[providers.openai]\nkey_file = "{place}"').providers["openai"]
-    with pytest.raises(BadSettings) as refused:
-        key_of(openai, {})
+    with pytest.raises(InvalidSettings) as refused:
+        load_provider_key(openai, {})
     assert refused.value.message == message.format(place=place)
     assert refused.value.hint == "convo config key set openai --file"
 

@@ -6,16 +6,18 @@ from typing import Any
 
 import pytest
 
-from convo.config import BUILT_IN_MODEL, Flags, Layer, Price, Provider, Record, Serve
-from convo.config.origin import LAYER_WORDS
-from convo.errors import BadSettings
-from convo.ui.settings import as_rows
+from convo.config.loader import RecordedEndpoint, SettingFlags
+from convo.config.sections import Price, Provider
+from convo.config.settings import BUILT_IN_MODEL, ServeSettings
+from convo.config.values import LAYER_NAMES, Layer
+from convo.errors import InvalidSettings
+from convo.terminal.settings_views import settings_to_json
 from tests.config.given import PLACES, USER, WORK, settings, sources
 
 MODEL: dict[Layer, dict[str, Any]] = {
-    Layer.FLAG: {"flags": Flags(model="by-flag")},
+    Layer.FLAG: {"flags": SettingFlags(model="by-flag")},
     Layer.ENVIRONMENT: {"environ": {"CONVO_MODEL": "by-environment"}},
-    Layer.RECORD: {"record": Record("tuesday", "by-record")},
+    Layer.RECORD: {"record": RecordedEndpoint("tuesday", "by-record")},
     Layer.PROJECT: {"project": 'model = "by-project"'},
     Layer.USER: {"user": 'model = "by-user"'},
     Layer.DEFAULT: {},
@@ -48,7 +50,7 @@ URL: dict[Layer, dict[str, Any]] = {
 }
 
 STORE: dict[Layer, dict[str, Any]] = {
-    Layer.FLAG: {"flags": Flags(store="sqlite:flag.db")},
+    Layer.FLAG: {"flags": SettingFlags(store="sqlite:flag.db")},
     Layer.ENVIRONMENT: {"environ": {"CONVO_STORE": "sqlite:environment.db"}},
     Layer.PROJECT: {"project": '[state_storage]\ntype = "sqlite"\nconnection_string = "project.db"'},
     Layer.USER: {"user": '[state_storage]\ntype = "sqlite"\nconnection_string = "user.db"'},
@@ -168,7 +170,7 @@ def test_a_setting_prints_as_a_line_with_its_origin() -> None:
 
 
 def test_everything_that_holds_is_listed_once_in_order() -> None:
-    keys = [setting.key for setting in settings(Flags(port=9000)).listed]
+    keys = [setting.key for setting in settings(SettingFlags(port=9000)).listed]
 
     assert keys == sorted(set(keys))
     assert {("model",), ("state_storage",), ("serve", "port"), ("providers", "openai", "key_env")} <= set(keys)
@@ -176,23 +178,23 @@ def test_everything_that_holds_is_listed_once_in_order() -> None:
 
 def test_the_address_of_serve_comes_from_flags_and_files() -> None:
     got = settings(
-        Flags(port=0), user='[serve]\nhost = "0.0.0.0"\nport = 80\nkeys_file = "keys"\nseal_key_env = "SEAL"'
+        SettingFlags(port=0), user='[serve]\nhost = "0.0.0.0"\nport = 80\nkeys_file = "keys"\nseal_key_env = "SEAL"'
     )
-    assert got.serve == Serve("0.0.0.0", 0, USER / "keys", "SEAL")
+    assert got.serve == ServeSettings("0.0.0.0", 0, USER / "keys", "SEAL")
 
 
 def test_serve_is_loopback_without_keys_by_default() -> None:
-    assert settings().serve == Serve("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
+    assert settings().serve == ServeSettings("127.0.0.1", 8788, None, "CONVO_SEAL_KEY")
 
 
 def test_the_limits_of_serve_are_set_one_by_one_and_every_other_one_holds() -> None:
     got = settings(user="[serve]\nmax_body_bytes = 2048\nmax_depth = 20\nread_s = 5\ngrace_s = 0.5").serve
     assert (got.max_body_bytes, got.max_depth, got.read_s, got.grace_s) == (2048, 20, 5.0, 0.5)
-    assert (got.max_items, got.keepalive_s) == (Serve._field_defaults["max_items"], 15.0)
+    assert (got.max_items, got.keepalive_s) == (ServeSettings._field_defaults["max_items"], 15.0)
 
 
 def test_the_keys_of_serve_may_be_named_by_a_flag() -> None:
-    assert settings(Flags(keys="keys"), user='[serve]\nkeys_file = "other"').serve.keys_file == WORK / "keys"
+    assert settings(SettingFlags(keys="keys"), user='[serve]\nkeys_file = "other"').serve.keys_file == WORK / "keys"
 
 
 @pytest.mark.parametrize(
@@ -221,9 +223,12 @@ def test_sources_do_not_show_the_environment() -> None:
 @pytest.mark.parametrize(
     ("said", "message"),
     [
-        ({"flags": Flags(model=" ")}, "-m must not be empty"),
-        ({"flags": Flags(port=70_000)}, "--port must be a port from 0 (any free one) to 65535"),
-        ({"flags": Flags(store="mysql://me:pw@db")}, "--store must be none, memory, sqlite:PATH or postgresql://..."),
+        ({"flags": SettingFlags(model=" ")}, "-m must not be empty"),
+        ({"flags": SettingFlags(port=70_000)}, "--port must be a port from 0 (any free one) to 65535"),
+        (
+            {"flags": SettingFlags(store="mysql://me:pw@db")},
+            "--store must be none, memory, sqlite:PATH or postgresql://...",
+        ),
         (
             {"environ": {"CONVO_STORE": "redis://me:pw@db"}},
             "CONVO_STORE must be none, memory, sqlite:PATH or postgresql://...",
@@ -236,13 +241,13 @@ def test_sources_do_not_show_the_environment() -> None:
     ],
 )
 def test_a_flag_or_variable_that_cannot_be_used_is_named(said: dict[str, Any], message: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(**said)
     assert (refused.value.message, refused.value.exit) == (message, 2)
 
 
 def test_a_new_provider_has_to_say_what_it_speaks() -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(project='[providers.groq]\nbase_url = "https://api.groq.com/openai/v1"')
     assert refused.value.message == (
         "/home/me/work/.convo.toml: 'groq' is not a known provider, so 'providers.groq.api' must be set"
@@ -256,13 +261,13 @@ def test_a_tenant_is_named_by_a_variable_or_a_file_and_is_this_machines_else() -
 
 
 def test_what_no_key_could_be_called_is_no_tenant() -> None:
-    with pytest.raises(BadSettings, match="CONVO_TENANT must be a key's name"):
+    with pytest.raises(InvalidSettings, match="CONVO_TENANT must be a key's name"):
         settings(environ={"CONVO_TENANT": "a b"})
 
 
 def test_settings_keys_and_words_of_layers_never_change() -> None:
     """Settings files and scripts name them."""
-    rows = as_rows(settings(flags=Flags(model="x/y"), user="compact_at = 0.5").listed)
+    rows = settings_to_json(settings(flags=SettingFlags(model="x/y"), user="compact_at = 0.5").listed)
     words = {row["key"]: row["layer"] for row in rows if not row["key"].startswith("providers.")}
     serve = (
         "host port seal_key_env max_body_bytes max_header_bytes max_depth max_items max_requests read_s write_s "
@@ -276,5 +281,5 @@ def test_settings_keys_and_words_of_layers_never_change() -> None:
         **{f"serve.{name}": "default" for name in serve.split()},
         **{f"limits.{name}": "default" for name in limits.split()},
     }
-    assert list(LAYER_WORDS.values()) == ["flag", "environment", "record", "profile", "project", "user", "default"]
-    assert set(LAYER_WORDS) == set(Layer)
+    assert list(LAYER_NAMES.values()) == ["flag", "environment", "record", "profile", "project", "user", "default"]
+    assert set(LAYER_NAMES) == set(Layer)

@@ -2,8 +2,9 @@
 
 import pytest
 
-from convo.config import BUILT_IN_MODEL, ModelName, Settings, choose, resolve
-from convo.errors import BadSettings, UnknownModel
+from convo.config.loader import choose_model, resolve_settings
+from convo.config.settings import BUILT_IN_MODEL, ModelName, Settings
+from convo.errors import InvalidSettings, UnknownModel
 from tests.config.given import settings, sources
 
 GROQ = '[providers.groq]\napi = "chat"\nbase_url = "https://api.groq.com/openai/v1"\n'
@@ -29,7 +30,7 @@ KEYED = {"OPENAI_API_KEY": "sk-test"}
     ],
 )
 def test_a_name_is_split_at_its_first_slash(written: str, provider: str, model: str) -> None:
-    choice = choose(settings(user=GROQ, environ=KEYED), written)
+    choice = choose_model(settings(user=GROQ, environ=KEYED), written)
 
     assert choice.name == ModelName(provider, model)
     assert choice.provider.name == provider
@@ -46,23 +47,23 @@ def test_a_model_name_prints_as_it_is_written() -> None:
 )
 def test_an_alias_stands_for_a_model_or_for_another_alias(written: str, full: str) -> None:
     aliases = '[aliases]\nfast = "groq/llama"\nfaster = "fast"\nfastest = "faster"\nmini = "gpt-5-mini"'
-    assert str(choose(settings(user=GROQ + aliases, environ=KEYED), written).name) == full
+    assert str(choose_model(settings(user=GROQ + aliases, environ=KEYED), written).name) == full
 
 
 def test_an_alias_of_the_settings_is_followed_too() -> None:
-    choice = choose(settings(project='model = "fast"', user=GROQ + '[aliases]\nfast = "groq/llama"'))
+    choice = choose_model(settings(project='model = "fast"', user=GROQ + '[aliases]\nfast = "groq/llama"'))
 
     assert str(choice.name) == "groq/llama"
     assert str(choice.origin) == "from .convo.toml, /home/me/work"
 
 
 def test_an_alias_may_take_the_place_of_the_built_in_models_short_name() -> None:
-    choice = choose(settings(user='[aliases]\nlocal = "local/x.gguf"'), "local")
+    choice = choose_model(settings(user='[aliases]\nlocal = "local/x.gguf"'), "local")
     assert str(choice.name) == "local/x.gguf"
 
 
 def test_without_a_word_the_built_in_model_is_chosen() -> None:
-    assert str(choose(settings()).name) == BUILT_IN_MODEL
+    assert str(choose_model(settings()).name) == BUILT_IN_MODEL
 
 
 REFUSED = [
@@ -106,14 +107,14 @@ CIRCLES = '[aliases]\none = "two"\ntwo = "three"\nthree = "one"\nself = "self"\n
 def test_a_name_that_means_nothing_is_refused_with_a_next_step(written: str, message: str, hint: str) -> None:
     given = settings(user=CIRCLES + GROQ + ('[providers.mine]\napi = "chat"' if written == "mine/x" else ""))
 
-    with pytest.raises(BadSettings) as refused:
-        choose(given, written)
+    with pytest.raises(InvalidSettings) as refused:
+        choose_model(given, written)
     assert (refused.value.message, refused.value.hint, refused.value.exit) == (message, hint, 2)
 
 
 def test_a_refusal_names_the_file_that_chose_the_model() -> None:
-    with pytest.raises(BadSettings) as refused:
-        choose(settings(project='model = "grop/x"', user=GROQ))
+    with pytest.raises(InvalidSettings) as refused:
+        choose_model(settings(project='model = "grop/x"', user=GROQ))
     assert refused.value.message == (
         f"/home/me/work/.convo.toml: no provider 'grop' for 'grop/x'; did you mean 'groq'? {KNOWN}"
     )
@@ -124,8 +125,8 @@ def test_a_model_that_is_named_wrongly_does_not_keep_settings_from_being_read() 
 
 
 def test_a_model_that_is_typed_in_a_chat_says_so() -> None:
-    with pytest.raises(BadSettings, match=r"^/model: 'ollama' is a provider, not a model$"):
-        choose(settings(), "ollama", where="/model")
+    with pytest.raises(InvalidSettings, match=r"^/model: 'ollama' is a provider, not a model$"):
+        choose_model(settings(), "ollama", where="/model")
 
 
 # -- bare names -----------------------------------------------------------------------------------
@@ -139,7 +140,7 @@ def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = 
     """Settings in which providers' model lists were kept."""
     found = sources(environ=environ, user=GROQ_KEYED)
     kept = {name: {"base_url": url, "models": models} for name, models in lists.items()}
-    return resolve(found._replace(model_lists=kept))
+    return resolve_settings(found._replace(model_lists=kept))
 
 
 @pytest.mark.parametrize(
@@ -157,26 +158,26 @@ def with_lists(environ: dict[str, str], lists: dict[str, list[str]], url: str = 
     ],
 )
 def test_a_bare_name_goes_by_its_prefix_to_a_provider_with_a_key(written: str, full: str) -> None:
-    assert str(choose(settings(environ=ALL_KEYS), written).name) == full
+    assert str(choose_model(settings(environ=ALL_KEYS), written).name) == full
 
 
 @pytest.mark.parametrize("written", ["llama-4", "gpt-3", "claude", "nope"])
 def test_a_bare_name_that_no_provider_is_known_for_is_no_model(written: str) -> None:
     with pytest.raises(UnknownModel, match=f"no model '{written}'") as wrong:
-        choose(settings(environ=ALL_KEYS), written)
+        choose_model(settings(environ=ALL_KEYS), written)
     assert wrong.value.code == "model_not_found"
 
 
 def test_a_bare_name_of_a_provider_without_a_key_names_the_missing_key() -> None:
     with pytest.raises(UnknownModel, match="no model 'claude-sonnet-5': anthropic needs a key") as wrong:
-        choose(settings(environ=KEYED), "claude-sonnet-5")
+        choose_model(settings(environ=KEYED), "claude-sonnet-5")
     assert wrong.value.hint == "set ANTHROPIC_API_KEY, or choose a model with -m"
 
 
 def test_a_bare_name_in_the_kept_list_of_a_provider_with_a_key_goes_there() -> None:
     given = with_lists(ALL_KEYS, {"groq": ["llama-4", "gpt-5"]})
-    assert str(choose(given, "llama-4").name) == "groq/llama-4"
-    assert str(choose(given, "gpt-5").name) == "groq/gpt-5"
+    assert str(choose_model(given, "llama-4").name) == "groq/llama-4"
+    assert str(choose_model(given, "gpt-5").name) == "groq/gpt-5"
 
 
 def test_a_kept_list_counts_for_its_base_url_and_with_a_key_only() -> None:
@@ -184,7 +185,7 @@ def test_a_kept_list_counts_for_its_base_url_and_with_a_key_only() -> None:
     keyless = with_lists(KEYED, {"groq": ["llama-4"]})
     for given in (elsewhere, keyless):
         with pytest.raises(UnknownModel):
-            choose(given, "llama-4")
+            choose_model(given, "llama-4")
 
 
 @pytest.mark.parametrize(
@@ -199,4 +200,4 @@ def test_a_kept_list_counts_for_its_base_url_and_with_a_key_only() -> None:
 )
 def test_the_default_model_is_that_of_the_first_provider_with_a_key(keys: tuple[str, ...], full: str) -> None:
     given = settings(environ={f"{name}_API_KEY": "key" for name in keys}, user=GROQ_KEYED)
-    assert str(choose(given).name) == full
+    assert str(choose_model(given).name) == full

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.config import Places, private
-from convo.errors import BadSettings, StoreReadOnly, StoreUnavailable
+from convo.config.paths import AppPaths, make_private_folder
+from convo.errors import InvalidSettings, StoreReadOnly, StoreUnavailable
 from tests.config.rights import without_rights
 
 
@@ -16,9 +16,9 @@ def mode(folder: Path) -> int:
 
 
 def test_convo_home_holds_all_three_folders(tmp_path: Path) -> None:
-    places = Places.of({"CONVO_HOME": str(tmp_path)})
+    places = AppPaths.of({"CONVO_HOME": str(tmp_path)})
 
-    assert places == Places(tmp_path / "data", tmp_path / "state", tmp_path / "config")
+    assert places == AppPaths(tmp_path / "data", tmp_path / "state", tmp_path / "config")
     assert (places.database, places.settings) == (tmp_path / "data/convo.db", tmp_path / "config/config.toml")
     assert (places.models, places.locks) == (tmp_path / "data/models", tmp_path / "state/locks")
     assert places.prompts == tmp_path / "state/prompts"
@@ -26,12 +26,12 @@ def test_convo_home_holds_all_three_folders(tmp_path: Path) -> None:
 
 def test_a_relative_convo_home_begins_in_the_working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert Places.of({"CONVO_HOME": "here/../there"}).data == tmp_path / "there/data"
+    assert AppPaths.of({"CONVO_HOME": "here/../there"}).data == tmp_path / "there/data"
 
 
 def test_convo_home_may_begin_at_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert Places.of({"CONVO_HOME": "~/convo"}).state == tmp_path / "convo/state"
+    assert AppPaths.of({"CONVO_HOME": "~/convo"}).state == tmp_path / "convo/state"
 
 
 @pytest.mark.parametrize("environ", [{}, {"CONVO_HOME": ""}])
@@ -42,7 +42,7 @@ def test_without_convo_home_the_platform_says_where(
     for name in ("XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
 
-    places = Places.of(environ)
+    places = AppPaths.of(environ)
 
     assert {place.name for place in places} == {"convo"}
     assert all(place.is_relative_to(tmp_path) for place in places)
@@ -50,19 +50,19 @@ def test_without_convo_home_the_platform_says_where(
 
 def test_a_user_without_a_home_folder_is_told_to_set_convo_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "nowhere")
-    with pytest.raises(BadSettings) as refused:
-        Places.of({})
+    with pytest.raises(InvalidSettings) as refused:
+        AppPaths.of({})
     assert refused.value.message == "this user has no home folder"
     assert refused.value.hint == "set CONVO_HOME to a folder that convo may write"
 
 
 def test_naming_a_place_makes_nothing(tmp_path: Path) -> None:
-    assert Places.of({"CONVO_HOME": str(tmp_path / "home")}).database.name == "convo.db"
+    assert AppPaths.of({"CONVO_HOME": str(tmp_path / "home")}).database.name == "convo.db"
     assert list(tmp_path.iterdir()) == []
 
 
 def test_every_folder_that_is_made_belongs_to_its_owner_alone(tmp_path: Path) -> None:
-    made = private(tmp_path / "home/data/models")
+    made = make_private_folder(tmp_path / "home/data/models")
 
     assert made == tmp_path / "home/data/models"
     assert [mode(folder) for folder in (made, made.parent, made.parent.parent)] == [0o700] * 3
@@ -73,25 +73,25 @@ def test_a_folder_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
     shared.mkdir()
     shared.chmod(0o755)
 
-    private(shared / "data")
+    make_private_folder(shared / "data")
 
     assert (mode(shared), mode(shared / "data")) == (0o755, 0o700)
-    assert private(shared) == shared
+    assert make_private_folder(shared) == shared
 
 
 def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
     (tmp_path / "home").write_text("")
 
     with pytest.raises(StoreUnavailable, match=r"^the folder .*/home cannot be made: not a folder$"):
-        private(tmp_path / "home")
+        make_private_folder(tmp_path / "home")
     with pytest.raises(StoreUnavailable, match=r"^the folder .*/home/data cannot be made: Not a directory$"):
-        private(tmp_path / "home/data")
+        make_private_folder(tmp_path / "home/data")
 
 
 def test_a_link_that_leads_nowhere_is_not_a_folder(tmp_path: Path) -> None:
     (tmp_path / "home").symlink_to(tmp_path / "gone")
     with pytest.raises(StoreUnavailable, match=r"/home cannot be made: not a folder$"):
-        private(tmp_path / "home")
+        make_private_folder(tmp_path / "home")
 
 
 def test_a_folder_that_may_not_be_written_is_said_to_be_read_only(tmp_path: Path) -> None:
@@ -99,4 +99,4 @@ def test_a_folder_that_may_not_be_written_is_said_to_be_read_only(tmp_path: Path
     os.chmod(tmp_path / "locked", 0o500)
 
     with without_rights(), pytest.raises(StoreReadOnly, match=r"/locked/data cannot be made: Permission denied$"):
-        private(tmp_path / "locked/data")
+        make_private_folder(tmp_path / "locked/data")

@@ -2,8 +2,9 @@
 
 import pytest
 
-from convo.config import Flags, Layer
-from convo.errors import BadSettings
+from convo.config.loader import SettingFlags
+from convo.config.values import Layer
+from convo.errors import InvalidSettings
 from tests.config.given import USER, WORK, settings
 
 TWO = """
@@ -23,42 +24,42 @@ model = "openai/at-home"
 @pytest.mark.parametrize(
     ("flags", "environ", "model"),
     [
-        (Flags(profile="work"), {"CONVO_PROFILE": "home"}, "openai/at-work"),
-        (Flags(), {"CONVO_PROFILE": "work"}, "openai/at-work"),
-        (Flags(), {}, "openai/at-home"),
-        (Flags(profile="work", model="openai/said"), {}, "openai/said"),
-        (Flags(profile="work"), {"CONVO_MODEL": "openai/said"}, "openai/said"),
+        (SettingFlags(profile="work"), {"CONVO_PROFILE": "home"}, "openai/at-work"),
+        (SettingFlags(), {"CONVO_PROFILE": "work"}, "openai/at-work"),
+        (SettingFlags(), {}, "openai/at-home"),
+        (SettingFlags(profile="work", model="openai/said"), {}, "openai/said"),
+        (SettingFlags(profile="work"), {"CONVO_MODEL": "openai/said"}, "openai/said"),
     ],
     ids=["flag", "variable", "file", "a-flag-wins", "a-variable-wins"],
 )
-def test_the_chosen_profile_goes_before_the_files(flags: Flags, environ: dict[str, str], model: str) -> None:
+def test_the_chosen_profile_goes_before_the_files(flags: SettingFlags, environ: dict[str, str], model: str) -> None:
     assert settings(flags, environ, user=TWO).model == model
 
 
 def test_what_a_profile_does_not_say_the_files_do() -> None:
-    got = settings(Flags(profile="home"), project='tenant = "all"', user=TWO)
+    got = settings(SettingFlags(profile="home"), project='tenant = "all"', user=TWO)
     assert (got.model, got.tenant) == ("openai/at-home", "all")
     assert "groq" not in got.providers
 
 
 def test_a_value_of_a_profile_says_so() -> None:
-    origin = settings(Flags(profile="work"), user=TWO).origin("model")
+    origin = settings(SettingFlags(profile="work"), user=TWO).origin("model")
     assert (origin.layer, origin.place) == (Layer.PROFILE, str(USER / "config.toml"))
     assert str(origin) == f"from profile work in config.toml, {USER}"
 
 
 def test_a_profile_may_stand_in_both_files_and_the_projects_wins() -> None:
     project = '[profiles.work]\nmodel = "openai/here"\n'
-    got = settings(Flags(profile="work"), project=project, user=TWO)
+    got = settings(SettingFlags(profile="work"), project=project, user=TWO)
     assert (got.model, got.tenant) == ("openai/here", "office")
     assert got.origin("model").folder == WORK
 
 
 def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:
-    with pytest.raises(BadSettings) as refused:
-        settings(Flags(profile="wrok"), user=TWO)
+    with pytest.raises(InvalidSettings) as refused:
+        settings(SettingFlags(profile="wrok"), user=TWO)
     assert refused.value.message == "--profile: no profile 'wrok'; did you mean 'work'?"
-    with pytest.raises(BadSettings) as none:
+    with pytest.raises(InvalidSettings) as none:
         settings(environ={"CONVO_PROFILE": "work"})
     assert none.value.message == "CONVO_PROFILE: no profile 'work'; there is none"
 
@@ -73,6 +74,6 @@ def test_a_profile_that_no_file_has_is_refused_with_the_nearest() -> None:
     ],
 )
 def test_a_profile_is_held_to_the_same_rules_whether_chosen_or_not(text: str, message: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(user=text)
     assert message in refused.value.message

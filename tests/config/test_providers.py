@@ -2,9 +2,9 @@
 
 import pytest
 
-from convo.config import Provider, Secret, key_of, token_of
-from convo.config.checks import Unfit
-from convo.config.providers import Api, EndpointKind, OwnerOf, ollama_url
+from convo.config.credentials import load_provider_key, load_provider_token
+from convo.config.sections import EndpointKind, Provider, ProviderApi, StateOwner, parse_ollama_host
+from convo.config.values import InvalidValue, Secret
 from tests.config.given import settings
 
 
@@ -34,7 +34,9 @@ def test_the_known_providers_are_these() -> None:
         ("scripted", "provider", "embedded"),
     ],
 )
-def test_the_language_and_the_owner_decide_the_endpoint(api: Api, owner: OwnerOf, endpoint: EndpointKind) -> None:
+def test_the_language_and_the_owner_decide_the_endpoint(
+    api: ProviderApi, owner: StateOwner, endpoint: EndpointKind
+) -> None:
     assert Provider("x", api, owner=owner).endpoint == endpoint
 
 
@@ -83,13 +85,13 @@ def test_a_file_overrides_single_fields_of_a_known_provider() -> None:
     ],
 )
 def test_ollamas_host_becomes_the_url_that_a_client_reaches(host: str, url: str) -> None:
-    assert ollama_url(host) == url
+    assert parse_ollama_host(host) == url
 
 
 @pytest.mark.parametrize("host", ["box:port", "http://box:99999", "[::1"])
 def test_a_host_that_ollama_cannot_have_is_refused(host: str) -> None:
-    with pytest.raises(Unfit, match=r"^must be a host, host:port or URL$"):
-        ollama_url(host)
+    with pytest.raises(InvalidValue, match=r"^must be a host, host:port or URL$"):
+        parse_ollama_host(host)
 
 
 @pytest.mark.parametrize(
@@ -104,16 +106,16 @@ def test_a_host_that_ollama_cannot_have_is_refused(host: str) -> None:
     ],
 )
 def test_a_key_comes_from_the_providers_own_variable(environ: dict[str, str], key: Secret | None) -> None:
-    assert key_of(settings().providers["openai"], environ) == key
+    assert load_provider_key(settings().providers["openai"], environ) == key
 
 
 def test_a_provider_without_a_variable_has_no_key() -> None:
-    assert key_of(settings().providers["ollama"], {"OPENAI_API_KEY": "sk-1", "": "sk-2"}) is None
+    assert load_provider_key(settings().providers["ollama"], {"OPENAI_API_KEY": "sk-1", "": "sk-2"}) is None
 
 
 def test_azure_has_a_token_beside_its_key() -> None:
     azure = settings().providers["azure"]
     environ = {"AZURE_OPENAI_AD_TOKEN": "token", "AZURE_OPENAI_API_KEY": "key"}
 
-    assert (token_of(azure, environ), key_of(azure, environ)) == (Secret("token"), Secret("key"))
-    assert token_of(settings().providers["openai"], environ) is None
+    assert (load_provider_token(azure, environ), load_provider_key(azure, environ)) == (Secret("token"), Secret("key"))
+    assert load_provider_token(settings().providers["openai"], environ) is None

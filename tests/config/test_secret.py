@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.config import Secret
-from convo.config.secret import names_a_variable
+from convo.config.values import Secret, is_variable_name
 
 
 @given(st.text(min_size=5))
@@ -40,7 +39,7 @@ def test_a_secret_equals_its_like_and_nothing_else() -> None:
     ],
 )
 def test_a_name_is_a_name(name: str) -> None:
-    assert names_a_variable(name)
+    assert is_variable_name(name)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +60,9 @@ def test_a_name_is_a_name(name: str) -> None:
     ],
 )
 def test_a_key_is_not_taken_for_a_name(key: str) -> None:
-    assert not names_a_variable(key)
+    assert not is_variable_name(key)
 
 
 @given(st.text(string.ascii_uppercase + "_", min_size=1, max_size=60))
 def test_every_name_of_capitals_is_accepted(name: str) -> None:
-    assert names_a_variable(name)
+    assert is_variable_name(name)

@@ -2,9 +2,9 @@
 
 import pytest
 
-from convo.config.checks import kind
-from convo.config.shape import SHAPE
-from convo.errors import BadSettings
+from convo.config.schema import SETTINGS_SCHEMA
+from convo.config.values import toml_type_name
+from convo.errors import InvalidSettings
 from tests.config.given import settings
 
 NOT_A_VARIABLE = "must be the name of an environment variable; what stands there may be a key and is not shown"
@@ -18,7 +18,7 @@ NOT_A_URL = "must be a URL: http:// or https://, a host, and a path if there is 
 REFUSED = [
     # unknown names
     ('modle = "x"', "no setting 'modle'; did you mean 'model'?"),
-    ("xyzzy = 1", f"no setting 'xyzzy'; there are {', '.join(SHAPE)}"),
+    ("xyzzy = 1", f"no setting 'xyzzy'; there are {', '.join(SETTINGS_SCHEMA)}"),
     ('[provider.groq]\napi = "chat"', "no setting 'provider'; did you mean 'providers'?"),
     ('[providers.groq]\nbase_ulr = "https://x"', "no setting 'providers.groq.base_ulr'; did you mean 'base_url'?"),
     ('[providers.groq]\napi_key = "sk-secret"', "no setting 'providers.groq.api_key'; did you mean 'key_env'?"),
@@ -115,7 +115,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("text", "message"), REFUSED)
 def test_a_file_that_says_something_wrong_is_refused_by_file_and_key(text: str, message: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(project=text)
 
     assert refused.value.message == f"/home/me/work/.convo.toml: {message}"
@@ -124,13 +124,13 @@ def test_a_file_that_says_something_wrong_is_refused_by_file_and_key(text: str, 
 
 @pytest.mark.parametrize("text", [text for text, _ in REFUSED if "ecret" in text])
 def test_no_refusal_repeats_what_may_be_a_secret(text: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(user=text)
     assert "ecret" not in refused.value.message + refused.value.hint
 
 
 def test_the_weaker_file_is_checked_as_strictly_as_the_stronger() -> None:
-    with pytest.raises(BadSettings, match=r"^/home/me/\.config/convo/config\.toml: 'model' must be a string"):
+    with pytest.raises(InvalidSettings, match=r"^/home/me/\.config/convo/config\.toml: 'model' must be a string"):
         settings(project='model = "fine"', user="model = 5")
 
 
@@ -170,7 +170,7 @@ def test_the_file_of_the_design_is_accepted_whole() -> None:
 
 @pytest.mark.parametrize(("value", "words"), [(None, "a date or time"), ({}, "a table"), (False, "a boolean")])
 def test_a_value_is_called_what_toml_calls_it(value: object, words: str) -> None:
-    assert kind(value) == words
+    assert toml_type_name(value) == words
 
 
 def test_what_a_call_costs_counts_cached_tokens_apart() -> None:
@@ -204,6 +204,6 @@ def test_the_limits_of_a_server_hold_for_every_key_and_a_name_may_have_its_own()
     ],
 )
 def test_a_limit_of_a_server_that_is_none_is_refused(line: str, words: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(user=f"[serve.limits]\n{line}")
     assert words in refused.value.message

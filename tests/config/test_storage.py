@@ -5,8 +5,10 @@ from urllib.parse import quote
 
 import pytest
 
-from convo.config import Flags, Secret, Storage
-from convo.errors import BadSettings
+from convo.config.loader import SettingFlags
+from convo.config.storage import Storage
+from convo.config.values import Secret
+from convo.errors import InvalidSettings
 from tests.config.given import HOME, PLACES, WORK, settings
 
 TRUST = f'trusted = ["{WORK}"]'
@@ -33,7 +35,7 @@ def table(kind: str, connection: str | None = None) -> str:
     ],
 )
 def test_one_word_says_what_to_open(word: str, storage: Storage) -> None:
-    assert settings(Flags(store=word)).storage == storage
+    assert settings(SettingFlags(store=word)).storage == storage
     assert settings(environ={"CONVO_STORE": word}).storage == storage
 
 
@@ -67,13 +69,13 @@ def test_a_table_says_what_to_open(text: str, storage: Storage) -> None:
     ],
 )
 def test_a_connection_string_that_cannot_be_used_is_refused(text: str, message: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(user=TRUST, project=text)
     assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {message}"
 
 
 def test_a_missing_variable_of_a_file_that_lost_harms_nobody() -> None:
-    got = settings(Flags(store="memory"), project=table("postgres", "postgresql://$MISSING@db"))
+    got = settings(SettingFlags(store="memory"), project=table("postgres", "postgresql://$MISSING@db"))
     assert got.storage == Storage("memory")
 
 
@@ -102,7 +104,7 @@ PLAIN = {
 
 @pytest.mark.parametrize(("url", "shown"), PLAIN.items(), ids=PLAIN)
 def test_a_url_is_handed_on_as_it_is_and_shown_without_its_password(url: str, shown: str) -> None:
-    got = settings(Flags(store=url))
+    got = settings(SettingFlags(store=url))
 
     assert got.storage.url == Secret(url)
     assert str(got.storage) == shown
@@ -123,7 +125,7 @@ EXPLAINED = (
 @pytest.mark.parametrize("host", ["db", "db:5432", "one,two", "[::1]"])
 def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, host: str) -> None:
     text = table("postgres", f"postgresql://me:${{PW}}@{host}/convo?sslmode=require")
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(environ={"PW": word}, user=TRUST, project=text)
 
     assert refused.value.message == f"/home/me/work/.convo.toml: 'state_storage.connection_string' {EXPLAINED}"
@@ -141,28 +143,28 @@ def test_a_password_that_is_not_encoded_is_explained_and_not_shown(word: str, ho
     ],
 )
 def test_a_template_that_nobody_filled_in_is_named(url: str, named: str) -> None:
-    with pytest.raises(BadSettings) as refused:
-        settings(Flags(store=url))
+    with pytest.raises(InvalidSettings) as refused:
+        settings(SettingFlags(store=url))
     assert f"still has {named} from a template in it" in refused.value.message
 
 
 @pytest.mark.parametrize("word", ["<abc>?", "[x]", "{{abc}}/"])
 def test_a_password_that_looks_like_a_template_is_not_shown(word: str) -> None:
-    with pytest.raises(BadSettings) as refused:
-        settings(Flags(store=f"postgresql://me:{word}@db/convo"))
+    with pytest.raises(InvalidSettings) as refused:
+        settings(SettingFlags(store=f"postgresql://me:{word}@db/convo"))
     assert word.strip("?/") not in refused.value.message
 
 
 @pytest.mark.parametrize("url", ["postgresql://me:p:w@d:b:5/x", "postgresql://me@[::1/x", "postgresql://me@db:port/x"])
 def test_a_url_with_an_odd_host_is_explained_too(url: str) -> None:
-    with pytest.raises(BadSettings, match=r"^--store: 'state_storage.connection_string' cannot be read as a URL"):
-        settings(Flags(store=url))
+    with pytest.raises(InvalidSettings, match=r"^--store: 'state_storage.connection_string' cannot be read as a URL"):
+        settings(SettingFlags(store=url))
 
 
 @pytest.mark.parametrize("word", ["pw\n", " pw", "p w", "p\tw", "\x00"])
 def test_a_password_with_the_end_of_a_line_is_told_so(word: str) -> None:
     """As it comes out of a file by a shell; no driver says what is wrong then."""
-    with pytest.raises(BadSettings, match=r"has a space or a line break in it, which no URL has; a space is %20$"):
+    with pytest.raises(InvalidSettings, match=r"has a space or a line break in it, which no URL has; a space is %20$"):
         settings(environ={"PW": word}, user=TRUST, project=table("postgres", "postgresql://me:$PW@db/convo"))
 
 
@@ -172,15 +174,15 @@ def test_two_dollars_are_one() -> None:
 
 
 def test_a_storage_without_a_server_is_shown_as_it_is_written() -> None:
-    assert str(settings(Flags(store="sqlite:chat.db")).storage) == "sqlite:/home/me/work/chat.db"
-    assert str(settings(Flags(store="memory")).storage) == "memory"
+    assert str(settings(SettingFlags(store="sqlite:chat.db")).storage) == "sqlite:/home/me/work/chat.db"
+    assert str(settings(SettingFlags(store="memory")).storage) == "memory"
 
 
 # -- how long things stay ----------------------------------------------------------------------------
 
 
 def test_nothing_goes_unless_somebody_says_so() -> None:
-    for got in (settings(), settings(project=table("sqlite")), settings(Flags(store="postgresql://db/x"))):
+    for got in (settings(), settings(project=table("sqlite")), settings(SettingFlags(store="postgresql://db/x"))):
         assert got.storage.ttl_s("local") is None
 
 
@@ -201,7 +203,7 @@ def test_a_time_for_one_tenant_is_none_for_the_others() -> None:
 
 def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
     """Another store that a flag names is not emptied after it."""
-    got = settings(Flags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
+    got = settings(SettingFlags(store="memory"), project=table("sqlite") + "ttl = '30d'\n")
     assert got.storage.ttl_s("local") is None
 
 
@@ -221,6 +223,6 @@ def test_a_time_goes_with_the_store_that_it_was_written_for() -> None:
     ],
 )
 def test_a_time_that_cannot_be_read_is_refused(line: str, message: str) -> None:
-    with pytest.raises(BadSettings) as refused:
+    with pytest.raises(InvalidSettings) as refused:
         settings(project=table("memory") + line)
     assert refused.value.message == f"/home/me/work/.convo.toml: {message}"

@@ -5,25 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from convo.config import Layer, Origin
-from convo.config.origin import dotted
-from convo.config.shape import SHAPE
-from convo.config.trust import UNTRUSTED, ProjectNotice, filter_untrusted, is_loopback, leaves_here
-from convo.errors import BadSettings
+from convo.config.schema import SETTINGS_SCHEMA
+from convo.config.trust import UNTRUSTED_RULES, ProjectNotice, filter_untrusted, is_loopback, is_remote_url
+from convo.config.values import Layer, SettingSource, format_setting_key
+from convo.errors import InvalidSettings
 from tests.config.given import WORK, settings
 
-FILE = Origin(Layer.PROJECT, ".convo.toml", WORK)
+FILE = SettingSource(Layer.PROJECT, ".convo.toml", WORK)
 
 
 def ignored(text: str) -> list[str]:
     """The keys that an untrusted file sets without effect."""
-    return [dotted(one.key) for one in filter_untrusted(tomllib.loads(text), FILE).ignored]
+    return [format_setting_key(one.key) for one in filter_untrusted(tomllib.loads(text), FILE).ignored]
 
 
 def test_every_setting_has_a_row_with_a_reason() -> None:
-    assert set(UNTRUSTED) == set(SHAPE) - {"profiles"}
-    assert all(rule.reason for rule in UNTRUSTED.values())
-    assert {name for name, rule in UNTRUSTED.items() if rule.allowed} == {"model", "editing", "answers"}
+    assert set(UNTRUSTED_RULES) == set(SETTINGS_SCHEMA) - {"profiles"}
+    assert all(rule.reason for rule in UNTRUSTED_RULES.values())
+    assert {name for name, rule in UNTRUSTED_RULES.items() if rule.allowed} == {"model", "editing", "answers"}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +161,7 @@ def test_an_ignored_value_is_shown_only_where_it_is_valid() -> None:
         type = "postgres"
         connection_string = "postgresql://me:hush@elsewhere.example/x?password=hush"
     """
-    got = {dotted(one.key): str(one.value) for one in filter_untrusted(tomllib.loads(text), FILE).ignored}
+    got = {format_setting_key(one.key): str(one.value) for one in filter_untrusted(tomllib.loads(text), FILE).ignored}
     assert got == {
         "api_key": "None",
         "serve.port": "9000",
@@ -193,13 +192,13 @@ def test_a_notice_is_one_bounded_line_without_control_characters() -> None:
 
 
 def test_a_trusted_file_cannot_trust_folders() -> None:
-    with pytest.raises(BadSettings, match=r"\.convo\.toml: 'trusted' can only be set in your own settings"):
+    with pytest.raises(InvalidSettings, match=r"\.convo\.toml: 'trusted' can only be set in your own settings"):
         settings(project=f'trusted = ["{WORK}"]')
 
 
 def test_folders_are_written_whole() -> None:
     for value in ('"/home/me"', '["work"]', "[1]"):
-        with pytest.raises(BadSettings, match="must be an array of folders with their whole paths"):
+        with pytest.raises(InvalidSettings, match="must be an array of folders with their whole paths"):
             settings(user=f"trusted = {value}")
 
 
@@ -263,7 +262,7 @@ def test_no_other_host_is_loopback(host: str) -> None:
     ],
 )
 def test_a_url_is_judged_as_its_client_reads_it(url: str, leaves: bool) -> None:
-    assert leaves_here(url) is leaves
+    assert is_remote_url(url) is leaves
 
 
 def test_the_path_of_a_relative_setting_begins_at_its_file() -> None:

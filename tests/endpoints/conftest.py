@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.config.secret import Secret
-from convo.endpoints.contract import Endpoint
-from convo.endpoints.embedded import Embedded
-from convo.endpoints.remote import Account, Remote
-from convo.ids import random_id
-from convo.stores.contract import Store
-from convo.stores.open import open_store
+from convo.config.values import Secret
+from convo.endpoints.base import Endpoint
+from convo.endpoints.remote import RemoteEndpoint
+from convo.models.http import OpenAIClientOptions
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
+from convo.stores.factory import open_store
 from tests.endpoints.reader import Reader
 from tests.endpoints.sides import Sides
 from tests.loopback import KEY, Loopback, Scripts
@@ -39,24 +39,24 @@ def reader() -> Reader:
     return Reader()
 
 
-def embedded_over(store: Store, scripts: Scripts) -> Embedded:
-    return Embedded(store, scripts, SystemClock(), random_id)
+def embedded_over(store: Store, scripts: Scripts) -> EmbeddedEndpoint:
+    return EmbeddedEndpoint(store, scripts, SystemClock(), random_id)
 
 
 @pytest.fixture
-async def embedded(store: Store, scripts: Scripts) -> AsyncIterator[Embedded]:
+async def embedded(store: Store, scripts: Scripts) -> AsyncIterator[EmbeddedEndpoint]:
     """Convo's own endpoint, over memory and over SQLite."""
     endpoint = embedded_over(store, scripts)
     yield endpoint
     await endpoint.aclose()
 
 
-def remote_at(loopback: Loopback, key: str = KEY) -> Remote:
-    return Remote(Account(base_url=loopback.url, key=Secret(key)))
+def remote_at(loopback: Loopback, key: str = KEY) -> RemoteEndpoint:
+    return RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(key)))
 
 
 @pytest.fixture
-async def remote(loopback: Loopback) -> AsyncIterator[Remote]:
+async def remote(loopback: Loopback) -> AsyncIterator[RemoteEndpoint]:
     """The same endpoint, through the openai package and HTTP."""
     endpoint = remote_at(loopback)
     yield endpoint

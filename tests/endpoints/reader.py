@@ -6,22 +6,22 @@ Besides it words that are long enough to be folded, and what else stories of com
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
-from convo.compaction.summary import ASKED_FOR, HEAD
-from convo.endpoints.embedded import Embedded
-from convo.errors import Refused, Unsupported, WindowExceeded
-from convo.ids import random_id
-from convo.items import Event, Item, kind, text
-from convo.models.contract import Ask, Model
-from convo.models.stream import Answer, usage
+from convo.compaction.window import SUMMARY_HEADING, SUMMARY_INSTRUCTIONS
+from convo.errors import RequestRefused, Unsupported, WindowExceeded
+from convo.history.items import Item, StreamEvent, item_text, item_type
+from convo.models.base import Model, ModelRequest
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import random_id
 from tests.endpoints.sides import ask
 
 SUMMARY = "They greeted."
-TOLD = usage(10, 3)
+TOLD = make_usage(10, 3)
 LONG = " ".join(["word"] * 60)
 ANSWER = {"role": "assistant", "content": LONG}
 CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
 TRIGGER = {"type": "compaction_trigger"}
-SUMMED = f"{HEAD}\n\n{SUMMARY}"
+SUMMED = f"{SUMMARY_HEADING}\n\n{SUMMARY}"
 
 
 class Reader:
@@ -40,22 +40,22 @@ class Reader:
         self.summary, self.room, self.theirs = summary, room, theirs
         self.answer: str | None = None
         self.refuses = False
-        self.asks: list[Ask] = []
-        self.summaries: list[Ask] = []
-        self.compactions: list[Ask] = []
+        self.asks: list[ModelRequest] = []
+        self.summaries: list[ModelRequest] = []
+        self.compactions: list[ModelRequest] = []
 
     def __call__(self, name: str) -> tuple[Model, str]:
         return self, name
 
-    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        summing = (ask.instructions or "").startswith(ASKED_FOR)
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        summing = (ask.instructions or "").startswith(SUMMARY_INSTRUCTIONS)
         (self.summaries if summing else self.asks).append(ask)
-        need = sum(len(text(item).split()) for item in ask.input)
-        if self.theirs is None and any(kind(item) == "compaction" for item in ask.input):
+        need = sum(len(item_text(item).split()) for item in ask.input)
+        if self.theirs is None and any(item_type(item) == "compaction" for item in ask.input):
             raise Unsupported(ask.model, "compaction items", param="input")
         if self.room is not None and need > self.room:
             raise WindowExceeded(ask.model, need, self.room)
-        answer, words = Answer(random_id, ask.model), self.answer or f"shown {len(ask.input)}"
+        answer, words = ResponseEventWriter(random_id, ask.model), self.answer or f"shown {len(ask.input)}"
         for event in answer.text(self.summary if summing else words):
             yield event
         for event in answer.completed(TOLD):
@@ -64,15 +64,15 @@ class Reader:
     async def warm(self, model: str) -> None:
         """Nothing has to be ready."""
 
-    async def check_request(self, ask: Ask) -> None:
+    async def check_request(self, ask: ModelRequest) -> None:
         """It takes everything."""
 
-    async def count(self, ask: Ask) -> int | None:
-        return sum(len(text(item).split()) for item in ask.input)
+    async def count(self, ask: ModelRequest) -> int | None:
+        return sum(len(item_text(item).split()) for item in ask.input)
 
-    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
         if self.refuses:
-            raise Refused("This model cannot compact")
+            raise RequestRefused("This model cannot compact")
         if self.theirs is not None:
             self.compactions.append(ask)
         return self.theirs
@@ -82,14 +82,14 @@ class Reader:
 
     def shown(self) -> list[str]:
         """What the last answer was made of, in words."""
-        return [text(item) for item in self.asks[-1].input]
+        return [item_text(item) for item in self.asks[-1].input]
 
 
 def kinds(items: Any) -> list[str]:
-    return [kind(item) for item in items]
+    return [item_type(item) for item in items]
 
 
-async def chained(endpoint: Embedded, *said: str) -> str:
+async def chained(endpoint: EmbeddedEndpoint, *said: str) -> str:
     """The id of the last response of a chain in which this was said."""
     last = None
     for words in said:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.contract import Endpoint, Page
+from convo.endpoints.base import Endpoint, ItemPage
 from convo.errors import ConvoError
-from convo.items import Event, Item, text
+from convo.history.items import Item, StreamEvent, item_text
 from tests.loopback import Scripts
 
 MODEL = "gpt-5-mini"
@@ -31,7 +31,7 @@ class Sides:
     scripts: Scripts
 
 
-async def events(endpoint: Endpoint, said: Any = None, **body: Any) -> list[Event]:
+async def events(endpoint: Endpoint, said: Any = None, **body: Any) -> list[StreamEvent]:
     """Every event of one answer to `said`."""
     given = {} if said is None else {"input": said}
     async with aclosing(endpoint.create({"model": MODEL, **given, **body})) as answer:
@@ -57,9 +57,9 @@ def told(wrong: ConvoError) -> tuple[str, int, str | None]:
     return wrong.code, wrong.status, getattr(wrong, "param", None)
 
 
-def texts(items: Page | list[Any] | tuple[Item, ...] | Any) -> list[str]:
-    listed = items.items if isinstance(items, Page) else items
-    return [text(item) for item in listed]
+def texts(items: ItemPage | list[Any] | tuple[Item, ...] | Any) -> list[str]:
+    listed = items.items if isinstance(items, ItemPage) else items
+    return [item_text(item) for item in listed]
 
 
 def user(words: str, **more: Any) -> dict[str, Any]:

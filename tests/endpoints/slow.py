@@ -7,15 +7,15 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 
-from convo.clock import FixedClock
-from convo.endpoints.embedded import Embedded, Manner
 from convo.errors import ConvoError
-from convo.history import Path
-from convo.ids import NewId, counting_ids
-from convo.items import Event, Item
-from convo.models.contract import Ask, Model
-from convo.models.stream import Answer, usage
-from convo.stores.contract import Change, Growth, Store
+from convo.history.items import Item, StreamEvent
+from convo.history.tree import Path
+from convo.models.base import Model, ModelRequest
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.responses_api.deps import EndpointOptions
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import FixedClock, NewId, counting_ids
+from convo.stores.base import AppendItems, Store, Transaction
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import MODEL
 
@@ -30,14 +30,14 @@ class Slow:
 
     def __init__(self, *, first: Item | None = None, fails: ConvoError | None = None, silent: bool = False) -> None:
         self.go_on, self.closed, self.asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.asks: list[Ask] = []
+        self.asks: list[ModelRequest] = []
         self._first, self._fails, self._silent = first, fails, silent
 
     def __call__(self, name: str) -> tuple[Model, str]:
         return self, name
 
-    async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
-        answer = Answer(counting_ids(), ask.model)
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        answer = ResponseEventWriter(counting_ids(), ask.model)
         self.asks.append(ask)
         self.asked.set()
         try:
@@ -50,19 +50,19 @@ class Slow:
             await self.go_on.wait()
             if self._fails:
                 raise self._fails
-            for event in (*answer.text("two"), *answer.completed(usage(1, 2))):
+            for event in (*answer.text("two"), *answer.completed(make_usage(1, 2))):
                 yield event
         finally:
             self.closed.set()
 
     async def warm(self, model: str) -> None: ...
 
-    async def check_request(self, ask: Ask) -> None: ...
+    async def check_request(self, ask: ModelRequest) -> None: ...
 
-    async def count(self, ask: Ask) -> int | None:
+    async def count(self, ask: ModelRequest) -> int | None:
         return None
 
-    async def compact(self, ask: Ask) -> Sequence[Item] | None:
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
         return None
 
     async def aclose(self) -> None: ...
@@ -75,13 +75,17 @@ def ready() -> Slow:
     return model
 
 
-def over(store: Store, models: Slow, *, new_id: NewId | None = None, manner: Manner | None = None) -> Embedded:
+def over(
+    store: Store, models: Slow, *, new_id: NewId | None = None, manner: EndpointOptions | None = None
+) -> EmbeddedEndpoint:
     """An endpoint whose time stands still and whose ids count."""
-    return Embedded(store, models, FixedClock(), new_id or counting_ids(), manner=manner)
+    return EmbeddedEndpoint(store, models, FixedClock(), new_id or counting_ids(), manner=manner)
 
 
 @asynccontextmanager
-async def begun(endpoint: Embedded, body: dict[str, object]) -> AsyncIterator[AsyncGenerator[Event, None]]:
+async def begun(
+    endpoint: EmbeddedEndpoint, body: dict[str, object]
+) -> AsyncIterator[AsyncGenerator[StreamEvent, None]]:
     """An answer whose first piece has come."""
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", **body})) as answer:
         async for event in answer:
@@ -95,16 +99,16 @@ class Watched(MemoryStore):
 
     def __init__(self, *, fails: ConvoError | None = None) -> None:
         super().__init__()
-        self.commits: list[Change] = []
+        self.commits: list[Transaction] = []
         self._fails = fails
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         if self._fails:
             raise self._fails
         self.commits.append(change)
         await super().commit(change)
 
 
-def grown(path: Path) -> Change:
+def grown(path: Path) -> Transaction:
     """The change that puts `path` into a store."""
-    return Change(grow=(Growth(path.root, path.items),))
+    return Transaction(grow=(AppendItems(path.root, path.items),))

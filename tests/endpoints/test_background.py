@@ -9,24 +9,22 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.embedded import Embedded
-from convo.endpoints.embedded.background import TTL_S
-from convo.endpoints.embedded.service import EVENTS_FOR_S
-from convo.errors import NotFound, Refused, StreamBroken, TryLater
-from convo.history import Path, root
-from convo.ids import random_id
-from convo.items import Event
-from convo.items import user as said_by_user
-from convo.stores.contract import Change, Growth, Store
+from convo.errors import NotFound, RequestRefused, StreamBroken, TryLater
+from convo.history.items import StreamEvent, user_message
+from convo.history.tree import Path, root_key
+from convo.responses_api.background import RUN_LEASE_TTL_S
+from convo.responses_api.endpoint import EVENT_RETENTION_S, EmbeddedEndpoint
+from convo.runtime import random_id
+from convo.stores.base import AppendItems, Store, Transaction
+from convo.stores.factory import open_store
 from convo.stores.memory import MemoryStore
-from convo.stores.open import open_store
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told
 from tests.endpoints.slow import Slow, over, ready
 
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
 
 
-async def taken_on(endpoint: Embedded, **body: Any) -> str:
+async def taken_on(endpoint: EmbeddedEndpoint, **body: Any) -> str:
     """The id of a background response whose reader left at its first event."""
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "background": True, **body})) as answer:
         async for event in answer:
@@ -34,12 +32,12 @@ async def taken_on(endpoint: Embedded, **body: Any) -> str:
     raise AssertionError("nothing was told")
 
 
-async def all_of(endpoint: Embedded, response_id: str, after: int | None = None) -> list[Event]:
+async def all_of(endpoint: EmbeddedEndpoint, response_id: str, after: int | None = None) -> list[StreamEvent]:
     async with aclosing(endpoint.follow(response_id, after=after)) as following:
         return [event async for event in following]
 
 
-async def upto(endpoint: Embedded, response_id: str, kind: str) -> Event:
+async def upto(endpoint: EmbeddedEndpoint, response_id: str, kind: str) -> StreamEvent:
     """The first event of this kind that a follower is told."""
     async with aclosing(endpoint.follow(response_id)) as following:
         async for event in following:
@@ -181,7 +179,7 @@ class Unhurried(MemoryStore):
         super().__init__()
         self.go_on, self.writing = asyncio.Event(), asyncio.Event()
 
-    async def append(self, response_id: str, events: Sequence[Event]) -> None:
+    async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
         self.writing.set()
         await self.go_on.wait()
         await super().append(response_id, events)
@@ -233,10 +231,10 @@ async def test_what_somebody_waited_for_cannot_be_cancelled_or_followed(store: S
     endpoint = over(store, ready())
     response = str((await ask(endpoint, "a"))["id"])
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await endpoint.cancel(response)
     assert refused.value.message == "Cannot cancel a synchronous response"
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await all_of(endpoint, response)
     for unknown in (endpoint.cancel("resp_x"), all_of(endpoint, "resp_x")):
         with pytest.raises(NotFound):
@@ -321,10 +319,10 @@ async def test_a_run_whose_conversation_went_on_without_it_fails_and_adds_nothin
     await upto(endpoint, response, "response.output_text.delta")
     there = await store.conversation(conversation)
     assert there
-    path = Path(root(store.tenant)).grow([said_by_user("meanwhile")])
+    path = Path(root_key(store.tenant)).grow([user_message("meanwhile")])
     moved = replace(there, head=path.head, ids=("msg_x",))
-    grow = (Growth(path.root, path.items),)
-    await store.commit(Change(grow=grow, conversation=moved, conversation_expect=there.head))
+    grow = (AppendItems(path.root, path.items),)
+    await store.commit(Transaction(grow=grow, conversation=moved, conversation_expect=there.head))
 
     model.go_on.set()
 
@@ -351,7 +349,7 @@ async def test_a_run_that_nobody_carries_out_is_marked_failed_by_another_replica
     response = await taken_on(killed)
     await upto(killed, response, "response.output_text.delta")
     assert await store.upkeep.abandoned() == []
-    now[0] += TTL_S + 1
+    now[0] += RUN_LEASE_TTL_S + 1
 
     other = over(store, ready())
     abandoned = await store.upkeep.abandoned()
@@ -371,10 +369,10 @@ async def test_events_that_are_no_longer_kept_are_refused_and_the_response_stays
     response = await taken_on(endpoint)
     await all_of(endpoint, response)
 
-    assert await replicas[0].upkeep.forget_events(EVENTS_FOR_S) == 0
+    assert await replicas[0].upkeep.forget_events(EVENT_RETENTION_S) == 0
     assert await replicas[0].upkeep.forget_events(-1) == 1
 
-    with pytest.raises(Refused) as wrong:
+    with pytest.raises(RequestRefused) as wrong:
         await all_of(endpoint, response)
     assert "no longer kept" in wrong.value.message
     assert (await endpoint.retrieve(response))["status"] == "completed"

@@ -6,14 +6,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from convo.clock import SystemClock
-from convo.compaction import short
-from convo.endpoints.embedded import Embedded
-from convo.errors import Refused
-from convo.ids import random_id
-from convo.items import Item, kind
+from convo.compaction.window import short_digest
+from convo.errors import RequestRefused
+from convo.history.items import Item, item_type
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
-from convo.tokens import count
+from convo.usage.counting import count_tokens
 from tests.compaction.histories import WORDS, histories, instructions, is_whole, message
 from tests.endpoints.reader import Reader
 from tests.endpoints.sides import ask
@@ -29,7 +28,7 @@ def run(items: list[Item], summary: str, **body: Any) -> tuple[Reader, list[Item
     reader = Reader(summary)
 
     async def answered() -> list[Item]:
-        endpoint = Embedded(STORE, reader, SystemClock(), random_id)
+        endpoint = EmbeddedEndpoint(STORE, reader, SystemClock(), random_id)
         return list((await ask(endpoint, items, store=False, **body))["output"])
 
     return reader, asyncio.run(answered())
@@ -43,23 +42,23 @@ def test_past_a_threshold_the_model_sees_a_whole_history_that_is_no_longer_than_
     management = [{"type": "compaction", "compact_threshold": threshold}]
     reader, output = run([*items, LAST], summary, context_management=management)
     shown = reader.asks[-1].input
-    assert [kind(item) for item in output].count("compaction") <= 1
+    assert [item_type(item) for item in output].count("compaction") <= 1
     assert is_whole(shown)
-    assert sorted(map(short, instructions(shown))) == sorted(map(short, instructions(items)))
-    assert short(shown[-1]) == short(LAST)
-    assert count(shown).tokens <= count([*items, LAST]).tokens
+    assert sorted(map(short_digest, instructions(shown))) == sorted(map(short_digest, instructions(items)))
+    assert short_digest(shown[-1]) == short_digest(LAST)
+    assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
 
 
 @EXAMPLES
 @given(histories(), WORDS)
 def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(items: list[Item], summary: str) -> None:
     _, output = run([*items, TRIGGER], summary)
-    assert [kind(item) for item in output] == ["compaction"]
+    assert [item_type(item) for item in output] == ["compaction"]
     reader, _ = run([*output, LAST], summary)
     shown = reader.asks[-1].input
     assert is_whole(shown)
-    assert short(shown[-1]) == short(LAST)
-    assert count(shown).tokens <= count([*items, LAST]).tokens
+    assert short_digest(shown[-1]) == short_digest(LAST)
+    assert count_tokens(shown).tokens <= count_tokens([*items, LAST]).tokens
 
 
 @EXAMPLES
@@ -67,16 +66,16 @@ def test_a_trigger_is_answered_by_exactly_one_compaction_from_which_to_go_on(ite
 def test_a_window_has_exactly_one_compaction_and_says_no_more_than_before(items: list[Item], summary: str) -> None:
     async def asked() -> tuple[list[Item], Reader]:
         reader = Reader(summary)
-        endpoint = Embedded(STORE, reader, SystemClock(), random_id)
+        endpoint = EmbeddedEndpoint(STORE, reader, SystemClock(), random_id)
         window = await endpoint.compact({"model": "any", "input": [*items, LAST]})
         await ask(endpoint, [*window["output"], LAST], store=False)
         return list(window["output"]), reader
 
     window, reader = asyncio.run(asked())
-    assert [kind(item) for item in window].count("compaction") == 1
-    assert kind(window[-1]) == "compaction"
+    assert [item_type(item) for item in window].count("compaction") == 1
+    assert item_type(window[-1]) == "compaction"
     assert is_whole(reader.asks[-1].input)
-    assert count(reader.asks[-1].input).tokens <= count([*items, LAST, LAST]).tokens
+    assert count_tokens(reader.asks[-1].input).tokens <= count_tokens([*items, LAST, LAST]).tokens
 
 
 @EXAMPLES
@@ -85,10 +84,10 @@ def test_no_tenant_opens_anothers_compaction(items: list[Item], summary: str, te
     _, output = run([*items, TRIGGER], summary)
 
     async def opened() -> str:
-        endpoint = Embedded(STORE.of(tenant), Reader(), SystemClock(), random_id)
+        endpoint = EmbeddedEndpoint(STORE.of(tenant), Reader(), SystemClock(), random_id)
         try:
             await ask(endpoint, [*output, LAST], store=False)
-        except Refused as wrong:
+        except RequestRefused as wrong:
             return wrong.code
         return "opened"
 

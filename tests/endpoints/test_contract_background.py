@@ -4,19 +4,19 @@ from contextlib import aclosing
 
 import pytest
 
-from convo.endpoints.contract import Connection, Endpoint
-from convo.errors import ConvoError, NotFound, Refused
-from convo.items import Event
+from convo.endpoints.base import Endpoint, ResponsesConnection
+from convo.errors import ConvoError, NotFound, RequestRefused
+from convo.history.items import StreamEvent
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
 from tests.loopback import Scripts
 
 
-async def follow(endpoint: Endpoint, response_id: str, after: int | None = None) -> list[Event]:
+async def follow(endpoint: Endpoint, response_id: str, after: int | None = None) -> list[StreamEvent]:
     async with aclosing(endpoint.follow(response_id, after=after)) as following:
         return [event async for event in following]
 
 
-async def said(connection: Connection, words: str, **body: object) -> dict[str, object]:
+async def said(connection: ResponsesConnection, words: str, **body: object) -> dict[str, object]:
     """The final response to `words` over a connection."""
     async with aclosing(connection.create({"model": MODEL, "input": words, **body})) as answer:
         *_, last = [event async for event in answer]
@@ -35,10 +35,10 @@ async def test_a_background_response_is_followed_from_any_event_to_its_end(endpo
 
 async def test_what_was_not_in_the_background_is_neither_followed_nor_cancelled(endpoint: Endpoint) -> None:
     response = (await ask(endpoint, "a"))["id"]
-    with pytest.raises(Refused) as wrong:
+    with pytest.raises(RequestRefused) as wrong:
         await endpoint.cancel(response)
     assert (wrong.value.message, wrong.value.status) == ("Cannot cancel a synchronous response", 400)
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await follow(endpoint, response)
 
 
@@ -95,7 +95,7 @@ async def test_a_connection_holds_only_its_last_response(endpoint: Endpoint) -> 
     connection = endpoint.connect()
     first = await said(connection, "a", store=False)
     await said(connection, "b", store=False)
-    with pytest.raises(Refused) as wrong:
+    with pytest.raises(RequestRefused) as wrong:
         await said(connection, "c", previous_response_id=first["id"])
     assert wrong.value.code == "previous_response_not_found"
 
@@ -104,10 +104,10 @@ async def test_a_continuation_that_fails_lets_go_of_what_it_went_on_from(endpoin
     connection = endpoint.connect()
     first = await said(connection, "a", store=False)
     for _ in range(2):
-        with pytest.raises(Refused) as wrong:
+        with pytest.raises(RequestRefused) as wrong:
             await said(connection, "b", previous_response_id=first["id"], temperature=99)
     assert wrong.value.code == "decimal_above_max_value"
-    with pytest.raises(Refused) as gone:
+    with pytest.raises(RequestRefused) as gone:
         await said(connection, "b", previous_response_id=first["id"])
     assert gone.value.code == "previous_response_not_found"
 
@@ -115,6 +115,6 @@ async def test_a_continuation_that_fails_lets_go_of_what_it_went_on_from(endpoin
 async def test_two_connections_do_not_see_each_other(endpoint: Endpoint) -> None:
     mine, theirs = endpoint.connect(), endpoint.connect()
     first = await said(mine, "a", store=False)
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await said(theirs, "b", previous_response_id=first["id"])
     assert (await said(mine, "b", previous_response_id=first["id"]))["status"] == "completed"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.contract import Endpoint
-from convo.errors import ConvoError, NotFound, Refused
+from convo.endpoints.base import Endpoint
+from convo.errors import ConvoError, NotFound, RequestRefused
 from tests.endpoints.sides import TOOL, ask, output_for, refusal, texts, told, user
 from tests.loopback import Scripts
 
@@ -250,7 +250,7 @@ async def test_twenty_items_fit_at_a_time(endpoint: Endpoint, count: int, refuse
         if not refused:
             await attempt()
             continue
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             await attempt()
         assert told(caught.value) == ("array_above_max_length", 400, "items")
         assert "maximum length 20, but got an array with length 21" in caught.value.message
@@ -273,7 +273,7 @@ async def test_metadata_is_sixteen_pairs_of_short_strings(
         endpoint.create_conversation(metadata=metadata),
         endpoint.update_conversation(conversation, metadata),
     ):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             await refused
         assert told(caught.value) == (code, 400, param)
     assert told(await refusal(endpoint, "a", metadata=metadata)) == (code, 400, param)

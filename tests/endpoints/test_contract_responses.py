@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.contract import Endpoint
-from convo.errors import ConvoError, NotFound, Refused
+from convo.endpoints.base import Endpoint
+from convo.errors import ConvoError, NotFound, RequestRefused
 from tests.endpoints.sides import MODEL, TOOL, ask, events, output_for, refusal, texts, told, user
 from tests.loopback import Scripts
 
@@ -165,7 +165,7 @@ async def test_with_store_false_nothing_can_be_found_again(endpoint: Endpoint) -
 
 async def test_an_unknown_previous_response_is_refused_in_the_real_words(endpoint: Endpoint) -> None:
     wrong = await refusal(endpoint, "b", previous_response_id="resp_nope")
-    assert isinstance(wrong, Refused)
+    assert isinstance(wrong, RequestRefused)
     assert wrong.message == "Previous response with id 'resp_nope' not found"
     assert told(wrong) == ("previous_response_not_found", 400, "previous_response_id")
 
@@ -248,7 +248,7 @@ async def test_pages_are_asked_for_within_limits(
     endpoint: Endpoint, asked: dict[str, Any], code: str, param: str
 ) -> None:
     response = await ask(endpoint, "a")
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await endpoint.input_items(response["id"], **asked)
     assert told(caught.value) == (code, 400, param)
 

@@ -2,13 +2,12 @@
 
 from typing import Any
 
-from convo.clock import SystemClock
-from convo.config.secret import Secret
-from convo.endpoints.embedded import Embedded
-from convo.ids import random_id
+from convo.config.values import Secret
 from convo.models.anthropic import AnthropicModel
-from convo.models.contract import Model
-from convo.stores.contract import Store
+from convo.models.base import Model
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
 from tests.models.chat_server import serving
 from tests.models.messages_events import text, thinking, tool, whole
 
@@ -28,7 +27,7 @@ class OneModel:
         await self._model.aclose()
 
 
-async def answer(endpoint: Embedded, **body: Any) -> Any:
+async def answer(endpoint: EmbeddedEndpoint, **body: Any) -> Any:
     """The response of one request."""
     return [event async for event in endpoint.create({"model": CLAUDE, **body})][-1]["response"]
 
@@ -37,7 +36,7 @@ async def test_a_chain_with_a_call_goes_on_with_its_thoughts(store: Store) -> No
     output = {"type": "function_call_output", "call_id": "toolu_1", "output": "4"}
     with serving() as server:
         models = OneModel(AnthropicModel("anthropic", server.url, random_id, key=Secret("sk-ant-1")))
-        endpoint = Embedded(store, models, SystemClock(), random_id)
+        endpoint = EmbeddedEndpoint(store, models, SystemClock(), random_id)
         blocks = thinking(0, "Hm.", signature="S+/="), tool(1, "toolu_1", "add", "{}")
         server.streams(*whole(*blocks, reason="tool_use"), end=b"")
         server.streams(*whole(text(0, "Four.")), end=b"")

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.endpoints.embedded import Embedded
-from convo.errors import Refused
-from convo.ids import random_id
-from convo.items import Item, kind
-from convo.stores.contract import Store
+from convo.errors import RequestRefused
+from convo.history.items import Item, item_type
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
 from tests.endpoints.reader import ANSWER, CALL, LONG, SUMMED, TRIGGER, Reader, chained, kinds
 from tests.endpoints.sides import ask, events, output_for, refusal, texts, told, user
 
@@ -21,8 +20,8 @@ def at(tokens: int) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-async def endpoint(store: Store, reader: Reader) -> AsyncIterator[Embedded]:
-    made = Embedded(store, reader, SystemClock(), random_id)
+async def endpoint(store: Store, reader: Reader) -> AsyncIterator[EmbeddedEndpoint]:
+    made = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
     yield made
     await made.aclose()
 
@@ -30,7 +29,7 @@ async def endpoint(store: Store, reader: Reader) -> AsyncIterator[Embedded]:
 # -- inside a request -----------------------------------------------------------------------------
 
 
-async def test_below_its_threshold_nothing_is_compacted(endpoint: Embedded, reader: Reader) -> None:
+async def test_below_its_threshold_nothing_is_compacted(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     last = await chained(endpoint, "One.")
     answer = await ask(endpoint, "Two.", previous_response_id=last, context_management=at(1000))
     assert kinds(answer["output"]) == ["message"]
@@ -38,12 +37,12 @@ async def test_below_its_threshold_nothing_is_compacted(endpoint: Embedded, read
 
 
 async def test_past_its_threshold_the_compaction_comes_first_and_the_answer_behind_it(
-    endpoint: Embedded, reader: Reader
+    endpoint: EmbeddedEndpoint, reader: Reader
 ) -> None:
     last = await chained(endpoint, "One. " + LONG, "Two. " + LONG)
     told_ = await events(endpoint, "Three.", previous_response_id=last, context_management=at(100))
     items = [event for event in told_ if event["type"].startswith("response.output_item")]
-    assert [(event["type"], event["output_index"], kind(event["item"])) for event in items] == [
+    assert [(event["type"], event["output_index"], item_type(event["item"])) for event in items] == [
         ("response.output_item.added", 0, "compaction"),
         ("response.output_item.done", 0, "compaction"),
         ("response.output_item.added", 1, "message"),
@@ -55,7 +54,7 @@ async def test_past_its_threshold_the_compaction_comes_first_and_the_answer_behi
     assert reader.shown() == [SUMMED, "Three."]
 
 
-async def test_a_chain_goes_on_from_its_compaction(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_chain_goes_on_from_its_compaction(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     last = await chained(endpoint, "One. " + LONG, "Two. " + LONG)
     answer = await ask(endpoint, "Three.", previous_response_id=last, context_management=at(100))
     await ask(endpoint, "Four.", previous_response_id=answer["id"], context_management=at(100))
@@ -63,7 +62,7 @@ async def test_a_chain_goes_on_from_its_compaction(endpoint: Embedded, reader: R
     assert len(reader.summaries) == 1
 
 
-async def test_a_long_question_is_no_reason_to_fold_the_same_again(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_long_question_is_no_reason_to_fold_the_same_again(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     last = await chained(endpoint, "One.", "Two. " + LONG)
     first = await ask(endpoint, LONG, previous_response_id=last, context_management=at(60))
     again = await ask(endpoint, LONG, previous_response_id=first["id"], context_management=at(60))
@@ -74,7 +73,7 @@ async def test_a_long_question_is_no_reason_to_fold_the_same_again(endpoint: Emb
 
 
 async def test_a_conversation_goes_on_from_its_compaction_and_keeps_everything(
-    endpoint: Embedded, reader: Reader
+    endpoint: EmbeddedEndpoint, reader: Reader
 ) -> None:
     conversation = (await endpoint.create_conversation())["id"]
     for words in ("One. " + LONG, "Two. " + LONG):
@@ -87,7 +86,7 @@ async def test_a_conversation_goes_on_from_its_compaction_and_keeps_everything(
 
 
 async def test_a_client_that_sends_everything_again_is_read_from_the_compaction_on(
-    endpoint: Embedded, reader: Reader
+    endpoint: EmbeddedEndpoint, reader: Reader
 ) -> None:
     history: list[Item] = [user("One. " + LONG), ANSWER, user("Two.")]
     answer = await ask(endpoint, history, store=False, context_management=at(50))
@@ -97,7 +96,7 @@ async def test_a_client_that_sends_everything_again_is_read_from_the_compaction_
     assert reader.shown() == whole == [SUMMED, "Two.", "shown 2", "Three."]
 
 
-async def test_an_agents_long_turn_is_cut_between_its_steps(endpoint: Embedded, reader: Reader) -> None:
+async def test_an_agents_long_turn_is_cut_between_its_steps(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     work: list[Item] = [user("Look around.")]
     for number in range(6):
         call = {**CALL, "call_id": f"call_{number}"}
@@ -109,13 +108,15 @@ async def test_an_agents_long_turn_is_cut_between_its_steps(endpoint: Embedded, 
     assert texts(shown)[:2] == ["Look around.", SUMMED]
 
 
-async def test_instructions_in_the_history_are_never_folded(endpoint: Embedded, reader: Reader) -> None:
+async def test_instructions_in_the_history_are_never_folded(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     history = [{"role": "developer", "content": "Be brief."}, user(LONG), ANSWER]
     await ask(endpoint, [*history, user("More.")], context_management=at(50))
     assert reader.shown() == ["Be brief.", SUMMED, "More."]
 
 
-async def test_a_trigger_is_answered_by_one_compaction_and_nothing_else(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_trigger_is_answered_by_one_compaction_and_nothing_else(
+    endpoint: EmbeddedEndpoint, reader: Reader
+) -> None:
     """Codex takes exactly one such item and fails over every other answer."""
     told_ = await events(endpoint, [user("One."), ANSWER, TRIGGER])
     assert [event["type"] for event in told_] == [
@@ -130,7 +131,7 @@ async def test_a_trigger_is_answered_by_one_compaction_and_nothing_else(endpoint
     assert reader.asks == []
 
 
-async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     reader.answer = LONG
     last = await chained(endpoint, "One.")
     made = await ask(endpoint, [TRIGGER], previous_response_id=last)
@@ -141,7 +142,7 @@ async def test_a_chain_goes_on_from_a_trigger_with_the_users_words(endpoint: Emb
 
 
 async def test_messages_that_a_client_writes_anew_before_a_compaction_are_seen(
-    endpoint: Embedded, reader: Reader
+    endpoint: EmbeddedEndpoint, reader: Reader
 ) -> None:
     """Codex puts its instructions and the words of the user before the item that it got."""
     rules = {"role": "developer", "content": "Be brief."}
@@ -151,18 +152,20 @@ async def test_messages_that_a_client_writes_anew_before_a_compaction_are_seen(
     assert reader.shown() == ["Be brief, and kind.", "Be brief.", "One.", SUMMED, "Two."]
 
 
-async def test_a_trigger_stands_last_or_is_refused(endpoint: Embedded) -> None:
+async def test_a_trigger_stands_last_or_is_refused(endpoint: EmbeddedEndpoint) -> None:
     wrong = await refusal(endpoint, [TRIGGER, user("One.")])
     assert wrong.message == "The 'compaction_trigger' item must be the final input item"
     assert told(wrong) == ("invalid_request_error", 400, "input")
 
 
-async def test_a_conversation_keeps_no_trigger(endpoint: Embedded) -> None:
-    with pytest.raises(Refused, match="not kept among items"):
+async def test_a_conversation_keeps_no_trigger(endpoint: EmbeddedEndpoint) -> None:
+    with pytest.raises(RequestRefused, match="not kept among items"):
         await endpoint.create_conversation([TRIGGER])
 
 
-async def test_a_trigger_with_nothing_before_it_has_one_compaction_too(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_trigger_with_nothing_before_it_has_one_compaction_too(
+    endpoint: EmbeddedEndpoint, reader: Reader
+) -> None:
     answer = await ask(endpoint, [TRIGGER])
     assert kinds(answer["output"]) == ["compaction"]
     assert answer["usage"]["total_tokens"] == 0
@@ -173,7 +176,7 @@ async def test_a_providers_own_compaction_is_used_inside_a_request_too(store: St
     """What it sealed goes back to it in its place, inside the one item that the client sees."""
     theirs = {"type": "compaction", "id": "cmp_1", "encrypted_content": "theirs"}
     reader = Reader(theirs=[theirs])
-    endpoint = Embedded(store, reader, SystemClock(), random_id)
+    endpoint = EmbeddedEndpoint(store, reader, SystemClock(), random_id)
     answer = await ask(endpoint, [user(LONG), ANSWER, user("Two.")], context_management=at(50))
     assert kinds(answer["output"]) == ["compaction", "message"]
     assert answer["output"][0]["encrypted_content"] != "theirs"
@@ -183,14 +186,14 @@ async def test_a_providers_own_compaction_is_used_inside_a_request_too(store: St
     assert texts(reader.compactions[-1].input) == [LONG, LONG]
 
 
-async def test_a_summary_that_fails_leaves_nothing_behind(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_summary_that_fails_leaves_nothing_behind(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     reader.room = 5
     wrong = await refusal(endpoint, [user(LONG), TRIGGER])
     assert told(wrong)[0] == "context_length_exceeded"
 
 
 async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behind(
-    endpoint: Embedded, reader: Reader
+    endpoint: EmbeddedEndpoint, reader: Reader
 ) -> None:
     """Nothing was told before the model began, so nobody takes the item for an answer."""
     reader.room = 150
@@ -201,12 +204,14 @@ async def test_an_answer_that_is_refused_after_a_compaction_leaves_nothing_behin
     assert kinds((await endpoint.conversation_items(conversation)).items) == ["message"] * 2
 
 
-async def test_what_was_streamed_with_a_compaction_is_what_is_retrieved(endpoint: Embedded) -> None:
+async def test_what_was_streamed_with_a_compaction_is_what_is_retrieved(endpoint: EmbeddedEndpoint) -> None:
     answer = await ask(endpoint, [user(LONG), ANSWER, user("Two.")], context_management=at(50))
     assert await endpoint.retrieve(answer["id"]) == answer
 
 
-async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(
+    endpoint: EmbeddedEndpoint, reader: Reader
+) -> None:
     connection = endpoint.connect()
 
     async def said(words: Any, **body: Any) -> dict[str, Any]:
@@ -218,7 +223,7 @@ async def test_a_connection_goes_on_from_a_compaction_that_nobody_stored(endpoin
     assert reader.shown() == ["One.", SUMMED, "Two.", "shown 3", "Three."]
 
 
-async def test_a_background_response_is_compacted_as_any_other(endpoint: Embedded) -> None:
+async def test_a_background_response_is_compacted_as_any_other(endpoint: EmbeddedEndpoint) -> None:
     history = [user(LONG), ANSWER, user("Two.")]
     told_ = await events(endpoint, history, background=True, context_management=at(50))
     assert kinds(told_[-1]["response"]["output"]) == ["compaction", "message"]
@@ -227,16 +232,18 @@ async def test_a_background_response_is_compacted_as_any_other(endpoint: Embedde
 # -- only whose it is -----------------------------------------------------------------------------
 
 
-async def test_another_tenant_does_not_open_a_compaction(store: Store, endpoint: Embedded, reader: Reader) -> None:
+async def test_another_tenant_does_not_open_a_compaction(
+    store: Store, endpoint: EmbeddedEndpoint, reader: Reader
+) -> None:
     made = await ask(endpoint, [user(LONG), TRIGGER])
-    foreign = Embedded(store.of("other"), reader, SystemClock(), random_id)
+    foreign = EmbeddedEndpoint(store.of("other"), reader, SystemClock(), random_id)
     wrong = await refusal(foreign, [*made["output"], user("What was it?")])
     assert told(wrong) == ("invalid_encrypted_content", 400, None)
     assert made["output"][0]["id"] in wrong.message
     assert LONG not in wrong.message
 
 
-async def test_a_damaged_compaction_is_refused_by_its_id(endpoint: Embedded) -> None:
+async def test_a_damaged_compaction_is_refused_by_its_id(endpoint: EmbeddedEndpoint) -> None:
     (item,) = (await ask(endpoint, [user(LONG), TRIGGER]))["output"]
     damaged = {**item, "encrypted_content": item["encrypted_content"][:-8] + "AAAAAAA="}
     wrong = await refusal(endpoint, [damaged, user("Two.")])
@@ -244,13 +251,15 @@ async def test_a_damaged_compaction_is_refused_by_its_id(endpoint: Embedded) -> 
     assert wrong.message.startswith(f"The encrypted content for item {item['id']} could not be verified")
 
 
-async def test_no_summary_is_made_of_what_somebody_else_sealed(endpoint: Embedded) -> None:
+async def test_no_summary_is_made_of_what_somebody_else_sealed(endpoint: EmbeddedEndpoint) -> None:
     theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}
     wrong = await refusal(endpoint, [theirs, user(LONG), TRIGGER])
     assert told(wrong)[0] == "invalid_encrypted_content"
 
 
-async def test_a_model_that_cannot_open_what_somebody_else_sealed_is_not_blamed_for_it(endpoint: Embedded) -> None:
+async def test_a_model_that_cannot_open_what_somebody_else_sealed_is_not_blamed_for_it(
+    endpoint: EmbeddedEndpoint,
+) -> None:
     theirs = {"type": "compaction", "id": "cmp_9", "encrypted_content": "gAAAAAB"}
     wrong = await refusal(endpoint, [theirs, user("Two.")])
     assert told(wrong) == ("invalid_encrypted_content", 400, None)

@@ -5,25 +5,24 @@ from typing import Any
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.endpoints.contract import Connection
-from convo.endpoints.embedded import Embedded
-from convo.errors import ConvoError, Refused, StreamBroken
-from convo.ids import random_id
-from convo.items import Event
-from convo.stores.contract import Store
+from convo.endpoints.base import ResponsesConnection
+from convo.errors import ConvoError, RequestRefused, StreamBroken
+from convo.history.items import StreamEvent
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
 from tests.endpoints.sides import MODEL, ask, refusal, texts, told, user
 from tests.endpoints.slow import Slow, over, ready
 from tests.loopback import Scripts
 
 
-async def over_it(connection: Connection, said: Any = None, **body: Any) -> list[Event]:
+async def over_it(connection: ResponsesConnection, said: Any = None, **body: Any) -> list[StreamEvent]:
     given = {} if said is None else {"input": said}
     async with aclosing(connection.create({"model": MODEL, **given, **body})) as answer:
         return [event async for event in answer]
 
 
-async def refused(connection: Connection, said: Any = None, **body: Any) -> ConvoError:
+async def refused(connection: ResponsesConnection, said: Any = None, **body: Any) -> ConvoError:
     with pytest.raises(ConvoError) as caught:
         await over_it(connection, said, **body)
     return caught.value
@@ -125,7 +124,7 @@ def at(item_id: str) -> dict[str, Any]:
     return {"type": "item_reference", "id": item_id}
 
 
-async def test_an_item_can_be_referred_to_wherever_it_stands(embedded: Embedded, scripts: Scripts) -> None:
+async def test_an_item_can_be_referred_to_wherever_it_stands(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
     """By its own id, by one made of its place, and by one that a conversation gave it."""
     first = await ask(embedded, "a")
     (placed,) = (await embedded.input_items(first["id"])).items
@@ -139,32 +138,32 @@ async def test_an_item_can_be_referred_to_wherever_it_stands(embedded: Embedded,
 
 
 async def test_a_reference_to_what_another_tenant_has_is_a_reference_to_nothing(
-    store: Store, embedded: Embedded, scripts: Scripts
+    store: Store, embedded: EmbeddedEndpoint, scripts: Scripts
 ) -> None:
-    foreign = Embedded(store.of("other"), scripts, SystemClock(), random_id)
+    foreign = EmbeddedEndpoint(store.of("other"), scripts, SystemClock(), random_id)
     theirs = (await ask(foreign, "a"))["output"][0]["id"]
     wrong = await refusal(embedded, [at(theirs)])
     assert told(wrong) == ("invalid_request_error", 404, "input")
     assert f"Item with id '{theirs}' not found" in wrong.message
 
 
-async def test_an_item_that_is_there_already_is_not_added_again(embedded: Embedded, scripts: Scripts) -> None:
+async def test_an_item_that_is_there_already_is_not_added_again(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
     first = await ask(embedded, "a")
     own = first["output"][0]["id"]
     await ask(embedded, [at(own), user("b")], previous_response_id=first["id"])
     assert texts(scripts.asks[-1].input) == ["a", "a", "b"]
 
 
-async def test_the_same_reference_twice_adds_one_item(embedded: Embedded, scripts: Scripts) -> None:
+async def test_the_same_reference_twice_adds_one_item(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
     own = (await ask(embedded, "a"))["output"][0]["id"]
     await ask(embedded, [at(own), at(own), user("b")])
     assert texts(scripts.asks[-1].input) == ["a", "b"]
 
 
-async def test_a_conversation_takes_what_is_only_referred_to(embedded: Embedded) -> None:
+async def test_a_conversation_takes_what_is_only_referred_to(embedded: EmbeddedEndpoint) -> None:
     own = (await ask(embedded, "a"))["output"][0]["id"]
     conversation = str((await embedded.create_conversation([at(own), user("b")]))["id"])
     assert texts(await embedded.conversation_items(conversation, order="asc")) == ["a", "b"]
-    with pytest.raises(Refused) as wrong:
+    with pytest.raises(RequestRefused) as wrong:
         await embedded.add_items(conversation, [at("msg_nope")])
     assert told(wrong.value) == ("invalid_request_error", 404, "input")

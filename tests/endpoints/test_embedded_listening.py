@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import AsyncGenerator
 
-from convo.endpoints.embedded.listening import AT_A_STRETCH, Listening
-from convo.items import Event
+from convo.history.items import StreamEvent
+from convo.responses_api.turn import EVENTS_PER_LOOP_PASS, ResponseStream
 
-EVENTS = 50 * AT_A_STRETCH
+EVENTS = 50 * EVENTS_PER_LOOP_PASS
 
 
 async def test_an_answer_that_is_all_at_hand_lets_others_in_between() -> None:
-    async def all_at_once() -> AsyncGenerator[Event, None]:
+    async def all_at_once() -> AsyncGenerator[StreamEvent, None]:
         for number in range(EVENTS):
             yield {"type": "response.output_text.delta", "delta": str(number)}
 
@@ -21,7 +21,7 @@ async def test_an_answer_that_is_all_at_hand_lets_others_in_between() -> None:
             turns.append(len(turns))
             await asyncio.sleep(0)
 
-    beside, heard = asyncio.create_task(other()), Listening(all_at_once())
+    beside, heard = asyncio.create_task(other()), ResponseStream(all_at_once())
     event = await heard.first()
     for _ in range(EVENTS - 1):
         event = await heard.after(event)

@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from convo.clock import FixedClock
-from convo.endpoints.embedded import Embedded
 from convo.errors import NotFound
-from convo.ids import counting_ids
-from convo.items import Item, text
+from convo.history.items import Item, item_text
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import FixedClock, counting_ids
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import user
 from tests.endpoints.slow import Slow
@@ -33,7 +32,7 @@ def test_a_conversation_holds_what_a_list_would_hold(steps: list[tuple[str, Any]
 
 async def _compared(steps: list[tuple[str, Any]]) -> None:
     store = MemoryStore()
-    endpoint = Embedded(store, Slow(), FixedClock(), counting_ids())
+    endpoint = EmbeddedEndpoint(store, Slow(), FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation())["id"])
     expected: list[Item] = []
     for step, value in steps:
@@ -49,7 +48,7 @@ async def _compared(steps: list[tuple[str, Any]]) -> None:
 
 async def test_a_deleted_item_takes_its_place_and_what_stood_behind_it_with_it() -> None:
     store = MemoryStore()
-    endpoint = Embedded(store, Slow(), FixedClock(), counting_ids())
+    endpoint = EmbeddedEndpoint(store, Slow(), FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation([user("keep"), user("secret"), user("after")]))["id"])
     before = await store.conversation(conversation)
     assert before
@@ -59,7 +58,7 @@ async def test_a_deleted_item_takes_its_place_and_what_stood_behind_it_with_it()
 
     after = await store.conversation(conversation)
     assert after
-    assert [text(item) for item in (await store.path(after.head)).items] == ["keep", "after"]
+    assert [item_text(item) for item in (await store.path(after.head)).items] == ["keep", "after"]
     assert after.ids == (before.ids[0], before.ids[2])
     for gone in places[1:]:
         with pytest.raises(NotFound):

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.embedded.pairs import check_pairs, for_the_model
-from convo.errors import Refused
-from convo.items.kinds import ANSWERED_BY
+from convo.errors import RequestRefused
+from convo.history.items import OUTPUT_BY_CLIENT_CALL
+from convo.responses_api.history import check_call_pairs, remove_incomplete_items
 from tests.endpoints.sides import user
 
 
@@ -18,63 +18,63 @@ def output(kind: str = "function_call_output", **more: Any) -> dict[str, Any]:
     return {"type": kind, "call_id": "c1", "output": "x", **more}
 
 
-@pytest.mark.parametrize(("asks", "answers"), sorted(ANSWERED_BY.items()))
+@pytest.mark.parametrize(("asks", "answers"), sorted(OUTPUT_BY_CLIENT_CALL.items()))
 def test_a_pair_passes_and_half_of_one_is_refused_in_its_own_words(asks: str, answers: str) -> None:
-    check_pairs([call(asks), user("wait"), output(answers)])
+    check_call_pairs([call(asks), user("wait"), output(answers)])
 
-    with pytest.raises(Refused) as early:
-        check_pairs([call(asks), user("never mind")])
-    with pytest.raises(Refused) as orphan:
-        check_pairs([output(answers)])
+    with pytest.raises(RequestRefused) as early:
+        check_call_pairs([call(asks), user("never mind")])
+    with pytest.raises(RequestRefused) as orphan:
+        check_call_pairs([output(answers)])
 
     assert early.value.message == f"No tool output found for {asks.replace('_', ' ')} c1"
     assert orphan.value.message == f"No tool call found for {answers.replace('_', ' ')} with call_id c1"
 
 
 def test_an_output_before_its_call_answers_nothing() -> None:
-    with pytest.raises(Refused) as caught:
-        check_pairs([output(), call()])
+    with pytest.raises(RequestRefused) as caught:
+        check_call_pairs([output(), call()])
     assert caught.value.message == "No tool call found for function call output with call_id c1"
 
 
 def test_calls_that_share_an_id_are_refused_as_calls_without_an_output() -> None:
     for outputs in (1, 3):
-        with pytest.raises(Refused) as caught:
-            check_pairs([*[call()] * 3, *[output()] * outputs])
+        with pytest.raises(RequestRefused) as caught:
+            check_call_pairs([*[call()] * 3, *[output()] * outputs])
         assert caught.value.message == "No tool output found for function call c1"
 
 
 def test_a_second_output_of_one_call_is_refused() -> None:
-    with pytest.raises(Refused) as caught:
-        check_pairs([call(), output(), user("wait"), output()])
+    with pytest.raises(RequestRefused) as caught:
+        check_call_pairs([call(), output(), user("wait"), output()])
     assert caught.value.message.startswith("Duplicate function call output for call_id c1.")
 
 
 def test_an_id_may_be_used_again_once_its_call_has_an_output() -> None:
-    check_pairs([call(), output(), user("again"), call(), output()])
+    check_call_pairs([call(), output(), user("again"), call(), output()])
 
 
 def test_a_local_shell_names_its_call_by_its_own_id() -> None:
     answered = {"type": "local_shell_call_output", "id": "c1", "output": "x"}
-    check_pairs([call("local_shell_call"), answered])
-    with pytest.raises(Refused):
-        check_pairs([{**answered, "id": "c2"}])
+    check_call_pairs([call("local_shell_call"), answered])
+    with pytest.raises(RequestRefused):
+        check_call_pairs([{**answered, "id": "c2"}])
 
 
 def test_calls_that_the_server_answers_itself_need_no_output() -> None:
-    check_pairs([{"type": "web_search_call", "id": "ws_1"}, {"type": "mcp_call", "id": "mcp_1"}])
+    check_call_pairs([{"type": "web_search_call", "id": "ws_1"}, {"type": "mcp_call", "id": "mcp_1"}])
 
 
 def test_half_a_call_needs_no_output_and_is_not_shown() -> None:
     half = call(status="incomplete", arguments='{"ci')
-    check_pairs([half, user("go on")])
-    assert for_the_model([half, user("go on")]) == (user("go on"),)
+    check_call_pairs([half, user("go on")])
+    assert remove_incomplete_items([half, user("go on")]) == (user("go on"),)
 
 
 def test_half_a_call_that_was_answered_is_shown_with_its_output() -> None:
     pair = (call(status="incomplete"), output())
-    check_pairs(pair)
-    assert for_the_model(pair) == pair
+    check_call_pairs(pair)
+    assert remove_incomplete_items(pair) == pair
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_half_a_call_that_was_answered_is_shown_with_its_output() -> None:
     ],
 )
 def test_what_only_failed_or_came_from_a_person_is_shown(kept: dict[str, Any]) -> None:
-    assert for_the_model([kept]) == (kept,)
+    assert remove_incomplete_items([kept]) == (kept,)
 
 
 def test_a_partial_answer_is_shown_as_its_words() -> None:
@@ -98,6 +98,6 @@ def test_a_partial_answer_is_shown_as_its_words() -> None:
         "status": "incomplete",
         "content": [{"type": "output_text", "text": "Half an", "annotations": []}],
     }
-    assert for_the_model([partial, {"type": "reasoning", "id": "rs_1", "summary": [], "status": "incomplete"}]) == (
-        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Half an"}]},
-    )
+    assert remove_incomplete_items(
+        [partial, {"type": "reasoning", "id": "rs_1", "summary": [], "status": "incomplete"}]
+    ) == ({"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Half an"}]},)

@@ -9,10 +9,16 @@ from openai.resources.responses.input_tokens import InputTokens
 from openai.types.responses import ResponseIncludable
 from openai.types.responses.response import Response as TypedResponse
 
-from convo.endpoints.contract import INCLUDABLE
-from convo.endpoints.embedded import requests
-from convo.endpoints.embedded.requests import FIELDS, FOR_THE_MODEL, read, read_count, read_items
-from convo.errors import Refused
+from convo.endpoints.base import INCLUDABLE
+from convo.errors import RequestRefused
+from convo.responses_api import validation
+from convo.responses_api.validation import (
+    MODEL_FIELDS,
+    REQUEST_FIELDS,
+    parse_conversation_items,
+    parse_count_request,
+    parse_response_request,
+)
 from tests.endpoints.sides import TOOL, told, user
 
 OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
@@ -23,9 +29,9 @@ def body(**fields: Any) -> dict[str, Any]:
     return {"model": "gpt-5-mini", "input": "a", **fields}
 
 
-def refused(**fields: Any) -> Refused:
-    with pytest.raises(Refused) as caught:
-        read(body(**fields))
+def refused(**fields: Any) -> RequestRefused:
+    with pytest.raises(RequestRefused) as caught:
+        parse_response_request(body(**fields))
     return caught.value
 
 
@@ -71,13 +77,13 @@ SAMPLES: dict[str, Any] = {
 
 def test_every_field_that_the_package_sends_is_known() -> None:
     sent = set(inspect.signature(Responses.create).parameters) - OF_THE_CALL
-    assert sent - set(FIELDS) == set()
+    assert sent - set(REQUEST_FIELDS) == set()
     assert sent - set(SAMPLES) == set()
 
 
 def test_every_field_of_the_package_that_counts_tokens_is_known() -> None:
     sent = set(inspect.signature(InputTokens.count).parameters) - OF_THE_CALL
-    assert sent - requests.COUNTED <= {"personality"}
+    assert sent - validation.COUNT_FIELDS <= {"personality"}
 
 
 def test_what_can_be_included_is_what_the_package_knows() -> None:
@@ -87,21 +93,21 @@ def test_what_can_be_included_is_what_the_package_knows() -> None:
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_every_field_is_honoured_handed_to_the_model_or_echoed(name: str) -> None:
     value = SAMPLES[name]
-    request = read(body(**{name: value}))
+    request = parse_response_request(body(**{name: value}))
 
-    if name in FOR_THE_MODEL:
+    if name in MODEL_FIELDS:
         assert request.for_the_model == {name: value}
-    elif name in requests.ECHOED:
+    elif name in validation.ECHOED_FIELDS:
         assert request.parameters == {name: value}
         assert name in TypedResponse.model_fields
     else:
-        assert name in {"model", *requests.HONOURED}
+        assert name in {"model", *validation.ENDPOINT_FIELDS}
         assert request.parameters == {}
 
 
 @pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"model", "input"}))
 def test_null_asks_for_nothing(name: str) -> None:
-    assert read(body(**{name: None})) == read(body())
+    assert parse_response_request(body(**{name: None})) == parse_response_request(body())
 
 
 WRONG: list[tuple[dict[str, Any], str, str, str]] = [
@@ -241,21 +247,21 @@ def test_a_number_that_is_none_is_outside_every_range(number: float) -> None:
 def test_an_empty_output_and_empty_arguments_are_something() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": ""}
     output = {"type": "function_call_output", "call_id": "c", "output": ""}
-    assert read(body(input=[call, output])).items == (call, output)
+    assert parse_response_request(body(input=[call, output])).items == (call, output)
 
 
 def test_a_request_to_count_has_no_parameters_of_an_answer() -> None:
-    with pytest.raises(Refused) as caught:
-        read_count(body(temperature=1))
+    with pytest.raises(RequestRefused) as caught:
+        parse_count_request(body(temperature=1))
     assert told(caught.value) == ("unknown_parameter", 400, "temperature")
-    with pytest.raises(Refused) as caught:
-        read_count(body(personality="friendly"))
+    with pytest.raises(RequestRefused) as caught:
+        parse_count_request(body(personality="friendly"))
     assert told(caught.value) == ("unsupported_parameter", 400, "personality")
 
 
 def test_items_for_a_conversation_are_a_list() -> None:
-    with pytest.raises(Refused) as caught:
-        read_items("words")
+    with pytest.raises(RequestRefused) as caught:
+        parse_conversation_items("words")
     assert told(caught.value) == ("invalid_type", 400, "items")
 
 

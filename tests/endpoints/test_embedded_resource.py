@@ -7,9 +7,9 @@ import pytest
 from openai.types.responses import ResponseError
 from openai.types.responses.response import Response as TypedResponse
 
-from convo.endpoints.embedded.resource import FAILURES, resource
-from convo.history import Link, Strategy, root
-from convo.history.link import Status
+from convo.history.records import Link, LinkStatus, Strategy
+from convo.history.tree import root_key
+from convo.responses_api.response import RESPONSE_ERROR_CODES, build_response
 
 NOTHING, NUMBER = type(None), (int, float)
 
@@ -48,12 +48,12 @@ FIELDS: dict[str, tuple[type, ...]] = {
 }
 """ResponseResource of the Open Responses specification, 2026-04-24: what must be there, and as what."""
 
-HERE = root("local")
+HERE = root_key("local")
 LINK = Link("resp_1", HERE, HERE, 1, "local/m", Strategy.CHAIN, "completed", 1_700_000_000.7, seconds=2.5)
 
 
 def test_every_field_of_the_specification_is_there_when_nothing_was_asked() -> None:
-    shown = resource(LINK, ())
+    shown = build_response(LINK, ())
     assert len(FIELDS) == 31
     assert set(shown) - set(FIELDS) == {"conversation"}
     assert set(FIELDS) - set(shown) == set()
@@ -62,21 +62,21 @@ def test_every_field_of_the_specification_is_there_when_nothing_was_asked() -> N
     assert shown["reasoning"] == {"effort": None, "summary": None}
 
 
-STATUSES: tuple[Status, ...] = get_args(Status)
+STATUSES: tuple[LinkStatus, ...] = get_args(LinkStatus)
 ASKED: dict[str, Any] = {"background": True, "instructions": "Be brief.", "max_output_tokens": 16, "top_p": 1}
 
 
 @pytest.mark.parametrize("parameters", [{}, ASKED], ids=["nothing asked", "much asked"])
 @pytest.mark.parametrize("status", STATUSES)
-def test_every_field_has_its_type_however_a_response_stands(status: Status, parameters: dict[str, Any]) -> None:
+def test_every_field_has_its_type_however_a_response_stands(status: LinkStatus, parameters: dict[str, Any]) -> None:
     why = {"code": "max_output_tokens", "message": "too long"}
-    shown = resource(replace(LINK, status=status, error=why, usage={}, parameters=parameters), ())
+    shown = build_response(replace(LINK, status=status, error=why, usage={}, parameters=parameters), ())
     assert [name for name, types in FIELDS.items() if not isinstance(shown[name], types)] == []
     assert shown["status"] == status
 
 
 def test_every_field_is_one_that_the_package_reads() -> None:
-    assert set(resource(LINK, ())) - set(TypedResponse.model_fields) == {
+    assert set(build_response(LINK, ())) - set(TypedResponse.model_fields) == {
         "presence_penalty",
         "frequency_penalty",
         "store",
@@ -93,7 +93,7 @@ def test_what_was_asked_is_shown() -> None:
         "prompt": {"id": "pmpt_1"},
         "metadata": {"a": "b"},
     }
-    shown = resource(replace(LINK, parameters=asked), ())
+    shown = build_response(replace(LINK, parameters=asked), ())
 
     assert shown["tools"] == [
         {"type": "function", "name": "f", "description": None, "parameters": None, "strict": None}
@@ -113,7 +113,9 @@ def test_what_was_asked_is_shown() -> None:
 
 
 def test_usage_has_both_details_whatever_a_model_reported() -> None:
-    shown = resource(replace(LINK, usage={"input_tokens": 5, "output_tokens": 2, "output_tokens_details": None}), ())
+    shown = build_response(
+        replace(LINK, usage={"input_tokens": 5, "output_tokens": 2, "output_tokens_details": None}), ()
+    )
     assert shown["usage"] == {
         "input_tokens": 5,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -128,14 +130,14 @@ def test_usage_has_both_details_whatever_a_model_reported() -> None:
         "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1, "audio_tokens": 0},
         "output_tokens_details": {"reasoning_tokens": 1},
     }
-    assert resource(replace(LINK, usage=reported), ())["usage"] == reported
+    assert build_response(replace(LINK, usage=reported), ())["usage"] == reported
 
 
 def test_an_end_that_is_not_good_says_why_in_one_place() -> None:
     why = {"code": "max_output_tokens", "message": "too long"}
-    cut = resource(replace(LINK, status="incomplete", error=why), ())
-    failed = resource(replace(LINK, status="failed", error=why), ())
-    stopped = resource(replace(LINK, status="cancelled", error=why), ())
+    cut = build_response(replace(LINK, status="incomplete", error=why), ())
+    failed = build_response(replace(LINK, status="failed", error=why), ())
+    stopped = build_response(replace(LINK, status="cancelled", error=why), ())
 
     assert (cut["error"], cut["incomplete_details"]) == (None, {"reason": "max_output_tokens"})
     assert (failed["error"], failed["incomplete_details"]) == ({"code": "server_error", "message": "too long"}, None)
@@ -145,7 +147,7 @@ def test_an_end_that_is_not_good_says_why_in_one_place() -> None:
 
 def test_a_response_fails_with_a_code_that_typed_clients_take() -> None:
     known = get_args(ResponseError.model_fields["code"].annotation)
-    assert set(known) <= FAILURES
+    assert set(known) <= RESPONSE_ERROR_CODES
     for code in known:
-        failed = resource(replace(LINK, status="failed", error={"code": code, "message": "no"}), ())
+        failed = build_response(replace(LINK, status="failed", error={"code": code, "message": "no"}), ())
         assert failed["error"] == {"code": code, "message": "no"}

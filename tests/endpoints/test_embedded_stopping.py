@@ -4,15 +4,15 @@ import asyncio
 
 import pytest
 
-from convo.endpoints.embedded import Embedded
-from convo.endpoints.embedded.runs import Runs
-from convo.stores.contract import Change, Store
+from convo.responses_api.deps import ActiveRuns
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.stores.base import Store, Transaction
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import events, texts
 from tests.endpoints.slow import Slow, Watched, begun, over
 
 
-async def in_the_middle(endpoint: Embedded) -> asyncio.Task[None]:
+async def in_the_middle(endpoint: EmbeddedEndpoint) -> asyncio.Task[None]:
     """A task that waits for the rest of an answer."""
     waiting = asyncio.Event()
 
@@ -93,7 +93,7 @@ async def test_closing_with_store_false_leaves_nothing() -> None:
 
 async def test_closing_ends_though_a_task_ended_in_the_same_round_of_the_event_loop() -> None:
     """Its callback runs in the next round, and Python 3.12 and later do not wait for one to gather what is done."""
-    runs, ended = Runs(), asyncio.Event()
+    runs, ended = ActiveRuns(), asyncio.Event()
 
     async def work() -> None:
         ended.set()
@@ -112,7 +112,7 @@ class Unhurried(MemoryStore):
         super().__init__()
         self.go_on, self.writing = asyncio.Event(), asyncio.Event()
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         self.writing.set()
         await self.go_on.wait()
         await super().commit(change)

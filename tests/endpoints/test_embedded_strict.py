@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from convo.clock import FixedClock
-from convo.endpoints.embedded import Embedded, Manner
-from convo.errors import Refused
+from convo.errors import RequestRefused
+from convo.responses_api.deps import EndpointOptions
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import FixedClock
 from convo.stores.memory import MemoryStore
 from tests.embedding import embedded
 from tests.endpoints.sides import ask, user
@@ -20,8 +21,8 @@ THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content"
 COMPACTION = {"type": "compaction", "encrypted_content": "x"}
 
 
-def endpoint(*, strict: bool) -> Embedded:
-    return embedded(MemoryStore(), FixedClock(), manner=Manner(strict=strict))
+def endpoint(*, strict: bool) -> EmbeddedEndpoint:
+    return embedded(MemoryStore(), FixedClock(), manner=EndpointOptions(strict=strict))
 
 
 REFUSED: list[tuple[list[dict[str, Any]], str]] = [
@@ -43,7 +44,7 @@ REFUSED: list[tuple[list[dict[str, Any]], str]] = [
 
 @pytest.mark.parametrize(("items", "said"), REFUSED, ids=str)
 async def test_what_the_real_api_refuses_is_refused_where_that_is_asked_for(items: Any, said: str) -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await ask(endpoint(strict=True), [*items, user("go on")], model=ECHO)
     assert caught.value.message == said
     assert (await ask(endpoint(strict=False), [*items, user("go on")], model=ECHO))["status"] == "completed"
@@ -66,6 +67,6 @@ async def test_what_is_whole_is_taken(items: Any) -> None:
 async def test_a_compaction_is_refused_on_top_of_a_history_that_is_here() -> None:
     strict = endpoint(strict=True)
     first = await ask(strict, "hi", model=ECHO)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(RequestRefused) as caught:
         await ask(strict, [COMPACTION, user("go on")], model=ECHO, previous_response_id=first["id"])
     assert caught.value.message == "A compaction item cannot follow the history that it stands for"

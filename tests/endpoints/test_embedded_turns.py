@@ -6,15 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from convo.clock import FixedClock
-from convo.endpoints.embedded import Embedded
-from convo.errors import Refused, StoreFull, StreamBroken, Unsupported
-from convo.history import HERE, Link, Path, Strategy, root
-from convo.ids import counting_ids
-from convo.items import Event
-from convo.items import user as said_by_user
-from convo.models.contract import Ask
-from convo.stores.contract import Store
+from convo.errors import RequestRefused, StoreFull, StreamBroken, Unsupported
+from convo.history.items import StreamEvent, user_message
+from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
+from convo.history.tree import Path, root_key
+from convo.models.base import ModelRequest
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import FixedClock, counting_ids
+from convo.stores.base import Store
 from tests.endpoints.sides import MODEL, TOOL, ask, events, refusal, texts, told, user
 from tests.endpoints.slow import Slow, Watched, grown, over, ready
 from tests.loopback import Scripts
@@ -23,7 +22,7 @@ from tests.loopback import Scripts
 
 
 async def test_the_answer_is_durable_before_the_last_event_is_told(store: Store, scripts: Scripts) -> None:
-    endpoint = Embedded(store, scripts, FixedClock(), counting_ids())
+    endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     conversation = str((await endpoint.create_conversation())["id"])
     seen: list[tuple[str, bool, int]] = []
     async with aclosing(endpoint.create({"model": MODEL, "input": "a", "conversation": conversation})) as answer:
@@ -36,7 +35,7 @@ async def test_the_answer_is_durable_before_the_last_event_is_told(store: Store,
     assert seen[-1] == ("response.completed", True, 2)
 
 
-async def test_the_conversation_is_free_when_the_last_event_is_told(embedded: Embedded) -> None:
+async def test_the_conversation_is_free_when_the_last_event_is_told(embedded: EmbeddedEndpoint) -> None:
     conversation = (await embedded.create_conversation())["id"]
     async with aclosing(embedded.create({"model": MODEL, "input": "a", "conversation": conversation})) as answer:
         async for event in answer:
@@ -44,7 +43,7 @@ async def test_the_conversation_is_free_when_the_last_event_is_told(embedded: Em
                 assert (await ask(embedded, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_link_says_what_was_seen_sent_and_added(store: Store, embedded: Embedded) -> None:
+async def test_a_link_says_what_was_seen_sent_and_added(store: Store, embedded: EmbeddedEndpoint) -> None:
     first = await ask(embedded, [user("a"), user("b")], instructions="Be brief.", temperature=0.5)
     second = await ask(embedded, "c", previous_response_id=first["id"])
 
@@ -56,13 +55,13 @@ async def test_a_link_says_what_was_seen_sent_and_added(store: Store, embedded: 
     assert (path.place(one.saw), path.place(one.head), path.place(two.saw)) == (2, 3, 4)
     assert (one.sent, two.sent) == (2, 1)
     assert (one.parent, two.parent, two.previous_response_id) == (None, one.id, one.id)
-    assert (one.strategy, one.session, one.scope, one.stored) == (Strategy.CHAIN, None, HERE, True)
+    assert (one.strategy, one.session, one.scope, one.stored) == (Strategy.CHAIN, None, EMBEDDED_SCOPE, True)
     assert one.parameters == {"instructions": "Be brief.", "temperature": 0.5}
     assert two.parameters == {}
     assert one.usage == first["usage"]
 
 
-async def test_items_stand_in_the_store_as_they_travelled(store: Store, embedded: Embedded) -> None:
+async def test_items_stand_in_the_store_as_they_travelled(store: Store, embedded: EmbeddedEndpoint) -> None:
     easy = {"role": "user", "content": "a"}
     response = await ask(embedded, [easy])
     link = await store.link(response["id"])
@@ -70,7 +69,7 @@ async def test_items_stand_in_the_store_as_they_travelled(store: Store, embedded
     assert (await store.path(link.head)).items == (easy, *response["output"])
 
 
-async def test_a_turn_in_a_conversation_says_so(store: Store, embedded: Embedded) -> None:
+async def test_a_turn_in_a_conversation_says_so(store: Store, embedded: EmbeddedEndpoint) -> None:
     conversation = (await embedded.create_conversation([user("a")]))["id"]
     response = await ask(embedded, "b", conversation=conversation)
     link = await store.link(response["id"])
@@ -90,7 +89,7 @@ async def test_with_store_false_nothing_at_all_is_stored() -> None:
 
 async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: Scripts) -> None:
     store = Watched()
-    endpoint = Embedded(store, scripts, FixedClock(), counting_ids())
+    endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     for body in (
         {"tempreature": 1},
         {"previous_response_id": "resp_x"},
@@ -102,7 +101,7 @@ async def test_a_refused_request_stores_nothing_and_asks_nobody(scripts: Scripts
 
 
 async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, scripts: Scripts) -> None:
-    endpoint = Embedded(store, scripts, FixedClock(), counting_ids())
+    endpoint = EmbeddedEndpoint(store, scripts, FixedClock(), counting_ids())
     tool = {
         "type": "mcp",
         "server_label": "s",
@@ -129,7 +128,7 @@ async def test_secrets_of_tools_reach_the_model_and_nothing_else(store: Store, s
 
 async def test_what_a_model_refuses_comes_out_as_it_is(store: Store) -> None:
     class Refusing(Slow):
-        async def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+        async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
             raise Unsupported("m", "images", param="input")
             yield {}
 
@@ -171,11 +170,11 @@ async def test_a_full_disk_at_the_end_is_told_instead_of_a_last_event() -> None:
 # -- what is not ours -----------------------------------------------------------------------------
 
 
-async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Store, embedded: Embedded) -> None:
-    path = Path(root(store.tenant)).grow([said_by_user("a")])
+async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Store, embedded: EmbeddedEndpoint) -> None:
+    path = Path(root_key(store.tenant)).grow([user_message("a")])
     ours = Link("resp_a", path.head, path.head, 1, MODEL, Strategy.CHAIN, "completed", 1.0)
     links = (
-        replace(ours, id="resp_elsewhere", scope=HERE._replace(url="https://api.openai.com/v1")),
+        replace(ours, id="resp_elsewhere", scope=EMBEDDED_SCOPE._replace(url="https://api.openai.com/v1")),
         replace(ours, id="try_a"),
         replace(ours, id="resp_unstored", stored=False),
     )
@@ -184,5 +183,5 @@ async def test_links_of_other_endpoints_and_attempts_are_no_responses(store: Sto
     assert (await embedded.retrieve("resp_a"))["status"] == "completed"
     for link in links:
         wrong = await refusal(embedded, "b", previous_response_id=link.id)
-        assert isinstance(wrong, Refused)
+        assert isinstance(wrong, RequestRefused)
         assert wrong.code == "previous_response_not_found"

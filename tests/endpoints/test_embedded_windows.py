@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.endpoints.embedded import Embedded
-from convo.ids import random_id
-from convo.items import Item
-from convo.stores.contract import Store
-from convo.tokens import VOCABULARY, Window
+from convo.history.items import Item
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
+from convo.usage.counting import TOKENIZER_ENCODING
+from convo.usage.models import ModelWindow
 from tests.endpoints.reader import Reader
 from tests.endpoints.sides import TOOL, ask, output_for, refusal, texts, told, user
 
@@ -19,8 +19,8 @@ ROOM = 100
 LONG = " ".join(["word"] * 40)
 CALL = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
 WINDOWS = {
-    "small": Window(ROOM, counted=VOCABULARY),
-    "foreign": Window(ROOM),
+    "small": ModelWindow(ROOM, counted=TOKENIZER_ENCODING),
+    "foreign": ModelWindow(ROOM),
 }
 
 
@@ -36,20 +36,20 @@ HISTORY: list[Item] = [
 
 
 @pytest.fixture
-async def endpoint(store: Store, reader: Reader) -> AsyncIterator[Embedded]:
-    made = Embedded(store, reader, SystemClock(), random_id, windows=WINDOWS.get)
+async def endpoint(store: Store, reader: Reader) -> AsyncIterator[EmbeddedEndpoint]:
+    made = EmbeddedEndpoint(store, reader, SystemClock(), random_id, windows=WINDOWS.get)
     yield made
     await made.aclose()
 
 
-async def test_what_fits_is_asked_as_it_is(endpoint: Embedded, reader: Reader) -> None:
+async def test_what_fits_is_asked_as_it_is(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     await ask(endpoint, "Hello", model="small")
     assert reader.shown() == ["Hello"]
 
 
 @pytest.mark.parametrize("truncation", ["disabled", "auto"])
 async def test_what_is_very_long_is_counted_beside_the_loop(
-    endpoint: Embedded, reader: Reader, truncation: str, monkeypatch: pytest.MonkeyPatch
+    endpoint: EmbeddedEndpoint, reader: Reader, truncation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused as anything else is that does not fit."""
     beside: list[object] = []
@@ -67,59 +67,63 @@ async def test_what_is_very_long_is_counted_beside_the_loop(
     assert (len(beside), reader.asks) == (1, [])
 
 
-async def test_what_does_not_fit_is_refused_before_the_model_is_asked(endpoint: Embedded, reader: Reader) -> None:
+async def test_what_does_not_fit_is_refused_before_the_model_is_asked(
+    endpoint: EmbeddedEndpoint, reader: Reader
+) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small")
     assert told(wrong) == ("context_length_exceeded", 400, "input")
     assert wrong.message == "small has room for 100 tokens of input; this needs 181"
     assert reader.asks == []
 
 
-async def test_disabled_is_what_holds_unless_something_else_is_said(endpoint: Embedded) -> None:
+async def test_disabled_is_what_holds_unless_something_else_is_said(endpoint: EmbeddedEndpoint) -> None:
     wrong = await refusal(endpoint, HISTORY, model="small", truncation="disabled")
     assert told(wrong)[0] == "context_length_exceeded"
 
 
-async def test_instructions_and_tools_take_room_too(endpoint: Embedded) -> None:
+async def test_instructions_and_tools_take_room_too(endpoint: EmbeddedEndpoint) -> None:
     assert told(await refusal(endpoint, "Hi", model="small", instructions=LONG * 3))[0] == "context_length_exceeded"
     tools = [{**TOOL, "name": f"weather_{at}"} for at in range(8)]
     assert told(await refusal(endpoint, "Hi", model="small", tools=tools))[0] == "context_length_exceeded"
 
 
-async def test_a_count_that_may_be_wrong_refuses_nothing_that_may_fit(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_count_that_may_be_wrong_refuses_nothing_that_may_fit(
+    endpoint: EmbeddedEndpoint, reader: Reader
+) -> None:
     """Another vocabulary may find a third less; the server knows, and says so itself."""
     await ask(endpoint, LONG * 3, model="foreign")
     assert len(reader.asks) == 1
     assert told(await refusal(endpoint, LONG * 5, model="foreign"))[0] == "context_length_exceeded"
 
 
-async def test_a_model_without_a_known_window_is_asked(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_model_without_a_known_window_is_asked(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     await ask(endpoint, LONG * 100, model="unknown")
     assert len(reader.asks) == 1
 
 
-async def test_auto_shows_the_last_whole_turns_and_all_instructions(endpoint: Embedded, reader: Reader) -> None:
+async def test_auto_shows_the_last_whole_turns_and_all_instructions(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     await ask(endpoint, HISTORY, model="small", truncation="auto")
     assert reader.shown() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
 
 
-async def test_auto_shows_all_of_what_fits(endpoint: Embedded, reader: Reader) -> None:
+async def test_auto_shows_all_of_what_fits(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     await ask(endpoint, HISTORY[-3:], model="small", truncation="auto")
     assert len(reader.shown()) == 3
 
 
-async def test_auto_leaves_no_half_of_a_pair(endpoint: Embedded, reader: Reader) -> None:
+async def test_auto_leaves_no_half_of_a_pair(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     history = [user(LONG), CALL, output_for(CALL, LONG), answer("Seen."), user("Now?")]
     await ask(endpoint, history, model="small", truncation="auto")
     assert reader.shown() == ["Now?"]
 
 
-async def test_auto_refuses_a_last_turn_that_does_not_fit(endpoint: Embedded, reader: Reader) -> None:
+async def test_auto_refuses_a_last_turn_that_does_not_fit(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     wrong = await refusal(endpoint, [user("Hi."), answer("Hello."), user(LONG * 3)], model="small", truncation="auto")
     assert told(wrong)[0] == "context_length_exceeded"
     assert reader.asks == []
 
 
-async def test_what_was_left_out_is_still_in_the_history(endpoint: Embedded, reader: Reader) -> None:
+async def test_what_was_left_out_is_still_in_the_history(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     first = await ask(endpoint, HISTORY, model="small", truncation="auto")
     await ask(endpoint, "And now?", previous_response_id=first["id"], model="unknown")
     assert len(reader.shown()) == len(HISTORY) + 2
@@ -127,7 +131,7 @@ async def test_what_was_left_out_is_still_in_the_history(endpoint: Embedded, rea
     assert texts(listed) == texts(HISTORY)
 
 
-async def test_room_is_left_to_the_answer_that_is_asked_for(endpoint: Embedded, reader: Reader) -> None:
+async def test_room_is_left_to_the_answer_that_is_asked_for(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     turns = [user("Question 1. " + " ".join(["word"] * 60)), answer("Answer 1."), user("Now?")]
     await ask(endpoint, turns, model="small", truncation="auto", max_output_tokens=5)
     assert len(reader.shown()) == 3
@@ -135,32 +139,34 @@ async def test_room_is_left_to_the_answer_that_is_asked_for(endpoint: Embedded, 
     assert reader.shown() == ["Now?"]
 
 
-async def test_auto_shows_less_to_a_model_that_says_it_is_too_much(endpoint: Embedded, reader: Reader) -> None:
+async def test_auto_shows_less_to_a_model_that_says_it_is_too_much(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     """Nobody knows its window but itself."""
     reader.room = 60
     await ask(endpoint, HISTORY, model="unknown", truncation="auto")
     assert reader.shown() == ["Be kind.", f"Question 2. {LONG}", "Answer 2.", "Now?"]
 
 
-async def test_a_model_that_has_no_room_for_the_last_turn_says_so(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_model_that_has_no_room_for_the_last_turn_says_so(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     reader.room = 3
     wrong = await refusal(endpoint, [user("Hi."), answer("Hello."), user(LONG)], model="unknown", truncation="auto")
     assert told(wrong)[0] == "context_length_exceeded"
 
 
-async def test_disabled_tells_what_the_model_says(endpoint: Embedded, reader: Reader) -> None:
+async def test_disabled_tells_what_the_model_says(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     reader.room = 60
     assert told(await refusal(endpoint, HISTORY, model="unknown"))[0] == "context_length_exceeded"
     assert len(reader.asks) == 1
 
 
-async def test_the_answer_says_how_its_history_was_to_be_truncated(endpoint: Embedded, reader: Reader) -> None:
+async def test_the_answer_says_how_its_history_was_to_be_truncated(endpoint: EmbeddedEndpoint, reader: Reader) -> None:
     response = await ask(endpoint, "Hello", model="small", truncation="auto")
     assert response["truncation"] == "auto"
     assert "truncation" not in reader.asks[-1].parameters
 
 
-async def test_a_history_is_made_smaller_before_it_is_found_too_long(endpoint: Embedded, reader: Reader) -> None:
+async def test_a_history_is_made_smaller_before_it_is_found_too_long(
+    endpoint: EmbeddedEndpoint, reader: Reader
+) -> None:
     management = [{"type": "compaction", "compact_threshold": 80}]
     response = await ask(endpoint, HISTORY, model="small", context_management=management)
     assert response["output"][0]["type"] == "compaction"

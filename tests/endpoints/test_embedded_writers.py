@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from convo.clock import FixedClock
-from convo.endpoints.embedded import Embedded
 from convo.errors import Conflict, TryLater
-from convo.history import Path, root
-from convo.items import user as said_by_user
-from convo.stores.contract import Store
+from convo.history.items import user_message
+from convo.history.tree import Path, root_key
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import FixedClock
+from convo.stores.base import Store
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import ask, refusal, texts, told, user
 from tests.endpoints.slow import Slow, begun, grown, over, ready
@@ -57,7 +57,7 @@ async def test_a_stopped_answer_frees_its_conversation(store: Store) -> None:
     assert (await ask(endpoint, "b", conversation=conversation))["status"] == "completed"
 
 
-async def test_a_failed_answer_frees_its_conversation(embedded: Embedded, scripts: Scripts) -> None:
+async def test_a_failed_answer_frees_its_conversation(embedded: EmbeddedEndpoint, scripts: Scripts) -> None:
     conversation = (await embedded.create_conversation())["id"]
     scripts.replies({"error": {"message": "no", "status": 500}})
     await refusal(embedded, "a", conversation=conversation)
@@ -94,7 +94,7 @@ async def test_a_writer_that_lost_its_lease_fails_and_adds_nothing(store: Store)
     async with begun(endpoint, {"conversation": conversation}) as answer:
         there = await store.conversation(conversation)
         assert there
-        path = Path(root(store.tenant)).grow([said_by_user("meanwhile")])
+        path = Path(root_key(store.tenant)).grow([user_message("meanwhile")])
         moved = replace(there, head=path.head, ids=("msg_x",))
         await store.commit(
             replace(grown(path), conversation=moved, conversation_expect=there.head),

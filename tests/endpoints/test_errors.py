@@ -2,24 +2,24 @@
 
 import pytest
 
-from convo.endpoints.embedded import refusals
-from convo.endpoints.errors import error_event, error_object
+from convo.endpoints.base import error_event, error_object
 from convo.errors import (
     ConvoError,
     ItemDeleted,
     KeyRefused,
     NotFound,
-    Refused,
+    RequestRefused,
     StoreUnavailable,
     TryLater,
     Unreachable,
     Unsupported,
 )
-from convo.models.foreign import Asked, refusal
+from convo.models.errors import ErrorContext, fault_from_status
+from convo.responses_api import errors
 
 REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
     (
-        refusals.no_previous("resp_x"),
+        errors.previous_response_not_found_error("resp_x"),
         400,
         {
             "message": "Previous response with id 'resp_x' not found.",
@@ -29,7 +29,7 @@ REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
         },
     ),
     (
-        refusals.locked(),
+        errors.conversation_locked_error(),
         400,
         {
             "message": "Another process is currently operating on this conversation. Please retry in a few seconds.",
@@ -39,7 +39,7 @@ REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
         },
     ),
     (
-        refusals.no_output("function call", "call_X"),
+        errors.missing_tool_output_error("function call", "call_X"),
         400,
         {
             "message": "No tool output found for function call call_X.",
@@ -49,7 +49,7 @@ REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
         },
     ),
     (
-        refusals.no_call("function call output", "call_X"),
+        errors.missing_tool_call_error("function call output", "call_X"),
         400,
         {
             "message": "No tool call found for function call output with call_id call_X.",
@@ -59,7 +59,7 @@ REAL: list[tuple[ConvoError, int, dict[str, str | None]]] = [
         },
     ),
     (
-        refusals.both_owners(),
+        errors.mutually_exclusive_error(),
         400,
         {
             "message": "Mutually exclusive parameters. Ensure you are only providing one of: "
@@ -120,19 +120,19 @@ def test_the_type_of_an_error_follows_from_what_it_is(fault: ConvoError, kind: s
 @pytest.mark.parametrize(
     "fault",
     [
-        refusals.no_previous("resp_x"),
-        refusals.locked(),
-        refusals.no_output("function call", "call_X"),
-        refusals.unknown_parameter("x"),
-        refusals.no_item("msg_x"),
-        Refused("The model is tired", code="tired", status=422, param="model"),
+        errors.previous_response_not_found_error("resp_x"),
+        errors.conversation_locked_error(),
+        errors.missing_tool_output_error("function call", "call_X"),
+        errors.unknown_parameter_error("x"),
+        errors.item_not_found_error("msg_x"),
+        RequestRefused("The model is tired", code="tired", status=422, param="model"),
         TryLater("Busy", status=503, code="overloaded"),
         KeyRefused("nothing"),
     ],
     ids=lambda fault: str(fault)[:30],
 )
-def test_what_travelled_is_read_as_what_it_was(fault: Refused | TryLater) -> None:
-    again = refusal(fault.status, {"error": error_object(fault)}, Asked("openai"))
+def test_what_travelled_is_read_as_what_it_was(fault: RequestRefused | TryLater) -> None:
+    again = fault_from_status(fault.status, {"error": error_object(fault)}, ErrorContext("openai"))
 
     assert type(again) is type(fault)
     assert (again.code, again.status, again.param) == (fault.code, fault.status, fault.param)
@@ -140,7 +140,7 @@ def test_what_travelled_is_read_as_what_it_was(fault: Refused | TryLater) -> Non
 
 
 def test_an_error_event_can_be_read_both_ways() -> None:
-    event = error_event(refusals.no_previous("resp_x"), 7)
+    event = error_event(errors.previous_response_not_found_error("resp_x"), 7)
     assert (event["type"], event["sequence_number"]) == ("error", 7)
     assert {name: event[name] for name in ("code", "message", "param")} == {
         name: event["error"][name] for name in ("code", "message", "param")

@@ -9,13 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.endpoints.embedded import Manner, Service
-from convo.ids import random_id
-from convo.processes import this_process
-from convo.stores.contract import run_lease
-from convo.stores.leasing import Hold
-from convo.stores.open import open_store
+from convo.responses_api.deps import EndpointOptions
+from convo.responses_api.endpoint import EmbeddedService
+from convo.runtime import SystemClock, process_identity, random_id
+from convo.stores.base import run_lease_name
+from convo.stores.factory import open_store
+from convo.stores.lease import LeaseGuard
 from tests.endpoints.sides import texts
 from tests.endpoints.slow import ready
 from tests.running import ROOT
@@ -23,16 +22,16 @@ from tests.running import ROOT
 PROGRAM = """
 import asyncio, sys
 from contextlib import aclosing
-from convo.clock import SystemClock
-from convo.endpoints.embedded import Embedded
-from convo.ids import random_id
-from convo.stores.open import open_store
+from convo.runtime import SystemClock
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import random_id
+from convo.stores.factory import open_store
 from tests.endpoints.slow import Slow
 
 WHOLE = {"type": "message", "id": "msg_w", "role": "assistant", "content": [{"type": "output_text", "text": "whole"}]}
 
 async def main():
-    endpoint = Embedded(open_store(sys.argv[1]), Slow(first=WHOLE), SystemClock(), random_id)
+    endpoint = EmbeddedEndpoint(open_store(sys.argv[1]), Slow(first=WHOLE), SystemClock(), random_id)
     async with aclosing(endpoint.create({"model": "m", "input": "a", "background": True})) as answer:
         async for event in answer:
             if event["type"] == "response.created":
@@ -60,9 +59,13 @@ def killed(tmp_path: Path) -> tuple[str, str, int]:
 async def test_what_it_told_can_be_followed_and_what_it_finished_is_kept(killed: tuple[str, str, int]) -> None:
     url, response, number = killed
     store = open_store(url)
-    served = Service(store, ready(), SystemClock(), random_id, listed=list_nothing, manner=Manner(for_clients=True))
+    served = EmbeddedService(
+        store, ready(), SystemClock(), random_id, listed=list_nothing, manner=EndpointOptions(for_clients=True)
+    )
     running = await served.of("local").retrieve(response)
-    lapsed = await Hold.take(store, run_lease(response), f"{this_process()}:test", 1.0)  # its holder is seen to be dead
+    lapsed = await LeaseGuard.take(
+        store, run_lease_name(response), f"{process_identity()}:test", 1.0
+    )  # its holder is seen to be dead
     await lapsed.release()
 
     await served.sweep()

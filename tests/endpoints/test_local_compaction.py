@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.endpoints.embedded import Embedded
-from convo.ids import random_id
-from convo.items import kind, text
-from convo.models.contract import Ask, Model
-from convo.models.local.model import LocalModel
+from convo.history.items import item_text, item_type
+from convo.models.base import Model, ModelRequest
+from convo.models.local import LocalModel
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
 from tests.endpoints.sides import ask, refusal, told, user
 
@@ -39,7 +38,7 @@ class Local:
         return self._model, NAME
 
     async def tokens(self, items: Any) -> int:
-        return await self._model.count(Ask(NAME, items))
+        return await self._model.count(ModelRequest(NAME, items))
 
     async def aclose(self) -> None:
         await self._model.aclose()
@@ -53,14 +52,16 @@ async def local() -> AsyncIterator[Local]:
 
 
 @pytest.fixture
-def endpoint(local: Local) -> Embedded:
-    return Embedded(MemoryStore(), local, SystemClock(), random_id)
+def endpoint(local: Local) -> EmbeddedEndpoint:
+    return EmbeddedEndpoint(MemoryStore(), local, SystemClock(), random_id)
 
 
-async def test_the_built_in_model_compacts_a_history_and_answers_from_it(local: Local, endpoint: Embedded) -> None:
+async def test_the_built_in_model_compacts_a_history_and_answers_from_it(
+    local: Local, endpoint: EmbeddedEndpoint
+) -> None:
     before = await local.tokens(HISTORY)
     window = await endpoint.compact({"model": "local", "input": HISTORY})
-    assert [kind(item) for item in window["output"]] == ["message", "compaction"]
+    assert [item_type(item) for item in window["output"]] == ["message", "compaction"]
     assert window["usage"]["input_tokens"] > before
     assert window["usage"]["output_tokens"] > 0
 
@@ -69,13 +70,13 @@ async def test_the_built_in_model_compacts_a_history_and_answers_from_it(local: 
     assert after <= before  # a summary that is longer than what it folds is not used
 
     answer = await ask(endpoint, [*window["output"], user("Say hello.")], max_output_tokens=16)
-    assert text(answer["output"][0])
+    assert item_text(answer["output"][0])
 
 
-async def test_a_history_past_its_window_is_answered_where_turns_may_be_left_out(endpoint: Embedded) -> None:
+async def test_a_history_past_its_window_is_answered_where_turns_may_be_left_out(endpoint: EmbeddedEndpoint) -> None:
     """The model counts by itself how much it has room for; nobody else knows."""
     long = [user(DIARY * 40), {"role": "assistant", "content": "Thank you."}, user("Say hello.")]
     assert told(await refusal(endpoint, long))[0] == "context_length_exceeded"
     answer = await ask(endpoint, long, truncation="auto", max_output_tokens=16)
-    assert text(answer["output"][0])
+    assert item_text(answer["output"][0])
     assert answer["usage"]["input_tokens"] < 100

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.config import Settings
-from convo.endpoints.contract import Endpoint
-from convo.endpoints.embedded import Service
-from convo.endpoints.open import ModelsByName, open_endpoint, open_service
-from convo.errors import KeyRefused, Refused
-from convo.history import HERE, Scope
-from convo.ids import random_id
+from convo.chat.endpoint_factory import ModelsByName, open_endpoint, open_service
+from convo.config.settings import Settings
+from convo.endpoints.base import Endpoint
+from convo.errors import KeyRefused, RequestRefused
+from convo.history.records import EMBEDDED_SCOPE, Scope
+from convo.responses_api.endpoint import EmbeddedService
+from convo.runtime import SystemClock, random_id
 from convo.stores.memory import MemoryStore
 from tests.config.given import settings
 from tests.endpoints.sides import ask, refusal, texts
@@ -62,12 +61,12 @@ def given(monkeypatch: pytest.MonkeyPatch) -> Settings:
         ("openai", Scope("https://api.openai.com/v1")),
         ("gateway", Scope("https://gateway.example/v1", "org_1")),
         ("azure", Scope("https://me.openai.azure.com")),
-        ("mine", HERE),
-        ("groq", HERE),
-        ("ollama", HERE),
-        ("deepseek", HERE),
-        ("local", HERE),
-        ("scripted", HERE),
+        ("mine", EMBEDDED_SCOPE),
+        ("groq", EMBEDDED_SCOPE),
+        ("ollama", EMBEDDED_SCOPE),
+        ("deepseek", EMBEDDED_SCOPE),
+        ("local", EMBEDDED_SCOPE),
+        ("scripted", EMBEDDED_SCOPE),
     ],
 )
 def test_whoever_can_keep_the_state_does(given: Settings, provider: str, scope: Scope) -> None:
@@ -102,7 +101,7 @@ async def test_a_model_is_opened_once_and_under_its_providers_own_name(given: Se
 @pytest.mark.parametrize("name", ["nobody/model", "groq", "groq/"])
 async def test_a_model_that_is_not_there_is_refused_in_the_real_words(given: Settings, name: str) -> None:
     wrong = await refusal(opened("groq", given), "hi", model=name)
-    assert isinstance(wrong, Refused)
+    assert isinstance(wrong, RequestRefused)
     assert (wrong.code, wrong.status, wrong.param) == ("model_not_found", 400, "model")
     assert wrong.message == f"The requested model '{name}' does not exist"
 
@@ -110,7 +109,7 @@ async def test_a_model_that_is_not_there_is_refused_in_the_real_words(given: Set
 # -- for a server ---------------------------------------------------------------------------------
 
 
-def served(given: Settings) -> Service:
+def served(given: Settings) -> EmbeddedService:
     return open_service(given, store=MemoryStore(), clock=SystemClock(), new_id=random_id)
 
 
@@ -194,17 +193,17 @@ async def test_a_server_that_is_told_to_keep_nothing_keeps_nothing() -> None:
 
 async def test_in_a_server_convo_keeps_the_state_whoever_could(given: Settings) -> None:
     service = served(given)
-    assert service.of("ann").scope == HERE
+    assert service.of("ann").scope == EMBEDDED_SCOPE
     await service.aclose()
 
 
 LOADED: list[tuple[str, set[str]]] = [
     (
-        "import convo.endpoints.open",
-        {"convo.endpoints.remote", "convo.endpoints.embedded", "openai", "httpx2", "pydantic"},
+        "import convo.chat.endpoint_factory",
+        {"convo.endpoints.remote", "convo.responses_api.endpoint", "openai", "httpx2", "pydantic"},
     ),
-    ("import convo.endpoints.embedded", {"convo.endpoints.remote", "openai", "httpx2", "pydantic"}),
-    ("import convo.endpoints.remote", {"convo.endpoints.embedded", "openai", "httpx2", "pydantic"}),
+    ("import convo.responses_api.endpoint", {"convo.endpoints.remote", "openai", "httpx2", "pydantic"}),
+    ("import convo.endpoints.remote", {"convo.responses_api.endpoint", "openai", "httpx2", "pydantic"}),
 ]
 
 

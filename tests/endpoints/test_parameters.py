@@ -11,9 +11,9 @@ from openai.resources.responses.input_items import InputItems
 from openai.resources.responses.input_tokens import InputTokens
 from openai.resources.responses.responses import Responses
 
-from convo.endpoints.contract import Endpoint
-from convo.endpoints.embedded import requests
-from convo.endpoints.embedded.requests import FIELDS
+from convo.endpoints.base import Endpoint
+from convo.responses_api import validation
+from convo.responses_api.validation import REQUEST_FIELDS
 
 OF_THE_CALL = {"self", "extra_headers", "extra_query", "extra_body", "timeout"}
 
@@ -69,11 +69,11 @@ PATHS_AND_QUERIES: Mapping[Callable[..., Any], Mapping[str, str]] = {
 """What becomes of each parameter: the method of the contract that takes it, or why none needs to."""
 
 BODIES: Mapping[Callable[..., Any], set[str]] = {
-    Responses.create: set(FIELDS),
-    Responses.parse: set(FIELDS) | IN_THE_PACKAGE,
-    Responses.stream: set(FIELDS) | IN_THE_PACKAGE | {"response_id", "starting_after"},
-    Responses.compact: set(requests.COMPACTED),
-    InputTokens.count: set(requests.COUNTED) | {"personality"},
+    Responses.create: set(REQUEST_FIELDS),
+    Responses.parse: set(REQUEST_FIELDS) | IN_THE_PACKAGE,
+    Responses.stream: set(REQUEST_FIELDS) | IN_THE_PACKAGE | {"response_id", "starting_after"},
+    Responses.compact: set(validation.COMPACT_FIELDS),
+    InputTokens.count: set(validation.COUNT_FIELDS) | {"personality"},
 }
 """What may stand in a body; how each field is read is shown in `test_embedded_requests`."""
 

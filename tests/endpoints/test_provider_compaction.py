@@ -4,14 +4,13 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.config import Secret
-from convo.endpoints.embedded import Embedded
-from convo.ids import random_id
-from convo.models.account import Account
-from convo.models.contract import Model
+from convo.config.values import Secret
+from convo.models.base import Model
+from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
-from convo.stores.contract import Store
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
 from tests.endpoints.sides import ask, refusal, user
 from tests.models.chat_server import ChatServer, serving
 from tests.models.test_responses import end, words
@@ -33,7 +32,7 @@ class Provider:
     """Opens the models of one account at `server`."""
 
     def __init__(self, server: ChatServer) -> None:
-        self._model = ResponsesModel(Account(base_url=server.url, key=Secret("sk-test-key")), random_id)
+        self._model = ResponsesModel(OpenAIClientOptions(base_url=server.url, key=Secret("sk-test-key")), random_id)
 
     def __call__(self, name: str) -> tuple[Model, str]:
         return self._model, name
@@ -43,8 +42,8 @@ class Provider:
 
 
 @pytest.fixture
-async def endpoint(store: Store, server: ChatServer) -> AsyncIterator[Embedded]:
-    opened = Embedded(store, Provider(server), SystemClock(), random_id)
+async def endpoint(store: Store, server: ChatServer) -> AsyncIterator[EmbeddedEndpoint]:
+    opened = EmbeddedEndpoint(store, Provider(server), SystemClock(), random_id)
     yield opened
     await opened.aclose()
 
@@ -55,7 +54,7 @@ def sent(server: ChatServer) -> list[tuple[str, list[object]]]:
 
 
 async def test_past_a_threshold_the_provider_compacts_and_goes_on_from_its_own_seal(
-    server: ChatServer, endpoint: Embedded
+    server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuses(200, {"object": "response.compaction", "output": [THEIRS]})
     server.streams(end(words("Well.")))
@@ -74,7 +73,7 @@ async def test_past_a_threshold_the_provider_compacts_and_goes_on_from_its_own_s
     assert all("context_management" not in request.json for request in server.requests)
 
 
-async def test_the_providers_window_is_the_clients_next_input(server: ChatServer, endpoint: Embedded) -> None:
+async def test_the_providers_window_is_the_clients_next_input(server: ChatServer, endpoint: EmbeddedEndpoint) -> None:
     server.refuses(200, {"object": "response.compaction", "output": [user("One.", id="msg_1"), THEIRS]})
     server.streams(end(words("Well.")))
 
@@ -87,7 +86,7 @@ async def test_the_providers_window_is_the_clients_next_input(server: ChatServer
 
 
 async def test_another_model_of_the_provider_does_not_get_what_one_sealed(
-    server: ChatServer, endpoint: Embedded
+    server: ChatServer, endpoint: EmbeddedEndpoint
 ) -> None:
     server.refuses(200, {"object": "response.compaction", "output": [THEIRS]})
     window = await endpoint.compact({"model": "gpt-5", "input": HISTORY})
@@ -99,7 +98,9 @@ async def test_another_model_of_the_provider_does_not_get_what_one_sealed(
     assert len(server.requests) == 1
 
 
-async def test_a_server_without_compaction_is_asked_for_a_summary(server: ChatServer, endpoint: Embedded) -> None:
+async def test_a_server_without_compaction_is_asked_for_a_summary(
+    server: ChatServer, endpoint: EmbeddedEndpoint
+) -> None:
     server.refuses(404, {"error": {"message": "no such route"}})
     server.streams(end(words("They said words.")))
 

@@ -7,10 +7,11 @@ from threading import Thread
 
 import pytest
 
-from convo.config import Secret
-from convo.endpoints.remote import Account, Remote
+from convo.config.values import Secret
+from convo.endpoints.remote import RemoteEndpoint
 from convo.errors import EndpointFault
-from convo.items import user
+from convo.history.items import user_message
+from convo.models.http import OpenAIClientOptions
 
 
 @contextmanager
@@ -44,9 +45,9 @@ def server(elsewhere: str | None = None) -> Iterator[tuple[str, list[str]]]:
 async def test_a_server_that_points_elsewhere_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Gateway-Key: planted")
     with server() as (elsewhere, reached), server(elsewhere) as (named, asked):
-        endpoint = Remote(Account(base_url=named, key=Secret("sk-planted")))
+        endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=named, key=Secret("sk-planted")))
         with pytest.raises(EndpointFault):
-            [event async for event in endpoint.create({"model": "m", "input": [user("hi")]})]
+            [event async for event in endpoint.create({"model": "m", "input": [user_message("hi")]})]
         await endpoint.aclose()
 
     assert asked == ["/v1/responses"]

@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
-from convo.config.secret import Secret
-from convo.endpoints.remote import Account, Remote
+from convo.config.values import Secret
+from convo.endpoints.remote import RemoteEndpoint
 from convo.errors import (
     ConvoError,
     KeyRefused,
     NotFound,
-    Refused,
+    RequestRefused,
     StateIgnored,
     StreamBroken,
     TryLater,
     Unreachable,
 )
-from convo.history import Scope
-from convo.items import Event
+from convo.history.items import StreamEvent
+from convo.history.records import Scope
+from convo.models.http import OpenAIClientOptions
 from tests.endpoints.conftest import remote_at
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
 from tests.loopback import (
@@ -53,7 +54,7 @@ COMPLETED = {"type": "response.completed", "response": {"id": "resp_1", "status"
 # -- what travels ---------------------------------------------------------------------------------
 
 
-async def test_events_come_exactly_as_they_travelled(loopback: Loopback, remote: Remote) -> None:
+async def test_events_come_exactly_as_they_travelled(loopback: Loopback, remote: RemoteEndpoint) -> None:
     strange = {
         "type": "response.tea.poured",
         "sequence_number": 1,
@@ -71,7 +72,9 @@ async def test_events_come_exactly_as_they_travelled(loopback: Loopback, remote:
     assert json.dumps(got[2]) == json.dumps(strange)
 
 
-async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(loopback: Loopback, remote: Remote) -> None:
+async def test_the_body_travels_as_it_is_with_fields_that_nobody_knows(
+    loopback: Loopback, remote: RemoteEndpoint
+) -> None:
     body = {
         "model": "anything/at-all",
         "input": [{"type": "tea_ceremony", "cups": 9007199254740993, "lid": None}],
@@ -93,9 +96,11 @@ async def test_key_organisation_and_project_are_those_of_the_account(
     for name in ("OPENAI_API_KEY", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_ADMIN_KEY"):
         monkeypatch.setenv(name, "from-the-environment")
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: from-the-environment\nAuthorization: Bearer other")
-    plain = Remote(Account(provider="other", base_url=loopback.url, key=Secret(KEY)))
-    full = Remote(
-        Account(base_url=loopback.url, key=Secret(KEY), organisation="org_1", project="proj_1", ambient=False)
+    plain = RemoteEndpoint(OpenAIClientOptions(provider="other", base_url=loopback.url, key=Secret(KEY)))
+    full = RemoteEndpoint(
+        OpenAIClientOptions(
+            base_url=loopback.url, key=Secret(KEY), organisation="org_1", project="proj_1", ambient=False
+        )
     )
 
     await ask(plain, "a")
@@ -113,15 +118,15 @@ async def test_headers_of_the_environment_count_for_openais_own_account(
     loopback: Loopback, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_CUSTOM_HEADERS", "X-Mine: yes")
-    remote = Remote(Account(base_url=loopback.url, key=Secret(KEY), ambient=True))
+    remote = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY), ambient=True))
     await ask(remote, "a")
     await remote.aclose()
     assert loopback.requests[0].headers["x-mine"] == "yes"
 
 
 def test_the_scope_is_the_address_and_the_account() -> None:
-    account = Account(base_url="https://api.openai.com/v1/", organisation="org_1", project="proj_1")
-    assert Remote(account).scope == Scope("https://api.openai.com/v1", "org_1", "proj_1")
+    account = OpenAIClientOptions(base_url="https://api.openai.com/v1/", organisation="org_1", project="proj_1")
+    assert RemoteEndpoint(account).scope == Scope("https://api.openai.com/v1", "org_1", "proj_1")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +145,7 @@ async def test_an_azure_resource_is_asked_at_its_own_address(
     loopback: Loopback, account: dict[str, Any], path: str, shown: tuple[str, str]
 ) -> None:
     loopback.arm(Fault(stream=sse(CREATED, COMPLETED), path=path))
-    remote = Remote(Account("azure", loopback.url.removesuffix("/v1"), azure=True, **account))
+    remote = RemoteEndpoint(OpenAIClientOptions("azure", loopback.url.removesuffix("/v1"), azure=True, **account))
     assert len(await events(remote, "a")) == 2
     await remote.aclose()
     asked, told = loopback.requests[0], remote.wire({"model": MODEL, "input": "a"})
@@ -152,7 +157,7 @@ async def test_an_azure_resource_is_asked_at_its_own_address(
     }
 
 
-async def test_what_would_be_sent_is_what_is_sent(loopback: Loopback, remote: Remote) -> None:
+async def test_what_would_be_sent_is_what_is_sent(loopback: Loopback, remote: RemoteEndpoint) -> None:
     body = {"model": MODEL, "input": [user("größer")], "temperature": 0.5, "store": False}
     told = remote.wire(body)
     await ask(remote, **body)
@@ -162,7 +167,9 @@ async def test_what_would_be_sent_is_what_is_sent(loopback: Loopback, remote: Re
 
 
 async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: Loopback) -> None:
-    remote = Remote(Account("openai", loopback.url, Secret(KEY), organisation="org", project="proj"))
+    remote = RemoteEndpoint(
+        OpenAIClientOptions("openai", loopback.url, Secret(KEY), organisation="org", project="proj")
+    )
     await ask(remote, "a")
     await remote.aclose()
     told, sent = remote.wire({"model": MODEL}).headers, loopback.requests[-1].headers
@@ -174,7 +181,7 @@ async def test_what_would_be_sent_names_whom_the_key_acts_for(loopback: Loopback
 
 
 async def test_an_endpoint_that_drops_the_history_is_an_error_before_anything_is_shown(
-    loopback: Loopback, remote: Remote
+    loopback: Loopback, remote: RemoteEndpoint
 ) -> None:
     first = await ask(remote, "a")
     conversation = (await remote.create_conversation())["id"]
@@ -185,8 +192,8 @@ async def test_an_endpoint_that_drops_the_history_is_an_error_before_anything_is
         assert next(iter(state.values())) in wrong.message
 
 
-async def refusal_before_any_event(remote: Remote, body: dict[str, Any]) -> ConvoError:
-    got: list[Event] = []
+async def refusal_before_any_event(remote: RemoteEndpoint, body: dict[str, Any]) -> ConvoError:
+    got: list[StreamEvent] = []
 
     async def read() -> None:
         async with aclosing(remote.create({"model": MODEL, "input": "b", **body})) as answer:
@@ -200,7 +207,7 @@ async def refusal_before_any_event(remote: Remote, body: dict[str, Any]) -> Conv
 
 
 async def test_a_locked_conversation_and_a_limit_come_with_what_the_server_says(
-    loopback: Loopback, remote: Remote
+    loopback: Loopback, remote: RemoteEndpoint
 ) -> None:
     loopback.arm(locked(), limited(retry_after_s=1.5))
 
@@ -213,7 +220,7 @@ async def test_a_locked_conversation_and_a_limit_come_with_what_the_server_says(
     assert len(loopback.requests) == 2
 
 
-async def test_a_server_error_is_not_tried_again_by_the_package(loopback: Loopback, remote: Remote) -> None:
+async def test_a_server_error_is_not_tried_again_by_the_package(loopback: Loopback, remote: RemoteEndpoint) -> None:
     loopback.arm(answers(500, {"message": "Oops.", "type": "server_error"}, {"x-should-retry": "true"}))
     assert isinstance(await refusal(remote, "a"), TryLater)
     assert len(loopback.requests) == 1
@@ -231,12 +238,12 @@ async def test_a_wrong_key_is_refused_and_never_quoted(loopback: Loopback) -> No
 
 
 async def test_without_a_key_nothing_is_sent(loopback: Loopback) -> None:
-    wrong = await refusal(Remote(Account(base_url=loopback.url)), "a")
+    wrong = await refusal(RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url)), "a")
     assert (type(wrong), loopback.requests) == (KeyRefused, [])
 
 
 async def test_a_connection_that_breaks_before_an_answer_leaves_it_open_whether_it_was_heard(
-    loopback: Loopback, remote: Remote
+    loopback: Loopback, remote: RemoteEndpoint
 ) -> None:
     conversation = (await remote.create_conversation())["id"]
     loopback.arm(cut_before_headers(), commit_then_cut())
@@ -253,7 +260,7 @@ async def test_a_connection_that_breaks_before_an_answer_leaves_it_open_whether_
 async def test_nobody_listening_is_unreachable_with_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    remote = Remote(Account(base_url=f"http://127.0.0.1:{port}/v1", key=Secret(KEY)))
+    remote = RemoteEndpoint(OpenAIClientOptions(base_url=f"http://127.0.0.1:{port}/v1", key=Secret(KEY)))
     wrong = await refusal(remote, "a")
     await remote.aclose()
     assert isinstance(wrong, Unreachable)
@@ -261,10 +268,12 @@ async def test_nobody_listening_is_unreachable_with_the_address() -> None:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 5])
-async def test_an_answer_that_breaks_off_is_a_broken_stream(loopback: Loopback, remote: Remote, after: int) -> None:
+async def test_an_answer_that_breaks_off_is_a_broken_stream(
+    loopback: Loopback, remote: RemoteEndpoint, after: int
+) -> None:
     loopback.replies({"text": "one two three four five six"}, chunk=4)
     loopback.arm(cut_after(after))
-    got: list[Event] = []
+    got: list[StreamEvent] = []
 
     async def read() -> None:
         async with aclosing(remote.create({"model": MODEL, "input": "a"})) as answer:
@@ -293,18 +302,18 @@ ODD_STREAMS = [
 
 
 @pytest.mark.parametrize("stream", ODD_STREAMS, ids=range(len(ODD_STREAMS)))
-async def test_a_stream_without_its_end_is_broken(loopback: Loopback, remote: Remote, stream: bytes) -> None:
+async def test_a_stream_without_its_end_is_broken(loopback: Loopback, remote: RemoteEndpoint, stream: bytes) -> None:
     loopback.arm(raw(stream))
     with pytest.raises(StreamBroken):
         await events(remote, "a")
 
 
-async def test_what_comes_after_the_end_is_not_waited_for(loopback: Loopback, remote: Remote) -> None:
+async def test_what_comes_after_the_end_is_not_waited_for(loopback: Loopback, remote: RemoteEndpoint) -> None:
     loopback.arm(raw(sse(CREATED, COMPLETED, {"type": "error", "message": "too late"})))
     assert (await events(remote, "a"))[-1] == COMPLETED
 
 
-async def test_closing_the_answer_hangs_up(loopback: Loopback, remote: Remote) -> None:
+async def test_closing_the_answer_hangs_up(loopback: Loopback, remote: RemoteEndpoint) -> None:
     loopback.arm(hold(after=3))
     async with aclosing(remote.create({"model": MODEL, "input": "a"})) as answer:
         first = await anext(answer)
@@ -312,7 +321,7 @@ async def test_closing_the_answer_hangs_up(loopback: Loopback, remote: Remote) -
     assert (await remote.retrieve(first["response"]["id"]))["status"] == "cancelled"
 
 
-async def test_a_server_without_counting_says_none(loopback: Loopback, remote: Remote) -> None:
+async def test_a_server_without_counting_says_none(loopback: Loopback, remote: RemoteEndpoint) -> None:
     path = "/v1/responses/input_tokens"
     for status in (404, 405):
         loopback.arm(Fault(answer=(status, {"detail": "no such thing"}, {}), path=path))
@@ -320,11 +329,13 @@ async def test_a_server_without_counting_says_none(loopback: Loopback, remote: R
     assert await remote.count({"model": MODEL, "input": "one two", "temperature": 0.5}) == 2
     assert loopback.requests[-1].json == {"model": MODEL, "input": "one two"}
     loopback.arm(Fault(answer=(400, {"error": {"message": "No.", "param": "input"}}, {}), path=path))
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await remote.count({"model": MODEL, "input": "a"})
 
 
-async def test_an_address_without_conversations_is_told_from_an_unknown_one(loopback: Loopback, remote: Remote) -> None:
+async def test_an_address_without_conversations_is_told_from_an_unknown_one(
+    loopback: Loopback, remote: RemoteEndpoint
+) -> None:
     path = "/v1/conversations/conv_1"
     loopback.arm(
         Fault(answer=(404, {"detail": "Not Found"}, {}), path=path, method="GET"),
@@ -332,14 +343,14 @@ async def test_an_address_without_conversations_is_told_from_an_unknown_one(loop
         Fault(answer=(404, {"error": {"message": "No such conversation."}}, {}), path=path, method="GET"),
     )
     for _ in range(2):
-        with pytest.raises(Refused) as caught:
+        with pytest.raises(RequestRefused) as caught:
             await remote.conversation("conv_1")
         assert caught.value.status == 404
     with pytest.raises(NotFound):
         await remote.conversation("conv_1")
 
 
-async def test_items_come_back_as_they_were_given(loopback: Loopback, remote: Remote) -> None:
+async def test_items_come_back_as_they_were_given(loopback: Loopback, remote: RemoteEndpoint) -> None:
     strange = {"type": "tea_ceremony", "id": "tea_1", "cups": 9007199254740993, "lid": None}
     conversation = (await remote.create_conversation([user("a"), strange]))["id"]
     assert loopback.requests[0].json == {"items": [user("a"), strange]}

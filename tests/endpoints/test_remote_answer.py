@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.remote.answer import continues
-from convo.errors import Refused, StateIgnored, StreamBroken, TryLater
-from convo.models.foreign import Asked, checked, error_in
+from convo.endpoints.remote import is_state_honoured
+from convo.errors import RequestRefused, StateIgnored, StreamBroken, TryLater
+from convo.models.errors import ErrorContext, fault_from_event, validate_event
 
-ASKED = Asked("openai", "http://127.0.0.1/v1")
+ASKED = ErrorContext("openai", "http://127.0.0.1/v1")
 
 
 def created(**response: Any) -> dict[str, Any]:
@@ -27,7 +27,7 @@ HONEST: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("body", "event"), HONEST)
 def test_an_answer_that_says_where_it_goes_on_from_is_believed(body: dict[str, Any], event: dict[str, Any]) -> None:
-    assert continues(body, event)
+    assert is_state_honoured(body, event)
 
 
 IGNORANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
@@ -44,7 +44,7 @@ IGNORANT: list[tuple[dict[str, Any], dict[str, Any]]] = [
 @pytest.mark.parametrize(("body", "event"), IGNORANT)
 def test_an_answer_without_its_history_is_an_error(body: dict[str, Any], event: dict[str, Any]) -> None:
     with pytest.raises(StateIgnored) as caught:
-        continues(body, event)
+        is_state_honoured(body, event)
     assert caught.value.message in {
         "the endpoint answered without the history of resp_1",
         "the endpoint answered without the history of conv_1",
@@ -52,7 +52,7 @@ def test_an_answer_without_its_history_is_an_error(body: dict[str, Any], event: 
 
 
 def test_a_keep_alive_says_nothing_yet() -> None:
-    assert not continues({"previous_response_id": "resp_1"}, {"type": "keepalive"})
+    assert not is_state_honoured({"previous_response_id": "resp_1"}, {"type": "keepalive"})
 
 
 FORMS: list[dict[str, Any]] = [
@@ -65,8 +65,8 @@ FORMS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("event", FORMS)
 def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
-    early = error_in(checked(event, ASKED), ASKED, answering=False)
-    late = error_in(checked(event, ASKED), ASKED, answering=True)
+    early = fault_from_event(validate_event(event, ASKED), ASKED, answering=False)
+    late = fault_from_event(validate_event(event, ASKED), ASKED, answering=True)
     assert isinstance(early, TryLater)
     assert isinstance(late, StreamBroken)
     assert (early.code, early.message, late.message) == ("rate_limit_exceeded", "Slow down", "Slow down")
@@ -74,18 +74,18 @@ def test_an_error_event_is_read_in_both_forms(event: dict[str, Any]) -> None:
 
 def test_an_error_event_before_the_answer_is_as_good_as_a_status() -> None:
     event = {"type": "error", "error": {"type": "invalid_request_error", "message": "No.", "param": "input"}}
-    wrong = error_in(event, ASKED, answering=False)
-    assert isinstance(wrong, Refused)
+    wrong = fault_from_event(event, ASKED, answering=False)
+    assert isinstance(wrong, RequestRefused)
     assert (wrong.status, wrong.param) == (400, "input")
 
 
 @pytest.mark.parametrize("event", [[], "words", 7, None, True])
 def test_what_is_no_event_breaks_the_stream(event: Any) -> None:
     with pytest.raises(StreamBroken):
-        checked(event, ASKED)
+        validate_event(event, ASKED)
 
 
 def test_an_event_is_left_as_it_came() -> None:
     event = {"type": "response.tea", "cups": 9007199254740993, "lid": None}
-    assert checked(event, ASKED) is event
-    assert error_in(event, ASKED, answering=False) is None
+    assert validate_event(event, ASKED) is event
+    assert fault_from_event(event, ASKED, answering=False) is None

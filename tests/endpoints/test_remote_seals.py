@@ -2,10 +2,11 @@
 
 from typing import Any
 
-from convo.config.secret import Secret
-from convo.endpoints.remote import Account, Remote
-from convo.items import Item, user
-from convo.models.sealed import maker, signed
+from convo.config.values import Secret
+from convo.endpoints.remote import RemoteEndpoint
+from convo.history.items import Item, user_message
+from convo.models.base import make_issuer_tag, tag_encrypted_content
+from convo.models.http import OpenAIClientOptions
 from tests.loopback import KEY, Loopback
 
 THOUGHT: Item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
@@ -13,19 +14,22 @@ THOUGHT: Item = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA
 
 async def asked(loopback: Loopback, *history: Item) -> list[Any]:
     """The input that arrives when this history is sent."""
-    endpoint = Remote(Account(base_url=loopback.url, key=Secret(KEY)))
+    endpoint = RemoteEndpoint(OpenAIClientOptions(base_url=loopback.url, key=Secret(KEY)))
     [event async for event in endpoint.create({"model": "gpt-5", "input": list(history), "store": False})]
     await endpoint.aclose()
     return list(loopback.bodies[-1]["input"])
 
 
 async def test_reasoning_of_another_provider_stays_behind(loopback: Loopback) -> None:
-    others = signed(THOUGHT, maker("deepseek", "v4", "https://api.deepseek.com"))
+    others = tag_encrypted_content(THOUGHT, make_issuer_tag("deepseek", "v4", "https://api.deepseek.com"))
 
-    assert await asked(loopback, user("hi"), others, user("again")) == [user("hi"), user("again")]
+    assert await asked(loopback, user_message("hi"), others, user_message("again")) == [
+        user_message("hi"),
+        user_message("again"),
+    ]
 
 
 async def test_reasoning_of_the_same_model_is_opened_and_its_own_is_left_alone(loopback: Loopback) -> None:
-    ours = signed(THOUGHT, maker("openai", "gpt-5", loopback.url, None, None))
+    ours = tag_encrypted_content(THOUGHT, make_issuer_tag("openai", "gpt-5", loopback.url, None, None))
 
-    assert await asked(loopback, ours, THOUGHT, user("hi")) == [THOUGHT, THOUGHT, user("hi")]
+    assert await asked(loopback, ours, THOUGHT, user_message("hi")) == [THOUGHT, THOUGHT, user_message("hi")]

@@ -7,21 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from convo.clock import FixedClock, SystemClock
-from convo.endpoints.embedded import SPECIFIED, Manner, Service
-from convo.endpoints.embedded.background import PAUSE_S
-from convo.endpoints.embedded.service import TimeToLive
-from convo.errors import NotFound, Refused, StoreFull, StoreUnavailable, StreamBroken, TryLater
-from convo.history import Link
-from convo.ids import counting_ids, random_id
-from convo.items import Item, Json
-from convo.stores.contract import Change, Lease, Store
-from convo.stores.memory import MemoryStore
-from convo.stores.memory.upkeep import MemoryUpkeep
+from convo.errors import NotFound, RequestRefused, StoreFull, StoreUnavailable, StreamBroken, TryLater
+from convo.history.items import Item, Json
+from convo.history.records import Link
+from convo.responses_api.background import CLOSE_RETRY_S
+from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
+from convo.responses_api.endpoint import EmbeddedService, TimeToLive
+from convo.runtime import FixedClock, SystemClock, counting_ids, random_id
+from convo.stores.base import Lease, Store, Transaction
+from convo.stores.memory import MemoryAdmin, MemoryStore
 from tests.endpoints.sides import MODEL, ask, events, refusal, texts, told, user
 from tests.endpoints.slow import Slow, ready
 
-SERVED = Manner(for_clients=True)
+SERVED = EndpointOptions(for_clients=True)
 
 CALL = {
     "type": "function_call",
@@ -45,12 +43,14 @@ async def nobody() -> Sequence[Mapping[str, Json]]:
 
 
 def service(
-    store: Store, models: Slow | None = None, *, manner: Manner = SERVED, ttl_s: TimeToLive | None = None
-) -> Service:
-    return Service(store, models or ready(), SystemClock(), counting_ids(), listed=nobody, manner=manner, ttl_s=ttl_s)
+    store: Store, models: Slow | None = None, *, manner: EndpointOptions = SERVED, ttl_s: TimeToLive | None = None
+) -> EmbeddedService:
+    return EmbeddedService(
+        store, models or ready(), SystemClock(), counting_ids(), listed=nobody, manner=manner, ttl_s=ttl_s
+    )
 
 
-async def left_in_the_middle(served: Service, **body: object) -> None:
+async def left_in_the_middle(served: EmbeddedService, **body: object) -> None:
     """Ask and go away when the first piece has come."""
     async with aclosing(served.of("t").create({"model": MODEL, "input": "a", **body})) as answer:
         async for event in answer:
@@ -129,7 +129,7 @@ class Patient(MemoryStore):
     def of(self, tenant: str) -> "Patient":
         return self
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         self.commits += 1
         self.writing.set()
         await self.go_on.wait()
@@ -261,7 +261,7 @@ class Failing(MemoryStore):
     def of(self, tenant: str) -> "Failing":
         return self
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         if self.fault:
             self.refused += 1
             if self.refused == 3:
@@ -311,7 +311,7 @@ async def test_a_store_that_is_away_at_the_beginning_is_no_answer() -> None:
 
 async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> None:
     failing, model, clock = Failing(), Slow(), FixedClock()
-    served = Service(failing, model, clock, counting_ids(), listed=nobody, manner=SERVED)
+    served = EmbeddedService(failing, model, clock, counting_ids(), listed=nobody, manner=SERVED)
     async with aclosing(served.of("t").create({"model": MODEL, "input": "a", "background": True})) as answer:
         async for event in answer:
             if event["type"] == "response.output_text.delta":
@@ -325,7 +325,7 @@ async def test_a_background_run_outlives_a_store_that_is_away_for_a_while() -> N
         got = [event async for event in following]
     await served.aclose()
 
-    assert clock.slept.count(PAUSE_S) >= 3
+    assert clock.slept.count(CLOSE_RETRY_S) >= 3
     assert got[-1]["type"] == "response.completed"
     assert [event["sequence_number"] for event in got] == list(range(len(got)))
     assert texts(got[-1]["response"]["output"]) == ["one two"]
@@ -392,7 +392,7 @@ async def test_a_dead_replicas_runs_are_marked_failed_for_every_tenant(store: St
         link = await mine.link(done)
         assert link
         run = replace(link, id=f"resp_of_{tenant}", status="in_progress", head=link.saw)
-        await mine.commit(Change(links=(replace(run, parameters={"background": True}),), starts=run.id))
+        await mine.commit(Transaction(links=(replace(run, parameters={"background": True}),), starts=run.id))
 
     await served.sweep()
 
@@ -415,7 +415,9 @@ async def test_a_run_that_somebody_carries_out_is_left_alone(store: Store) -> No
 
 async def test_what_a_tenant_keeps_for_a_time_only_goes_when_it_is_over() -> None:
     store, clock = MemoryStore(), FixedClock()
-    served = Service(store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s={"short": 3600.0}.get)
+    served = EmbeddedService(
+        store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s={"short": 3600.0}.get
+    )
     short, long = [(await ask(served.of(tenant), "a"))["id"] for tenant in ("short", "long")]
     clock.move(4000)
     kept = (await ask(served.of("short"), "b"))["id"]
@@ -432,7 +434,7 @@ async def test_what_a_tenant_keeps_for_a_time_only_goes_when_it_is_over() -> Non
 async def test_a_store_that_cannot_be_reached_fails_the_check() -> None:
     class Away(MemoryStore):
         @property
-        def upkeep(self) -> MemoryUpkeep:
+        def upkeep(self) -> MemoryAdmin:
             raise StoreUnavailable("no connection")
 
     served = service(MemoryStore())
@@ -455,7 +457,7 @@ async def test_who_has_which_models_is_asked_once_a_minute(store: Store) -> None
         asked.append(clock.now())
         return [{"id": f"model-{len(asked)}"}]
 
-    served = Service(store, ready(), clock, random_id, listed=listed, manner=SERVED)
+    served = EmbeddedService(store, ready(), clock, random_id, listed=listed, manner=SERVED)
     assert [(await served.models())[0]["id"] for _ in range(3)] == ["model-1"] * 3
     clock.move(61)
     assert (await served.models())[0]["id"] == "model-2"
@@ -468,7 +470,7 @@ THOUGHT: Item = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{
 @pytest.mark.parametrize("background", [False, True])
 async def test_reasoning_has_the_names_of_the_package_or_of_the_specification(store: Store, background: bool) -> None:
     kinds = {}
-    for name, renamed in (("openai", {}), ("specification", SPECIFIED)):
+    for name, renamed in (("openai", {}), ("specification", SPECIFICATION_EVENT_NAMES)):
         model = Slow(first=THOUGHT)
         model.go_on.set()
         served = service(store.of(name), model, manner=replace(SERVED, renamed=renamed))
@@ -498,7 +500,7 @@ async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name
     body: dict[str, object], param: str
 ) -> None:
     model = ready()
-    served = service(MemoryStore(), model, manner=Manner(stateless=True))
+    served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
     wrong = await refusal(served.of("t"), **{"said": "a", **body} if "input" not in body else body)
     assert told(wrong) == ("unsupported_parameter", 400, param)
     assert "keeps no state" in wrong.message
@@ -507,7 +509,7 @@ async def test_without_a_store_every_field_that_needs_one_is_refused_by_its_name
 
 
 async def test_without_a_store_a_plain_request_is_answered_and_kept_nowhere() -> None:
-    served = service(MemoryStore(), manner=Manner(stateless=True))
+    served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
     endpoint = served.of("t")
     response = await ask(endpoint, "a")
     assert (response["status"], response["store"]) == ("completed", False)
@@ -519,8 +521,8 @@ async def test_without_a_store_a_plain_request_is_answered_and_kept_nowhere() ->
 
 
 async def test_without_a_store_there_are_no_conversations() -> None:
-    served = service(MemoryStore(), manner=Manner(stateless=True))
-    with pytest.raises(Refused, match="keeps no state") as wrong:
+    served = service(MemoryStore(), manner=EndpointOptions(stateless=True))
+    with pytest.raises(RequestRefused, match="keeps no state") as wrong:
         await served.of("t").create_conversation()
     assert told(wrong.value) == ("unsupported_parameter", 400, "conversation")
     await served.aclose()
@@ -528,7 +530,7 @@ async def test_without_a_store_there_are_no_conversations() -> None:
 
 async def test_without_a_store_a_connection_still_goes_on_from_its_last_response() -> None:
     model = ready()
-    served = service(MemoryStore(), model, manner=Manner(stateless=True))
+    served = service(MemoryStore(), model, manner=EndpointOptions(stateless=True))
     connection = served.of("t").connect()
     async with aclosing(connection.create({"model": MODEL, "input": "a"})) as answer:
         *_, last = [event async for event in answer]
@@ -543,7 +545,7 @@ async def test_without_a_store_a_connection_still_goes_on_from_its_last_response
 async def test_what_is_kept_for_a_minute_goes_within_seconds_and_for_a_day_within_an_hour() -> None:
     store, clock = MemoryStore(), FixedClock()
     ttls = {"minute": 60.0, "day": 86_400.0}.get
-    served = Service(store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s=ttls)
+    served = EmbeddedService(store, ready(), clock, random_id, listed=nobody, manner=SERVED, ttl_s=ttls)
     await served.sweep(0)
     minute, day = [(await ask(served.of(tenant), "a"))["id"] for tenant in ("minute", "day")]
     await served.sweep(1)

@@ -6,10 +6,12 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 
-from convo.agents import Agent, graph
-from convo.engine.running import Conduct, Running
-from convo.history import Strategy
-from convo.items import Event, Item, Json, is_assistant, kind, text, user
+from convo.agent_runner.config import RunConfig
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.history.items import Item, Json, StreamEvent, is_assistant_message, item_text, item_type, user_message
+from convo.history.records import Strategy
 from tests.engine.conftest import Bench
 
 
@@ -33,33 +35,33 @@ def calls(*named: str | tuple[str, str] | tuple[str, str, Mapping[str, Json]]) -
 async def running(
     bench: Bench,
     agent: Agent,
-    conduct: Conduct | None = None,
+    conduct: RunConfig | None = None,
     *others: Agent,
     strategy: Strategy | None = None,
     name: str = "mine",
-) -> Running:
+) -> AgentRunner:
     """A run on a new session, or on the one of that name as another process would take it up."""
     there = await bench.store.session(name)
     chat = await bench.open(None, name) if there else await bench.open(strategy or Strategy.SESSION, name=name)
-    return await Running.open(chat, graph(agent, *others), conduct)
+    return await AgentRunner.open(chat, graph(agent, *others), conduct)
 
 
 WAY = "collected"
 """How a run is read, where a test does not say: `both_ways` sets it."""
 
 
-async def read(events: AsyncGenerator[Event, None]) -> list[Event]:
+async def read(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     """All events: each shown as it comes, or only once all are there."""
     return await (_streamed(events) if WAY == "streamed" else _collected(events))
 
 
-async def _collected(events: AsyncGenerator[Event, None]) -> list[Event]:
+async def _collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     return [event async for event in events]
 
 
-async def _streamed(events: AsyncGenerator[Event, None]) -> list[Event]:
+async def _streamed(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     """Whatever else there is to do goes on between two events, and the pieces of an answer make it up."""
-    seen: list[Event] = []
+    seen: list[StreamEvent] = []
     pieces: str | None = None
     async with aclosing(events):
         async for event in events:
@@ -70,15 +72,17 @@ async def _streamed(events: AsyncGenerator[Event, None]) -> list[Event]:
             elif event["type"] == "response.output_text.delta" and pieces is not None:
                 pieces += event["delta"]
             elif event["type"] == "response.completed" and pieces is not None:
-                assert pieces == "".join(text(item) for item in event["response"]["output"] if is_assistant(item))
+                assert pieces == "".join(
+                    item_text(item) for item in event["response"]["output"] if is_assistant_message(item)
+                )
     return seen
 
 
-async def say(one: Running, words: str) -> list[Event]:
-    return await read(one.say([user(words)]))
+async def say(one: AgentRunner, words: str) -> list[StreamEvent]:
+    return await read(one.say([user_message(words)]))
 
 
-def own(events: Sequence[Event]) -> list[str]:
+def own(events: Sequence[StreamEvent]) -> list[str]:
     """convo's own events, by their short names."""
     return [str(event["type"]).removeprefix("convo.") for event in events if str(event["type"]).startswith("convo.")]
 
@@ -89,13 +93,13 @@ def words(items: Sequence[Item]) -> list[str]:
 
 
 def _words(item: Item) -> str:
-    match kind(item):
+    match item_type(item):
         case "function_call":
             return f"call {item['name']}"
         case "function_call_output":
             return f"{item['call_id']}: {item['output']}"
         case "message":
-            return f"{item['role']}: {text(item)}"
+            return f"{item['role']}: {item_text(item)}"
         case other:
             return other
 

@@ -7,16 +7,14 @@ import asyncio
 import sys
 from pathlib import Path
 
-from convo.clock import SystemClock
-from convo.engine.edges import Edges
-from convo.engine.lease import writing
-from convo.engine.opening import open_chat, recorded
-from convo.engine.turn import Asking
-from convo.history import Strategy
-from convo.ids import random_id
-from convo.items import user
-from convo.stores.open import open_store
-from convo.strategies import Wanted
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps, acquire_session_lease
+from convo.chat.turn import RequestOptions
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.runtime import SystemClock, random_id
+from convo.stores.factory import open_store
+from convo.strategies.state import OwnerSelection
 from tests.embedding import embedded
 
 MODEL = "scripted/echo"
@@ -25,15 +23,15 @@ NAME = "chatter"
 
 async def chatter(database: str, strategy: Strategy, file: Path) -> None:
     store = open_store(f"sqlite:{database}")
-    edges = Edges(store, embedded(store), SystemClock(), random_id)
+    edges = ChatDeps(store, embedded(store), SystemClock(), random_id)
     known = await store.session(NAME)
-    want = Wanted(strategy, NAME if known else str(file) if strategy is Strategy.REPLAY else None)
-    session = await recorded(store, Wanted(None, NAME)) if known else None
-    chat = await open_chat(want, session, Asking(MODEL, MODEL), edges, name=NAME)
-    await writing(store, chat.session)
+    want = OwnerSelection(strategy, NAME if known else str(file) if strategy is Strategy.REPLAY else None)
+    session = await find_selected_session(store, OwnerSelection(None, NAME)) if known else None
+    chat = await open_chat(want, session, RequestOptions(MODEL, MODEL), edges, name=NAME)
+    await acquire_session_lease(store, chat.session)
     print("ready", flush=True)
     while True:
-        async for _ in chat.say([user(f"message {len(chat.held.path)}")]):
+        async for _ in chat.say([user_message(f"message {len(chat.held.path)}")]):
             pass
         assert chat.turn
         assert chat.turn.link

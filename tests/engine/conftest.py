@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from convo.clock import FixedClock
-from convo.engine.chat import Chat
-from convo.engine.edges import Edges
-from convo.engine.opening import open_chat, recorded
-from convo.engine.turn import Asking
-from convo.history import Strategy
-from convo.ids import counting_ids
-from convo.items import Event, Item, text, user
-from convo.stores.contract import Store
-from convo.stores.open import open_store
-from convo.strategies import wanted
+from convo.chat.conversation import Chat
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.history.items import Item, StreamEvent, item_text, user_message
+from convo.history.records import Strategy
+from convo.runtime import FixedClock, counting_ids
+from convo.stores.base import Store
+from convo.stores.factory import open_store
+from convo.strategies.state import select_owner
 from tests.embedding import embedded
 from tests.engine.ledger import Ledger
 from tests.engine.recorded import Recorded
@@ -34,7 +33,7 @@ class Bench:
     model: str = "scripted/echo"
 
     def __post_init__(self) -> None:
-        self.edges = Edges(self.store, self.endpoint, self.clock, counting_ids())
+        self.edges = ChatDeps(self.store, self.endpoint, self.clock, counting_ids())
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
@@ -44,19 +43,19 @@ class Bench:
         """A chat, new or as another process would go on with it."""
         if strategy is Strategy.REPLAY and handle is None:
             handle = str(self.folder / "talk.json")
-        want = wanted([strategy] if strategy else [], handle)
-        session = await recorded(self.store, want)
-        return await open_chat(want, session, Asking(self.model, self.model), self.edges, name=name)
+        want = select_owner([strategy] if strategy else [], handle)
+        session = await find_selected_session(self.store, want)
+        return await open_chat(want, session, RequestOptions(self.model, self.model), self.edges, name=name)
 
 
 async def say(chat: Chat, words: str) -> str:
     """Say `words`, read the answer to its end, and return its words."""
-    return answer([event async for event in chat.say([user(words)])])
+    return answer([event async for event in chat.say([user_message(words)])])
 
 
-def answer(events: list[Event]) -> str:
+def answer(events: list[StreamEvent]) -> str:
     output: list[Item] = events[-1]["response"]["output"]
-    return "".join(text(item) for item in output)
+    return "".join(item_text(item) for item in output)
 
 
 Opened = Callable[[str], Awaitable[Store]]

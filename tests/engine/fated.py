@@ -20,21 +20,22 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from convo.agents import Agent, Handoff, agent_tool, graph
-from convo.clock import FixedClock
-from convo.endpoints.contract import Endpoint
-from convo.engine.edges import Edges
-from convo.engine.opening import open_chat, recorded
-from convo.engine.running import Conduct, Route, Running
-from convo.engine.turn import Asking
-from convo.history import Strategy
-from convo.ids import random_id
-from convo.items import Event, Item, Json, user
-from convo.run import Call, Decided, Given, Limits, Stage
-from convo.stores.contract import Change, Store
-from convo.stores.open import open_store
-from convo.strategies import Wanted
-from convo.tools import tool
+from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent, Handoff
+from convo.agents.graph import agent_tool, graph
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.endpoints.base import Endpoint
+from convo.history.items import Item, Json, StreamEvent, user_message
+from convo.history.records import Strategy
+from convo.runs.state import ApprovalDecided, RunLimits, Stage, ToolCall, ToolOutputSupplied
+from convo.runtime import FixedClock, random_id
+from convo.stores.base import Store, Transaction
+from convo.stores.factory import open_store
+from convo.strategies.state import OwnerSelection
+from convo.tools.tool import tool
 from tests.embedding import embedded
 from tests.engine.agents import calls, scripted, words
 
@@ -65,7 +66,7 @@ class FatedStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         self.fate("before a change")
         await self.store.commit(change)
         self.fate("after a change")
@@ -80,7 +81,7 @@ class FatedEndpoint:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.endpoint, name)
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         inside = str(body["model"]).endswith(CLERK)
         self.log(json.dumps(["asked inside" if inside else "asked", words(body["input"])]))
         self.fate("before a request")
@@ -122,29 +123,29 @@ class Life:
         tools = (plain("look"), plain("find"), plain("pay", needs_approval=True))
         return Agent("desk", tools=tools, handoffs=(told,)), billing
 
-    async def open(self) -> Running:
+    async def open(self) -> AgentRunner:
         store: Any = FatedStore(self.store, self.fate)
         endpoint: Any = FatedEndpoint(embedded(self.store), self.fate, self.log)
-        edges = Edges(store, endpoint, FixedClock(), random_id)
+        edges = ChatDeps(store, endpoint, FixedClock(), random_id)
         model = f"scripted/{self.folder / 'script.json'}"
-        session = await recorded(store, Wanted(None, NAME)) if await store.session(NAME) else None
+        session = await find_selected_session(store, OwnerSelection(None, NAME)) if await store.session(NAME) else None
         file = str(self.folder / "talk.json")
-        wanted = Wanted(self.strategy, NAME if session else file if self.strategy is Strategy.REPLAY else None)
-        chat = await open_chat(wanted, session, Asking(model, model), edges, name=NAME)
-        conduct = Conduct(
-            Limits(parallel=2),
-            route=lambda model: Route(Asking(model, model), endpoint),
+        wanted = OwnerSelection(self.strategy, NAME if session else file if self.strategy is Strategy.REPLAY else None)
+        chat = await open_chat(wanted, session, RequestOptions(model, model), edges, name=NAME)
+        conduct = RunConfig(
+            RunLimits(parallel=2),
+            route=lambda model: ModelRoute(RequestOptions(model, model), endpoint),
             scratch=lambda: open_store("memory"),
             at=self.fate,
         )
-        return await Running.open(chat, graph(*self.agents()), conduct)
+        return await AgentRunner.open(chat, graph(*self.agents()), conduct)
 
     async def live(self) -> None:
         """Say something, unless that was said, and go on until the run is done; a person decides as it comes."""
         try:
             one = await self.open()
             if one.kept is None and not await self.said():
-                async for _ in one.say([user("hello")]):
+                async for _ in one.say([user_message("hello")]):
                     pass
             while one.unfinished:
                 await one.decide(*(self.decision(call) for call in one.pending))
@@ -157,11 +158,11 @@ class Life:
     async def said(self) -> bool:
         return await self.store.session(NAME) is not None
 
-    def decision(self, call: Call) -> Decided | Given:
+    def decision(self, call: ToolCall) -> ApprovalDecided | ToolOutputSupplied:
         if call.stage is Stage.UNKNOWN:
             self.log(json.dumps(["unknown", call.lookup[-1]]))
-            return Given(call.id, f"{call.lookup[-1]} done")
-        return Decided(call.id, approve=True)
+            return ToolOutputSupplied(call.id, f"{call.lookup[-1]} done")
+        return ApprovalDecided(call.id, approve=True)
 
     async def found(self) -> list[str]:
         """What the conversation keeps in the end, and its owner's copy of it."""

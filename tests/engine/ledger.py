@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from convo.tools import Tool, tool
+from convo.tools.tool import Tool, tool
 
 
 class Ledger:

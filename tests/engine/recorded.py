@@ -10,8 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
 
-from convo.endpoints.contract import Endpoint
-from convo.items import Event, Json
+from convo.endpoints.base import Endpoint
+from convo.history.items import Json, StreamEvent
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Recorded:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.endpoint, name)
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         self.bodies.append(copy.deepcopy(dict(body)))
         fault = self.faults.pop(0) if self.faults else None
         if fault and fault.after == 0:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.chat import Chat
+from convo.chat.conversation import Chat
 from convo.errors import Conflict
-from convo.history import Strategy
-from convo.items import Event, user
+from convo.history.items import StreamEvent, user_message
+from convo.history.records import Strategy
 from tests.engine.conftest import Bench, answer, say
 from tests.wire import spoken
 
@@ -60,7 +60,7 @@ async def test_who_lost_it_in_the_middle_of_an_answer_does_not_write_over_the_ot
 ) -> None:
     await say(await bench.open(Strategy.REPLAY, name="mine"), "one")
     slow = await bench.open(None, "mine")
-    events = slow.say([user("two")])
+    events = slow.say([user_message("two")])
     await anext(events)
     fast = await bench.open(None, "mine")
     await say(fast, "three")
@@ -78,7 +78,7 @@ async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(bench: Be
     chat = await bench.open(Strategy.REPLAY, name="mine")
     chat.noted = notes.append
     await say(chat, "one")
-    events = chat.say([user("two")])
+    events = chat.say([user_message("two")])
     await anext(events)
     place.write_text(place.read_text().replace('"one"', '"uno"'))
 
@@ -94,10 +94,10 @@ async def test_a_file_that_was_edited_while_the_answer_came_keeps_both(bench: Be
 
 async def test_sessions_that_begin_with_the_same_words_at_once_get_names_of_their_own(bench: Bench) -> None:
     chats: list[Chat] = [await bench.open(Strategy.SESSION) for _ in range(3)]
-    told = await asyncio.gather(*(collected(chat.say([user("hello")])) for chat in chats))
+    told = await asyncio.gather(*(collected(chat.say([user_message("hello")])) for chat in chats))
     assert [answer(events) for events in told] == ["hello"] * 3
     assert sorted(session.name for session in await bench.store.sessions()) == ["hello", "hello-2", "hello-3"]
 
 
-async def collected(events: AsyncGenerator[Event, None]) -> list[Event]:
+async def collected(events: AsyncGenerator[StreamEvent, None]) -> list[StreamEvent]:
     return [event async for event in events]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.attaching import LARGEST, attached
+from convo.chat.files import MAX_ATTACHMENT_BYTES, load_attachment
 from convo.errors import Unreadable
 
 IMAGES = {
@@ -24,13 +24,13 @@ def file(folder: Path, name: str, content: bytes) -> str:
 @pytest.mark.parametrize("kind", IMAGES)
 @pytest.mark.parametrize("name", ["picture", "wrong.txt"])
 def test_an_image_is_known_by_its_first_bytes(kind: str, name: str, tmp_path: Path) -> None:
-    part = attached(file(tmp_path, name, IMAGES[kind]))
+    part = load_attachment(file(tmp_path, name, IMAGES[kind]))
     assert (part["type"], part["detail"]) == ("input_image", "auto")
     assert part["image_url"].startswith(f"data:{kind};base64,")
 
 
 def test_a_pdf_travels_as_a_file_with_its_name(tmp_path: Path) -> None:
-    part = attached(file(tmp_path, "paper.PDF", b"%PDF-1.7"))
+    part = load_attachment(file(tmp_path, "paper.PDF", b"%PDF-1.7"))
     assert part == {
         "type": "input_file",
         "filename": "paper.PDF",
@@ -50,44 +50,44 @@ def test_a_pdf_travels_as_a_file_with_its_name(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_text_travels_as_text_behind_its_name(name: str, content: bytes, text: str, tmp_path: Path) -> None:
-    assert attached(file(tmp_path, name, content)) == {"type": "input_text", "text": text}
+    assert load_attachment(file(tmp_path, name, content)) == {"type": "input_text", "text": text}
 
 
 @pytest.mark.needs("linux")
 def test_a_name_that_is_no_text_is_spelled_out(tmp_path: Path) -> None:
     place = file(tmp_path, os.fsdecode(b"caf\xe9.txt"), b"hi")
-    assert attached(place)["text"] == "caf\\udce9.txt:\nhi"
+    assert load_attachment(place)["text"] == "caf\\udce9.txt:\nhi"
 
 
 @pytest.mark.parametrize("content", [b"caf\xe9", "hi".encode("utf-16"), b"a\0b", b"\x1f\x8b\x08"])
 def test_what_is_neither_is_refused(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="is neither text in UTF-8 nor an image nor a PDF"):
-        attached(file(tmp_path, "x", content))
+        load_attachment(file(tmp_path, "x", content))
 
 
 @pytest.mark.parametrize(("place", "why"), [("nope", "no such file"), (".", "is a folder"), ("a" * 300, "too long")])
 def test_what_cannot_be_read_is_refused(place: str, why: str) -> None:
     with pytest.raises(Unreadable, match=why):
-        attached(place)
+        load_attachment(place)
 
 
 def test_the_users_own_folder_can_be_written_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     file(tmp_path, "notes", b"hi")
-    assert attached("~/notes")["text"] == "notes:\nhi"
+    assert load_attachment("~/notes")["text"] == "notes:\nhi"
 
 
 def test_a_file_that_no_endpoint_would_take_is_refused_by_its_size(tmp_path: Path) -> None:
     with (tmp_path / "huge").open("wb") as huge:
-        huge.truncate(LARGEST + 1)
+        huge.truncate(MAX_ATTACHMENT_BYTES + 1)
     with pytest.raises(Unreadable, match="is larger than 50 MB"):
-        attached(str(tmp_path / "huge"))
+        load_attachment(str(tmp_path / "huge"))
 
 
 @pytest.mark.needs("linux")
 def test_a_device_that_never_ends_is_refused_by_its_size() -> None:
     with pytest.raises(Unreadable, match="is larger than 50 MB"):
-        attached("/dev/zero")
+        load_attachment("/dev/zero")
 
 
 @pytest.mark.needs("posix")
@@ -97,6 +97,6 @@ def test_a_pipe_can_be_attached() -> None:
     os.write(writing, b"+ a line\n")
     os.close(writing)
     try:
-        assert attached(f"/dev/fd/{reading}")["text"].endswith(":\n+ a line\n")
+        assert load_attachment(f"/dev/fd/{reading}")["text"].endswith(":\n+ a line\n")
     finally:
         os.close(reading)

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from convo.clock import FixedClock
-from convo.engine.calling import LONGEST_WAIT_S, TRIES, Opened, call
-from convo.errors import NO_CONNECTION, ConvoError, Refused, StreamBroken, TryLater, Unreachable
-from convo.history import Strategy
-from convo.items import Event
+from convo.chat.turn import MAX_RETRY_AFTER_S, MAX_TRIES, StartedStream, open_with_retry
+from convo.errors import NO_CONNECTION, ConvoError, RequestRefused, StreamBroken, TryLater, Unreachable
+from convo.history.items import StreamEvent
+from convo.history.records import Strategy
+from convo.runtime import FixedClock
 
-CREATED: Event = {"type": "response.created"}
-PIECE: Event = {"type": "response.output_item.added"}
-MORE: Event = {"type": "response.output_text.delta"}
+CREATED: StreamEvent = {"type": "response.created"}
+PIECE: StreamEvent = {"type": "response.output_item.added"}
+MORE: StreamEvent = {"type": "response.output_text.delta"}
 
 DOWN = TryLater("The server is overloaded", status=503)
 LIMITED = TryLater("Rate limit reached", status=429)
@@ -25,24 +25,24 @@ CUT = Unreachable("the connection broke")
 class Line:
     """One attempt after the other, as told: an error before the first event, or the events, or None."""
 
-    attempts: list[ConvoError | list[Event | ConvoError] | None]
+    attempts: list[ConvoError | list[StreamEvent | ConvoError] | None]
     clock: FixedClock = field(default_factory=FixedClock)
     notes: list[str] = field(default_factory=list)
     doubts: int = 0
     tries: int = 0
     closed: int = 0
 
-    async def call(self, strategy: Strategy = Strategy.SESSION) -> Opened | None:
-        return await call(self.open, strategy, self.clock, doubt=self.doubt, noted=self.notes.append)
+    async def call(self, strategy: Strategy = Strategy.SESSION) -> StartedStream | None:
+        return await open_with_retry(self.open, strategy, self.clock, doubt=self.doubt, noted=self.notes.append)
 
-    async def open(self) -> AsyncGenerator[Event, None] | None:
+    async def open(self) -> AsyncGenerator[StreamEvent, None] | None:
         self.tries += 1
         attempt = self.attempts.pop(0)
         if isinstance(attempt, ConvoError):
             raise attempt
         return None if attempt is None else self.stream(attempt)
 
-    async def stream(self, events: list[Event | ConvoError]) -> AsyncGenerator[Event, None]:
+    async def stream(self, events: list[StreamEvent | ConvoError]) -> AsyncGenerator[StreamEvent, None]:
         try:
             for event in events:
                 if isinstance(event, ConvoError):
@@ -82,10 +82,10 @@ async def test_four_tries_are_all_and_the_last_failure_is_told() -> None:
     line = Line([DOWN, DOWN, DOWN, last, [PIECE]])
     with pytest.raises(TryLater, match="still overloaded"):
         await line.call()
-    assert (line.tries, len(line.clock.slept)) == (TRIES, TRIES - 1)
+    assert (line.tries, len(line.clock.slept)) == (MAX_TRIES, MAX_TRIES - 1)
 
 
-@pytest.mark.parametrize("seconds", [0.0, 0.5, 20.0, LONGEST_WAIT_S])
+@pytest.mark.parametrize("seconds", [0.0, 0.5, 20.0, MAX_RETRY_AFTER_S])
 async def test_the_wait_that_the_endpoint_names_is_kept_exactly(seconds: float) -> None:
     line = Line([TryLater("Rate limit reached", status=429, retry_after_s=seconds), [PIECE]])
     assert await line.call()
@@ -124,7 +124,7 @@ async def test_an_owner_that_has_answered_already_is_not_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "failure", [Refused("no"), StreamBroken("cut"), Unreachable("no such host", code=NO_CONNECTION)]
+    "failure", [RequestRefused("no"), StreamBroken("cut"), Unreachable("no such host", code=NO_CONNECTION)]
 )
 async def test_a_final_failure_is_told_at_once(failure: ConvoError) -> None:
     line = Line([failure, [PIECE]])
@@ -134,7 +134,7 @@ async def test_a_final_failure_is_told_at_once(failure: ConvoError) -> None:
 
 
 @pytest.mark.parametrize("events", [[], [CREATED]])
-async def test_a_stream_that_ends_before_an_answer_is_an_error(events: list[Event | ConvoError]) -> None:
+async def test_a_stream_that_ends_before_an_answer_is_an_error(events: list[StreamEvent | ConvoError]) -> None:
     line = Line([events, [PIECE]])
     with pytest.raises(StreamBroken, match="ended before an answer began"):
         await line.call()

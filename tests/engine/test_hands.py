@@ -9,18 +9,18 @@ from typing import Any
 
 import pytest
 
-from convo.engine import hands
-from convo.engine.theirs import Outcome, on_thread, outcome
+from convo.agent_runner import user_code
+from convo.agent_runner.user_code import CallOutcome, capture_async, capture_on_thread
 from tests.running import ROOT
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who")
 
 STUCK = """
 import asyncio, os, threading
-from convo.engine.theirs import on_thread
+from convo.agent_runner.user_code import capture_on_thread
 
 async def two():
-    return (await on_thread(threading.get_ident)).value != threading.get_ident()
+    return (await capture_on_thread(threading.get_ident)).value != threading.get_ident()
 
 assert asyncio.run(two())
 child = os.fork()
@@ -30,7 +30,7 @@ assert os.waitpid(child, 0)[1] == 0
 
 async def stuck():
     try:
-        await asyncio.wait_for(on_thread(threading.Event().wait), 0.01)
+        await asyncio.wait_for(capture_on_thread(threading.Event().wait), 0.01)
     except TimeoutError:
         return await two()
 
@@ -40,23 +40,23 @@ print("left")
 
 
 async def test_a_thread_that_is_done_takes_the_next_call() -> None:
-    idents = [(await on_thread(get_ident)).value for _ in range(20)]
+    idents = [(await capture_on_thread(get_ident)).value for _ in range(20)]
     assert len(set(idents)) == 1
     assert idents[0] != get_ident()
 
 
 async def test_calls_at_once_have_a_thread_each_and_few_of_them_stay() -> None:
-    go, together = Event(), 3 * hands.KEPT
+    go, together = Event(), 3 * user_code.MAX_IDLE_THREADS
 
     def wait() -> int:
         go.wait()
         return get_ident()
 
-    calls = [on_thread(wait) for _ in range(together)]
+    calls = [capture_on_thread(wait) for _ in range(together)]
     go.set()
     came = await asyncio.gather(*calls)
     assert len({one.value for one in came}) == together
-    assert len(hands._idle) <= hands.KEPT
+    assert len(user_code._idle_queues) <= user_code.MAX_IDLE_THREADS
 
 
 async def test_a_call_knows_what_its_caller_knew_and_changes_nothing_of_it() -> None:
@@ -67,7 +67,7 @@ async def test_a_call_knows_what_its_caller_knew_and_changes_nothing_of_it() -> 
         WHO.set("somebody")
         return before
 
-    assert [(await on_thread(renamed)).value for _ in range(2)] == ["Ada", "Ada"]
+    assert [(await capture_on_thread(renamed)).value for _ in range(2)] == ["Ada", "Ada"]
     assert WHO.get() == "Ada"
 
 
@@ -76,8 +76,8 @@ async def test_whatever_a_call_raises_is_what_came_of_it_and_its_thread_goes_on(
     def fails() -> Any:
         raise raised
 
-    assert (await on_thread(fails)).raised is raised
-    assert (await on_thread(lambda: "on")).value == "on"
+    assert (await capture_on_thread(fails)).raised is raised
+    assert (await capture_on_thread(lambda: "on")).value == "on"
 
 
 async def test_a_call_that_is_not_waited_for_any_more_stands_in_nobodys_way() -> None:
@@ -91,8 +91,8 @@ async def test_a_call_that_is_not_waited_for_any_more_stands_in_nobodys_way() ->
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await outcome(late, thread=True)
-    assert await outcome(lambda: "next", thread=True) == Outcome("next")
+            await capture_async(late, thread=True)
+    assert await capture_async(lambda: "next", thread=True) == CallOutcome("next")
     go.set()
     await done.wait()
 

@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from convo.engine.chat import Chat
-from convo.engine.heads import Heads, last_said, standing_at
-from convo.engine.opening import fork
-from convo.errors import NotFound, Refused, Usage, WrongOwner
-from convo.history import Strategy
-from convo.items import text
+from convo.chat.conversation import Chat
+from convo.chat.history_nav import UndoStack, get_last_user_items, make_session_at_turn
+from convo.chat.open import fork_session
+from convo.errors import InvalidUsage, NotFound, RequestRefused, WrongOwner
+from convo.history.items import item_text
+from convo.history.records import Strategy
 from tests.engine.conftest import Bench, say
 from tests.engine.recorded import Fault
 from tests.wire import spoken, state
@@ -26,12 +26,12 @@ async def talked(bench: Bench, strategy: Strategy, *words: str) -> Chat:
 
 
 def said(chat: Chat) -> list[str]:
-    return [text(item) for item in chat.held.path.items]
+    return [item_text(item) for item in chat.held.path.items]
 
 
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_what_was_taken_back_is_taken_up_again(bench: Bench, strategy: Strategy) -> None:
-    chat, heads = await talked(bench, strategy, "one", "two", "three"), Heads()
+    chat, heads = await talked(bench, strategy, "one", "two", "three"), UndoStack()
     stood, last = chat.held, chat.record.last
     await heads.back(chat)
     await heads.back(chat)
@@ -45,11 +45,11 @@ async def test_what_was_taken_back_is_taken_up_again(bench: Bench, strategy: Str
 
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_after_something_else_was_said_there_is_nothing_to_take_up(bench: Bench, strategy: Strategy) -> None:
-    chat, heads = await talked(bench, strategy, "one", "two"), Heads()
+    chat, heads = await talked(bench, strategy, "one", "two"), UndoStack()
     await heads.back(chat)
     await say(chat, "other")
     stood = chat.held
-    with pytest.raises(Usage, match="nothing was taken back"):
+    with pytest.raises(InvalidUsage, match="nothing was taken back"):
         await heads.forward(chat)
     assert chat.held == stood
 
@@ -63,7 +63,7 @@ async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
     confirmed = chat.session.handle if strategy is Strategy.CHAIN else None
     for words in ("two", "three"):
         await say(chat, words)
-    await Heads().back(chat, number)
+    await UndoStack().back(chat, number)
     await say(chat, "other")
     assert said(chat) == ["one", "one", "other", "other"]
     body = bench.bodies[-1]
@@ -80,16 +80,16 @@ async def test_the_next_turn_goes_on_from_the_turn_that_was_gone_back_to(
 async def test_what_was_left_stays_in_the_store(bench: Bench, strategy: Strategy) -> None:
     chat = await talked(bench, strategy, "one", "two")
     left = chat.record.last
-    await Heads().back(chat, 1)
+    await UndoStack().back(chat, 1)
     await say(chat, "other")
     assert left
-    assert [text(item) for item in (await bench.store.path(left.head)).items] == ["one", "one", "two", "two"]
+    assert [item_text(item) for item in (await bench.store.path(left.head)).items] == ["one", "one", "two", "two"]
 
 
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_another_process_finds_the_head_where_it_was_moved_to(bench: Bench, strategy: Strategy) -> None:
     chat = await talked(bench, strategy, "one", "two", "three")
-    await Heads().back(chat, 1)
+    await UndoStack().back(chat, 1)
     again = await bench.open(handle="mine")
     assert said(again) == ["one", "one"]
     assert again.held == chat.held
@@ -98,9 +98,9 @@ async def test_another_process_finds_the_head_where_it_was_moved_to(bench: Bench
 
 
 async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_else(bench: Bench) -> None:
-    chat, heads = await talked(bench, Strategy.CONVERSATION, "one"), Heads()
-    bench.endpoint.faults.append(Fault(Refused("No.")))
-    with pytest.raises(Refused):
+    chat, heads = await talked(bench, Strategy.CONVERSATION, "one"), UndoStack()
+    bench.endpoint.faults.append(Fault(RequestRefused("No.")))
+    with pytest.raises(RequestRefused):
         await say(chat, "two")
     await heads.back(chat)
     assert said(chat) == ["one", "one"]
@@ -112,7 +112,7 @@ async def test_a_conversation_takes_back_what_it_did_not_confirm_and_nothing_els
             await heads.back(chat, number)
         assert "convo convert" in refused.value.hint
     with pytest.raises(WrongOwner):
-        await fork(chat.session, chat.asking, bench.edges)
+        await fork_session(chat.session, chat.asking, bench.edges)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -121,7 +121,7 @@ async def test_a_turn_that_is_not_there_changes_nothing(bench: Bench, strategy: 
     stood = chat.held
     for number in (2, -2, 99):
         with pytest.raises(NotFound):
-            await Heads().back(chat, number)
+            await UndoStack().back(chat, number)
     assert chat.held == stood
 
 
@@ -146,7 +146,7 @@ async def called(bench: Bench, strategy: Strategy) -> Chat:
 async def test_undo_takes_a_whole_turn_with_its_calls(bench: Bench, strategy: Strategy) -> None:
     chat = await called(bench, strategy)
     assert len(chat.held.path) == 6
-    await Heads().back(chat)
+    await UndoStack().back(chat)
     assert said(chat) == ["hi", "hello"]
     await say(chat, "and now?")
     assert chat.turn
@@ -157,8 +157,8 @@ async def test_undo_takes_a_whole_turn_with_its_calls(bench: Bench, strategy: St
 @pytest.mark.parametrize("strategy", MOVING)
 async def test_a_fork_holds_whole_turns(bench: Bench, strategy: Strategy) -> None:
     chat = await called(bench, strategy)
-    assert len((await bench.store.path((await standing_at(bench.store, chat.session, 1)).head)).nodes) == 2
-    assert (await standing_at(bench.store, chat.session, 2)).head == chat.session.head
+    assert len((await bench.store.path((await make_session_at_turn(bench.store, chat.session, 1)).head)).nodes) == 2
+    assert (await make_session_at_turn(bench.store, chat.session, 2)).head == chat.session.head
 
 
 # -- forks -----------------------------------------------------------------------------------------
@@ -169,7 +169,7 @@ async def test_a_fork_holds_whole_turns(bench: Bench, strategy: Strategy) -> Non
 async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(bench: Bench, strategy: Strategy, number: int) -> None:
     chat = await talked(bench, strategy, "one", "two", "three")
     before = chat.held
-    made = await fork(await standing_at(bench.store, chat.session, number), chat.asking, bench.edges)
+    made = await fork_session(await make_session_at_turn(bench.store, chat.session, number), chat.asking, bench.edges)
     await say(made, "other")
     assert said(made) == [*("one", "one", "two", "two", "three", "three")[: 2 * number], "other", "other"]
     again = await bench.open(handle="mine")
@@ -185,12 +185,12 @@ async def test_a_fork_goes_on_from_any_turn_and_its_source_stays(bench: Bench, s
 async def test_the_last_message_may_be_several(bench: Bench) -> None:
     chat = await talked(bench, Strategy.SESSION, "one")
     for words in ("two", "three"):
-        bench.endpoint.faults.append(Fault(Refused("No.")))
-        with pytest.raises(Refused):
+        bench.endpoint.faults.append(Fault(RequestRefused("No.")))
+        with pytest.raises(RequestRefused):
             await say(chat, words)
-    assert [text(item) for item in last_said(chat)] == ["two", "three"]
+    assert [item_text(item) for item in get_last_user_items(chat)] == ["two", "three"]
 
 
 async def test_before_anything_was_said_there_is_no_last_message(bench: Bench) -> None:
-    with pytest.raises(Usage):
-        last_said(await bench.open(Strategy.SESSION))
+    with pytest.raises(InvalidUsage):
+        get_last_user_items(await bench.open(Strategy.SESSION))

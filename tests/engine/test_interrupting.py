@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from convo.engine.edges import Edges
+from convo.chat.session_record import ChatDeps
 from convo.errors import Conflict
-from convo.history import Session, Strategy, root
-from convo.items import text, user
-from convo.stores.contract import Change, Store
+from convo.history.items import item_text, user_message
+from convo.history.records import Session, Strategy
+from convo.history.tree import root_key
+from convo.stores.base import Store, Transaction
 from tests.engine.conftest import Bench, say
 
 PRESSES = 3
@@ -31,7 +32,7 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         self._commits += 1
         number = self._commits
         if number in self.before:
@@ -44,7 +45,7 @@ class Watched:
 @pytest.fixture
 def watched(bench: Bench) -> Watched:
     store = Watched(bench.store)
-    bench.edges = Edges(store, bench.endpoint, bench.clock, bench.edges.new_id)
+    bench.edges = ChatDeps(store, bench.endpoint, bench.clock, bench.edges.new_id)
     return store
 
 
@@ -74,9 +75,9 @@ async def test_stopped_while_the_message_is_stored_the_chat_goes_on(
     chat = await bench.open(strategy, name="mine")
     await stopped_in_commit(watched, 1, lambda: say(chat, "one"))
 
-    assert (chat.turn, [text(item) for item in chat.held.path.items]) == (None, ["one"])
+    assert (chat.turn, [item_text(item) for item in chat.held.path.items]) == (None, ["one"])
     assert await say(chat, "two") == "two"
-    assert [text(item) for item in (await bench.open(None, "mine")).held.path.items] == ["one", "two", "two"]
+    assert [item_text(item) for item in (await bench.open(None, "mine")).held.path.items] == ["one", "two", "two"]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -93,13 +94,13 @@ async def test_stopped_while_the_answer_is_stored_the_answer_counts(
     assert not chat.held.unacknowledged
     assert await say(chat, "two") == "two"
     again = await bench.open(None, "mine")
-    assert [text(item) for item in again.held.path.items] == ["one", "one", "two", "two"]
+    assert [item_text(item) for item in again.held.path.items] == ["one", "one", "two", "two"]
     assert len(await bench.store.links(again.session.id)) == 2
 
 
 async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(bench: Bench, watched: Watched) -> None:
     chat = await bench.open(Strategy.SESSION, name="mine")
-    events = chat.say([user("a message that is long enough to come in pieces")])
+    events = chat.say([user_message("a message that is long enough to come in pieces")])
 
     async def read_a_piece() -> None:
         async for event in events:
@@ -116,9 +117,9 @@ async def test_another_ctrl_c_does_not_break_off_the_keeping_of_the_first(bench:
 
 async def test_a_name_that_is_taken_while_it_is_looked_for_gets_the_next_number(bench: Bench, watched: Watched) -> None:
     async def take(name: str) -> None:
-        head = root(bench.store.tenant)
+        head = root_key(bench.store.tenant)
         session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
-        await bench.store.commit(Change(session=session, expect=None))
+        await bench.store.commit(Transaction(session=session, expect=None))
 
     watched.before = {1: lambda: take("hello"), 2: lambda: take("hello-2")}
     chat = await bench.open(Strategy.SESSION)
@@ -128,10 +129,10 @@ async def test_a_name_that_is_taken_while_it_is_looked_for_gets_the_next_number(
 
 async def test_a_name_that_is_always_taken_is_a_conflict(bench: Bench, watched: Watched) -> None:
     async def take(number: int) -> None:
-        head = root(bench.store.tenant)
+        head = root_key(bench.store.tenant)
         name = f"hello-{number}" if number > 1 else "hello"
         session = Session(f"ses_{name}", name, Strategy.SESSION, bench.model, head, head, 0.0, 0.0)
-        await bench.store.commit(Change(session=session, expect=None))
+        await bench.store.commit(Transaction(session=session, expect=None))
 
     watched.before = {number: lambda number=number: take(number) for number in range(1, 9)}  # type: ignore[misc]
     chat = await bench.open(Strategy.SESSION)

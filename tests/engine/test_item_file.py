@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.item_file import read_items, write_items
-from convo.errors import NotFound, Unreadable, Usage
-from convo.inspection.document import Document, as_lines, as_whole
+from convo.chat.item_file import read_item_file, write_item_file
+from convo.errors import InvalidUsage, NotFound, Unreadable
+from convo.inspect.serialize import ConversationDocument, document_to_json, document_to_lines
 
 HI = {"role": "user", "content": "hi"}
 HELLO = {"role": "assistant", "content": "hello"}
@@ -27,17 +27,17 @@ HELLO = {"role": "assistant", "content": "hello"}
 def test_every_form_holds_the_same_items(text: str, member: str, tmp_path: Path) -> None:
     place = tmp_path / "items"
     place.write_text(text, encoding="utf-8")
-    read = read_items(str(place))
+    read = read_item_file(str(place))
     assert (read.items, read.member) == ((HI, HELLO), member)
 
 
 def test_what_was_exported_with_its_links_is_read_as_items(tmp_path: Path) -> None:
-    document = Document((HI, HELLO), 2, "monads")
+    document = ConversationDocument((HI, HELLO), 2, "monads")
     whole, lined = tmp_path / "whole.json", tmp_path / "lines.jsonl"
-    whole.write_text(json.dumps(as_whole(document)))
-    lined.write_text("\n".join(map(json.dumps, as_lines(document))))
-    assert [read_items(str(place)).items for place in (whole, lined)] == [(HI, HELLO)] * 2
-    write_items(str(tmp_path / "new.json"), [HI], read_items(str(whole)))
+    whole.write_text(json.dumps(document_to_json(document)))
+    lined.write_text("\n".join(map(json.dumps, document_to_lines(document))))
+    assert [read_item_file(str(place)).items for place in (whole, lined)] == [(HI, HELLO)] * 2
+    write_item_file(str(tmp_path / "new.json"), [HI], read_item_file(str(whole)))
     assert json.loads((tmp_path / "new.json").read_text()) == [HI]
 
 
@@ -50,23 +50,23 @@ def test_a_line_ends_at_its_end_and_not_at_a_separator_in_somebodys_words(
     said = {"role": "user", "content": f"one{inside}two"}
     place = tmp_path / "items.jsonl"
     place.write_bytes(between.join(json.dumps(one, ensure_ascii=False) for one in (said, HELLO)).encode())
-    assert read_items(str(place)).items == (said, HELLO)
+    assert read_item_file(str(place)).items == (said, HELLO)
 
 
 def test_a_device_without_an_end_is_refused_and_a_pipe_is_read() -> None:
     with pytest.raises(Unreadable, match="/dev/zero is a device that does not come to an end"):
-        read_items("/dev/zero")
+        read_item_file("/dev/zero")
     taken, given = os.pipe()
     with os.fdopen(given, "w") as writes:
         writes.write(json.dumps(HI))
-    assert read_items(f"/dev/fd/{taken}").items == (HI,)
+    assert read_item_file(f"/dev/fd/{taken}").items == (HI,)
     os.close(taken)
 
 
 def test_a_line_alone_is_a_history_of_one_item(tmp_path: Path) -> None:
     place = tmp_path / "items.jsonl"
     place.write_text(json.dumps(HI) + "\n")
-    assert read_items(str(place)).items == (HI,)
+    assert read_item_file(str(place)).items == (HI,)
 
 
 @pytest.mark.parametrize(
@@ -83,40 +83,40 @@ def test_what_holds_no_items_is_refused(text: str, said: str, tmp_path: Path) ->
     place = tmp_path / "items"
     place.write_text(text)
     with pytest.raises(Unreadable) as caught:
-        read_items(str(place))
+        read_item_file(str(place))
     assert said in caught.value.message
 
 
 def test_an_empty_list_is_an_empty_history_and_an_empty_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "items").write_text("[]")
-    assert read_items(str(tmp_path / "items")).items == ()
+    assert read_item_file(str(tmp_path / "items")).items == ()
     (tmp_path / "items").write_text("\n")
     with pytest.raises(Unreadable, match="is empty"):
-        read_items(str(tmp_path / "items"))
+        read_item_file(str(tmp_path / "items"))
 
 
 def test_a_missing_file_is_not_found(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        read_items(str(tmp_path / "none.json"))
+        read_item_file(str(tmp_path / "none.json"))
 
 
 def test_items_are_written_in_the_form_that_they_came_in(tmp_path: Path) -> None:
     request = tmp_path / "request.json"
     request.write_text(json.dumps({"model": "m", "input": [HI], "previous_response_id": "resp_1"}))
-    write_items(str(tmp_path / "new.json"), [HI, HELLO], read_items(str(request)))
-    write_items(str(tmp_path / "new.jsonl"), [HI, HELLO])
+    write_item_file(str(tmp_path / "new.json"), [HI, HELLO], read_item_file(str(request)))
+    write_item_file(str(tmp_path / "new.jsonl"), [HI, HELLO])
     assert json.loads((tmp_path / "new.json").read_text()) == {
         "model": "m",
         "previous_response_id": "resp_1",
         "input": [HI, HELLO],
     }
-    assert read_items(str(tmp_path / "new.jsonl")).items == (HI, HELLO)
+    assert read_item_file(str(tmp_path / "new.jsonl")).items == (HI, HELLO)
     assert len((tmp_path / "new.jsonl").read_text().splitlines()) == 2
 
 
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     place = tmp_path / "there.json"
     place.write_text("mine")
-    with pytest.raises(Usage):
-        write_items(str(place), [HI])
+    with pytest.raises(InvalidUsage):
+        write_item_file(str(place), [HI])
     assert place.read_text() == "mine"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
-from convo.items import is_user, text
-from convo.stores.open import open_store
+from convo.history.items import is_user_message, item_text
+from convo.history.records import Strategy
+from convo.stores.factory import open_store
 from tests.engine.chatter import NAME
 from tests.running import ROOT
 from tests.warm import Begun
@@ -56,7 +56,7 @@ async def check(database: Path, confirmed: list[str]) -> int:
             assert link
             assert link.status == "completed"
             assert path.passes(link.head)
-        questions = [text(item) for item in path.items if is_user(item)]
+        questions = [item_text(item) for item in path.items if is_user_message(item)]
         assert len(questions) == len(set(questions))
         return len(path)
     finally:

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.lease import writing
+from convo.chat.session_record import acquire_session_lease
 from convo.errors import Busy
-from convo.history import Key, Session, Strategy, root
-from convo.processes import this_process
-from convo.stores.contract import Store
+from convo.history.records import Session, Strategy
+from convo.history.tree import Key, root_key
+from convo.runtime import process_identity
+from convo.stores.base import Store
 
-START: Key = root("local")
+START: Key = root_key("local")
 
 
 def session(strategy: Strategy = Strategy.SESSION, handle: str | None = None, name: str = "mine") -> Session:
@@ -23,7 +24,7 @@ def session(strategy: Strategy = Strategy.SESSION, handle: str | None = None, na
 
 async def refused(store: Store, second: Session) -> Busy:
     with pytest.raises(Busy) as caught:
-        await writing(store, second)
+        await acquire_session_lease(store, second)
     return caught.value
 
 
@@ -60,7 +61,7 @@ async def test_a_replay_file_has_one_writer_whichever_session_knows_it(elsewhere
 
 async def test_two_files_and_two_sessions_do_not_meet(store: Store) -> None:
     holds = [
-        await writing(store, one)
+        await acquire_session_lease(store, one)
         for one in (
             session(),
             session(name="other"),
@@ -74,13 +75,13 @@ async def test_two_files_and_two_sessions_do_not_meet(store: Store) -> None:
 
 async def test_what_is_given_back_can_be_taken_again(store: Store) -> None:
     for _ in range(2):
-        await (await writing(store, session())).release()
+        await (await acquire_session_lease(store, session())).release()
 
 
 async def test_a_killed_writer_of_this_machine_is_followed_at_once(store: Store) -> None:
-    machine = this_process().partition(":")[0]
+    machine = process_identity().partition(":")[0]
     await store.lease("session ses_mine", f"{machine}:4194305:1", 3600)
-    await (await writing(store, session())).release()
+    await (await acquire_session_lease(store, session())).release()
 
 
 async def test_a_renamed_session_is_the_same_to_its_writers(elsewhere: Store) -> None:

@@ -5,24 +5,24 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.named_file import BYTES, text_of
+from convo.chat.files import MAX_TEXT_FILE_BYTES, read_text_file
 from convo.errors import Unreadable
 
 
 def refused(name: str) -> str:
     with pytest.raises(Unreadable) as error:
-        text_of(name)
+        read_text_file(name)
     return error.value.message
 
 
 def test_a_file_is_read_to_its_end_and_a_mark_at_its_beginning_is_no_text(tmp_path: Path) -> None:
     place = tmp_path / "a.json"
     place.write_text("\ufeffä" * 2, encoding="utf-8")
-    assert text_of(str(place)) == "ä\ufeffä"
-    place.write_bytes(b"a" * BYTES)
-    assert len(text_of(str(place))) == BYTES
+    assert read_text_file(str(place)) == "ä\ufeffä"
+    place.write_bytes(b"a" * MAX_TEXT_FILE_BYTES)
+    assert len(read_text_file(str(place))) == MAX_TEXT_FILE_BYTES
     place.write_bytes(b"")
-    assert text_of(str(place)) == text_of(os.devnull) == ""
+    assert read_text_file(str(place)) == read_text_file(os.devnull) == ""
 
 
 def test_what_a_command_says_comes_through_a_pipe(tmp_path: Path) -> None:
@@ -33,7 +33,7 @@ def test_what_a_command_says_comes_through_a_pipe(tmp_path: Path) -> None:
         os.write(writes, b'"A1"}')
         os._exit(0)
     os.close(writes)
-    assert text_of(f"/dev/fd/{reads}") == '{"customer": "A1"}'
+    assert read_text_file(f"/dev/fd/{reads}") == '{"customer": "A1"}'
     os.close(reads)
     assert os.waitpid(child, 0)[1] == 0
 

@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.engine.naming import LONGEST, fit, free_name, name_for
-from convo.errors import Usage
-from convo.history import Session, Strategy, root
-from convo.items import user
-from convo.stores.contract import Change, Store
+from convo.chat.session_record import NAME_MAX_CHARS, find_free_session_name, make_session_name, validate_session_name
+from convo.errors import InvalidUsage
+from convo.history.items import user_message
+from convo.history.records import Session, Strategy
+from convo.history.tree import root_key
+from convo.stores.base import Store, Transaction
 
 ODD = st.text(st.characters() | st.sampled_from("_@-./\\" + string.whitespace) | st.sampled_from("\ud83d\udcff"))
 
@@ -26,23 +27,23 @@ ODD = st.text(st.characters() | st.sampled_from("_@-./\\" + string.whitespace) |
     ],
 )
 def test_a_session_is_named_after_its_first_words(words: str, name: str) -> None:
-    assert name_for(user(words)) == name
+    assert make_session_name(user_message(words)) == name
 
 
 @given(ODD)
 def test_whatever_was_said_the_name_is_one(words: str) -> None:
-    name = name_for(user(words))
-    assert fit(name) == name
-    assert len(name) <= LONGEST
+    name = make_session_name(user_message(words))
+    assert validate_session_name(name) == name
+    assert len(name) <= NAME_MAX_CHARS
 
 
 def test_an_image_alone_has_a_name_too() -> None:
-    assert name_for(user("", {"type": "input_image", "image_url": "data:"})) == "message"
+    assert make_session_name(user_message("", {"type": "input_image", "image_url": "data:"})) == "message"
 
 
 @pytest.mark.parametrize("name", ["mine", "my chat", "2", "Ünïcode", "a.b", "resp", "last", "json"])
 def test_a_name_that_nothing_else_is_called_is_fit(name: str) -> None:
-    assert fit(name) == name
+    assert validate_session_name(name) == name
 
 
 @pytest.mark.parametrize(
@@ -65,17 +66,17 @@ def test_a_name_that_nothing_else_is_called_is_fit(name: str) -> None:
     ],
 )
 def test_a_name_that_could_be_another_handle_is_not(name: str, why: str) -> None:
-    with pytest.raises(Usage, match=why):
-        fit(name)
+    with pytest.raises(InvalidUsage, match=why):
+        validate_session_name(name)
 
 
 async def test_a_name_that_is_taken_gets_the_next_free_number(store: Store) -> None:
     for number, name in enumerate(["chat", "chat-2", "chat-4", "other-7"]):
-        head = root(store.tenant)
+        head = root_key(store.tenant)
         session = Session(f"ses_{number}", name, Strategy.SESSION, "scripted/echo", head, head, 0.0, 0.0)
-        await store.commit(Change(session=session, expect=None))
+        await store.commit(Transaction(session=session, expect=None))
 
-    assert await free_name(store, "new") == "new"
-    assert await free_name(store, "chat") == "chat-3"
-    assert await free_name(store, "chat-2") == "chat-3"
-    assert await free_name(store, "other-7") == "other-2"
+    assert await find_free_session_name(store, "new") == "new"
+    assert await find_free_session_name(store, "chat") == "chat-3"
+    assert await find_free_session_name(store, "chat-2") == "chat-3"
+    assert await find_free_session_name(store, "other-7") == "other-2"

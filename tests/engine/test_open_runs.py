@@ -4,18 +4,17 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent
-from convo.engine.lease import writing
-from convo.engine.left_runs import left_runs
-from convo.engine.looking import look
-from convo.engine.open_runs import open_run
-from convo.engine.run_keeping import kept_run
+from convo.agent_runner.persistence import list_orphaned_runs, load_run_row
+from convo.agents.agent import Agent
+from convo.chat.session_record import acquire_session_lease
+from convo.chat.view_loader import load_handle_view, load_open_run
 from convo.errors import AmbiguousHandle, NotFound
-from convo.history import Session, Strategy
-from convo.inspection.open_run import OpenRun
-from convo.processes import this_process
-from convo.run import Begin, Run, kept
-from convo.stores.contract import AgentCall, AgentRun, Change, Lease, Store
+from convo.history.records import Session, Strategy
+from convo.inspect.view import OpenRun
+from convo.runs.serialize import run_to_json
+from convo.runs.state import Run, RunStarted
+from convo.runtime import process_identity
+from convo.stores.base import AgentCall, AgentRun, Lease, Store, Transaction
 from tests.engine.conftest import Bench, say
 from tests.run.driving import FREE, answer, call, run_of, says, told
 from tests.run.test_inbox import paused
@@ -25,7 +24,7 @@ ELSEWHERE = "another-machine:7:1"
 
 def working(*ids: str) -> Run:
     """A run whose calls have started."""
-    run, _ = told(run_of(Agent("shop", tools=(FREE,))), Begin())
+    run, _ = told(run_of(Agent("shop", tools=(FREE,))), RunStarted())
     return told(run, answer(run, *map(call, ids or ("c1",))))[0]
 
 
@@ -33,10 +32,10 @@ async def talked(bench: Bench, run: Run, *, run_id: str = "run_1", name: str = "
     """A session whose newest run is kept as it stands; `more` goes into its document."""
     chat = await bench.open(Strategy.SESSION, name=name)
     await say(chat, "pay it back")
-    row = AgentRun(run_id, chat.session.id, 1, "running", {**kept(run), **more}, 1.0, 1.0)
+    row = AgentRun(run_id, chat.session.id, 1, "running", {**run_to_json(run), **more}, 1.0, 1.0)
     if run.pending:
         row = AgentRun(run_id, chat.session.id, 1, "paused", row.document, 1.0, 1.0)
-    await bench.store.commit(Change(agent_run=row))
+    await bench.store.commit(Transaction(agent_run=row))
     return chat.session
 
 
@@ -47,20 +46,20 @@ async def held_by(store: Store, session: Session, holder: str) -> Lease:
 async def test_a_paused_run_is_open_and_says_what_it_waits_for(bench: Bench) -> None:
     session = await talked(bench, paused())
     run = OpenRun("run_1", ("g1", "g2", "m1"), paused=True)
-    assert await open_run(bench.store, session) == run
-    assert (await look(bench.store, "shop")).run == run
-    assert await left_runs(bench.store) == []
+    assert await load_open_run(bench.store, session) == run
+    assert (await load_handle_view(bench.store, "shop")).run == run
+    assert await list_orphaned_runs(bench.store) == []
 
 
 async def test_a_run_that_nobody_performs_was_left_and_names_the_calls_that_nobody_knows_of(bench: Bench) -> None:
     session = await talked(bench, working("c1", "c2"))
     run = working("c1", "c2")
     entries = [AgentCall("run_1", f"{run.turn}/{name}", 1.0, ended=name == "c1", output="x") for name in ("c1", "c2")]
-    await bench.store.commit(Change(calls=tuple(entries)))
-    found = await open_run(bench.store, session)
+    await bench.store.commit(Transaction(calls=tuple(entries)))
+    found = await load_open_run(bench.store, session)
     assert found == OpenRun("run_1")
     assert found.left
-    (left,) = await left_runs(bench.store)
+    (left,) = await list_orphaned_runs(bench.store)
     assert (left.run.id, left.session.name, [one.call_id for one in left.calls]) == ("run_1", "shop", ["c2"])
     assert (left.calls[0].tool, left.calls[0].unknown) == ("free", True)
 
@@ -70,58 +69,60 @@ async def test_of_a_call_that_was_to_run_the_ledger_tells_whether_it_began(
     bench: Bench, again: tuple[str, ...], unknown: list[str]
 ) -> None:
     run = working()
-    ready = [{**one, "stage": "READY"} for one in kept(run)["batch"]]
+    ready = [{**one, "stage": "READY"} for one in run_to_json(run)["batch"]]
     await talked(bench, run, batch=ready, again=list(again))
-    assert [one.calls for one in await left_runs(bench.store)] == [()]
-    await bench.store.commit(Change(calls=(AgentCall("run_1", f"{run.turn}/c1", 1.0),)))
-    (left,) = await left_runs(bench.store)
+    assert [one.calls for one in await list_orphaned_runs(bench.store)] == [()]
+    await bench.store.commit(Transaction(calls=(AgentCall("run_1", f"{run.turn}/c1", 1.0),)))
+    (left,) = await list_orphaned_runs(bench.store)
     assert [one.call_id for one in left.calls] == unknown
 
 
 async def test_a_run_whose_process_may_live_is_under_way(bench: Bench) -> None:
     session = await talked(bench, working())
-    hold = await writing(bench.store, session)
-    found = await open_run(bench.store, session)
+    hold = await acquire_session_lease(bench.store, session)
+    found = await load_open_run(bench.store, session)
     assert found
-    assert (found.by.startswith("process "), found.left, await left_runs(bench.store)) == (True, False, [])
+    assert (found.by.startswith("process "), found.left, await list_orphaned_runs(bench.store)) == (True, False, [])
     await hold.release()
-    assert [left.run.id for left in await left_runs(bench.store)] == ["run_1"]
+    assert [left.run.id for left in await list_orphaned_runs(bench.store)] == ["run_1"]
 
     lease = await held_by(bench.store, session, ELSEWHERE)
-    assert await left_runs(bench.store) == []
+    assert await list_orphaned_runs(bench.store) == []
     await bench.store.release(lease)
 
-    machine, pid, began = this_process().split(":")
+    machine, pid, began = process_identity().split(":")
     await held_by(bench.store, session, f"{machine}:{pid}:{int(began or 0) + 1}")
-    assert [left.run.id for left in await left_runs(bench.store)] == ["run_1"]
+    assert [left.run.id for left in await list_orphaned_runs(bench.store)] == ["run_1"]
 
 
 async def test_a_run_without_calls_is_not_in_the_way(bench: Bench) -> None:
-    run, _ = told(run_of(Agent("shop")), Begin())
+    run, _ = told(run_of(Agent("shop")), RunStarted())
     session = await talked(bench, run)
-    assert (await open_run(bench.store, session), await left_runs(bench.store)) == (None, [])
+    assert (await load_open_run(bench.store, session), await list_orphaned_runs(bench.store)) == (None, [])
 
 
 async def test_the_newest_run_of_a_session_is_the_one_that_counts(bench: Bench) -> None:
     session = await talked(bench, working())
-    run, _ = told(run_of(Agent("shop")), Begin())
+    run, _ = told(run_of(Agent("shop")), RunStarted())
     done, _ = told(run, answer(run, says("done")))
-    await bench.store.commit(Change(agent_run=AgentRun("run_2", session.id, 1, "done", kept(done), 2.0, 2.0)))
-    assert (await open_run(bench.store, session), await left_runs(bench.store)) == (None, [])
+    await bench.store.commit(
+        Transaction(agent_run=AgentRun("run_2", session.id, 1, "done", run_to_json(done), 2.0, 2.0))
+    )
+    assert (await load_open_run(bench.store, session), await list_orphaned_runs(bench.store)) == (None, [])
 
 
 async def test_a_run_that_another_convo_kept_is_open_all_the_same(bench: Bench) -> None:
     session = await talked(bench, paused(), version=9)
-    assert await open_run(bench.store, session) == OpenRun("run_1", paused=True)
+    assert await load_open_run(bench.store, session) == OpenRun("run_1", paused=True)
 
 
 async def test_a_run_names_its_session_and_so_does_a_beginning_that_only_it_has(bench: Bench) -> None:
     await talked(bench, paused(), run_id="run_12")
     await talked(bench, paused(), run_id="run_21", name="other")
     for handle, name, run in (("run_12", "shop", "run_12"), ("run_2", "other", "run_21")):
-        known = await look(bench.store, handle)
-        assert (known.handle, (await kept_run(bench.store, handle)).id) == (name, run)
-    for read in (look, kept_run):
+        known = await load_handle_view(bench.store, handle)
+        assert (known.handle, (await load_run_row(bench.store, handle)).id) == (name, run)
+    for read in (load_handle_view, load_run_row):
         with pytest.raises(AmbiguousHandle):
             await read(bench.store, "run_")
         with pytest.raises(NotFound):

@@ -14,21 +14,21 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.replay_file import ReplayFile
+from convo.chat.files import ReplayFile
 from convo.errors import StoreFull, Unreadable
-from convo.items import Item, assistant, user
+from convo.history.items import Item, assistant_message, user_message
 from tests.running import ROOT
 
-ITEMS: list[Item] = [user("one"), assistant("two")]
+ITEMS: list[Item] = [user_message("one"), assistant_message("two")]
 
 WRITER = """
 import sys
-from convo.engine.replay_file import ReplayFile
-from convo.items import user
+from convo.chat.files import ReplayFile
+from convo.history.items import user_message
 file = ReplayFile(sys.argv[1])
 print("ready", flush=True)
 for number in range(100_000):
-    file.write([user(str(number)), user("x" * 100_000)])
+    file.write([user_message(str(number)), user_message("x" * 100_000)])
 """
 
 
@@ -100,7 +100,7 @@ def test_a_change_by_somebody_else_is_seen(place: Path) -> None:
     assert not file.changed()
     file.write(ITEMS)
     assert not file.changed()
-    ReplayFile(place).write([*ITEMS, user("three")])
+    ReplayFile(place).write([*ITEMS, user_message("three")])
     assert file.changed()
     assert len(file.read()) == 3
     assert not file.changed()
@@ -172,7 +172,7 @@ def test_the_longest_name_that_a_file_can_have_will_do(tmp_path: Path) -> None:
 
 @pytest.mark.needs("posix")
 def test_a_reader_finds_a_whole_list_however_often_it_is_killed(place: Path) -> None:
-    ReplayFile(place).write([user("none"), user("")])
+    ReplayFile(place).write([user_message("none"), user_message("")])
     for _ in range(5):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(place)], stdout=subprocess.PIPE, cwd=ROOT) as process:
             assert process.stdout
@@ -201,22 +201,22 @@ def test_a_full_disk_leaves_the_old_list_and_nothing_beside_it(place: Path) -> N
     file = ReplayFile(place)
     file.write(ITEMS)
     with no_file_larger_than(10_000), pytest.raises(StoreFull, match="no room to write"):
-        file.write([*ITEMS, user("x" * 100_000)])
+        file.write([*ITEMS, user_message("x" * 100_000)])
     assert file.read() == ITEMS
     assert os.listdir(place.parent) == [place.name]
-    file.write([*ITEMS, user("three")])
+    file.write([*ITEMS, user_message("three")])
     assert len(file.read()) == 3
 
 
 REFUSED = """
 import os, sys
-from convo.engine.replay_file import ReplayFile
+from convo.chat.files import ReplayFile
 from convo.errors import ConvoError
-from convo.items import user
+from convo.history.items import user_message
 if os.getuid() == 0:
     os.setuid(65534)    # the rights of a file do not bind root
 file = ReplayFile(sys.argv[1])
-for refuse in (file.check, lambda: file.write([user("more")])):
+for refuse in (file.check, lambda: file.write([user_message("more")])):
     try:
         refuse()
     except ConvoError as refused:

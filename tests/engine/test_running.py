@@ -2,13 +2,14 @@
 
 import pytest
 
-from convo.agents import Agent, output
-from convo.engine.running import Conduct, Route, kept_run
-from convo.engine.turn import Asking
+from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agent_runner.persistence import load_run_row
+from convo.agents.agent import Agent, output
+from convo.chat.turn import RequestOptions
 from convo.errors import InputFault, RunFailed
-from convo.history import Scope, Strategy
-from convo.run import Decided, Limits
-from convo.tools import Context
+from convo.history.records import Scope, Strategy
+from convo.runs.state import ApprovalDecided, RunLimits
+from convo.tools.tool import Context
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -31,7 +32,7 @@ async def test_a_run_calls_its_tools_and_answers(bench: Bench, ledger: Ledger, s
     assert inputs(bench) == (new if strategy in SERVERS else [whole[:1], whole[:3], whole])
     assert words(await history(bench)) == [*whole, "assistant: Done."]
     assert one.kept
-    kept = await kept_run(bench.store, "mine")
+    kept = await load_run_row(bench.store, "mine")
     assert (kept.id, kept.status) == (one.kept.id, "done")
 
 
@@ -47,7 +48,7 @@ async def test_an_agent_says_how_it_is_asked(bench: Bench, ledger: Ledger) -> No
         settings={"temperature": 0, "tool_choice": "required"},
         output=output(int),
     )
-    one = await running(bench, agent, Conduct(values={"who": "Kim"}))
+    one = await running(bench, agent, RunConfig(values={"who": "Kim"}))
     await say(one, "hello")
 
     first, second = bench.bodies
@@ -75,7 +76,7 @@ async def test_a_function_of_the_agent_that_raises_fails_the_run_and_nothing_is_
 
 async def test_max_turns_end_a_run(bench: Bench, ledger: Ledger) -> None:
     bench.model = scripted(bench.folder, calls("look"))
-    one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)), Conduct(Limits(max_turns=2)))
+    one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)), RunConfig(RunLimits(max_turns=2)))
     with pytest.raises(RunFailed, match=r"Max turns \(2\) exceeded") as failed:
         await say(one, "hello")
     assert (failed.value.code, len(bench.bodies), ledger.ran) == ("max_turns", 2, ["look", "look"])
@@ -103,7 +104,7 @@ async def test_a_model_that_uses_an_id_again_gets_each_output_where_it_belongs(b
     await say(one, "hello")
     for _ in range(2):
         one = await running(bench, agent)
-        await one.decide(Decided("call_1", approve=True))
+        await one.decide(ApprovalDecided("call_1", approve=True))
         await read(one.go_on())
     await say(one, "well?")
     pair = ["call look", "call_1: look done"]
@@ -118,7 +119,7 @@ async def test_an_agent_of_another_model_is_not_sent_reasoning_that_it_could_not
     bench.model = scripted(bench.folder, {"output": [thought, *calls("look")["output"]]}, {"output": transfer})
     billing = Agent("billing", model=scripted(bench.folder, {"text": "Here."}, name="billing.json"))
     agent = Agent("desk", tools=(ledger.tool("look"),), handoffs=(billing,))
-    route = Conduct(route=lambda model: Route(Asking(model, model), bench.endpoint))
+    route = RunConfig(route=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint))
     await say(await running(bench, agent, route), "hello")
 
     second, third = inputs(bench)[1:]
@@ -140,7 +141,7 @@ async def test_every_request_of_a_run_of_the_sdks_agents_carries_the_same_cache_
     model = scripted(bench.folder, calls("look"), {"text": "Done."})
     official = Official(bench.endpoint)
     agent = Agent("desk", model=model, tools=(ledger.tool("look"),), cache_key=True)
-    one = await running(bench, agent, Conduct(route=lambda model: Route(Asking(model, model), official)))
+    one = await running(bench, agent, RunConfig(route=lambda model: ModelRoute(RequestOptions(model, model), official)))
     await say(one, "hello")
 
     first, second = (body["prompt_cache_key"] for body in official.bodies)

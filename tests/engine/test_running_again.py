@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, Handoff, graph
-from convo.engine.conduct import ModelInput
-from convo.engine.run_state import state_of
-from convo.engine.running import Conduct, Running
-from convo.errors import Refused
-from convo.history import OWNERS, Strategy
-from convo.items import user
-from convo.run import Decided, Given, Limits
-from convo.runstate import read as read_state
-from convo.runstate import text
-from convo.runstate.taking import taken
-from convo.tools import Context, tool
+from convo.agent_runner.config import ModelInput, RunConfig
+from convo.agent_runner.run_state import build_run_state
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent, Handoff
+from convo.agents.graph import graph
+from convo.errors import RequestRefused
+from convo.history.items import user_message
+from convo.history.records import STRATEGY_INFO, Strategy
+from convo.runs.state import ApprovalDecided, RunLimits, ToolOutputSupplied
+from convo.runstate.import_ import import_run_state
+from convo.runstate.reader import parse_run_state
+from convo.runstate.writer import serialize_run_state
+from convo.tools.tool import Context, tool
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -49,7 +50,7 @@ async def test_the_start_of_a_call_is_in_the_ledger_before_it_runs(bench: Bench,
     await say(one, "hello")
     if asks:
         assert seen == []
-        await one.decide(Decided("call_1", approve=True))
+        await one.decide(ApprovalDecided("call_1", approve=True))
         await read(one.go_on())
     assert seen == [[("call_1", False)]]
 
@@ -69,7 +70,7 @@ async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that
         await asyncio.Event().wait()
         return "never"
 
-    agent, one_by_one = Agent("desk", tools=(look, endless)), Conduct(limits=Limits(parallel=1))
+    agent, one_by_one = Agent("desk", tools=(look, endless)), RunConfig(limits=RunLimits(parallel=1))
     again = calls(("call_9", "endless"), ("call_1", "look"))
     bench.model = scripted(bench.folder, calls("look"), again, {"text": "Done."})
     await cut_off(say(await running(bench, agent, one_by_one), "hello"), began)
@@ -78,7 +79,7 @@ async def test_a_call_whose_id_a_model_used_before_is_not_taken_for_the_one_that
     other = await running(bench, agent, one_by_one)
     await read(other.go_on())
     assert [call.id for call in other.pending] == ["call_9"]
-    await other.decide(Given("call_9", "given"))
+    await other.decide(ToolOutputSupplied("call_9", "given"))
     await read(other.go_on())
     assert (ran, inputs(bench)[-1][-2:]) == (["look", "look"], ["call_9: given", "call_1: look 2"])
 
@@ -108,17 +109,17 @@ async def test_what_an_input_filter_made_of_a_request_that_failed_goes_out_again
     bench: Bench, strategy: Strategy
 ) -> None:
     def more(data: ModelInput) -> ModelInput:
-        return ModelInput([*data.items, user("more")], f"{data.instructions} more")
+        return ModelInput([*data.items, user_message("more")], f"{data.instructions} more")
 
-    agent, filtered = Agent("desk", "Help."), Conduct(input_filter=more)
+    agent, filtered = Agent("desk", "Help."), RunConfig(input_filter=more)
     one = await running(bench, agent, filtered, strategy=strategy)
-    bench.endpoint.faults = [Fault(Refused("no", status=400))]
-    with pytest.raises(Refused):
+    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+    with pytest.raises(RequestRefused):
         await say(one, "hello")
     await read((await running(bench, agent, filtered)).go_on())
     assert bench.bodies[0] == bench.bodies[1]
     assert (inputs(bench)[1], bench.bodies[1]["instructions"]) == (["user: hello", "user: more"], "Help. more")
-    kept = ["user: hello", "user: more"] if OWNERS[strategy].remembers else ["user: hello"]
+    kept = ["user: hello", "user: more"] if STRATEGY_INFO[strategy].remembers else ["user: hello"]
     assert words(await history(bench)) == [*kept, "assistant: more"]
 
 
@@ -135,11 +136,11 @@ async def test_a_tool_that_was_forced_before_a_pause_is_not_forced_after_it(
         one = await running(bench, agent)
     else:
         assert one.kept
-        written = text(await state_of(bench.store, one.chat.session, one.kept, one.run, {}))
-        found = taken(read_state(written.encode()), graph(agent))
+        written = serialize_run_state(await build_run_state(bench.store, one.chat.session, one.kept, one.run, {}))
+        found = import_run_state(parse_run_state(written.encode()), graph(agent))
         chat = await bench.open(Strategy.SESSION, name="elsewhere")
-        one = await Running.adopt(chat, found.run, found.items, state=found.source)
-    await one.decide(Decided("call_1", approve=True))
+        one = await AgentRunner.adopt(chat, found.run, found.items, state=found.source)
+    await one.decide(ApprovalDecided("call_1", approve=True))
     await read(one.go_on())
     assert [body.get("tool_choice") for body in bench.bodies] == ["required", None]
     assert (one.output, ledger.ran) == ("Paid.", ["pay"])

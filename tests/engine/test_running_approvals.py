@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, graph
-from convo.engine.running import Running, kept_run
-from convo.errors import Conflict, ConvoError, StateFault, Usage
-from convo.history import Strategy
-from convo.items import user
-from convo.run import Decided, Said
-from convo.tools import Context, tool
+from convo.agent_runner.persistence import load_run_row
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.errors import Conflict, ConvoError, InvalidUsage, StateFault
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.runs.state import ApprovalDecided, InputAdded
+from convo.tools.tool import Context, tool
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -35,7 +37,7 @@ async def test_a_paused_run_goes_on_in_another_process_and_sends_both_outputs(
 
     other = await running(bench, agent)
     assert [call.id for call in other.pending] == ["c1"]
-    await other.decide(Decided("c1", approve=True))
+    await other.decide(ApprovalDecided("c1", approve=True))
     assert ledger.ran == ["look"]
 
     third = await running(bench, agent)
@@ -74,7 +76,9 @@ async def test_a_rejection_is_told_to_the_model_and_input_that_was_added_follows
     bench.model = scripted(bench.folder, calls("pay"), {"text": "Well."})
     one = await running(bench, agent)
     await say(one, "hello")
-    await one.decide(Said((user("leave it"),)), Decided("call_1", approve=False, message="too dear"))
+    await one.decide(
+        InputAdded((user_message("leave it"),)), ApprovalDecided("call_1", approve=False, message="too dear")
+    )
     await read(one.go_on())
     assert inputs(bench)[-1][-2:] == ["call_1: too dear", "user: leave it"]
     assert ledger.ran == []
@@ -86,7 +90,7 @@ async def test_decisions_are_taken_all_or_none(bench: Bench, ledger: Ledger) -> 
     one = await running(bench, agent)
     await say(one, "hello")
     with pytest.raises(ConvoError, match="there is no call c9"):
-        await one.decide(Decided("call_1", approve=True), Decided("c9", approve=True))
+        await one.decide(ApprovalDecided("call_1", approve=True), ApprovalDecided("c9", approve=True))
     assert len((await running(bench, agent)).pending) == 1
 
 
@@ -95,7 +99,7 @@ async def test_an_approval_for_good_holds_for_later_calls_also_in_another_proces
     bench.model = scripted(bench.folder, calls("pay"), calls("pay"), {"text": "Paid."})
     await say(await running(bench, agent), "hello")
     one = await running(bench, agent)
-    await one.decide(Decided("call_1", approve=True, always=True))
+    await one.decide(ApprovalDecided("call_1", approve=True, always=True))
     events = await read((await running(bench, agent)).go_on())
     assert (own(events)[-1], ledger.ran) == ("finished", ["pay", "pay"])
 
@@ -123,10 +127,12 @@ async def test_a_run_is_found_by_its_id_and_by_its_session_and_only_there(bench:
     one = await running(bench, agent)
     await say(one, "hello")
     assert one.kept
-    assert (await kept_run(bench.store, "mine")).id == (await kept_run(bench.store, one.kept.id)).id == one.kept.id
+    assert (
+        (await load_run_row(bench.store, "mine")).id == (await load_run_row(bench.store, one.kept.id)).id == one.kept.id
+    )
     other = await bench.open(Strategy.SESSION, name="other")
-    with pytest.raises(Usage, match="belongs to another session"):
-        await Running.open(other, graph(agent), kept=one.kept)
+    with pytest.raises(InvalidUsage, match="belongs to another session"):
+        await AgentRunner.open(other, graph(agent), kept=one.kept)
 
 
 async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_runs_nothing(
@@ -136,9 +142,9 @@ async def test_a_second_process_that_goes_on_with_the_same_run_is_refused_and_ru
     bench.model = scripted(bench.folder, calls("pay"), {"text": "Paid."})
     await say(await running(bench, agent), "hello")
     first, second = await running(bench, agent), await running(bench, agent)
-    await first.decide(Decided("call_1", approve=True))
+    await first.decide(ApprovalDecided("call_1", approve=True))
     with pytest.raises(Conflict):
-        await second.decide(Decided("call_1", approve=True))
+        await second.decide(ApprovalDecided("call_1", approve=True))
     third = await running(bench, agent)
     await read(first.go_on())
     with pytest.raises(Conflict):
@@ -158,11 +164,11 @@ async def test_a_run_that_was_written_down_elsewhere_is_taken_up_with_its_histor
 
     file = str(bench.folder / "other.json") if strategy is Strategy.REPLAY else None
     chat = await bench.open(strategy, one.chat.session.handle if strategy in SERVERS else file, name="other")
-    other = await Running.adopt(chat, one.run, () if strategy in SERVERS else items, state="sha")
+    other = await AgentRunner.adopt(chat, one.run, () if strategy in SERVERS else items, state="sha")
     assert other.kept
     assert (other.kept.status, other.kept.state, other.kept.revision) == ("paused", "sha", 1)
-    again = await Running.open(chat, graph(agent))
-    await again.decide(Decided("call_1", approve=True))
+    again = await AgentRunner.open(chat, graph(agent))
+    await again.decide(ApprovalDecided("call_1", approve=True))
     await read(again.go_on())
     assert (again.output, ledger.ran) == ("Paid.", ["pay"])
     assert inputs(bench)[-1] == (["call_1: pay done"] if strategy in SERVERS else [*words(items), "call_1: pay done"])
@@ -177,7 +183,7 @@ async def test_a_hosted_tools_request_for_approval_is_answered_in_its_own_kind(b
 
     bench.model = scripted(bench.folder, {"text": "As you like."}, name="then.json")
     other = await running(bench, Agent("desk"))
-    await other.decide(Decided("mcpr_1", approve=False, message="no"))
+    await other.decide(ApprovalDecided("mcpr_1", approve=False, message="no"))
     await read(other.go_on())
     verdict = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False, "reason": "no"}
     assert bench.bodies[-1]["input"][-1] == verdict

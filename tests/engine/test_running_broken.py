@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent
-from convo.engine.edges import Edges
-from convo.errors import Refused, StoreFull, TryLater
-from convo.history import Strategy
-from convo.items import user
-from convo.run import Decided, Given
-from convo.tools import tool
+from convo.agents.agent import Agent
+from convo.chat.session_record import ChatDeps
+from convo.errors import RequestRefused, StoreFull, TryLater
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.runs.state import ApprovalDecided, ToolOutputSupplied
+from convo.tools.tool import tool
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -43,11 +43,11 @@ async def test_a_failed_request_leaves_the_run_open_and_is_asked_again(
     one = await running(bench, agent, strategy=strategy)
 
     async def read_on() -> None:
-        async for event in one.say([user("hello")]):
+        async for event in one.say([user_message("hello")]):
             if event["type"] == "convo.tool_output":
-                bench.endpoint.faults = [Fault(Refused("no", status=400))]
+                bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
 
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await read_on()
     assert (one.unfinished, len(bench.bodies)) == (True, 2)
 
@@ -63,7 +63,7 @@ async def test_an_answer_that_was_stopped_is_asked_for_again_without_what_came_o
 ) -> None:
     bench.model = scripted(bench.folder, {"text": "A long answer that comes in several pieces."})
     one = await running(bench, Agent("desk"), strategy=strategy)
-    async with aclosing(one.say([user("hello")])) as events:
+    async with aclosing(one.say([user_message("hello")])) as events:
         async for event in events:
             if event["type"].endswith(".delta"):
                 break
@@ -80,8 +80,8 @@ async def test_an_answer_that_was_stopped_is_asked_for_again_without_what_came_o
 
 async def test_something_else_may_be_said_after_a_failed_request(bench: Bench) -> None:
     one = await running(bench, Agent("desk"))
-    bench.endpoint.faults = [Fault(Refused("no", status=400))]
-    with pytest.raises(Refused):
+    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+    with pytest.raises(RequestRefused):
         await say(one, "hello")
     first = one.kept
     await say(one, "well?")
@@ -125,7 +125,7 @@ async def test_a_run_that_is_stopped_among_its_tools_keeps_what_came_and_asks_ab
     events = await read(other.go_on())
     assert own(events) == ["started", "paused"]
     assert [(call["call_id"], call["unknown"]) for call in events[-1]["pending"]] == [("c2", True)]
-    await other.decide(Given("c2", "given"))
+    await other.decide(ToolOutputSupplied("c2", "given"))
     await read((await running(bench, agent)).go_on())
     assert inputs(bench)[-1][-2:] == ["c1: quick done", "c2: given"]
     assert runs == ["quick", "endless"]
@@ -153,7 +153,7 @@ async def test_a_call_of_unknown_outcome_may_be_run_again(bench: Bench) -> None:
         await going
     await read(one.go_on())
     assert [call.id for call in one.pending] == ["call_1"]
-    await one.decide(Decided("call_1", approve=True))
+    await one.decide(ApprovalDecided("call_1", approve=True))
     await read(one.go_on())
     assert (len(runs), one.output) == (2, "Done.")
 
@@ -163,7 +163,7 @@ async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_
     bench: Bench, ledger: Ledger, strategy: Strategy
 ) -> None:
     full: Any = Refusing(bench.store, StoreFull("no room is left"), down=True, which=lambda change: ledger.ran)
-    bench.edges = Edges(full, bench.endpoint, bench.clock, bench.edges.new_id)
+    bench.edges = ChatDeps(full, bench.endpoint, bench.clock, bench.edges.new_id)
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     agent = Agent("desk", tools=(ledger.tool("look"),))
     one = await running(bench, agent, strategy=strategy)
@@ -179,7 +179,7 @@ async def test_when_a_result_cannot_be_stored_another_process_asks_about_it_and_
 
 async def test_when_a_result_could_not_be_stored_the_same_process_still_knows_it(bench: Bench, ledger: Ledger) -> None:
     full: Any = Refusing(bench.store, StoreFull("no room is left"), down=True, which=lambda change: ledger.ran)
-    bench.edges = Edges(full, bench.endpoint, bench.clock, bench.edges.new_id)
+    bench.edges = ChatDeps(full, bench.endpoint, bench.clock, bench.edges.new_id)
     bench.model = scripted(bench.folder, calls("look"), {"text": "Done."})
     one = await running(bench, Agent("desk", tools=(ledger.tool("look"),)))
     with pytest.raises(StoreFull):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, Guardrail
-from convo.endpoints.contract import Endpoint
+from convo.agents.agent import Agent, Guardrail
+from convo.endpoints.base import Endpoint
 from convo.errors import RunFailed, WrongOwner
-from convo.history import Strategy
-from convo.items import Event, Json, user
-from convo.stores.contract import Store
-from convo.tools import Context
+from convo.history.items import Json, StreamEvent, user_message
+from convo.history.records import Strategy
+from convo.stores.base import Store
+from convo.tools.tool import Context
 from tests.embedding import embedded
 from tests.engine.agents import calls, history, inputs, own, running, say, scripted, words
 from tests.engine.conftest import Bench
@@ -49,7 +49,7 @@ class Finishing(Recorded):
         super().__init__(endpoint)
         self.asked, self.finished = asyncio.Event(), asyncio.Event()
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         self.asked.set()
         async with aclosing(super().create(body)) as events:
             async for event in events:
@@ -97,7 +97,7 @@ async def test_a_guardrail_beside_the_model_stops_an_answer_that_has_begun(bench
     seen = []
 
     async def read_on() -> None:
-        async for event in one.say([user("hello")]):
+        async for event in one.say([user_message("hello")]):
             seen.append(event)
             if event["type"].endswith(".delta"):
                 stopped.set()

@@ -4,14 +4,15 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, Handoff
-from convo.engine.running import Conduct, Route
-from convo.engine.turn import Asking
-from convo.errors import RunFailed, Usage, WrongOwner
-from convo.handoffs import Habits, Markers, Transcript
-from convo.history import Strategy
-from convo.items import Item, user
-from convo.run import Decided
+from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agents.agent import Agent, Handoff
+from convo.agents.handoff_history import HandoffTranscript, HistoryMarkers
+from convo.agents.handoffs import HandoffDefaults
+from convo.chat.turn import RequestOptions
+from convo.errors import InvalidUsage, RunFailed, WrongOwner
+from convo.history.items import Item, user_message
+from convo.history.records import Strategy
+from convo.runs.state import ApprovalDecided
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -30,9 +31,11 @@ def answering(bench: Bench, *replies: dict[str, Any], name: str = "billing.json"
     return Agent("billing", model=scripted(bench.folder, *replies, name=name), **fields)
 
 
-def routed(bench: Bench, **habits: Any) -> Conduct:
+def routed(bench: Bench, **habits: Any) -> RunConfig:
     """Hands over with these habits, and lets every agent have its own model."""
-    return Conduct(habits=Habits(**habits), route=lambda model: Route(Asking(model, model), bench.endpoint))
+    return RunConfig(
+        habits=HandoffDefaults(**habits), route=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint)
+    )
 
 
 TRANSFER = calls("transfer_to_billing")
@@ -66,7 +69,7 @@ async def test_when_nesting_with_a_session_the_model_gets_the_summary_but_the_st
         await running(bench, desks(answering(bench, calls("look"), tools=(look,))), nested, strategy=strategy), "hi"
     )
     again = await running(bench, desks(answering(bench, {"text": "Here."}, name="two.json", tools=(look,))), nested)
-    await again.decide(Decided("call_1", approve=True))
+    await again.decide(ApprovalDecided("call_1", approve=True))
     await read(again.go_on())
 
     second, third = inputs(bench)[1:]
@@ -89,7 +92,7 @@ async def test_a_mapper_of_ones_own_makes_the_next_agents_input(bench: Bench) ->
 
     def last_only(items: list[Item]) -> list[Item]:
         given.append(words(items))
-        return [user("All that counts.")]
+        return [user_message("All that counts.")]
 
     bench.model = scripted(bench.folder, TRANSFER)
     graph = desks(answering(bench, {"text": "Here."}))
@@ -101,16 +104,16 @@ async def test_a_mapper_of_ones_own_makes_the_next_agents_input(bench: Bench) ->
 async def test_the_markers_of_a_summary_may_be_others(bench: Bench) -> None:
     bench.model = scripted(bench.folder, TRANSFER)
     graph = desks(answering(bench, {"text": "Here."}))
-    await say(await running(bench, graph, routed(bench, nest=True, markers=Markers("<<", ">>"))), "hello")
+    await say(await running(bench, graph, routed(bench, nest=True, markers=HistoryMarkers("<<", ">>"))), "hello")
     assert "\n<<\n1. " in inputs(bench)[1][0]
 
 
 async def test_a_handoffs_input_filter_decides_what_the_next_agent_sees(bench: Bench) -> None:
     parts: list[list[str]] = []
 
-    def without_calls(transcript: Transcript) -> Transcript:
+    def without_calls(transcript: HandoffTranscript) -> HandoffTranscript:
         parts.extend(map(words, (transcript.history, transcript.before, transcript.new)))
-        return Transcript(transcript.history)
+        return HandoffTranscript(transcript.history)
 
     bench.model = scripted(bench.folder, TRANSFER)
     graph = desks(Handoff(answering(bench, {"text": "Here."}), filter=without_calls))
@@ -134,7 +137,9 @@ async def test_when_a_summary_is_asked_for_under_a_server_owner_there_is_a_warni
     bench: Bench, strategy: Strategy
 ) -> None:
     bench.model = scripted(bench.folder, TRANSFER, {"text": "Here."})
-    events = await say(await running(bench, desks(), Conduct(habits=Habits(nest=True)), strategy=strategy), "hello")
+    events = await say(
+        await running(bench, desks(), RunConfig(habits=HandoffDefaults(nest=True)), strategy=strategy), "hello"
+    )
     assert own(events) == ["started", "warning", "handoff", "finished"]
     assert inputs(bench)[1] == [OVER]
 
@@ -170,5 +175,5 @@ async def test_an_agent_that_names_another_owner_is_refused(bench: Bench, field:
 
 
 async def test_an_agents_own_model_needs_somebody_who_answers_for_it(bench: Bench) -> None:
-    with pytest.raises(Usage, match="is asked as 'other/model', and this run asks 'scripted/echo' alone"):
+    with pytest.raises(InvalidUsage, match="is asked as 'other/model', and this run asks 'scripted/echo' alone"):
         await running(bench, desks(Agent("billing", model="other/model")))

@@ -4,14 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from convo.agents import Agent, agent_tool
-from convo.engine.running import Conduct, Route
-from convo.engine.turn import Asking
-from convo.errors import RunFailed, Usage
-from convo.history import Strategy
-from convo.run import Decided
-from convo.run.inbox import waiting
-from convo.stores.open import open_store
+from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agents.agent import Agent
+from convo.agents.graph import agent_tool
+from convo.chat.turn import RequestOptions
+from convo.errors import InvalidUsage, RunFailed
+from convo.history.records import Strategy
+from convo.runs.approvals import list_pending_approvals
+from convo.runs.state import ApprovalDecided
+from convo.stores.factory import open_store
 from tests.engine.agents import calls, history, inputs, own, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -19,9 +20,10 @@ from tests.engine.ledger import Ledger
 ASK = calls(("c1", "ask_clerk", {"input": "How much?"}))
 
 
-def conduct(bench: Bench) -> Conduct:
-    return Conduct(
-        scratch=lambda: open_store("memory"), route=lambda model: Route(Asking(model, model), bench.endpoint)
+def conduct(bench: Bench) -> RunConfig:
+    return RunConfig(
+        scratch=lambda: open_store("memory"),
+        route=lambda model: ModelRoute(RequestOptions(model, model), bench.endpoint),
     )
 
 
@@ -56,12 +58,12 @@ async def test_a_run_inside_a_call_waits_with_the_outer_one_and_goes_on_in_anoth
     assert own(events) == ["started", "tool_started", "paused"]
     assert [(call["call_id"], call["agent"]) for call in events[-1]["pending"]] == [("i1", "clerk")]
     assert one.kept
-    assert [call.call_id for call in waiting(one.kept.document)] == ["i1"]
+    assert [call.call_id for call in list_pending_approvals(one.kept.document)] == ["i1"]
     assert len(await bench.store.sessions()) == 1
 
     other = await running(bench, agent, conduct(bench))
     assert own(await read(other.go_on())) == ["started", "paused"]
-    await other.decide(Decided("i1", approve=True))
+    await other.decide(ApprovalDecided("i1", approve=True))
     third = await running(bench, agent, conduct(bench))
     await read(third.go_on())
     assert (third.output, ledger.ran) == ("It is 4.", ["look"])
@@ -81,5 +83,5 @@ async def test_a_model_is_told_when_the_run_inside_fails_and_without_words_the_r
 
 
 async def test_a_run_inside_a_call_needs_a_place(bench: Bench, ledger: Ledger) -> None:
-    with pytest.raises(Usage, match="nothing here holds the run inside of tool 'ask_clerk'"):
+    with pytest.raises(InvalidUsage, match="nothing here holds the run inside of tool 'ask_clerk'"):
         await running(bench, boss(Agent("clerk")))

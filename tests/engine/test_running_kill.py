@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.running import ROOT
 from tests.warm import ran
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent
-from convo.engine.running import Conduct, Running
-from convo.items import user
-from convo.run import Decided, Given, Limits
-from convo.run.state import Stage
-from convo.stores.contract import KEPT, Change
-from convo.tools import tool
+from convo.agent_runner.config import RunConfig
+from convo.agent_runner.runner import AgentRunner
+from convo.agents.agent import Agent
+from convo.history.items import user_message
+from convo.runs.state import ApprovalDecided, RunLimits, Stage, ToolOutputSupplied
+from convo.stores.base import UNCHANGED_DOCUMENT, Transaction
+from convo.tools.tool import tool
 from tests.engine.agents import calls, inputs, own, read, running, say, scripted
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -22,7 +22,7 @@ from tests.steps import Steps
 FEW, MANY = 12, 48
 
 
-async def paused(bench: Bench, ledger: Ledger, count: int) -> Running:
+async def paused(bench: Bench, ledger: Ledger, count: int) -> AgentRunner:
     """A run that waits for so many calls."""
     agent = Agent("desk", tools=(ledger.tool("pay", needs_approval=True),))
     many = [(f"c{n}", "pay") for n in range(count)]
@@ -32,8 +32,8 @@ async def paused(bench: Bench, ledger: Ledger, count: int) -> Running:
     return one
 
 
-async def approved(one: Running) -> None:
-    await one.decide(*(Decided(call.id, approve=True) for call in one.pending))
+async def approved(one: AgentRunner) -> None:
+    await one.decide(*(ApprovalDecided(call.id, approve=True) for call in one.pending))
     await read(one.go_on())
     assert one.output == "Paid."
 
@@ -53,10 +53,10 @@ async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
 ) -> None:
     commit, written = bench.store.commit, list[bool]()
 
-    async def counted(change: Change) -> None:
+    async def counted(change: Transaction) -> None:
         await commit(change)
         if change.agent_run:
-            written.append(change.agent_run.document is not KEPT)
+            written.append(change.agent_run.document is not UNCHANGED_DOCUMENT)
 
     monkeypatch.setattr(bench.store, "commit", counted)
     whole = []
@@ -64,7 +64,7 @@ async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
         one = await paused(bench, ledger, count)
         written.clear()
         await approved(one)
-        assert len(written) > count - Limits().parallel
+        assert len(written) > count - RunLimits().parallel
         whole.append(sum(written))
     assert whole[0] == whole[1]
 
@@ -72,7 +72,7 @@ async def test_the_whole_run_is_written_as_often_for_many_calls_as_for_few(
 # -- stopped in the middle ----------------------------------------------------------------------------
 
 
-async def stopped(one: Running, began: asyncio.Event, *said: str) -> None:
+async def stopped(one: AgentRunner, began: asyncio.Event, *said: str) -> None:
     """Let `one` go on, or begin, until a tool began that does not end; then its process is gone."""
     going = asyncio.ensure_future(say(one, *said) if said else read(one.go_on()))
     await began.wait()
@@ -91,7 +91,7 @@ class Desk:
         many = [(f"c{n}", name) for n, name in enumerate(names)]
         bench.model = scripted(bench.folder, calls(*many), {"text": "Done."})
 
-    async def open(self, parallel: int) -> Running:
+    async def open(self, parallel: int) -> AgentRunner:
         """The run as another process takes it up."""
 
         @tool
@@ -106,10 +106,10 @@ class Desk:
             await asyncio.Event().wait()
             return "never"
 
-        return await running(self.bench, Agent("desk", tools=(quick, slow)), Conduct(Limits(parallel=parallel)))
+        return await running(self.bench, Agent("desk", tools=(quick, slow)), RunConfig(RunLimits(parallel=parallel)))
 
 
-def stages(one: Running) -> Sequence[Any]:
+def stages(one: AgentRunner) -> Sequence[Any]:
     return [call.stage for call in one.run.batch]
 
 
@@ -121,7 +121,7 @@ async def test_another_process_finds_what_ended_and_what_began_since_the_run_was
     assert stages(other) == [Stage.DONE, Stage.DONE, Stage.STARTED, Stage.READY]
     assert own(await read(other.go_on())) == ["started", "tool_started", "tool_output", "paused"]
     assert [(call.id, call.stage) for call in other.pending] == [("c2", Stage.UNKNOWN)]
-    await other.decide(Given("c2", "given"))
+    await other.decide(ToolOutputSupplied("c2", "given"))
     await read(other.go_on())
     assert inputs(bench)[-1][-4:] == ["c0: quick done", "c1: quick done", "c2: given", "c3: quick done"]
     assert desk.runs == ["quick", "quick", "slow", "quick"]
@@ -130,7 +130,7 @@ async def test_another_process_finds_what_ended_and_what_began_since_the_run_was
 async def test_another_process_finds_a_call_that_ended_while_the_one_beside_it_still_ran(bench: Bench) -> None:
     desk = Desk(bench, "quick", "slow")
     first = await desk.open(2)
-    async with aclosing(first.say([user("hello")])) as events:
+    async with aclosing(first.say([user_message("hello")])) as events:
         async for event in events:
             if event["type"] == "convo.tool_output":
                 break
@@ -156,7 +156,7 @@ async def test_a_call_that_may_run_again_and_did_not_yet_is_not_asked_about_twic
     other = await desk.open(2)
     await read(other.go_on())
     assert [call.id for call in other.pending] == ["c0", "c1", "c2"]
-    await other.decide(*(Decided(call.id, approve=True) for call in other.pending))
+    await other.decide(*(ApprovalDecided(call.id, approve=True) for call in other.pending))
     await stopped(other, desk.began)
 
     third = await desk.open(2)

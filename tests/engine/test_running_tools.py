@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, output
-from convo.engine.running import Conduct
-from convo.errors import Refused, RunFailed
-from convo.history import Strategy
-from convo.run import Limits
-from convo.tools import Context, tool
+from convo.agent_runner.config import RunConfig
+from convo.agents.agent import Agent, output
+from convo.errors import RequestRefused, RunFailed
+from convo.history.records import Strategy
+from convo.runs.state import RunLimits
+from convo.tools.tool import Context, tool
 from tests.engine.agents import calls, history, inputs, read, running, say, scripted, words
 from tests.engine.conftest import Bench
 from tests.engine.ledger import Ledger
@@ -83,7 +83,7 @@ async def test_no_more_tools_run_at_once_than_the_limit_says(bench: Bench) -> No
         return "done"
 
     bench.model = scripted(bench.folder, calls(*[(f"c{n}", "busy") for n in range(7)]), {"text": "Done."})
-    one = await running(bench, Agent("desk", tools=(busy,)), Conduct(Limits(parallel=2)))
+    one = await running(bench, Agent("desk", tools=(busy,)), RunConfig(RunLimits(parallel=2)))
     await say(one, "hello")
     assert at_once == [0, 2]
 
@@ -119,7 +119,7 @@ async def test_a_run_fails_with_a_tool_that_has_no_words_for_its_failure_and_the
         raise ValueError("sorry")
 
     bench.model = scripted(bench.folder, calls("broken", ("call_2", "look")), {"text": "Fine."})
-    one = await running(bench, Agent("desk", tools=(broken, ledger.tool("look"))), Conduct(Limits(parallel=1)))
+    one = await running(bench, Agent("desk", tools=(broken, ledger.tool("look"))), RunConfig(RunLimits(parallel=1)))
     with pytest.raises(RunFailed, match="tool 'broken' raised ValueError: sorry") as failed:
         await say(one, "hello")
     assert (failed.value.code, ledger.ran, type(failed.value.__cause__)) == ("tool_failed", [], RunFailed)
@@ -246,8 +246,8 @@ async def test_what_a_hosted_tool_logs_in_with_reaches_the_endpoint_and_is_not_k
     files = {"type": "mcp", "server_label": "files", "authorization": "hunter2", "headers": {"X-Key": "hunter2"}}
     agent = Agent("desk", tools=(files,))
     one = await running(bench, agent, strategy=strategy)
-    bench.endpoint.faults = [Fault(Refused("no", status=400))]
-    with pytest.raises(Refused):
+    bench.endpoint.faults = [Fault(RequestRefused("no", status=400))]
+    with pytest.raises(RequestRefused):
         await say(one, "hello")
     await read(one.go_on())
 

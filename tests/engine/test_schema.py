@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from convo.engine.schema import strict, text_format
+from convo.chat.files import is_strict_schema, load_text_format
 from convo.errors import Unreadable
 
 CLOSED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
@@ -16,7 +16,7 @@ CLOSED = {"type": "object", "properties": {"n": {"type": "integer"}}, "required"
 def formatted(folder: Path, schema: Any, name: str = "schema.json") -> dict[str, Any]:
     place = folder / name
     place.write_text(schema if isinstance(schema, str) else json.dumps(schema))
-    form: dict[str, Any] = text_format(str(place))["format"]
+    form: dict[str, Any] = load_text_format(str(place))["format"]
     return form
 
 
@@ -87,8 +87,8 @@ def test_every_other_schema_is_not(schema: dict[str, Any], tmp_path: Path) -> No
 
 
 def test_strictness_is_a_matter_of_objects_alone() -> None:
-    assert strict({"type": "string"})
-    assert strict(True)
+    assert is_strict_schema({"type": "string"})
+    assert is_strict_schema(True)
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     (tmp_path / "bytes").write_bytes(b'{"a": "\xe9"}')
     for place, why in (("nope", "no such file"), (".", "is a directory"), ("bytes", "it is not UTF-8")):
         with pytest.raises(Unreadable, match=why):
-            text_format(str(tmp_path / place))
+            load_text_format(str(tmp_path / place))
     with pytest.raises(Unreadable, match="larger than 16 MB"):
-        text_format("/dev/zero")
+        load_text_format("/dev/zero")
 
 
 def test_a_mark_of_the_byte_order_is_no_reason_to_refuse(tmp_path: Path) -> None:
     (tmp_path / "schema.json").write_bytes(b"\xef\xbb\xbf" + json.dumps(CLOSED).encode())
-    assert text_format(str(tmp_path / "schema.json"))["format"]["schema"] == CLOSED
+    assert load_text_format(str(tmp_path / "schema.json"))["format"]["schema"] == CLOSED

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.state_file import load, means_to_be_a_state, save
-from convo.errors import BadState, NotFound, StoreFault, StoreFull, Unreadable
-from convo.runstate import read
+from convo.chat.state_file import is_state_like, load_state_file, save_state_file
+from convo.errors import InvalidRunState, NotFound, StoreFault, StoreFull, Unreadable
+from convo.runstate.reader import parse_run_state
 from tests.runstate.snapshots import malformed, snapshot
 
 DATA = snapshot("0.24.0__schema1.21__single_approval.json")
-STATE = read(DATA)
+STATE = parse_run_state(DATA)
 
 
 def rights(place: Path) -> int:
@@ -23,16 +23,16 @@ def test_what_is_saved_is_loaded_and_its_owners_alone(tmp_path: Path) -> None:
     place = tmp_path / "state.json"
     place.write_text("older")
     place.chmod(0o666)
-    save(STATE, str(place))
-    assert (load(str(place)), rights(place)) == (STATE, 0o600)
+    save_state_file(STATE, str(place))
+    assert (load_state_file(str(place)), rights(place)) == (STATE, 0o600)
     assert os.listdir(tmp_path) == ["state.json"]
 
 
 def test_a_link_stays_a_link_and_its_target_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "state.json")
-    save(STATE, str(tmp_path / "link"))
+    save_state_file(STATE, str(tmp_path / "link"))
     assert (tmp_path / "link").is_symlink()
-    assert load(str(tmp_path / "state.json")) == STATE
+    assert load_state_file(str(tmp_path / "state.json")) == STATE
 
 
 @pytest.mark.needs("posix")
@@ -45,7 +45,7 @@ def test_a_disk_without_room_leaves_the_file_as_it_was(tmp_path: Path, monkeypat
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         with pytest.raises(StoreFull):
-            save(STATE, str(place))
+            save_state_file(STATE, str(place))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert (place.read_text(), os.listdir(tmp_path)) == ("older", ["state.json"])
@@ -53,23 +53,23 @@ def test_a_disk_without_room_leaves_the_file_as_it_was(tmp_path: Path, monkeypat
 
 def test_where_no_file_can_be_nothing_is_written(tmp_path: Path) -> None:
     with pytest.raises(StoreFault):
-        save(STATE, str(tmp_path / "nope" / "state.json"))
+        save_state_file(STATE, str(tmp_path / "nope" / "state.json"))
     with pytest.raises(Unreadable):
-        save(STATE, str(tmp_path))
+        save_state_file(STATE, str(tmp_path))
 
 
 def test_what_is_not_there_or_no_file_is_said(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        load(str(tmp_path / "nope.json"))
+        load_state_file(str(tmp_path / "nope.json"))
     with pytest.raises(Unreadable, match="is a folder"):
-        load(str(tmp_path))
+        load_state_file(str(tmp_path))
 
 
 def test_a_refusal_begins_with_the_files_name(tmp_path: Path) -> None:
     place = tmp_path / "state.json"
     place.write_bytes(malformed()["27_agent_null.json"])
-    with pytest.raises(BadState) as wrong:
-        load(str(place))
+    with pytest.raises(InvalidRunState) as wrong:
+        load_state_file(str(place))
     assert wrong.value.message.startswith(f"{place}: $.current_agent ")
 
 
@@ -87,4 +87,4 @@ def test_a_refusal_begins_with_the_files_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_state_is_known_by_what_is_in_it(data: bytes, meant: bool) -> None:
-    assert means_to_be_a_state(data) is meant
+    assert is_state_like(data) is meant

@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from convo.engine.chat import Chat
-from convo.errors import ConvoError, Refused, TryLater, Unreachable
-from convo.history import Strategy
-from convo.items import assistant, digest, text, user
-from convo.stores.contract import Change, Store
+from convo.chat.conversation import Chat
+from convo.errors import ConvoError, RequestRefused, TryLater, Unreachable
+from convo.history.canonical import digest
+from convo.history.items import assistant_message, item_text, user_message
+from convo.history.records import Strategy
+from convo.stores.base import Store, Transaction
 from tests.engine.conftest import Bench, say
 from tests.engine.recorded import Fault
 from tests.wire import spoken, state
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
-REFUSED = Refused("the model is not here", code="model_not_found", status=404)
+REFUSED = RequestRefused("the model is not here", code="model_not_found", status=404)
 DOWN = TryLater("overloaded", status=503)
 CUT = Unreachable("connection reset")
 
@@ -48,7 +49,7 @@ def whole_or_new(strategy: Strategy, before: list[str], new: list[str]) -> list[
 
 async def stop_midway(chat: Chat, said: str) -> None:
     """Say something and close the answer after its first piece, as Ctrl-C does."""
-    async with aclosing(chat.say([user(said)])) as events:
+    async with aclosing(chat.say([user_message(said)])) as events:
         async for event in events:
             if event["type"].endswith(".delta"):
                 return
@@ -94,7 +95,7 @@ async def test_a_failed_turn_keeps_its_input_and_a_retry_sends_the_same_again(be
     chat = await bench.open(strategy)
     await say(chat, "one")
     bench.endpoint.faults = [Fault(REFUSED)]
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await say(chat, "two")
 
     events = [event async for event in chat.again()]
@@ -111,7 +112,7 @@ async def test_after_a_failed_turn_the_next_message_goes_together_with_the_old_o
     chat = await bench.open(strategy, name="mine")
     await say(chat, "one")
     bench.endpoint.faults = [Fault(REFUSED)]
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await say(chat, "two")
 
     await say(await bench.open(None, "mine"), "three")
@@ -130,7 +131,7 @@ async def test_after_an_interruption_the_partial_goes_along_as_plain_words(
     await say(chat, "one")
     await stop_midway(chat, "two and a good deal more than that")
     kept = chat.held.path.items[-1]
-    partial = text(kept)
+    partial = item_text(kept)
 
     await say(await bench.open(None, "mine") if elsewhere else chat, "three")
 
@@ -207,7 +208,7 @@ async def test_an_answer_that_got_lost_is_not_asked_for_twice_at_an_owner_that_k
 
     lost_and_found = strategy is Strategy.CONVERSATION
     assert len(bench.bodies) == (2 if lost_and_found else 3)
-    assert [text(item) for item in chat.held.path.items] == ["one", "one", "two", "two"]
+    assert [item_text(item) for item in chat.held.path.items] == ["one", "one", "two", "two"]
     assert not chat.held.unacknowledged
 
 
@@ -225,7 +226,7 @@ async def test_a_process_that_died_before_it_heard_the_answer_leaves_it_to_the_n
     await say(again, "three")
 
     answered = [] if strategy in CLIENTS else ["two"]
-    assert [text(item) for item in again.held.path.items] == ["one", "one", "two", *answered, "three", "three"]
+    assert [item_text(item) for item in again.held.path.items] == ["one", "one", "two", *answered, "three", "three"]
     assert spoken(bench.bodies[2]["input"]) == whole_or_new(
         strategy, ["user: one", "assistant: one", "user: two"], ["user: three"]
     )
@@ -251,9 +252,9 @@ async def test_a_turn_read_event_by_event_and_a_collected_one_leave_the_same(ben
     for chat in (collected, streamed):
         for message in ("one", "two"):
             if chat is collected:
-                [event async for event in chat.say([user(message)])]
+                [event async for event in chat.say([user_message(message)])]
             else:
-                async for _ in chat.say([user(message)]):
+                async for _ in chat.say([user_message(message)]):
                     pass
 
     assert [spoken(body["input"]) for body in bench.bodies[:2]] == [spoken(body["input"]) for body in bench.bodies[2:]]
@@ -282,10 +283,10 @@ async def test_a_replay_file_in_the_easy_form_is_taken_as_it_is(bench: Bench, tm
     assert bench.bodies[0]["input"] == [
         {"role": "user", "content": "knock"},
         {"role": "assistant", "content": "who?"},
-        user("me"),
+        user_message("me"),
     ]
     assert chat.held.path.items[1] == {"role": "assistant", "content": "who?"}
-    assert assistant("me")["role"] == chat.held.path.items[-1]["role"]
+    assert assistant_message("me")["role"] == chat.held.path.items[-1]["role"]
 
 
 class Dies:
@@ -299,7 +300,7 @@ class Dies:
             raise Killed
         return getattr(self.store, name)
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         if not self.left:
             raise Killed
         await self.store.commit(change)

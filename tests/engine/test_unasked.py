@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from convo.engine.chat import Chat
+from convo.chat.conversation import Chat
 from convo.errors import (
     NO_CONNECTION,
     ConvoError,
     KeyRefused,
     ModelMissing,
-    Refused,
+    RequestRefused,
     StoreFull,
     TryLater,
     Unreachable,
     Unsupported,
 )
-from convo.history import Strategy
-from convo.items import user
-from convo.stores.contract import Store
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.stores.base import Store
 from tests.engine.conftest import Bench, say
 from tests.engine.recorded import Fault
 from tests.stores.refusing import Refusing
@@ -29,11 +29,11 @@ from tests.wire import spoken
 UNASKED: list[ConvoError] = [
     Unreachable("no such host", code=NO_CONNECTION),
     KeyRefused("no"),
-    Refused("no such model", code="model_not_found", status=404),
+    RequestRefused("no such model", code="model_not_found", status=404),
     ModelMissing("no weights"),
     Unsupported("this model", "images"),
 ]
-ASKED: list[ConvoError] = [Refused("odd", code="odd"), Unreachable("it broke")]
+ASKED: list[ConvoError] = [RequestRefused("odd", code="odd"), Unreachable("it broke")]
 
 
 def kind_of(failure: ConvoError) -> str:
@@ -42,7 +42,7 @@ def kind_of(failure: ConvoError) -> str:
 
 async def fail(chat: Chat, failure: ConvoError, *, keep: bool) -> None:
     with pytest.raises(type(failure)):
-        async for _ in chat.say([user("two")], keep=keep):
+        async for _ in chat.say([user_message("two")], keep=keep):
             pass
 
 

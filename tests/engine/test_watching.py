@@ -5,16 +5,17 @@ from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
 
-from convo.clock import FixedClock
-from convo.engine.watching import EVERY_S, under_way, watch
-from convo.history import Key, Strategy
-from convo.history import Path as History
-from convo.inspection.open_run import OpenRun
-from convo.items import user
-from convo.run import kept
-from convo.stores.contract import AgentRun, Change, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.chat.watch import POLL_INTERVAL_S, is_in_progress, watch_conversation
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.history.tree import Key
+from convo.history.tree import Path as History
+from convo.inspect.view import OpenRun
+from convo.runs.serialize import run_to_json
+from convo.runtime import FixedClock
+from convo.stores.base import AgentRun, AppendItems, Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.cli.held import DATABASE, held, talks
 from tests.inspection.built import chain
 from tests.run.test_inbox import paused
@@ -40,20 +41,24 @@ class Counted(SqliteStore):
 
 async def elsewhere(file: Path) -> None:
     """Another process says something in the session."""
-    other = SqliteStore(Database(file))
+    other = SqliteStore(SqliteDatabase(file))
     session = await other.session("mine")
     assert session
-    grown = (await other.path(session.head)).grow([user("and?")])
+    grown = (await other.path(session.head)).grow([user_message("and?")])
     await other.commit(
-        Change((Growth(session.head, (user("and?"),)),), session=replace(session, head=grown.head), expect=session.head)
+        Transaction(
+            (AppendItems(session.head, (user_message("and?"),)),),
+            session=replace(session, head=grown.head),
+            expect=session.head,
+        )
     )
     await other.aclose()
 
 
 async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_path: Path) -> None:
     await asyncio.to_thread(held, home, talks("mine", Strategy.REPLAY, "one"))
-    file, store = tmp_path / "talk.json", SqliteStore(Database(home / DATABASE))
-    async with aclosing(watch(store, "mine", FixedClock())) as states:
+    file, store = tmp_path / "talk.json", SqliteStore(SqliteDatabase(home / DATABASE))
+    async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
         first = await anext(states)
         file.write_text('[{"role": "user", "content": "something else"}]', encoding="utf-8")
         second = await anext(states)
@@ -63,12 +68,12 @@ async def test_a_replay_file_that_somebody_edits_is_read_again(home: Path, tmp_p
 
 async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_said(home: Path) -> None:
     await asyncio.to_thread(held, home, talks("mine", Strategy.SESSION, "one"))
-    store, other = SqliteStore(Database(home / DATABASE)), SqliteStore(Database(home / DATABASE))
-    async with aclosing(watch(store, "mine", FixedClock())) as states:
+    store, other = SqliteStore(SqliteDatabase(home / DATABASE)), SqliteStore(SqliteDatabase(home / DATABASE))
+    async with aclosing(watch_conversation(store, "mine", FixedClock())) as states:
         first = await anext(states)
         assert first.session
-        row = AgentRun("run_1", first.session.id, 1, "paused", kept(paused()), 1.0, 1.0)
-        await other.commit(Change(agent_run=row))
+        row = AgentRun("run_1", first.session.id, 1, "paused", run_to_json(paused()), 1.0, 1.0)
+        await other.commit(Transaction(agent_run=row))
         second = await anext(states)
     await store.aclose()
     await other.aclose()
@@ -77,24 +82,24 @@ async def test_a_run_of_agents_that_comes_to_wait_is_seen_although_nothing_was_s
 
 async def test_nothing_is_read_again_before_somebody_writes(home: Path) -> None:
     await asyncio.to_thread(held, home, talks("mine", Strategy.CHAIN, "one", "two"))
-    store, clock = Counted(Database(home / DATABASE)), FixedClock()
+    store, clock = Counted(SqliteDatabase(home / DATABASE)), FixedClock()
     store.turn = 100
-    async with aclosing(watch(store, "mine", clock)) as states:
+    async with aclosing(watch_conversation(store, "mine", clock)) as states:
         first = await anext(states)
         read = store.paths
         second = await anext(states)
     await store.aclose()
     assert (len(first.path), len(second.path)) == (4, 5)
     assert store.paths == read + read // 2
-    assert clock.slept == [EVERY_S] * 99
+    assert clock.slept == [POLL_INTERVAL_S] * 99
 
 
 def test_an_answer_is_to_come_while_a_request_runs_or_nobody_has_taken_up_what_was_said() -> None:
     known = chain(2).known("resp_2")
-    assert not under_way(known)
-    said = known.path.grow([user("and then?")])
-    assert under_way(replace(known, path=said))
+    assert not is_in_progress(known)
+    said = known.path.grow([user_message("and then?")])
+    assert is_in_progress(replace(known, path=said))
     running = replace(known.links[-1], id="resp_3", status="in_progress")
-    assert under_way(replace(known, links=(*known.links, running)))
+    assert is_in_progress(replace(known, links=(*known.links, running)))
     tried = replace(running, status="failed", saw=said.head)
-    assert not under_way(replace(known, path=said, links=(*known.links, tried)))
+    assert not is_in_progress(replace(known, path=said, links=(*known.links, tried)))

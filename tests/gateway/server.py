@@ -15,20 +15,19 @@ from typing import Any, TypeVar
 
 import httpx2
 
-from convo.clock import Clock, SystemClock
-from convo.config import Settings
-from convo.endpoints.contract import Service
-from convo.endpoints.open import open_service
+from convo.chat.endpoint_factory import open_service
+from convo.config.settings import Settings
+from convo.endpoints.base import EndpointService
 from convo.errors import StoreFault
-from convo.gateway import serving
-from convo.gateway.application import Gateway
-from convo.gateway.asked import Inspected
-from convo.gateway.exchange import Exchange
-from convo.gateway.keys import Keys
-from convo.gateway.websocket import Bounds
-from convo.ids import random_id
-from convo.stores.contract import Store
-from convo.stores.open import open_store
+from convo.runtime import Clock, SystemClock, random_id
+from convo.server import server
+from convo.server.app import Gateway
+from convo.server.auth import Authenticator
+from convo.server.http import HttpExchange
+from convo.server.routes import InspectorDeps
+from convo.server.websocket import WebSocketLimits
+from convo.stores.base import Store
+from convo.stores.factory import open_store
 from tests.config.given import settings
 
 T = TypeVar("T")
@@ -54,7 +53,7 @@ class Served:
     loop: asyncio.AbstractEventLoop
     ending: asyncio.Event
     thread: threading.Thread
-    told: list[Exchange]
+    told: list[HttpExchange]
     reported: list[BaseException]
     troubles: list[StoreFault]
     http: httpx2.Client = field(init=False)
@@ -99,17 +98,17 @@ def settings_in(folder: Path, limits: dict[str, Any], toml: str = "") -> Setting
     return given._replace(serve=given.serve._replace(host="127.0.0.1", port=0, **limits))
 
 
-Wrap = Callable[[Service], Service]
+Wrap = Callable[[EndpointService], EndpointService]
 
 
-def as_it_is(service: Service) -> Service:
+def as_it_is(service: EndpointService) -> EndpointService:
     return service
 
 
 @contextmanager
 def serving_at(
-    folder: Path, store_url: str = "memory", *, keys: Keys | None = None, wrap: Wrap = as_it_is,
-    bounds: Bounds | None = None, clock: Clock | None = None, toml: str = "", **limits: Any
+    folder: Path, store_url: str = "memory", *, keys: Authenticator | None = None, wrap: Wrap = as_it_is,
+    bounds: WebSocketLimits | None = None, clock: Clock | None = None, toml: str = "", **limits: Any
 ) -> Iterator[Served]:  # fmt: skip
     """A server while the block runs; it listens before its thread does, so nobody has to wait for it.
 
@@ -122,13 +121,13 @@ def serving_at(
     folder.mkdir(exist_ok=True)
     found = settings_in(folder, {"grace_s": 5.0, **limits}, toml)
     store, loop, machine = open_store(store_url), asyncio.new_event_loop(), SystemClock()
-    listening = serving.listen("127.0.0.1", 0)
-    told: list[Exchange] = []
+    listening = server.open_listening_socket("127.0.0.1", 0)
+    told: list[HttpExchange] = []
     reported: list[BaseException] = []
     troubles: list[StoreFault] = []
     service = wrap(open_service(found, store=store, clock=machine, new_id=random_id))
     gateway = Gateway(
-        service, found.serve, Inspected(store),
+        service, found.serve, InspectorDeps(store),
         clock=clock or machine, new_id=random_id, keys=keys, log=told.append, trouble=troubles.append, bounds=bounds,
     )  # fmt: skip
     ending = asyncio.Event()
@@ -136,12 +135,14 @@ def serving_at(
     async def run() -> None:
         await store.upkeep.migrate()
         try:
-            await serving.run(gateway, service, found.serve, listening, ending, reported.append)
+            await server.run_gateway(gateway, service, found.serve, listening, ending, reported.append)
         finally:
             await store.aclose()
 
     thread = threading.Thread(target=loop.run_until_complete, args=(run(),))
-    served = Served(serving.address(listening), folder, store, gateway, loop, ending, thread, told, reported, troubles)
+    served = Served(
+        server.local_base_url(listening), folder, store, gateway, loop, ending, thread, told, reported, troubles
+    )
     thread.start()
     try:
         yield served

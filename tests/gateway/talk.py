@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from websockets.sync.client import connect
 from websockets.sync.connection import Connection
 
-from convo.clock import FixedClock
+from convo.runtime import FixedClock
 
 ENDS = ("response.completed", "response.incomplete", "response.failed", "error", "response.steer.failed")
 

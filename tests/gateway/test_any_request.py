@@ -23,8 +23,8 @@ from schemathesis import Case, GenerationMode
 from schemathesis.checks import CHECKS, load_all_checks
 from websockets.exceptions import ConnectionClosed
 
-from convo.gateway.routes import ROUTES, Route, described
-from convo.gateway.websocket import OPENED
+from convo.server.routes import API_ROUTES, ApiRoute, load_openapi_document
+from convo.server.websocket import SWITCHING_PROTOCOLS_STATUS
 from tests.gateway.conftest import Serve
 from tests.gateway.mutating import Request, messages, mutated
 from tests.gateway.server import Served
@@ -112,7 +112,7 @@ def answered(port: int, raw: bytes) -> tuple[int, bytes]:
 def check_answer(status: int, body: bytes, *, head: bool) -> None:
     error = json.loads(body)["error"] if status >= 400 and not head else {}
     assert set(error) in (set(), {"message", "type", "param", "code"})
-    assert status == OPENED or 200 <= status < 500 or error.get("code") == NO_KEY, (status, body)
+    assert status == SWITCHING_PROTOCOLS_STATUS or 200 <= status < 500 or error.get("code") == NO_KEY, (status, body)
 
 
 def raw_requests(served: Server, examples: int) -> Counter[int]:
@@ -147,10 +147,10 @@ PROMISES = (
 @cache
 def described_api() -> Any:
     load_all_checks()
-    return schemathesis.openapi.from_dict(json.loads(json.dumps(described())))
+    return schemathesis.openapi.from_dict(json.loads(json.dumps(load_openapi_document())))
 
 
-def by_the_document(served: Server, route: Route, mode: GenerationMode, examples: int) -> Counter[int]:
+def by_the_document(served: Server, route: ApiRoute, mode: GenerationMode, examples: int) -> Counter[int]:
     """Ask for so many things that the document allows, or does not allow; returns how often each status came."""
     operation = described_api()[route.path.replace("{model:path}", "{model}")][route.method.lower()]
     checks: list[Any] = [CHECKS.get_one(name) for name in PROMISES]
@@ -181,16 +181,16 @@ def ids(served: Server) -> dict[str, str]:
     return {"response_id": response, "conversation_id": conversation, "item_id": listed["first_id"], "model": "echo"}
 
 
-ALLOWED = [(route, GenerationMode.POSITIVE) for route in ROUTES]
-NOT_ALLOWED = [(route, GenerationMode.NEGATIVE) for route in ROUTES if route.takes or route.query]
+ALLOWED = [(route, GenerationMode.POSITIVE) for route in API_ROUTES]
+NOT_ALLOWED = [(route, GenerationMode.NEGATIVE) for route in API_ROUTES if route.takes or route.query]
 
 
 def named(value: Any) -> str:
-    return f"{value.method} {value.path}" if isinstance(value, Route) else value.name.lower()
+    return f"{value.method} {value.path}" if isinstance(value, ApiRoute) else value.name.lower()
 
 
 @pytest.mark.parametrize(("route", "mode"), ALLOWED + NOT_ALLOWED, ids=named)
-def test_the_server_keeps_what_its_document_promises(shared: Served, route: Route, mode: GenerationMode) -> None:
+def test_the_server_keeps_what_its_document_promises(shared: Served, route: ApiRoute, mode: GenerationMode) -> None:
     assert by_the_document(shared, route, mode, 6)
     assert shared.reported == []
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.errors import BadSettings
-from convo.gateway.keys import KeysFile, new_key
-from convo.gateway.serving import check_exposed, listen
+from convo.errors import InvalidSettings
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.server import check_keys_required, open_listening_socket
 from tests.config.given import settings
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
@@ -47,7 +47,7 @@ def test_a_page_of_its_own_is_served_and_no_other_is_ever_let_in(shared: Served)
 
 def test_with_keys_the_host_is_whatever_a_proxy_says(serve: Serve, tmp_path_factory: pytest.TempPathFactory) -> None:
     file = tmp_path_factory.mktemp("keys") / "keys"
-    key = new_key(file, "alice")
+    key = create_api_key(file, "alice")
     headers = {"host": "api.example.com", "origin": "https://example.com", "authorization": f"Bearer {key}"}
     assert serve(keys=KeysFile(file)).http.get(KNOWN_TO_NOBODY, headers=headers).status_code == 404
 
@@ -55,25 +55,25 @@ def test_with_keys_the_host_is_whatever_a_proxy_says(serve: Serve, tmp_path_fact
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "", "a.localhost", "localhost.", "127.1", "::1%lo"])
 def test_other_machines_are_let_in_with_keys_alone(host: str) -> None:
     serve = settings().serve._replace(host=host)
-    with pytest.raises(BadSettings, match="lets other machines in, and there are no keys") as refused:
-        check_exposed(serve)
+    with pytest.raises(InvalidSettings, match="lets other machines in, and there are no keys") as refused:
+        check_keys_required(serve)
     assert "convo serve --new-key NAME" in refused.value.hint
-    check_exposed(serve._replace(keys_file=Path("keys")))
+    check_keys_required(serve._replace(keys_file=Path("keys")))
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.9.9.9", "::1", "[::1]", "::ffff:127.0.0.1"])
 def test_a_server_on_loopback_needs_no_keys(host: str) -> None:
-    check_exposed(settings().serve._replace(host=host))
+    check_keys_required(settings().serve._replace(host=host))
 
 
 def test_a_port_that_is_taken_is_named() -> None:
-    with listen("127.0.0.1", 0) as taken:
+    with open_listening_socket("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(BadSettings, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
-            listen("127.0.0.1", port)
+        with pytest.raises(InvalidSettings, match=f"cannot listen on 127.0.0.1, port {port}: Address already in use"):
+            open_listening_socket("127.0.0.1", port)
 
 
 @pytest.mark.parametrize("host", ["no.such.host.invalid", "x" * 300])
 def test_a_host_that_is_none_is_named(host: str) -> None:
-    with pytest.raises(BadSettings, match="cannot listen on"):
-        listen(host, 0)
+    with pytest.raises(InvalidSettings, match="cannot listen on"):
+        open_listening_socket(host, 0)

@@ -9,8 +9,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from convo.errors import BadSettings, KeyRefused, StoreFault
-from convo.gateway.keys import KeysFile, NoKeys, new_key
+from convo.errors import InvalidSettings, KeyRefused, StoreFault
+from convo.server.auth import KeysFile, SingleTenant, create_api_key
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 
@@ -27,7 +27,7 @@ def bearer(key: str) -> dict[str, str]:
 @pytest.fixture
 def guarded(serve: Serve, file: Path) -> tuple[Served, str, str]:
     """A server with two tenants, and a key of each."""
-    alice, bob = new_key(file, "alice"), new_key(file, "bob")
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     return serve(keys=KeysFile(file)), alice, bob
 
 
@@ -127,7 +127,7 @@ def test_state_belongs_to_the_name_of_the_key_on_every_route(guarded: tuple[Serv
 
 def test_the_file_is_read_again_when_it_changes(guarded: tuple[Served, str, str], file: Path) -> None:
     served, alice, bob = guarded
-    carol = new_key(file, "carol")
+    carol = create_api_key(file, "carol")
     let_in = served.http.get(KNOWN_TO_NOBODY, headers=bearer(carol)).status_code
     file.write_text("".join(line for line in file.read_text().splitlines(keepends=True) if "alice" not in line))
     put_out = served.http.get(KNOWN_TO_NOBODY, headers=bearer(alice)).status_code
@@ -137,7 +137,7 @@ def test_the_file_is_read_again_when_it_changes(guarded: tuple[Served, str, str]
 
 
 def test_a_line_that_was_spoiled_opens_nothing_and_the_others_stay(file: Path) -> None:
-    alice, bob = new_key(file, "alice"), new_key(file, "bob")
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     keys = KeysFile(file)
     file.write_text(file.read_text().replace("alice ", "alice"))
     with pytest.raises(KeyRefused):
@@ -146,7 +146,7 @@ def test_a_line_that_was_spoiled_opens_nothing_and_the_others_stay(file: Path) -
 
 
 def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
-    key = new_key(file, "alice")
+    key = create_api_key(file, "alice")
     keys = KeysFile(file)
     file.unlink()
     with pytest.raises(KeyRefused):
@@ -154,72 +154,72 @@ def test_a_file_that_went_away_opens_nothing(file: Path) -> None:
 
 
 def test_a_key_under_two_names_is_refused_at_the_start_and_opens_nothing_later(file: Path) -> None:
-    key = new_key(file, "alice")
+    key = create_api_key(file, "alice")
     keys = KeysFile(file)
     with file.open("a", encoding="utf-8") as more:
         more.write(f"bob {sha256(key.encode()).hexdigest()}\n")
 
     with pytest.raises(KeyRefused):
         keys.tenant(f"Bearer {key}")
-    with pytest.raises(BadSettings, match="several names: alice, bob"):
+    with pytest.raises(InvalidSettings, match="several names: alice, bob"):
         KeysFile(file)
 
 
 def test_a_name_may_have_several_keys(file: Path) -> None:
     """Which is how one is replaced."""
-    old, new = new_key(file, "alice"), new_key(file, "alice")
+    old, new = create_api_key(file, "alice"), create_api_key(file, "alice")
     keys = KeysFile(file)
     assert [keys.tenant(f"bearer {key}") for key in (old, new)] == ["alice", "alice"]
 
 
 def test_the_file_holds_names_and_hashes_for_this_user_alone(file: Path) -> None:
-    key = new_key(file, "alice")
+    key = create_api_key(file, "alice")
     assert file.read_text() == f"alice {sha256(key.encode()).hexdigest()}\n"
     assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_comments_empty_lines_and_a_missing_line_end_are_no_fault(file: Path) -> None:
     file.write_text(f"# who\n\nold {'0' * 64}  # leaves in May")
-    key = new_key(file, "alice")
+    key = create_api_key(file, "alice")
     assert KeysFile(file).tenant(f"Bearer {key}") == "alice"
 
 
 @pytest.mark.parametrize("line", ["alice", f"alice {'0' * 63}", f"a b {'0' * 64}", "alice sk-secret", f"-a {'0' * 64}"])
 def test_a_file_that_says_something_else_is_refused_at_the_start(file: Path, line: str) -> None:
     file.write_text(f"ok {'0' * 64}\n{line}\n")
-    with pytest.raises(BadSettings, match="line 2: is not a name and the SHA-256 of a key") as refused:
+    with pytest.raises(InvalidSettings, match="line 2: is not a name and the SHA-256 of a key") as refused:
         KeysFile(file)
     assert "secret" not in str(refused.value)
 
 
 def test_a_file_that_is_not_there_is_refused_at_the_start(file: Path) -> None:
-    with pytest.raises(BadSettings, match="there is no such keys file"):
+    with pytest.raises(InvalidSettings, match="there is no such keys file"):
         KeysFile(file)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a#b", "-a", "x" * 65, "a/b"])
 def test_what_cannot_be_a_name_makes_no_key(file: Path, name: str) -> None:
-    with pytest.raises(BadSettings):
-        new_key(file, name)
+    with pytest.raises(InvalidSettings):
+        create_api_key(file, name)
     assert not file.exists()
 
 
 def test_a_file_that_cannot_be_written_makes_no_key(tmp_path: Path) -> None:
     (tmp_path / "keys").mkdir()
     with pytest.raises(StoreFault, match="cannot be written"):
-        new_key(tmp_path / "keys", "alice")
+        create_api_key(tmp_path / "keys", "alice")
 
 
 def test_without_keys_any_key_or_none_is_the_tenant_local() -> None:
-    assert {NoKeys().tenant(said) for said in (None, "Bearer x", "nonsense")} == {"local"}
+    assert {SingleTenant().tenant(said) for said in (None, "Bearer x", "nonsense")} == {"local"}
 
 
 def test_a_stamp_tells_a_file_that_was_put_in_place_of_another(file: Path) -> None:
     """As editors and deployments do it, within the same tick of the clock and with the same size."""
-    alice = new_key(file, "alice")
+    alice = create_api_key(file, "alice")
     keys, seen = KeysFile(file), file.stat()
     other = file.with_name("other")
-    mallory = new_key(other, "mallo")
+    mallory = create_api_key(other, "mallo")
     os.utime(other, ns=(seen.st_atime_ns, seen.st_mtime_ns))
     other.replace(file)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.clock import FixedClock
-from convo.gateway.keys import KeysFile, hash_of, new_key
-from convo.gateway.metrics import MOST_MODELS, OTHERS, Metrics
+from convo.runtime import FixedClock
+from convo.server.auth import KeysFile, create_api_key, hash_api_key
+from convo.server.metrics import MAX_MODEL_LABELS, OTHER_MODELS_LABEL, Metrics
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 from tests.gateway.talk import talking
@@ -64,8 +64,8 @@ def read(served: Served, key: str) -> str:
 
 def test_a_key_sees_the_figures_of_its_own_name_alone(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    alice, bob, root = (new_key(file, name) for name in ("alice", "bob", "root"))
-    file.write_text(file.read_text().replace(hash_of(root), f"{hash_of(root)} admin  # monitoring"))
+    alice, bob, root = (create_api_key(file, name) for name in ("alice", "bob", "root"))
+    file.write_text(file.read_text().replace(hash_api_key(root), f"{hash_api_key(root)} admin  # monitoring"))
     served = serve(keys=KeysFile(file))
     for key, words in ((alice, "one two three"), (bob, "one")):
         served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"})
@@ -82,11 +82,11 @@ def test_a_key_sees_the_figures_of_its_own_name_alone(serve: Serve, tmp_path: Pa
 
 def test_an_admins_key_is_one_as_long_as_its_line_says_so(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    root = new_key(file, "root")
-    file.write_text(f"root {hash_of(root)} admin\n")
+    root = create_api_key(file, "root")
+    file.write_text(f"root {hash_api_key(root)} admin\n")
     served = serve(keys=KeysFile(file))
     assert "process_" in read(served, root)
-    file.write_text(f"root {hash_of(root)}\n")
+    file.write_text(f"root {hash_api_key(root)}\n")
     assert "process_" not in read(served, root)
 
 
@@ -126,7 +126,7 @@ def test_a_store_without_a_disk_has_no_size(served: Served) -> None:
 
 def test_a_key_does_not_see_the_size_of_a_store_that_it_shares(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    alice = new_key(file, "alice")
+    alice = create_api_key(file, "alice")
     served = serve(f"sqlite:{tmp_path / 'convo.db'}", keys=KeysFile(file))
     served.ask({"model": "echo", "input": "hi"}, headers={"authorization": f"Bearer {alice}"})
     assert "convo_store_" not in read(served, alice).replace("convo_store_errors", "")
@@ -135,11 +135,11 @@ def test_a_key_does_not_see_the_size_of_a_store_that_it_shares(serve: Serve, tmp
 def test_models_are_told_apart_up_to_a_bound() -> None:
     metrics = Metrics()
     usage = {"input_tokens": 1, "output_tokens": 1}
-    for at in range(MOST_MODELS + 5):
+    for at in range(MAX_MODEL_LABELS + 5):
         metrics.ended({"model": f"m{at}", "usage": usage})
     found = set(re.findall(r'model="(\w+)"', metrics.text().decode()))
-    assert len(found) == MOST_MODELS + 1
-    assert f'convo_tokens_total{{kind="input",model="{OTHERS}"}} 5.0' in metrics.text().decode()
+    assert len(found) == MAX_MODEL_LABELS + 1
+    assert f'convo_tokens_total{{kind="input",model="{OTHER_MODELS_LABEL}"}} 5.0' in metrics.text().decode()
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"input_tokens": None}])

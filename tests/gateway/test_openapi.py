@@ -8,14 +8,14 @@ import pytest
 from openapi_schema_validator import OAS31Validator
 from openapi_spec_validator import validate
 
-from convo.endpoints.embedded import requests
 from convo.errors import ConvoError
-from convo.gateway.routes import ROUTES, described
-from convo.gateway.schemas import COMPACTED, COUNTED, CREATE, SCHEMAS, Schema
-from convo.items import Json
+from convo.history.items import Json
+from convo.responses_api import validation
+from convo.server.routes import API_ROUTES, load_openapi_document
+from convo.server.schemas import COMPACT_PROPERTIES, COUNT_PROPERTIES, CREATE_PROPERTIES, SCHEMAS, Schema
 from tests.gateway.server import Served
 
-DOCUMENT: dict[str, Any] = json.loads(json.dumps(described()))
+DOCUMENT: dict[str, Any] = json.loads(json.dumps(load_openapi_document()))
 
 
 def fits(schema: Schema, value: Json) -> bool:
@@ -46,8 +46,8 @@ def test_every_route_stands_in_it_with_both_kinds_of_refusal() -> None:
         for method in operations
         if not method.startswith("x-")
     }
-    assert described_routes == {(route.method, route.path.replace("{model:path}", "{model}")) for route in ROUTES}
-    for route in ROUTES:
+    assert described_routes == {(route.method, route.path.replace("{model:path}", "{model}")) for route in API_ROUTES}
+    for route in API_ROUTES:
         path = DOCUMENT["paths"][route.path.replace("{model:path}", "{model}")]
         assert {"200", "4XX", "5XX"} == set(path[route.method.lower()]["responses"])
 
@@ -59,7 +59,7 @@ def test_an_operation_is_named_once() -> None:
         for method, operation in operations.items()
         if not method.startswith("x-")
     ]
-    assert len(set(names)) == len(names) == len(ROUTES)
+    assert len(set(names)) == len(names) == len(API_ROUTES)
 
 
 def test_the_names_of_operations_never_change() -> None:
@@ -104,9 +104,9 @@ def test_no_schema_stands_in_it_for_nothing() -> None:
 
 
 def test_the_fields_of_a_request_are_those_that_the_endpoint_reads() -> None:
-    assert {"model", *CREATE} == set(requests.FIELDS)
-    assert {"model", *COUNTED} == set(requests.COUNTED)
-    assert {"model", *COMPACTED} == set(requests.COMPACTED)
+    assert {"model", *CREATE_PROPERTIES} == set(validation.REQUEST_FIELDS)
+    assert {"model", *COUNT_PROPERTIES} == set(validation.COUNT_FIELDS)
+    assert {"model", *COMPACT_PROPERTIES} == set(validation.COMPACT_FIELDS)
 
 
 VALUES: tuple[Json, ...] = (
@@ -121,15 +121,15 @@ VALUES: tuple[Json, ...] = (
 """Of every kind, right for some field and wrong for most. Null stands for "not given" and is left to the next test."""
 
 
-@pytest.mark.parametrize("name", sorted(set(CREATE) - {"input"}))
+@pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
 def test_a_field_takes_what_the_document_says_and_nothing_else(name: str) -> None:
     """`input` is left to the model in most of its kinds, and so is what a tool is."""
-    taken = [value for value in VALUES if accepted(requests.FIELDS[name], name, value)]
-    assert taken == [value for value in VALUES if fits(CREATE[name], value)]
+    taken = [value for value in VALUES if accepted(validation.REQUEST_FIELDS[name], name, value)]
+    assert taken == [value for value in VALUES if fits(CREATE_PROPERTIES[name], value)]
 
 
-@pytest.mark.parametrize("name", sorted(set(CREATE) - {"input"}))
+@pytest.mark.parametrize("name", sorted(set(CREATE_PROPERTIES) - {"input"}))
 def test_null_is_the_same_as_leaving_a_field_out(name: str) -> None:
     asked = {"model": "m", "input": "hi"}
     assert fits(SCHEMAS["CreateResponseBody"], {**asked, name: None})
-    assert requests.read({**asked, name: None}) == requests.read(asked)
+    assert validation.parse_response_request({**asked, name: None}) == validation.parse_response_request(asked)

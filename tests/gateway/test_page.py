@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from convo.gateway.keys import KeysFile, new_key
-from convo.gateway.routes import described
-from convo.pages.inspector import MODULES
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.pages import SCRIPT_FILES
+from convo.server.routes import load_openapi_document
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 from tests.gateway.talk import ENDS, talking
 
 LIST, CONVERSATION = "/inspect/api/list", "/inspect/api/conversations/{}"
-FILES = ["/", *(f"/inspector/{name}" for name in (*MODULES, "inspector.css"))]
+FILES = ["/", *(f"/inspector/{name}" for name in (*SCRIPT_FILES, "inspector.css"))]
 
 
 def conversation(served: Served, handle: str, **more: Any) -> Any:
@@ -47,7 +47,7 @@ def test_nothing_else_lies_beside_the_files_of_the_page(shared: Served, name: st
 def test_the_page_is_read_only_and_no_part_of_the_described_api(shared: Served) -> None:
     for path in ("/", LIST, CONVERSATION.format("x")):
         assert shared.http.post(path, json={}).status_code == 405
-    assert not [path for path in described()["paths"] if path == "/" or path.startswith("/inspect")]
+    assert not [path for path in load_openapi_document()["paths"] if path == "/" or path.startswith("/inspect")]
 
 
 @pytest.mark.parametrize("path", [LIST, CONVERSATION.format("resp_x")])
@@ -64,7 +64,7 @@ def test_without_keys_no_other_page_is_told_anything(
 
 def test_with_keys_each_sees_their_own_and_the_page_itself_is_anybodys(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    alice, bob = ({"authorization": f"Bearer {new_key(file, name)}"} for name in ("alice", "bob"))
+    alice, bob = ({"authorization": f"Bearer {create_api_key(file, name)}"} for name in ("alice", "bob"))
     served = serve(keys=KeysFile(file))
     made = served.ask({"model": "echo", "input": "mine"}, headers=alice).json()["id"]
 

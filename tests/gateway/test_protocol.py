@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from convo.gateway import serving
-from convo.gateway.serving import listen
+from convo.server import server
+from convo.server.server import open_listening_socket
 from tests.config.given import settings
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
@@ -94,13 +94,13 @@ def test_a_head_is_answered_without_a_body(shared: Served) -> None:
 
 def test_an_idle_connection_stays_longer_than_clients_keep_theirs(served: Served) -> None:
     """Node's agents keep one for up to a minute; a server that closes first makes them send into a closed socket."""
-    config = serving.config(served.gateway, settings().serve)
+    config = server.build_uvicorn_config(served.gateway, settings().serve)
     assert config.timeout_keep_alive > 60
 
 
 def test_a_socket_names_its_protocol() -> None:
     """Only then does asyncio switch Nagle's algorithm off; a body would wait 40 ms behind its headers."""
-    with listen("127.0.0.1", 0) as listening:
+    with open_listening_socket("127.0.0.1", 0) as listening:
         assert listening.proto == socket.IPPROTO_TCP
 
 

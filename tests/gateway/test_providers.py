@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from convo.items import Json
+from convo.history.items import Json
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 from tests.models.chat_server import ChatServer, serving
@@ -313,9 +313,9 @@ def test_a_seal_does_not_name_the_model_behind_an_alias(serve: Serve, upstream: 
 
 def test_a_seal_of_before_is_still_opened(gateway: Served, upstream: ChatServer) -> None:
     """The tag as version 0 of the tags wrote it."""
-    from convo.models.sealed import maker
+    from convo.models.base import make_issuer_tag
 
-    tag = maker("native", "m", upstream.url, None, None)
+    tag = make_issuer_tag("native", "m", upstream.url, None, None)
     assert tag.startswith("convo1:native/m:")
     sealed(upstream)
     thought = {"type": "reasoning", "summary": [], "encrypted_content": f"{tag}gAAAA"}

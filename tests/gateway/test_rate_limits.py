@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from openai import OpenAI, RateLimitError
 
-from convo.config import KeyLimits, ServeLimits
-from convo.gateway.keys import KeysFile, new_key
+from convo.config.sections import KeyLimits, ServeLimits
+from convo.server.auth import KeysFile, create_api_key
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 from tests.gateway.talk import HandClock, talking
@@ -40,7 +40,7 @@ def refused(got: Any) -> tuple[int, str, str]:
 
 def test_more_requests_than_a_key_may_have_at_once_are_refused(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    alice, bob = new_key(file, "alice"), new_key(file, "bob")
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     served = serve(keys=KeysFile(file), limits=ServeLimits(concurrent=1))
     with running(served, alice):
         got = served.ask(ECHO, headers=bearer(alice))
@@ -56,7 +56,7 @@ def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute
 ) -> None:
     """Retry-After is right to the second: a request after it is answered, one a second earlier is not."""
     file, clock = tmp_path / "keys", HandClock()
-    alice, bob = new_key(file, "alice"), new_key(file, "bob")
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     served = serve(keys=KeysFile(file), clock=clock, limits=ServeLimits(per_minute=2))
 
     def ask(key: str) -> Any:
@@ -80,7 +80,7 @@ def test_more_requests_than_a_key_may_have_a_minute_are_refused_until_the_minute
 
 def test_a_name_may_have_limits_of_its_own(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    alice, bob = new_key(file, "alice"), new_key(file, "bob")
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     limits = ServeLimits(per_minute=1, keys={"alice": KeyLimits(per_minute=0)})
     served = serve(keys=KeysFile(file), limits=limits)
     asked = {key: [served.ask(ECHO, headers=bearer(key)).status_code for _ in range(3)] for key in (alice, bob)}
@@ -89,7 +89,7 @@ def test_a_name_may_have_limits_of_its_own(serve: Serve, tmp_path: Path) -> None
 
 def test_all_keys_together_have_a_limit_a_minute(serve: Serve, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    keys = [new_key(file, name) for name in ("alice", "bob", "carol")]
+    keys = [create_api_key(file, name) for name in ("alice", "bob", "carol")]
     served = serve(keys=KeysFile(file), clock=HandClock(), limits=ServeLimits(process_per_minute=2))
     assert [served.ask(ECHO, headers=bearer(key)).status_code for key in keys] == [200, 200, 429]
 

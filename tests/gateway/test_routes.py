@@ -2,35 +2,35 @@
 
 import pytest
 
-from convo.endpoints.contract import INCLUDABLE
-from convo.endpoints.embedded import requests
-from convo.errors import Refused
-from convo.gateway import queries
-from convo.gateway.queries import INCLUDE, LISTING, STREAM
-from convo.gateway.routes import ROUTES, by_path
+from convo.endpoints.base import INCLUDABLE
+from convo.errors import RequestRefused
+from convo.responses_api import validation
+from convo.server import http
+from convo.server.http import INCLUDE_PARAMETER, LIST_PARAMETERS, STREAM_PARAMETER
+from convo.server.routes import API_ROUTES, group_by_path
 
 
 def test_a_method_of_a_path_stands_once() -> None:
-    rows = [(route.method, route.path) for route in ROUTES]
+    rows = [(route.method, route.path) for route in API_ROUTES]
     assert sorted(set(rows)) == sorted(rows)
-    assert [path for path, _ in by_path()] == list(dict.fromkeys(path for _, path in rows))
+    assert [path for path, _ in group_by_path()] == list(dict.fromkeys(path for _, path in rows))
 
 
 def test_a_fixed_path_is_tried_before_the_variable_one_that_would_take_it() -> None:
-    paths = [path for path, _ in by_path()]
+    paths = [path for path, _ in group_by_path()]
     assert paths.index("/v1/responses/compact") < paths.index("/v1/responses/{response_id}")
     assert paths.index("/v1/models") < paths.index("/v1/models/{model:path}")
 
 
 def test_what_may_be_included_is_the_same_in_a_body_and_behind_a_path() -> None:
     for one in INCLUDABLE:
-        requests.FIELDS["include"]("include", [one])
-        assert queries.read(f"include={one}".encode(), [INCLUDE]) == {"include": [one]}
+        validation.REQUEST_FIELDS["include"]("include", [one])
+        assert http.parse_query(f"include={one}".encode(), [INCLUDE_PARAMETER]) == {"include": [one]}
     for refuses in (
-        lambda: requests.FIELDS["include"]("include", ["everything"]),
-        lambda: queries.read(b"include=everything", [INCLUDE]),
+        lambda: validation.REQUEST_FIELDS["include"]("include", ["everything"]),
+        lambda: http.parse_query(b"include=everything", [INCLUDE_PARAMETER]),
     ):
-        with pytest.raises(Refused) as told:
+        with pytest.raises(RequestRefused) as told:
             refuses()
         assert all(one in told.value.message for one in INCLUDABLE)
 
@@ -50,7 +50,7 @@ READ = [
 
 @pytest.mark.parametrize(("raw", "expected"), READ)
 def test_a_query_is_read_by_the_names_that_its_route_takes(raw: bytes, expected: dict[str, object]) -> None:
-    assert queries.read(raw, LISTING) == expected
+    assert http.parse_query(raw, LIST_PARAMETERS) == expected
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def test_a_query_is_read_by_the_names_that_its_route_takes(raw: bytes, expected:
     ],
 )
 def test_a_query_that_says_something_else_is_refused_by_name(raw: bytes, param: str) -> None:
-    with pytest.raises(Refused) as refused:
-        queries.read(raw, LISTING)
+    with pytest.raises(RequestRefused) as refused:
+        http.parse_query(raw, LIST_PARAMETERS)
     assert refused.value.param == param
 
 
 def test_a_parameter_of_another_route_is_unknown() -> None:
-    with pytest.raises(Refused, match="Unknown parameter: 'limit'"):
-        queries.read(b"limit=1", (STREAM, INCLUDE))
+    with pytest.raises(RequestRefused, match="Unknown parameter: 'limit'"):
+        http.parse_query(b"limit=1", (STREAM_PARAMETER, INCLUDE_PARAMETER))

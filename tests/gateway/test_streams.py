@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from convo.endpoints.contract import Service
+from convo.endpoints.base import EndpointService
 from convo.errors import StoreUnavailable, StreamBroken, TryLater
-from convo.items import Event, Json
+from convo.history.items import Json, StreamEvent
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 
@@ -66,7 +66,7 @@ def test_an_answer_that_breaks_off_ends_in_the_stream(served: Served) -> None:
 class Odd:
     """A service whose endpoints answer a request by `answer`, and everything else as `service`."""
 
-    def __init__(self, service: Service, answer: Callable[[], AsyncGenerator[Event, None]]) -> None:
+    def __init__(self, service: EndpointService, answer: Callable[[], AsyncGenerator[StreamEvent, None]]) -> None:
         self._service, self._answer = service, answer
 
     def of(self, tenant: str) -> Any:
@@ -75,7 +75,7 @@ class Odd:
     def connect(self) -> Any:
         return self
 
-    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         return self._answer()
 
     async def models(self) -> Sequence[Mapping[str, Json]]:
@@ -88,11 +88,11 @@ class Odd:
         await self._service.aclose(grace_s)
 
 
-def odd(answer: Callable[[], AsyncGenerator[Event, None]]) -> Callable[[Service], Service]:
+def odd(answer: Callable[[], AsyncGenerator[StreamEvent, None]]) -> Callable[[EndpointService], EndpointService]:
     return lambda service: Odd(service, answer)
 
 
-async def begins_and_breaks() -> AsyncGenerator[Event, None]:
+async def begins_and_breaks() -> AsyncGenerator[StreamEvent, None]:
     yield {"type": "response.created", "response": {"id": "resp_1"}, "sequence_number": 0}
     raise StreamBroken("The upstream went away", code="stream_broken")
 
@@ -111,8 +111,8 @@ def test_an_error_behind_the_first_event_is_one_event_in_both_forms(serve: Serve
     }
 
 
-async def says_nothing() -> AsyncGenerator[Event, None]:
-    nothing: tuple[Event, ...] = ()
+async def says_nothing() -> AsyncGenerator[StreamEvent, None]:
+    nothing: tuple[StreamEvent, ...] = ()
     for event in nothing:
         yield event
 
@@ -123,7 +123,7 @@ def test_an_endpoint_that_says_nothing_is_a_bad_gateway(serve: Serve, stream: bo
     assert (got.status_code, got.json()["error"]["message"]) == (502, "The answer ended before it began.")
 
 
-async def has_no_store() -> AsyncGenerator[Event, None]:
+async def has_no_store() -> AsyncGenerator[StreamEvent, None]:
     raise StoreUnavailable("the database cannot be reached")
     yield {}
 
@@ -148,7 +148,7 @@ def test_a_server_whose_store_is_away_is_alive_and_not_ready(serve: Serve) -> No
 SECRET = "sk-upstream-secret"
 
 
-async def stumbles() -> AsyncGenerator[Event, None]:
+async def stumbles() -> AsyncGenerator[StreamEvent, None]:
     raise RuntimeError(SECRET)
     yield {}
 
@@ -169,7 +169,7 @@ def test_what_nobody_foresaw_is_a_500_without_its_words(serve: Serve, stream: bo
     assert [str(error) for error in served.reported] == [SECRET]
 
 
-async def waits() -> AsyncGenerator[Event, None]:
+async def waits() -> AsyncGenerator[StreamEvent, None]:
     await asyncio.sleep(0.1)
     raise TryLater("Not now", code="overloaded", status=429)
     yield {}

@@ -14,9 +14,9 @@ from openai import OpenAI
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from convo.errors import StreamBroken
-from convo.gateway.keys import KeysFile, new_key
-from convo.gateway.websocket import Bounds
-from convo.items import Event
+from convo.history.items import StreamEvent
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.websocket import WebSocketLimits
 from tests.gateway.conftest import Serve
 from tests.gateway.server import Served
 from tests.gateway.talk import Talk, talking, words
@@ -56,7 +56,7 @@ def keys(tmp_path: Path) -> Path:
 
 
 def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path) -> None:
-    key = new_key(keys, "alice")
+    key = create_api_key(keys, "alice")
     served = serve(keys=KeysFile(keys))
 
     assert refused(served) == (401, None)
@@ -66,7 +66,7 @@ def test_a_connection_needs_a_key_where_a_request_does(serve: Serve, keys: Path)
 
 
 def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
-    alice, bob = new_key(keys, "alice"), new_key(keys, "bob")
+    alice, bob = create_api_key(keys, "alice"), create_api_key(keys, "bob")
     served = serve(keys=KeysFile(keys))
     with talking(served, key=alice) as mine, talking(served, key=bob) as theirs:
         first = mine.turn(input="hi")
@@ -75,7 +75,7 @@ def test_state_of_another_key_is_not_there(serve: Serve, keys: Path) -> None:
 
 
 def test_a_key_that_was_taken_away_begins_no_turn_on_an_open_connection(serve: Serve, keys: Path) -> None:
-    alice, _ = new_key(keys, "alice"), new_key(keys, "bob")
+    alice, _ = create_api_key(keys, "alice"), create_api_key(keys, "bob")
     served = serve(keys=KeysFile(keys))
     with talking(served, key=alice) as talk:
         assert words(talk.turn(input="hi")) == "hi"
@@ -162,7 +162,7 @@ def test_a_message_that_is_far_too_large_ends_the_connection(serve: Serve) -> No
 
 
 def test_more_than_so_many_messages_do_not_wait(serve: Serve) -> None:
-    served = serve(bounds=Bounds(waiting=2))
+    served = serve(bounds=WebSocketLimits(waiting=2))
     served.script("slow", SLOW, chunk=1, delay_s=0.02)
     with talking(served) as talk:
         talk.say(model="slow", input="hi", store=False)
@@ -286,7 +286,7 @@ def test_turns_are_counted_as_requests_are(served: Served) -> None:
     assert "convo_streams_open 0.0" in figures
 
 
-async def two_events_and_a_fault() -> AsyncGenerator[Event, None]:
+async def two_events_and_a_fault() -> AsyncGenerator[StreamEvent, None]:
     for number, kind in enumerate(("response.created", "response.in_progress")):
         yield {"type": kind, "response": {"id": "resp_1"}, "sequence_number": number}
     raise StreamBroken("The upstream went away")

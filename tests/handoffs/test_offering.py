@@ -7,22 +7,32 @@ import agents as sdk
 import pytest
 from agents.models.openai_responses import Converter
 
-from convo.agents import Agent, Handoff, from_object, graph
+from convo.agents.agent import Agent, Handoff
+from convo.agents.graph import graph
+from convo.agents.handoff_history import HandoffTranscript, build_handoff_input
+from convo.agents.handoffs import (
+    HandoffDefaults,
+    HandoffPlan,
+    build_handoff_tools,
+    format_handoff_output,
+    make_handoff_tool_name,
+    plan_handoff,
+)
+from convo.agents.sdk import from_object
 from convo.errors import InputFault, WrongOwner
-from convo.handoffs import Habits, Plan, Transcript, offers, passed_on, plan, tool_name, transferred
-from convo.tools import tool
+from convo.tools.tool import tool
 
 
 @pytest.mark.parametrize("name", ["billing", "Billing agent", "Zürich/2", "a-b", ""])
 def test_a_handoff_is_called_what_the_agents_sdk_calls_it(name: str) -> None:
-    assert tool_name(name) == sdk.Handoff.default_tool_name(sdk.Agent(name=name))
+    assert make_handoff_tool_name(name) == sdk.Handoff.default_tool_name(sdk.Agent(name=name))
 
 
 def test_a_handoff_says_in_a_request_what_it_says_there() -> None:
     target = sdk.Agent(name="Billing agent", handoff_description="Pays.")
     ways = [sdk.handoff(target)]
     found = from_object(sdk.Agent(name="a", handoffs=[*ways]))
-    (offer,) = offers(found, "a")
+    (offer,) = build_handoff_tools(found, "a")
     (theirs,) = Converter.convert_tools([], ways).tools
     assert offer.definition == theirs
     assert offer.to == "Billing agent"
@@ -30,18 +40,18 @@ def test_a_handoff_says_in_a_request_what_it_says_there() -> None:
 
 def test_an_agent_is_offered_as_the_agents_sdk_offers_a_handoff_to_it() -> None:
     target = sdk.Agent(name="b", handoff_description="Pays.")
-    (offer,) = offers(graph(Agent("a", handoffs=(Agent("b", description="Pays."),))), "a")
+    (offer,) = build_handoff_tools(graph(Agent("a", handoffs=(Agent("b", description="Pays."),))), "a")
     assert [offer.definition] == Converter.convert_tools([], [sdk.handoff(target)]).tools
 
 
 def test_when_a_handoff_happens_its_output_is_json_with_the_agents_name() -> None:
-    assert transferred("B") == '{"assistant": "B"}'
-    assert transferred("Ä") == sdk.handoff(sdk.Agent(name="Ä")).get_transfer_message(sdk.Agent(name="Ä"))
+    assert format_handoff_output("B") == '{"assistant": "B"}'
+    assert format_handoff_output("Ä") == sdk.handoff(sdk.Agent(name="Ä")).get_transfer_message(sdk.Agent(name="Ä"))
 
 
 def test_an_agent_that_is_off_now_is_not_offered() -> None:
     found = graph(Agent("a", handoffs=(Agent("b"), Agent("c"))))
-    assert [offer.to for offer in offers(found, "a", off={"b"})] == ["c"]
+    assert [offer.to for offer in build_handoff_tools(found, "a", off={"b"})] == ["c"]
 
 
 @tool
@@ -59,57 +69,60 @@ def transfer_to_b() -> None:
 )
 def test_two_tools_of_one_name_are_refused(agent: Agent) -> None:
     with pytest.raises(InputFault, match="two tools called 'transfer_to_b"):
-        offers(graph(agent), "a")
+        build_handoff_tools(graph(agent), "a")
 
 
-def filter_all(transcript: Transcript) -> Transcript:
+def filter_all(transcript: HandoffTranscript) -> HandoffTranscript:
     return replace(transcript, input=())
 
 
-def filter_none(transcript: Transcript) -> Transcript:
+def filter_none(transcript: HandoffTranscript) -> HandoffTranscript:
     return transcript
 
 
-def planned(way: Handoff, habits: Habits, *, remembers: bool = False) -> Plan:
-    return plan(way, habits, remembers=remembers, names=("a", "b"))
+def planned(way: Handoff, habits: HandoffDefaults, *, remembers: bool = False) -> HandoffPlan:
+    return plan_handoff(way, habits, remembers=remembers, names=("a", "b"))
 
 
 def test_when_nothing_is_configured_nesting_is_off_and_the_raw_transcript_goes_on() -> None:
-    assert planned(Handoff("b"), Habits()) == Plan()
+    assert planned(Handoff("b"), HandoffDefaults()) == HandoffPlan()
     one, two, three = ({"role": "user", "content": words} for words in "123")
-    assert passed_on(Transcript((one,), (two,), (three,))) == (one, two, three)
+    assert build_handoff_input(HandoffTranscript((one,), (two,), (three,))) == (one, two, three)
 
 
 def test_a_handoffs_own_word_comes_before_the_runs() -> None:
-    both = Habits(nest=True, filter=filter_all)
+    both = HandoffDefaults(nest=True, filter=filter_all)
     assert planned(Handoff("b", filter=filter_none), both).filter is filter_none
     assert planned(Handoff("b"), both).filter is filter_all
-    assert planned(Handoff("b", nest=False), Habits(nest=True)) == Plan()
-    assert planned(Handoff("b", nest=True), Habits()) == Plan(nest=True)
+    assert planned(Handoff("b", nest=False), HandoffDefaults(nest=True)) == HandoffPlan()
+    assert planned(Handoff("b", nest=True), HandoffDefaults()) == HandoffPlan(nest=True)
 
 
 def test_a_filter_decides_alone_what_goes_on() -> None:
-    assert not planned(Handoff("b", filter=filter_none, nest=True), Habits()).nest
+    assert not planned(Handoff("b", filter=filter_none, nest=True), HandoffDefaults()).nest
     item = {"role": "user", "content": "x"}
-    assert passed_on(filter_all(Transcript((item,), (), (item,)))) == (item,)
+    assert build_handoff_input(filter_all(HandoffTranscript((item,), (), (item,)))) == (item,)
 
 
 @pytest.mark.parametrize("returned", [None, [], "text"])
 def test_a_filter_that_returns_something_else_is_refused(returned: Any) -> None:
     with pytest.raises(InputFault, match="an input filter returned"):
-        passed_on(returned)
+        build_handoff_input(returned)
 
 
 def test_when_nesting_is_on_under_an_owner_that_remembers_it_is_disabled_with_a_warning() -> None:
-    got = planned(Handoff("b"), Habits(nest=True), remembers=True)
+    got = planned(Handoff("b"), HandoffDefaults(nest=True), remembers=True)
     assert (got.nest, got.filter) == (False, None)
     assert got.warning
     assert "a -> b" in got.warning
 
 
 @pytest.mark.parametrize(
-    ("way", "habits"), [(Handoff("b", filter=filter_none), Habits()), (Handoff("b"), Habits(filter=filter_none))]
+    ("way", "habits"),
+    [(Handoff("b", filter=filter_none), HandoffDefaults()), (Handoff("b"), HandoffDefaults(filter=filter_none))],
 )
-def test_when_a_handoff_input_filter_meets_an_owner_that_remembers_it_is_refused(way: Handoff, habits: Habits) -> None:
+def test_when_a_handoff_input_filter_meets_an_owner_that_remembers_it_is_refused(
+    way: Handoff, habits: HandoffDefaults
+) -> None:
     with pytest.raises(WrongOwner, match="a -> b has an input filter"):
         planned(way, habits, remembers=True)

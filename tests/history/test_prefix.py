@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.history import Prefix
+from convo.history.tree import Prefix
 
 MOVES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.lists(st.sampled_from("abc"), max_size=3)))
 """Which of the values that there are is taken, how much of it, and what grows on that."""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.history import storable
+from convo.history.records import strip_tool_secrets
 
 TOOL = {
     "type": "function",
@@ -16,7 +16,7 @@ TOOL = {
 )
 def test_of_a_tools_server_only_its_place_is_kept(way: str) -> None:
     """Many servers let in whoever knows a path or a query; the real API shows neither."""
-    kept = storable(
+    kept = strip_tool_secrets(
         {"tools": [{"type": "mcp", "server_url": f"https://{way}"}], "tool_choice": {"headers": {"a": "b"}}}
     )
     assert kept == {"tools": [{"type": "mcp", "server_url": "https://example.org:8443"}], "tool_choice": {}}
@@ -32,7 +32,7 @@ def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
     }
     parameters = {"tools": [tool, {"type": "mcp", "server_url": "https://[broken@", "headers": {}}, TOOL], "top_p": 1}
 
-    kept = storable(parameters)
+    kept = strip_tool_secrets(parameters)
 
     assert "hunter2" not in str(kept)
     assert kept["tools"][0]["environment"]["network_policy"] == {"type": "allowlist", "allowed_domains": ["a"]}
@@ -43,4 +43,4 @@ def test_nothing_that_logs_a_tool_in_is_kept_however_deep_it_lies() -> None:
 
 @pytest.mark.parametrize("odd", [None, 5, "tools", [None, 5, "x", ["authorization"]]])
 def test_what_is_no_tool_is_kept_as_it_is(odd: object) -> None:
-    assert storable({"tools": odd}) == {"tools": odd}
+    assert strip_tool_secrets({"tools": odd}) == {"tools": odd}

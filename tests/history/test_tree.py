@@ -7,17 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.errors import Conflict
-from convo.history import Path, child, common, first_difference, root, same
-from convo.items import Item, assistant, hash_of, user
+from convo.history.canonical import item_hash
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.tree import Path, child_key, common_prefix_length, first_difference, is_same_item, root_key
 from tests.items.arbitrary import ITEMS
 
 HISTORIES = st.lists(ITEMS, max_size=8)
 FEW = st.lists(
-    st.sampled_from([user("a"), user("b"), assistant("a"), {"role": "assistant", "content": "a"}]), max_size=6
+    st.sampled_from(
+        [user_message("a"), user_message("b"), assistant_message("a"), {"role": "assistant", "content": "a"}]
+    ),
+    max_size=6,
 )
 """Histories of few different items, which often begin alike."""
 
-TOP = root("local")
+TOP = root_key("local")
 EMPTY = Path(TOP)
 
 
@@ -42,7 +46,7 @@ def test_the_same_items_have_the_same_keys_whoever_says_them_and_when(items: lis
 @given(FEW, FEW)
 def test_two_histories_share_keys_exactly_as_far_as_their_forms_agree(ours: list[Item], theirs: list[Item]) -> None:
     one, other = EMPTY.grow(ours), EMPTY.grow(theirs)
-    alike = agreeing([hash_of(item) for item in ours], [hash_of(item) for item in theirs])
+    alike = agreeing([item_hash(item) for item in ours], [item_hash(item) for item in theirs])
 
     assert agreeing(one.keys, other.keys) == one.shared(other) == other.shared(one) == alike
     assert set(one.keys[alike:]).isdisjoint(other.keys)
@@ -63,7 +67,7 @@ def test_a_fork_keeps_what_is_before_it_and_touches_nothing_behind(items: list[I
 
     assert forked.nodes[:-1] == before[:at]
     assert path.nodes == before
-    assert forked.head == child(path.first(at).head, hash_of(new))
+    assert forked.head == child_key(path.first(at).head, item_hash(new))
 
 
 @given(HISTORIES, st.integers(min_value=0, max_value=8))
@@ -91,14 +95,14 @@ def test_a_place_elsewhere_is_a_conflict(items: list[Item], other: Item) -> None
 
 @given(st.text(min_size=1), st.text(min_size=1), HISTORIES)
 def test_tenants_share_no_place(one: str, other: str, items: list[Item]) -> None:
-    mine, theirs = (Path(root(tenant)).grow(items) for tenant in (one, other))
+    mine, theirs = (Path(root_key(tenant)).grow(items) for tenant in (one, other))
 
     assert (set(mine.keys) | {mine.root}).isdisjoint({*theirs.keys, theirs.root}) == (one != other)
 
 
 def test_keys_are_what_they_were_when_the_first_store_was_written() -> None:
     """A key that changes its form would lose every history that is stored."""
-    path = EMPTY.grow([user("hi"), assistant("hello")])
+    path = EMPTY.grow([user_message("hi"), assistant_message("hello")])
 
     assert path.keys == (
         "714a6fdd2f5e33fe51b5338374b0562a9009c288b2b0dd0ca27129977c6a7d3b",
@@ -113,17 +117,17 @@ def test_keys_are_what_they_were_when_the_first_store_was_written() -> None:
 def test_the_first_difference_is_the_first_place_where_they_mean_different_things(
     ours: list[Item], theirs: list[Item]
 ) -> None:
-    at = common(ours, theirs)
+    at = common_prefix_length(ours, theirs)
     told = first_difference(ours, theirs)
 
-    assert all(same(one, other) for one, other in zip(ours[:at], theirs[:at], strict=True))
+    assert all(is_same_item(one, other) for one, other in zip(ours[:at], theirs[:at], strict=True))
     if told is None:
         assert at == len(ours) == len(theirs)
     else:
         assert told.at == at
         assert told.ours == next(iter(ours[at:]), None)
         assert told.theirs == next(iter(theirs[at:]), None)
-        assert told.ours is None or told.theirs is None or not same(told.ours, told.theirs)
+        assert told.ours is None or told.theirs is None or not is_same_item(told.ours, told.theirs)
 
 
 @given(FEW, FEW)
@@ -134,9 +138,9 @@ def test_a_difference_is_the_same_from_both_sides(ours: list[Item], theirs: list
 
 
 def test_an_answer_that_comes_back_in_another_form_is_no_difference() -> None:
-    sent = [user("hi"), {**assistant("hello"), "id": "msg_1", "status": "completed"}]
-    back = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, user("more")]
+    sent = [user_message("hi"), {**assistant_message("hello"), "id": "msg_1", "status": "completed"}]
+    back = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}, user_message("more")]
     told = first_difference(sent, back)
 
     assert told is not None
-    assert (told.at, told.ours, told.theirs) == (2, None, user("more"))
+    assert (told.at, told.ours, told.theirs) == (2, None, user_message("more"))

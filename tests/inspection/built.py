@@ -4,11 +4,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convo.history import Key, Link, Path, Strategy, root
-from convo.inspection import Known, Places
-from convo.items import Item, assistant, user
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Link, Strategy
+from convo.history.tree import Key, Path, root_key
+from convo.inspect.view import ConversationView, PathIndex
 
-ROOT = root("local")
+ROOT = root_key("local")
 BEGUN = 1_700_000_000.0
 """14 November 2023, 22:13:20 UTC."""
 
@@ -31,8 +32,8 @@ class Talk:
     def turn(self, id_: str, said: str, answered: str | None, *, after: str | None = None, **fields: Any) -> Path:
         """One call: `after` is the link that it goes on from, None begins anew; no answer is a failure."""
         before = self.paths[after] if after else Path(ROOT)
-        saw = before.grow([user(said)])
-        head = saw.grow([assistant(answered)]) if answered is not None else saw
+        saw = before.grow([user_message(said)])
+        head = saw.grow([assistant_message(answered)]) if answered is not None else saw
         whole = self.strategy in (Strategy.SESSION, Strategy.REPLAY)
         link = Link(
             id=id_,
@@ -52,10 +53,10 @@ class Talk:
         self.paths[id_] = head
         return head
 
-    def known(self, at: str | None, **fields: Any) -> Known:
+    def known(self, at: str | None, **fields: Any) -> ConversationView:
         """What is known of it, at the end of the link `at`."""
         path = self.paths[at] if at else Path(ROOT)
-        known = Known(
+        known = ConversationView(
             handle=at or "nothing",
             strategy=self.strategy,
             scope=self.links[0].scope if self.links else None,
@@ -68,8 +69,8 @@ class Talk:
         return replace(known, **fields)
 
 
-def places_of(paths: Iterable[Path]) -> Places:
-    places = Places(ROOT)
+def places_of(paths: Iterable[Path]) -> PathIndex:
+    places = PathIndex(ROOT)
     for path in paths:
         places.add(path)
     return places
@@ -95,4 +96,4 @@ def keys(path: Path, *numbers: int) -> list[Key]:
 
 def said(*words: str) -> list[Item]:
     """A conversation's items: user and assistant in turn."""
-    return [assistant(one) if at % 2 else user(one) for at, one in enumerate(words)]
+    return [assistant_message(one) if at % 2 else user_message(one) for at, one in enumerate(words)]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from convo.config import Price
-from convo.history import Strategy
-from convo.inspection.bill import bill, cost_of
-from convo.tokens import Usage
+from convo.config.sections import Price
+from convo.history.records import Strategy
+from convo.inspect.view import link_cost_usd, sum_link_usage
+from convo.usage.counting import Usage
 from tests.inspection.built import USAGE, Talk
 
 OWN = {"scripted/echo": Price(1.0, 10.0, 0.5)}
@@ -25,7 +25,7 @@ def talk(strategy: Strategy = Strategy.CHAIN) -> Talk:
 
 @pytest.mark.parametrize("strategy", [Strategy.CHAIN, Strategy.SESSION])
 def test_all_earlier_input_is_billed_again_whoever_owns_it(strategy: Strategy) -> None:
-    found = bill(talk(strategy).links, OWN)
+    found = sum_link_usage(talk(strategy).links, OWN)
     assert found
     assert (found.requests, found.used, found.again) == (3, Usage(input=450, output=60), 250)
     assert found.cost_usd == pytest.approx((450 + 60 * 10) / 1_000_000)
@@ -34,7 +34,7 @@ def test_all_earlier_input_is_billed_again_whoever_owns_it(strategy: Strategy) -
 def test_a_fork_is_billed_what_the_line_before_it_had() -> None:
     built = talk()
     built.turn("resp_4", "other", "fourth", after="resp_1", usage=used(140, 5), model="scripted/echo")
-    found = bill(built.links, OWN)
+    found = sum_link_usage(built.links, OWN)
     assert found
     assert found.again == 250 + 100
 
@@ -42,18 +42,18 @@ def test_a_fork_is_billed_what_the_line_before_it_had() -> None:
 def test_one_price_that_is_not_known_leaves_the_sum_open_and_not_the_others() -> None:
     built = talk()
     built.turn("resp_4", "other", "fourth", after="resp_3", usage=used(1, 1), model="nobody/knows")
-    found = bill(built.links, OWN)
+    found = sum_link_usage(built.links, OWN)
     assert found
     assert found.cost_usd is None
-    assert [cost_of(link, OWN) is None for link in built.links] == [False, False, False, True]
+    assert [link_cost_usd(link, OWN) is None for link in built.links] == [False, False, False, True]
 
 
 def test_requests_that_said_nothing_count_for_nothing() -> None:
     built = Talk()
     built.turn("resp_1", "one", "first", usage=None)
-    assert bill(built.links, OWN) is None
-    assert cost_of(built.links[0], OWN) is None
+    assert sum_link_usage(built.links, OWN) is None
+    assert link_cost_usd(built.links[0], OWN) is None
     built.turn("resp_2", "two", "second", after="resp_1", usage=USAGE)
-    found = bill(built.links, {})
+    found = sum_link_usage(built.links, {})
     assert found
     assert (found.requests, found.again, found.used.cached, found.used.reasoning) == (1, 0, 4, 2)

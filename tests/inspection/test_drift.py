@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.inspection import drift
+from convo.inspect.diff import describe_drift
 from tests.inspection.built import said
 
 
@@ -18,8 +18,8 @@ from tests.inspection.built import said
     ],
 )
 def test_the_first_difference_is_said_in_a_sentence(ours: list[str], theirs: list[str], sentence: str) -> None:
-    assert drift(said(*ours), said(*theirs), "the file") == sentence
+    assert describe_drift(said(*ours), said(*theirs), "the file") == sentence
 
 
 def test_an_item_in_another_form_is_no_difference() -> None:
-    assert drift(said("a"), [{"role": "user", "content": "a", "id": "msg_1"}], "the file") == ""
+    assert describe_drift(said("a"), [{"role": "user", "content": "a", "id": "msg_1"}], "the file") == ""

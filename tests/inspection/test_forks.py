@@ -3,18 +3,18 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.inspection import children, rows
+from convo.inspect.tree import children_by_parent, iter_link_rows
 from tests.inspection.built import Talk, chain
 
 
 def drawn(talk: Talk, head: str | None) -> list[str]:
     """Each row as "> > id", one mark for every step to the right, "+" where it steps aside."""
-    return ["> " * row.depth + ("+" if row.begins else "") + row.link.id for row in rows(talk.links, head)]
+    return ["> " * row.depth + ("+" if row.begins else "") + row.link.id for row in iter_link_rows(talk.links, head)]
 
 
 def test_a_chain_goes_straight_down_however_long_it_is() -> None:
     talk = chain(5_000)
-    found = list(rows(talk.links, "resp_5000"))
+    found = list(iter_link_rows(talk.links, "resp_5000"))
     assert [row.link for row in found] == talk.links
     assert {row.depth for row in found} == {0}
 
@@ -40,7 +40,7 @@ def test_fifty_retries_in_a_row_are_one_step_deep() -> None:
         talk.turn(f"try_{number}", "again", None, after=last)
         talk.turn(f"resp_n{number}", "again", "at last", after=last)
         last = f"resp_n{number}"
-    assert max(row.depth for row in rows(talk.links, last)) == 1
+    assert max(row.depth for row in iter_link_rows(talk.links, last)) == 1
     assert drawn(talk, last)[-2:] == ["> +try_49", "resp_n49"]
 
 
@@ -64,7 +64,7 @@ def test_a_link_whose_parent_is_gone_begins_a_line_of_its_own() -> None:
     talk = chain(3)
     talk.links.pop(0)
     assert drawn(talk, "resp_3") == ["resp_2", "resp_3"]
-    assert [link.id for link in children(talk.links)[None]] == ["resp_2"]
+    assert [link.id for link in children_by_parent(talk.links)[None]] == ["resp_2"]
 
 
 @given(some.lists(some.integers(0, 30), max_size=30), some.integers(0, 30))
@@ -75,7 +75,7 @@ def test_any_tree_is_drawn_once_with_parents_first_and_no_deeper_than_it_forks(a
         parent = f"resp_{before % (number + 1) - 1}" if before % (number + 1) else None
         talk.turn(f"resp_{number}", "hi", "ho", after=parent)
     head = f"resp_{at % len(after)}" if after else None
-    found = list(rows(talk.links, head))
+    found = list(iter_link_rows(talk.links, head))
     places = {row.link.id: place for place, row in enumerate(found)}
     depths = {row.link.id: row.depth for row in found}
     assert sorted(places) == sorted(link.id for link in talk.links)

@@ -2,23 +2,23 @@
 
 import pytest
 
-from convo.history import Path
-from convo.inspection import Places
-from convo.items import user
-from convo.tokens import estimate
+from convo.history.items import user_message
+from convo.history.tree import Path
+from convo.inspect.view import PathIndex
+from convo.usage.counting import estimate_tokens
 from tests.inspection.built import ROOT, keys, said
 
 
 def test_a_place_knows_how_many_items_lead_to_it() -> None:
     path = Path(ROOT).grow(said("a", "b", "c"))
-    places = Places(ROOT)
+    places = PathIndex(ROOT)
     places.add(path)
     assert [places.depth(key) for key in (ROOT, *path.keys)] == [0, 1, 2, 3]
 
 
 def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
     path = Path(ROOT).grow(said("a", "b", "c"))
-    places = Places(ROOT)
+    places = PathIndex(ROOT)
     places.add(path)
     assert places.back(path.head, 2) == keys(path, 2, 3)
     assert places.back(path.head, 9) == keys(path, 1, 2, 3)
@@ -27,8 +27,8 @@ def test_the_last_places_come_oldest_first_and_end_at_the_root() -> None:
 
 def test_a_fork_adds_only_what_is_new() -> None:
     path = Path(ROOT).grow(said("a", "b", "c"))
-    fork = path.first(2).grow([user("d")])
-    places = Places(ROOT)
+    fork = path.first(2).grow([user_message("d")])
+    places = PathIndex(ROOT)
     places.add(path)
     places.add(fork)
     assert [key for key, _ in places] == [*path.keys, fork.head]
@@ -38,15 +38,15 @@ def test_a_fork_adds_only_what_is_new() -> None:
 def test_tokens_add_up_along_a_path() -> None:
     items = said("a", "much longer than one letter")
     path = Path(ROOT).grow(items)
-    places = Places(ROOT)
+    places = PathIndex(ROOT)
     places.add(path)
     assert places.tokens(ROOT) == 0
-    assert places.tokens(path.head) == estimate(items[0]) + estimate(items[1])
+    assert places.tokens(path.head) == estimate_tokens(items[0]) + estimate_tokens(items[1])
 
 
 def test_a_place_that_was_never_added_is_not_there() -> None:
     path = Path(ROOT).grow(said("a"))
-    places = Places(ROOT)
+    places = PathIndex(ROOT)
     assert ROOT in places
     assert path.head not in places
     assert places.item(path.head) is None

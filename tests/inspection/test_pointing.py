@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.inspection.pointing import NOTHING, at, begin_alike, first_path, text, written
+from convo.inspect.diff import (
+    MISSING,
+    common_prefix_size,
+    first_difference_path,
+    format_json_path,
+    sorted_json_text,
+    value_at_path,
+)
 
 JSON = some.recursive(
     some.none() | some.booleans() | some.integers(-3, 3) | some.sampled_from([1.0, 0.0]) | some.text("ab", max_size=3),
@@ -17,20 +24,20 @@ JSON = some.recursive(
 
 @given(JSON, JSON)
 def test_there_is_a_first_difference_where_the_texts_differ_and_nowhere_else(one: Any, other: Any) -> None:
-    assert (first_path(one, other) is None) == (text(one) == text(other))
+    assert (first_difference_path(one, other) is None) == (sorted_json_text(one) == sorted_json_text(other))
 
 
 @given(JSON, JSON)
 def test_what_stands_at_the_difference_differs(one: Any, other: Any) -> None:
-    path = first_path(one, other)
+    path = first_difference_path(one, other)
     if path is not None:
-        ours, theirs = at(one, path), at(other, path)
-        assert ours is NOTHING or theirs is NOTHING or text(ours) != text(theirs)
+        ours, theirs = value_at_path(one, path), value_at_path(other, path)
+        assert ours is MISSING or theirs is MISSING or sorted_json_text(ours) != sorted_json_text(theirs)
 
 
 @given(JSON)
 def test_a_value_does_not_differ_from_itself(value: Any) -> None:
-    assert first_path(value, value) is None
+    assert first_difference_path(value, value) is None
 
 
 @pytest.mark.parametrize(
@@ -47,11 +54,11 @@ def test_a_value_does_not_differ_from_itself(value: Any) -> None:
     ],
 )
 def test_a_path_is_what_a_person_writes(one: Any, other: Any, path: str) -> None:
-    assert written(first_path(one, other) or ()) == path
+    assert format_json_path(first_difference_path(one, other) or ()) == path
 
 
 @given(some.text("ab"), some.text("ab"))
 def test_texts_begin_alike_as_far_as_they_do(one: str, other: str) -> None:
-    same = begin_alike(one, other)
+    same = common_prefix_size(one, other)
     assert one[:same] == other[:same]
     assert same == min(len(one), len(other)) or one[same] != other[same]

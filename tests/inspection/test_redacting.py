@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.errors import InputFault
-from convo.inspection.document import Document
-from convo.inspection.encoded import decoded
-from convo.inspection.redacting import Redacted, redact, total
-from convo.items import Item, assistant, call_id, user
+from convo.history.items import Item, assistant_message, get_call_id, user_message
+from convo.inspect.redaction import RedactionResult, count_replacements, decode_base64_text, redact_document
+from convo.inspect.serialize import ConversationDocument
 from tests.items.arbitrary import ITEMS
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq\nQ8z\n-----END RSA PRIVATE KEY-----"
@@ -70,11 +69,11 @@ HARMLESS = [
 ]
 
 
-def of(*items: Item, **more: Any) -> Redacted:
-    return redact(Document(items=items, acknowledged=len(items), **more))
+def of(*items: Item, **more: Any) -> RedactionResult:
+    return redact_document(ConversationDocument(items=items, acknowledged=len(items), **more))
 
 
-def words(found: Redacted) -> str:
+def words(found: RedactionResult) -> str:
     return json.dumps([found.document.items, found.document.name, found.document.instructions], ensure_ascii=False)
 
 
@@ -91,14 +90,14 @@ PLANTED = [(kind, secret) for kind, secrets in SECRETS.items() for secret in sec
 
 @pytest.mark.parametrize(("kind", "secret"), PLANTED)
 def test_a_secret_in_words_is_replaced_by_its_kind(kind: str, secret: str) -> None:
-    found = of(user(f"Look: {secret}"))
+    found = of(user_message(f"Look: {secret}"))
     assert core(secret) not in words(found)
     assert f"[redacted-{kind}-1]" in words(found)
-    assert total(found.replaced) == {kind: 1}
+    assert count_replacements(found.replaced) == {kind: 1}
 
 
 PLACES: list[Callable[[str], Item]] = [
-    lambda secret: user(secret),
+    lambda secret: user_message(secret),
     lambda secret: {"role": "user", "content": f"({secret})"},
     lambda secret: {"type": "function_call", "call_id": "c", "name": "f", "arguments": json.dumps({"q": secret})},
     lambda secret: {"type": "function_call", "call_id": "c", "name": "f", "arguments": json.dumps({secret: [secret]})},
@@ -110,9 +109,9 @@ PLACES: list[Callable[[str], Item]] = [
     lambda secret: {"type": "reasoning", "summary": [{"type": "summary_text", "text": secret}]},
     lambda secret: {"type": "from_the_future", "metadata": {secret: {"x": [None, secret]}}},
     lambda secret: {"type": "reasoning", "encrypted_content": f"{secret}"},
-    lambda secret: user("", {"type": "input_image", "image_url": f"data:image/png;base64,{secret}"}),
-    lambda secret: user("", {"type": "input_image", "image_url": f"https://example.net/{secret}"}),
-    lambda secret: user("", {"type": "input_file", "filename": f"{secret} .txt", "file_data": inline(secret)}),
+    lambda secret: user_message("", {"type": "input_image", "image_url": f"data:image/png;base64,{secret}"}),
+    lambda secret: user_message("", {"type": "input_image", "image_url": f"https://example.net/{secret}"}),
+    lambda secret: user_message("", {"type": "input_file", "filename": f"{secret} .txt", "file_data": inline(secret)}),
 ]
 
 
@@ -145,20 +144,22 @@ SPELLED: dict[str, Item] = {
         "type": "input_file",
         "file_data": f"{based(f'KEY={KEY}' * 3)[:76]}\n{based(f'KEY={KEY}' * 3)[76:]}",
     },
-    "an image of words": user("", {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{based(KEY)}"}),
+    "an image of words": user_message(
+        "", {"type": "input_image", "image_url": f"data:image/svg+xml;base64,{based(KEY)}"}
+    ),
     "a file of any kind": {"file_data": f'DATA:application/x-ndjson;charset="utf-8";base64,{based(KEY)}'},
     "a file of the other alphabet": {
         "file_data": f"data:;base64,{base64.urlsafe_b64encode(f'>>>???{KEY}'.encode()).decode()}"
     },
     "a file without its end": {"file_data": f"data:text/plain;base64,{based(f'{KEY} ').rstrip('=')}"},
-    "a link to a file": user(f"see ![x](data:text/plain;base64,{based(KEY)}) there"),
-    "base64 in words": user(f"kubectl says password: {based(f'my {KEY}')}, and more"),
+    "a link to a file": user_message(f"see ![x](data:text/plain;base64,{based(KEY)}) there"),
+    "base64 in words": user_message(f"kubectl says password: {based(f'my {KEY}')}, and more"),
     "escapes in half a document": {"output": '{"a": "\\u0073' + KEY[1:]},
     "escapes behind words": {"output": 'Result: {"a": "\\u0073' + KEY[1:] + '"}'},
     "escapes under a name said twice": {"arguments": '{"a": "\\u0073' + KEY[1:] + '", "a": 1}'},
-    "an address in a link": user("https://example.net/?who=ada%40example.com&x=1"),
-    "words that are quoted": user('password: "correct horse sk-proj battery"'),
-    "all of a header": user("Cookie: a=sk-proj-1; b=ada@example.com"),
+    "an address in a link": user_message("https://example.net/?who=ada%40example.com&x=1"),
+    "words that are quoted": user_message('password: "correct horse sk-proj battery"'),
+    "all of a header": user_message("Cookie: a=sk-proj-1; b=ada@example.com"),
     "a number with a point": {"type": "x", "paid": 4111111111111111.0},
 }
 """One secret each, spelled otherwise than it is said."""
@@ -170,7 +171,7 @@ def test_a_secret_that_is_spelled_otherwise_is_one(case: str) -> None:
     assert found.replaced
     left = words(found)
     files = re.findall(r"[A-Za-z0-9+/_-]{20,}={0,2}", left)
-    shown = [left, *(decoded(one) or "" for one in files)]
+    shown = [left, *(decode_base64_text(one) or "" for one in files)]
     for text in shown:
         for secret in ("sk-proj", "u0073k-proj", "ada", "4111", "horse"):
             assert secret not in text
@@ -192,13 +193,13 @@ def test_bytes_without_a_type_are_told_to_be_unseen() -> None:
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_is_harmless_stays(text: str) -> None:
-    found = of(user(text))
+    found = of(user_message(text))
     assert found.replaced == ()
-    assert found.document.items == (user(text),)
+    assert found.document.items == (user_message(text),)
 
 
 def test_the_same_secret_has_the_same_placeholder_and_another_one_another() -> None:
-    found = of(user("ada@example.com, bob@example.com"), assistant("To ada@example.com?"))
+    found = of(user_message("ada@example.com, bob@example.com"), assistant_message("To ada@example.com?"))
     said = words(found)
     assert said.count("[redacted-email-1]") == 2
     assert said.count("[redacted-email-2]") == 1
@@ -209,7 +210,7 @@ def test_a_call_and_its_output_keep_their_tie() -> None:
     call = {"type": "function_call", "call_id": "ada@example.com", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "ada@example.com", "output": "4"}
     one, two = of(call, output).document.items
-    assert call_id(one) == call_id(two) == "[redacted-email-1]"
+    assert get_call_id(one) == get_call_id(two) == "[redacted-email-1]"
 
 
 def test_the_name_of_a_field_tells_what_it_holds() -> None:
@@ -217,7 +218,7 @@ def test_the_name_of_a_field_tells_what_it_holds() -> None:
     odd = {"type": "odd", "headers": {"Authorization": ["Token zzz-zzz"], "pwd": 90210, "cookie": None}}
     found = of(call, odd)
     assert not [one for one in ("swordfish", "abcdef1", "zzz-zzz", "90210") if one in words(found)]
-    assert total(found.replaced) == {"password": 4}
+    assert count_replacements(found.replaced) == {"password": 4}
 
 
 def test_a_card_that_is_a_number_is_one() -> None:
@@ -234,22 +235,22 @@ def test_a_token_of_a_vocabulary_is_none() -> None:
 
 
 def test_patterns_of_ones_own_come_first_and_leave_the_words_of_the_api() -> None:
-    document = Document((user("Project Bluebird for user 7"),), 1, name="bluebird")
-    found = redact(document, [re.compile("(?i)bluebird"), re.compile("user|message")])
-    assert found.document.items == (user("Project [redacted-own-1] for [redacted-own-2] 7"),)
+    document = ConversationDocument((user_message("Project Bluebird for user 7"),), 1, name="bluebird")
+    found = redact_document(document, [re.compile("(?i)bluebird"), re.compile("user|message")])
+    assert found.document.items == (user_message("Project [redacted-own-1] for [redacted-own-2] 7"),)
     assert found.document.name == "[redacted-own-3]"
 
 
 def test_what_cannot_be_looked_into_is_named() -> None:
-    image = user("", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
-    found = of(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user("plain"))
+    image = user_message("", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"})
+    found = of(image, {"type": "reasoning", "encrypted_content": "gAAAA"}, user_message("plain"))
     assert (found.unseen, found.replaced) == (("item 1", "item 2"), ())
     assert found.document.items[0] == image
 
 
 def test_what_is_nested_too_deeply_is_not_let_through() -> None:
     with pytest.raises(InputFault, match="nested too deeply"):
-        of(user("[" * 5000 + '"ada@example.com"' + "]" * 5000))
+        of(user_message("[" * 5000 + '"ada@example.com"' + "]" * 5000))
 
 
 def test_links_are_gone_over_too() -> None:
@@ -273,7 +274,7 @@ def test_links_are_gone_over_too() -> None:
         "error": None,
         "stored": True,
     }
-    found = of(user("hi"), links=(link,))
+    found = of(user_message("hi"), links=(link,))
     (kept,) = found.document.links
     assert not re.search("hunter2|ada@", json.dumps(kept))
     assert (kept["id"], kept["model"], kept["created_at"], kept["stored"]) == ("resp_1", "a/b", 1.5, True)
@@ -284,6 +285,6 @@ def test_links_are_gone_over_too() -> None:
 
 @given(items=st.lists(ITEMS, max_size=4).map(tuple), secret=st.sampled_from([one[1] for one in PLANTED]))
 def test_a_document_without_secrets_is_the_same_and_twice_is_once(items: tuple[Item, ...], secret: str) -> None:
-    once = redact(Document((*items, user(secret)), 0)).document
-    again = redact(once)
+    once = redact_document(ConversationDocument((*items, user_message(secret)), 0)).document
+    again = redact_document(once)
     assert (again.document, again.replaced) == (once, ())

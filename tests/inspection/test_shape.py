@@ -2,9 +2,8 @@
 
 import json
 
-from convo.history import Scope, Strategy
-from convo.inspection import as_json
-from convo.inspection.shape import LONG
+from convo.history.records import Scope, Strategy
+from convo.inspect.serialize import MAX_INLINE_PATH_KEYS, conversation_to_json
 from tests.inspection.built import BEGUN, USAGE, Talk, chain, keys
 
 
@@ -14,7 +13,7 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
     known = talk.known("resp_2")
     path, fork = talk.paths["resp_2"], talk.paths["resp_b"]
 
-    assert as_json(known) == {
+    assert conversation_to_json(known) == {
         "handle": "resp_2",
         "strategy": "chain",
         "endpoint": "embedded",
@@ -71,20 +70,23 @@ def test_links_and_items_stand_in_the_shape_of_the_design() -> None:
 
 
 def test_children_are_null_where_nobody_can_tell() -> None:
-    shape = as_json(chain(2).known("resp_2", forks=False))
+    shape = conversation_to_json(chain(2).known("resp_2", forks=False))
     assert [link["children"] for link in shape["links"]] == [None, None]
 
 
 def test_an_endpoint_elsewhere_is_named_with_its_organisation_and_project() -> None:
     scope = Scope("https://api.example.com/v1", "org", "proj")
-    assert as_json(chain(1).known("resp_1", scope=scope))["endpoint"] == "https://api.example.com/v1 (org, proj)"
-    assert as_json(chain(1).known("resp_1", scope=None))["endpoint"] is None
+    assert (
+        conversation_to_json(chain(1).known("resp_1", scope=scope))["endpoint"]
+        == "https://api.example.com/v1 (org, proj)"
+    )
+    assert conversation_to_json(chain(1).known("resp_1", scope=None))["endpoint"] is None
 
 
 def test_a_long_history_is_named_by_its_last_place_and_can_be_spelled_out() -> None:
-    turns = LONG // 2 + 2
+    turns = MAX_INLINE_PATH_KEYS // 2 + 2
     talk = chain(turns)
-    shape = as_json(talk.known(f"resp_{turns}"))
+    shape = conversation_to_json(talk.known(f"resp_{turns}"))
     path = talk.paths[f"resp_{turns}"]
     last = shape["links"][-1]
 
@@ -98,7 +100,7 @@ def test_a_long_history_is_named_by_its_last_place_and_can_be_spelled_out() -> N
 
 
 def test_a_short_history_needs_no_parents() -> None:
-    assert "parents" not in as_json(chain(3).known("resp_3"))
+    assert "parents" not in conversation_to_json(chain(3).known("resp_3"))
 
 
 def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> None:
@@ -106,7 +108,7 @@ def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> N
         talk = Talk(Strategy.SESSION)
         for number in range(1, turns + 1):
             talk.turn(f"resp_{number}", "question", "answer", after=f"resp_{number - 1}" if number > 1 else None)
-        return len(json.dumps(as_json(talk.known(f"resp_{turns}"))))
+        return len(json.dumps(conversation_to_json(talk.known(f"resp_{turns}"))))
 
     assert size(800) < 2.2 * size(400)
 
@@ -114,7 +116,7 @@ def test_output_grows_with_what_is_new_for_clients_that_resend_everything() -> N
 def test_a_link_whose_history_lost_an_item_names_only_its_end() -> None:
     talk = chain(1)
     known = talk.known(None)
-    empty = as_json(talk.known(None, places=type(known.places)(known.path.root)))
+    empty = conversation_to_json(talk.known(None, places=type(known.places)(known.path.root)))
     link = empty["links"][0]
     assert link["saw"] == link["sent"] == {"through": talk.links[0].saw}
     assert link["output"] == []

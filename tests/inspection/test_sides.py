@@ -6,55 +6,55 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.inspection.sides import Compared, as_json, compared
-from convo.items import Item, assistant, user
+from convo.history.items import Item, assistant_message, user_message
+from convo.inspect.diff import HistoryDiff, diff_histories, history_diff_to_json
 
-ONE = (user("one"), assistant("first"))
-TWO = (user("two"), assistant("second"))
+ONE = (user_message("one"), assistant_message("first"))
+TWO = (user_message("two"), assistant_message("second"))
 
 
-def marks(found: Compared) -> list[tuple[int | None, int | None, str]]:
+def marks(found: HistoryDiff) -> list[tuple[int | None, int | None, str]]:
     return [(pair.a, pair.b, pair.mark) for pair in found.rest]
 
 
 def test_an_answer_in_another_form_is_the_same_answer() -> None:
     forms: list[Item] = [
         {"role": "user", "content": "one"},
-        {"type": "message", "id": "msg_1", "status": "completed", **assistant("first")},
+        {"type": "message", "id": "msg_1", "status": "completed", **assistant_message("first")},
     ]
-    assert compared(ONE, forms) == Compared(ONE, forms, 2, "", ())
+    assert diff_histories(ONE, forms) == HistoryDiff(ONE, forms, 2, "", ())
 
 
 def test_a_history_that_goes_on_is_shown_to_its_end() -> None:
-    found = compared(ONE, (*ONE, *TWO))
+    found = diff_histories(ONE, (*ONE, *TWO))
     assert (found.same, found.path, found.alike) == (2, "", False)
     assert marks(found) == [(None, 2, "only b"), (None, 3, "only b")]
 
 
 def test_the_first_difference_has_a_path_into_the_item() -> None:
-    found = compared((*ONE, user("two")), (*ONE, user("too")))
+    found = diff_histories((*ONE, user_message("two")), (*ONE, user_message("too")))
     assert (found.same, found.path) == (2, "content[0].text")
     assert marks(found) == [(2, 2, "changed")]
 
 
 def test_what_was_put_in_between_is_only_there_and_the_rest_is_the_same_again() -> None:
-    found = compared((*ONE, *TWO), (*ONE, user("between"), *TWO))
+    found = diff_histories((*ONE, *TWO), (*ONE, user_message("between"), *TWO))
     assert marks(found) == [(None, 2, "only b"), (2, 3, "same"), (3, 4, "same")]
 
 
 def test_what_a_compaction_folded_stands_beside_it() -> None:
     after = ({"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}, *TWO)
-    found = compared((*ONE, *ONE, *TWO), after)
+    found = diff_histories((*ONE, *ONE, *TWO), after)
     assert [found.many(mark) for mark in ("changed", "only a", "only b", "same")] == [1, 3, 0, 2]
 
 
 def test_a_program_gets_the_first_difference_and_every_line_behind_it() -> None:
-    assert as_json(compared(ONE, ONE[:1])) == {
+    assert history_diff_to_json(diff_histories(ONE, ONE[:1])) == {
         "same": 1,
         "first": {"at": 1, "path": None, "a": ONE[1], "b": None},
         "rest": [{"a": 1, "b": None, "mark": "only a"}],
     }
-    assert as_json(compared(ONE, ONE)) == {"same": 2, "first": None, "rest": []}
+    assert history_diff_to_json(diff_histories(ONE, ONE)) == {"same": 2, "first": None, "rest": []}
 
 
 HISTORIES = some.lists(some.sampled_from([*ONE, *TWO]), max_size=8)
@@ -62,7 +62,7 @@ HISTORIES = some.lists(some.sampled_from([*ONE, *TWO]), max_size=8)
 
 @given(HISTORIES, HISTORIES)
 def test_every_item_of_both_sides_stands_in_one_line_in_its_order(a: Sequence[Item], b: Sequence[Item]) -> None:
-    found = compared(a, b)
+    found = diff_histories(a, b)
     assert [pair.a for pair in found.rest if pair.a is not None] == list(range(found.same, len(a)))
     assert [pair.b for pair in found.rest if pair.b is not None] == list(range(found.same, len(b)))
     for pair in found.rest:
@@ -72,6 +72,6 @@ def test_every_item_of_both_sides_stands_in_one_line_in_its_order(a: Sequence[It
 
 @pytest.mark.parametrize("many", [5_000])
 def test_thousands_of_items_that_say_the_same_are_laid_beside_each_other(many: int) -> None:
-    again = [user("go on")] * many
-    found = compared([user("a"), *again], [user("b"), *again])
+    again = [user_message("go on")] * many
+    found = diff_histories([user_message("a"), *again], [user_message("b"), *again])
     assert found.many("same") + found.many("changed") + found.many("only a") == many + 1

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from convo.history import Strategy
-from convo.inspection import strung
+from convo.history.records import Strategy
+from convo.inspect.tree import order_by_conversation
 from tests.inspection.built import Talk
 
 
@@ -18,7 +18,7 @@ def conversation() -> Talk:
 
 
 def parents(talk: Talk) -> list[tuple[str, str | None]]:
-    return [(link.id, link.parent) for link in strung(talk.links, talk.known("resp_3").places)]
+    return [(link.id, link.parent) for link in order_by_conversation(talk.links, talk.known("resp_3").places)]
 
 
 def test_each_goes_on_from_the_answer_before_it_in_the_list() -> None:

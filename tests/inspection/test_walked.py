@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from convo.history import Scope, Strategy
-from convo.inspection import figures, walked
-from convo.items import Item, assistant, user
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Scope, Strategy
+from convo.inspect.tree import build_remote_chain
+from convo.inspect.view import compute_link_stats
 from tests.inspection.built import ROOT
 
 THERE = Scope("https://api.example.com/v1")
@@ -24,18 +25,18 @@ def response(id_: str, before: str | None, *output: Item, **fields: Any) -> dict
 
 
 def answer(id_: str, words: str) -> dict[str, Any]:
-    return {**assistant(words), "id": id_, "status": "completed"}
+    return {**assistant_message(words), "id": id_, "status": "completed"}
 
 
 def test_what_lies_between_two_outputs_was_sent_in_between() -> None:
     one, two, three = answer("msg_1", "yes"), answer("msg_2", "yes"), answer("msg_3", "yes")
-    context = [user("a"), one, user("b"), user("c"), two, user("d")]
+    context = [user_message("a"), one, user_message("b"), user_message("c"), two, user_message("d")]
     responses = [response("resp_1", None, one), response("resp_2", "resp_1", two), response("resp_3", "resp_2", three)]
 
-    chain = walked(responses, context, ROOT, THERE, "openai")
+    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
 
     assert chain.path.items == (*context, three)
-    was = [figures(link, chain.places) for link in chain.links]
+    was = [compute_link_stats(link, chain.places) for link in chain.links]
     assert [(one.sent, one.saw, one.said) for one in was] == [(1, 1, "a"), (2, 4, "c"), (1, 6, "d")]
     assert [link.head for link in chain.links] == [chain.path.nodes[at].key for at in (1, 4, 6)]
     assert [(link.parent, link.model, link.scope) for link in chain.links[1:]] == [
@@ -45,9 +46,9 @@ def test_what_lies_between_two_outputs_was_sent_in_between() -> None:
 
 
 def test_an_answer_that_came_back_without_its_id_is_found_by_what_it_says() -> None:
-    chain = walked(
+    chain = build_remote_chain(
         [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
-        [user("a"), {"role": "assistant", "content": "yes"}, user("b")],
+        [user_message("a"), {"role": "assistant", "content": "yes"}, user_message("b")],
         ROOT,
         THERE,
         "openai",
@@ -57,12 +58,12 @@ def test_an_answer_that_came_back_without_its_id_is_found_by_what_it_says() -> N
 
 def test_reasoning_that_is_not_handed_on_is_left_out() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": []}
-    chain = walked(
+    chain = build_remote_chain(
         [
             response("resp_1", None, thought, answer("msg_1", "yes")),
             response("resp_2", "resp_1", answer("msg_2", "no")),
         ],
-        [user("a"), answer("msg_1", "yes"), user("b")],
+        [user_message("a"), answer("msg_1", "yes"), user_message("b")],
         ROOT,
         THERE,
         "openai",
@@ -72,23 +73,23 @@ def test_reasoning_that_is_not_handed_on_is_left_out() -> None:
 
 
 def test_output_that_the_endpoint_no_longer_lists_stands_beside_the_path() -> None:
-    chain = walked(
+    chain = build_remote_chain(
         [response("resp_1", None, answer("msg_1", "yes")), response("resp_2", "resp_1", answer("msg_2", "no"))],
-        [user("a"), user("b")],
+        [user_message("a"), user_message("b")],
         ROOT,
         THERE,
         "openai",
     )
     first, second = chain.links
     assert not chain.path.passes(first.head)
-    assert figures(first, chain.places).answered == "yes"
+    assert compute_link_stats(first, chain.places).answered == "yes"
     assert (second.sent, chain.path.items[-1]["id"]) == (2, "msg_2")
 
 
 def test_a_response_of_a_conversation_says_so() -> None:
-    chain = walked(
+    chain = build_remote_chain(
         [response("resp_1", None, answer("msg_1", "yes"), conversation={"id": "conv_1"}, completed_at=1_700_000_003)],
-        [user("a")],
+        [user_message("a")],
         ROOT,
         THERE,
         "openai",
@@ -99,10 +100,10 @@ def test_a_response_of_a_conversation_says_so() -> None:
 
 def test_a_long_chain_is_put_together_without_reading_it_twice_for_each_link() -> None:
     answers = [answer(f"msg_{number}", "yes") for number in range(3_000)]
-    context: list[Item] = [user("0")]
+    context: list[Item] = [user_message("0")]
     for number, one in enumerate(answers[:-1], 1):
-        context += [one, user(str(number))]
+        context += [one, user_message(str(number))]
     responses = [response(f"resp_{number}", None, one) for number, one in enumerate(answers)]
-    chain = walked(responses, context, ROOT, THERE, "openai")
+    chain = build_remote_chain(responses, context, ROOT, THERE, "openai")
     assert {link.sent for link in chain.links} == {1}
     assert len(chain.path) == 6_000

@@ -4,12 +4,20 @@ from typing import Any
 
 import pytest
 
-from convo.inspection.window import ENDPOINT, ESTIMATE, as_json, by_kind, filled, requested
-from convo.items import assistant, user
-from convo.tokens import VOCABULARY, Window
+from convo.history.items import assistant_message, user_message
+from convo.inspect.context_window import (
+    COUNTED_BY_ENDPOINT,
+    COUNTED_BY_ESTIMATE,
+    category_parts,
+    context_usage_to_json,
+    request_parts,
+    sum_context_usage,
+)
+from convo.usage.counting import TOKENIZER_ENCODING
+from convo.usage.models import ModelWindow
 
-KNOWN = Window(1_000, counted=VOCABULARY)
-NEAR = Window(1_000)
+KNOWN = ModelWindow(1_000, counted=TOKENIZER_ENCODING)
+NEAR = ModelWindow(1_000)
 TOOL: dict[str, Any] = {"type": "function", "name": "tea", "parameters": {}}
 CALL = {"type": "function_call", "call_id": "c", "name": "tea", "arguments": "{}"}
 OUTPUT = {"type": "function_call_output", "call_id": "c", "output": "hot"}
@@ -17,8 +25,8 @@ THOUGHT = {"type": "reasoning", "summary": [], "encrypted_content": "x" * 400}
 
 
 def test_the_parts_of_a_request_say_who_puts_what_there() -> None:
-    body = {"model": "m", "instructions": "Be brief.", "tools": [TOOL, TOOL], "input": [user("two")]}
-    parts = requested([user("one"), assistant("first")], "held by resp_1", body, KNOWN)
+    body = {"model": "m", "instructions": "Be brief.", "tools": [TOOL, TOOL], "input": [user_message("two")]}
+    parts = request_parts([user_message("one"), assistant_message("first")], "held by resp_1", body, KNOWN)
     assert [(part.name, part.items) for part in parts] == [
         ("tools", 2),
         ("instructions", 1),
@@ -30,12 +38,20 @@ def test_the_parts_of_a_request_say_who_puts_what_there() -> None:
 
 def test_what_is_not_there_is_no_part() -> None:
     body = {"model": "m", "tools": [], "instructions": "", "input": []}
-    assert [part.name for part in requested([], "held by resp_1", body, KNOWN)] == ["input"]
+    assert [part.name for part in request_parts([], "held by resp_1", body, KNOWN)] == ["input"]
 
 
 def test_a_window_by_kind_has_every_item_in_one_part() -> None:
-    items = [user("a"), {"role": "developer", "content": "b"}, THOUGHT, CALL, OUTPUT, assistant("c"), user("d")]
-    parts = by_kind([*items, {"type": "compaction", "encrypted_content": "x"}], {}, KNOWN)
+    items = [
+        user_message("a"),
+        {"role": "developer", "content": "b"},
+        THOUGHT,
+        CALL,
+        OUTPUT,
+        assistant_message("c"),
+        user_message("d"),
+    ]
+    parts = category_parts([*items, {"type": "compaction", "encrypted_content": "x"}], {}, KNOWN)
     assert {part.name: part.items for part in parts} == {
         "your messages": 2,
         "answers": 1,
@@ -48,38 +64,42 @@ def test_a_window_by_kind_has_every_item_in_one_part() -> None:
 
 
 def test_a_count_by_the_models_own_vocabulary_is_exact_and_says_whose_it_is() -> None:
-    filling = filled(requested([], "", {"input": [user("one two three")]}, KNOWN), KNOWN)
-    assert (filling.total, filling.by, filling.left) == ((7, False), VOCABULARY, 993)
+    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, KNOWN), KNOWN)
+    assert (filling.total, filling.by, filling.left) == ((7, False), TOKENIZER_ENCODING, 993)
 
 
 @pytest.mark.parametrize("window", [None, NEAR], ids=["no window", "another vocabulary"])
-def test_a_count_by_another_vocabulary_is_an_estimate(window: Window | None) -> None:
-    filling = filled(requested([], "", {"input": [user("one two three")]}, window), window)
-    assert (filling.total.estimated, filling.by) == (True, ESTIMATE)
+def test_a_count_by_another_vocabulary_is_an_estimate(window: ModelWindow | None) -> None:
+    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, window), window)
+    assert (filling.total.estimated, filling.by) == (True, COUNTED_BY_ESTIMATE)
 
 
 def test_what_cannot_be_counted_makes_the_sum_an_estimate() -> None:
-    filling = filled(requested([THOUGHT], "held by conv_1", {"input": [user("one")]}, KNOWN), KNOWN)
-    assert (filling.total.estimated, filling.by) == (True, ESTIMATE)
+    filling = sum_context_usage(
+        request_parts([THOUGHT], "held by conv_1", {"input": [user_message("one")]}, KNOWN), KNOWN
+    )
+    assert (filling.total.estimated, filling.by) == (True, COUNTED_BY_ESTIMATE)
     assert filling.total.tokens > 75
 
 
 def test_the_endpoints_own_figure_stands_for_the_sum() -> None:
-    filling = filled(requested([], "", {"input": [user("one")]}, None), None, counted=77)
-    assert (filling.total, filling.by, filling.left) == ((77, False), ENDPOINT, None)
+    filling = sum_context_usage(request_parts([], "", {"input": [user_message("one")]}, None), None, counted=77)
+    assert (filling.total, filling.by, filling.left) == ((77, False), COUNTED_BY_ENDPOINT, None)
 
 
 def test_a_window_that_is_too_small_has_nothing_left() -> None:
-    assert filled((), Window(10), counted=77).left == 0
+    assert sum_context_usage((), ModelWindow(10), counted=77).left == 0
 
 
 def test_a_program_gets_each_part_and_the_sum() -> None:
-    shape = as_json(filled(requested([], "", {"input": [user("one two three")]}, KNOWN), KNOWN))
+    shape = context_usage_to_json(
+        sum_context_usage(request_parts([], "", {"input": [user_message("one two three")]}, KNOWN), KNOWN)
+    )
     assert shape == {
         "parts": [{"part": "input", "items": 1, "tokens": 7, "estimated": False}],
         "tokens": 7,
         "estimated": False,
-        "counted_by": VOCABULARY,
+        "counted_by": TOKENIZER_ENCODING,
         "window": 1_000,
         "left": 993,
     }

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from convo.items import Item, Json
+from convo.history.items import Item, Json
 
 TEXT = st.text(st.characters(exclude_categories=()), max_size=12) | st.sampled_from(
     ["", "\0", "\ud83d", "\udc00 half a pair", "日本語", "e\u0301", "\u2028", '"\\', "9007199254740993", "🎉"]

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.errors import NotCanonical
-from convo.items import Item, Json, assistant, digest, hash_of, normal, user
+from convo.history.canonical import digest, item_hash, normalize_item
+from convo.history.items import Item, Json, assistant_message, user_message
 from tests.items.arbitrary import ITEMS, JSON
 
 PART = {"type": "output_text", "text": "hello"}
@@ -26,14 +27,14 @@ FOUR_FORMS: dict[str, Item] = {
     "as words": {"role": "assistant", "content": "hello"},
 }
 DIFFERENT: list[Item] = [
-    user("hello"),
-    assistant("hello"),
-    assistant("Hello"),
-    assistant(""),
+    user_message("hello"),
+    assistant_message("hello"),
+    assistant_message("Hello"),
+    assistant_message(""),
     {"role": "system", "content": "hello"},
     {"role": "assistant", "content": [{"type": "refusal", "refusal": "hello"}]},
     {"role": "assistant", "content": [PART, PART]},
-    {**assistant("hello"), "phase": "commentary"},
+    {**assistant_message("hello"), "phase": "commentary"},
     {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
     {"type": "function_call", "call_id": "d", "name": "f", "arguments": "{}"},
     {"type": "n", "n": 2**53},
@@ -58,16 +59,16 @@ def shuffled(value: Json, dice: random.Random) -> Json:
 
 @pytest.mark.parametrize("form", FOUR_FORMS.values(), ids=FOUR_FORMS)
 def test_one_answer_has_one_digest_in_each_of_its_four_forms(form: Item) -> None:
-    assert digest(form) == digest(assistant("hello"))
+    assert digest(form) == digest(assistant_message("hello"))
 
 
 def test_the_four_forms_of_an_answer_have_four_hashes() -> None:
-    assert len({hash_of(form) for form in FOUR_FORMS.values()}) == 4
+    assert len({item_hash(form) for form in FOUR_FORMS.values()}) == 4
 
 
 @pytest.mark.parametrize(("one", "other"), list(combinations(DIFFERENT, 2)))
 def test_items_that_say_different_things_have_different_names(one: Item, other: Item) -> None:
-    assert hash_of(one) != hash_of(other)
+    assert item_hash(one) != item_hash(other)
     assert digest(one) != digest(other)
 
 
@@ -75,7 +76,7 @@ def test_items_that_say_different_things_have_different_names(one: Item, other: 
 def test_the_order_of_keys_does_not_count(item: Item, dice: random.Random) -> None:
     other = shuffled(item, dice)
 
-    assert hash_of(other) == hash_of(item)
+    assert item_hash(other) == item_hash(item)
     assert digest(other) == digest(item)
 
 
@@ -84,13 +85,13 @@ def test_a_hash_is_the_same_only_for_the_same_json(one: Item, other: Item) -> No
     """Python finds 1, 1.0 and True equal; their JSON text is what counts."""
     texts = [json.dumps(item, sort_keys=True) for item in (one, other)]
 
-    assert (hash_of(one) == hash_of(other)) == (texts[0] == texts[1])
+    assert (item_hash(one) == item_hash(other)) == (texts[0] == texts[1])
 
 
 @given(ITEMS)
 def test_the_same_form_means_the_same_and_normal_forms_stay(item: Item) -> None:
-    assert digest(normal(item)) == digest(item)
-    assert json.dumps(normal(normal(item))) == json.dumps(normal(item))
+    assert digest(normalize_item(item)) == digest(item)
+    assert json.dumps(normalize_item(normalize_item(item))) == json.dumps(normalize_item(item))
 
 
 @given(ITEMS, st.sampled_from(["id", "status", "created_at", "created_by"]), JSON)
@@ -101,14 +102,14 @@ def test_what_only_a_server_gives_does_not_count(item: Item, field: str, value: 
 @given(ITEMS)
 def test_naming_an_item_leaves_it_as_it_is(item: Item) -> None:
     before = json.dumps(item)
-    hash_of(item), digest(item)
+    item_hash(item), digest(item)
 
     assert json.dumps(item) == before
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), {1}, b"x", object(), 10**5000], ids=type)
 def test_what_is_not_json_has_no_name(value: object) -> None:
-    for name in (hash_of, digest):
+    for name in (item_hash, digest):
         with pytest.raises(NotCanonical):
             name({"type": "message", "role": "user", "content": [{"type": "input_text", "text": value}]})
 
@@ -118,4 +119,4 @@ def test_an_item_that_holds_itself_has_no_name() -> None:
     item["self"] = item
 
     with pytest.raises(NotCanonical):
-        hash_of(item)
+        item_hash(item)

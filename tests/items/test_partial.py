@@ -3,25 +3,24 @@
 import pytest
 
 from convo.errors import StreamBroken
-from convo.ids import counting_ids
-from convo.items import Event, Json
-from convo.items.partial import Partial, StreamedText
-from convo.items.wellformed import wellformed
-from convo.models.stream import Answer, usage
+from convo.history.accumulator import ResponseAccumulator, StreamedTextChecksum, validate_stream_event
+from convo.history.items import Json, StreamEvent
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.runtime import counting_ids
 
 SAID = {"output_index": 0, "content_index": 0, "item_id": "msg_1"}
 
 
-def gathered(*events: Event) -> list[Json]:
-    partial = Partial()
+def gathered(*events: StreamEvent) -> list[Json]:
+    partial = ResponseAccumulator()
     for event in events:
-        partial.take(wellformed(event))
+        partial.take(validate_stream_event(event))
     return list(partial.output)
 
 
 @pytest.mark.parametrize("summarized", [False, True])
 def test_a_whole_answer_is_gathered_as_the_final_payload_has_it(summarized: bool) -> None:
-    answer = Answer(counting_ids(), "m", summarized=summarized)
+    answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
     events = [
         *answer.thinking("let me "),
         *answer.thinking("see"),
@@ -31,14 +30,14 @@ def test_a_whole_answer_is_gathered_as_the_final_payload_has_it(summarized: bool
         *answer.call("c1", "f"),
         *answer.arguments('{"a"'),
         *answer.arguments(": 1}"),
-        *answer.completed(usage(1, 2)),
+        *answer.completed(make_usage(1, 2)),
     ]
     assert gathered(*events) == events[-1]["response"]["output"]
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
 def test_an_answer_that_is_cut_anywhere_has_the_pieces_that_came(cut: int) -> None:
-    answer = Answer(counting_ids(), "m")
+    answer = ResponseEventWriter(counting_ids(), "m")
     events = [
         *answer.text("one "),
         *answer.text("two"),
@@ -46,7 +45,7 @@ def test_an_answer_that_is_cut_anywhere_has_the_pieces_that_came(cut: int) -> No
         *answer.text("three"),
         *answer.call("c", "f"),
     ]
-    partial, words = Partial(), ""
+    partial, words = ResponseAccumulator(), ""
     for event in events[:cut]:
         partial.take(event)
         words += event.get("delta", "")
@@ -95,14 +94,14 @@ def test_a_very_long_answer_in_very_many_pieces_costs_its_length() -> None:
         {"type": "response.failed", "response": {"error": "boom"}},
     ],
 )
-def test_an_event_that_cannot_be_read_breaks_the_answer_off_in_words(event: Event) -> None:
+def test_an_event_that_cannot_be_read_breaks_the_answer_off_in_words(event: StreamEvent) -> None:
     with pytest.raises(StreamBroken, match=r"^the endpoint"):
-        wellformed(event)
+        validate_stream_event(event)
 
 
 def test_an_event_of_a_kind_that_nobody_reads_may_hold_anything() -> None:
     event = {"type": "response.something.new", "item": {"deep": [1]}, "output_index": "odd"}
-    assert wellformed(event) == event
+    assert validate_stream_event(event) == event
     assert gathered(event) == []
 
 
@@ -121,12 +120,12 @@ def test_a_message_may_begin_with_content_that_is_no_list_of_parts(content: Json
 
 def test_a_cancelled_response_has_to_be_an_object() -> None:
     with pytest.raises(StreamBroken, match=r"has no 'response'"):
-        wellformed({"type": "response.cancelled", "response": ["odd"]})
+        validate_stream_event({"type": "response.cancelled", "response": ["odd"]})
 
 
 def differs(streamed: list[tuple[int, str]], *final: str) -> bool:
     """Whether messages `final` differ from the deltas `streamed`, each with its `output_index`."""
-    text, said = StreamedText(), "response.output_text.delta"
+    text, said = StreamedTextChecksum(), "response.output_text.delta"
     for index, delta in streamed:
         text.take({"type": said, "output_index": index, "content_index": 0, "delta": delta})
     parts = [[{"type": "output_text", "text": words}] for words in final]

@@ -2,15 +2,15 @@
 
 import pytest
 
-from convo.items import Item, assistant, plain, resendable, user
+from convo.history.items import Item, assistant_message, to_resendable, to_sendable, user_message
 
-DONE = {**assistant("whole"), "id": "msg_1", "status": "completed"}
-HALF = {**assistant("half an ans"), "id": "msg_2", "status": "incomplete"}
+DONE = {**assistant_message("whole"), "id": "msg_1", "status": "completed"}
+HALF = {**assistant_message("half an ans"), "id": "msg_2", "status": "incomplete"}
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": '{"a'}
 
 
 def test_a_partial_answer_goes_as_the_words_that_were_seen() -> None:
-    assert plain(HALF) == assistant("half an ans")
+    assert to_sendable(HALF) == assistant_message("half an ans")
 
 
 @pytest.mark.parametrize(
@@ -18,19 +18,19 @@ def test_a_partial_answer_goes_as_the_words_that_were_seen() -> None:
     [
         {**CALL, "status": "incomplete"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "status": "in_progress"},
-        {**assistant(""), "id": "msg_3", "status": "in_progress"},
+        {**assistant_message(""), "id": "msg_3", "status": "in_progress"},
     ],
 )
 def test_what_is_half_and_has_no_words_stays_behind(item: Item) -> None:
-    assert plain(item) is None
+    assert to_sendable(item) is None
 
 
 @pytest.mark.parametrize(
     "item",
     [
         DONE,
-        user("hi"),
-        {**user("hi"), "status": "in_progress"},
+        user_message("hi"),
+        {**user_message("hi"), "status": "in_progress"},
         {"role": "user", "content": "easy"},
         {"type": "apply_patch_call_output", "call_id": "c", "status": "failed", "output": "no such file"},
         {"type": "function_call_output", "call_id": "c", "status": "incomplete", "output": "42"},
@@ -38,28 +38,28 @@ def test_what_is_half_and_has_no_words_stays_behind(item: Item) -> None:
     ],
 )
 def test_what_is_whole_goes_as_it_is(item: Item) -> None:
-    assert plain(item) == item
+    assert to_sendable(item) == item
 
 
 @pytest.mark.parametrize(
     "item", [DONE, {**CALL, "status": "completed"}, {"type": "reasoning", "id": "rs_1", "encrypted_content": "gA"}]
 )
 def test_an_item_of_the_clients_own_history_travels_without_its_id(item: Item) -> None:
-    assert resendable(item) == {key: value for key, value in item.items() if key != "id"}
+    assert to_resendable(item) == {key: value for key, value in item.items() if key != "id"}
 
 
 def test_an_item_that_needs_its_id_keeps_it() -> None:
     found = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
-    assert resendable(found) == found
+    assert to_resendable(found) == found
 
 
 def test_reasoning_that_is_not_sealed_stays_with_the_server_that_made_it() -> None:
-    assert resendable({"type": "reasoning", "id": "rs_1", "summary": []}) is None
+    assert to_resendable({"type": "reasoning", "id": "rs_1", "summary": []}) is None
 
 
 def test_a_message_has_its_words_and_what_goes_along() -> None:
     image = {"type": "input_image", "image_url": "data:,"}
 
-    assert user("look", image)["content"] == [{"type": "input_text", "text": "look"}, image]
-    assert user("", image)["content"] == [image]
-    assert user("")["content"] == [{"type": "input_text", "text": ""}]
+    assert user_message("look", image)["content"] == [{"type": "input_text", "text": "look"}, image]
+    assert user_message("", image)["content"] == [image]
+    assert user_message("")["content"] == [{"type": "input_text", "text": ""}]

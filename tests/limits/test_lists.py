@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from convo.engine import walking
+from convo.chat import view_loader
 from tests.hostile import JSON, Hostile, hostile
 from tests.running import Convo
 
@@ -47,7 +47,7 @@ def test_a_list_that_gives_the_same_page_again_is_not_read_for_ever(
 def test_a_chain_that_names_another_response_before_each_is_read_to_a_limit(
     server: Hostile, convo: Convo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(walking, "MOST_RESPONSES", 5)
+    monkeypatch.setattr(view_loader, "MAX_CHAIN_RESPONSES", 5)
     numbers = count(2)
 
     def answer(request: str) -> Iterator[bytes]:

@@ -3,15 +3,15 @@
 import openai
 import pytest
 
-from convo.config.secret import Secret
+from convo.config.values import Secret
 from convo.errors import KeyRefused
-from convo.models.account import Account, connect, fastest
+from convo.models.http import OpenAIClientOptions, make_http_client, make_openai_client
 
 LOCAL = "http://127.0.0.1:1/v1"
 
 
 async def test_a_connection_goes_through_aiohttp_where_it_is_installed() -> None:
-    client = fastest()
+    client = make_http_client()
 
     assert isinstance(client, openai.DefaultAioHttpClient)
     assert not client.follow_redirects
@@ -23,7 +23,7 @@ async def test_without_aiohttp_a_connection_is_the_packages_own(monkeypatch: pyt
         raise RuntimeError("install the aiohttp extra")
 
     monkeypatch.setattr(openai, "DefaultAioHttpClient", missing)
-    client = fastest()
+    client = make_http_client()
 
     assert isinstance(client, openai.DefaultAsyncHttpxClient)
     assert not client.follow_redirects
@@ -32,13 +32,13 @@ async def test_without_aiohttp_a_connection_is_the_packages_own(monkeypatch: pyt
 
 def test_an_account_without_a_key_connects_to_nobody() -> None:
     with pytest.raises(KeyRefused, match="mine needs a key"):
-        connect(Account("mine", LOCAL))
+        make_openai_client(OpenAIClientOptions("mine", LOCAL))
 
 
 async def test_a_client_acts_for_the_account_and_for_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_ORG_ID", "org_other")
     monkeypatch.setenv("OPENAI_PROJECT_ID", "proj_other")
-    client = connect(Account("openai", LOCAL, key=Secret("sk-mine"), organisation="org_mine"))
+    client = make_openai_client(OpenAIClientOptions("openai", LOCAL, key=Secret("sk-mine"), organisation="org_mine"))
 
     assert (client.organization, client.project, client.max_retries) == ("org_mine", None, 0)
     await client.close()

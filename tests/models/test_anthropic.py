@@ -5,18 +5,18 @@ from typing import Any
 
 import pytest
 
-from convo.config.secret import Secret
-from convo.ids import counting_ids
-from convo.items import user
+from convo.config.values import Secret
+from convo.history.items import user_message
 from convo.models.anthropic import AnthropicModel
-from convo.models.stream import usage
+from convo.models.stream import make_usage
+from convo.runtime import counting_ids
 from tests.models.chat_server import ChatServer
 from tests.models.messages_events import redacted, start, stop, text, thinking, tool, whole
 from tests.models.reading import all_of, asking, deltas, ended, said
 
 KEY = "sk-ant-abcdefghijklmnop"
 OPUS = "claude-opus-5"
-HI = asking(user("hi"), model=OPUS)
+HI = asking(user_message("hi"), model=OPUS)
 WEATHER = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}, "strict": True}
 
 
@@ -49,14 +49,14 @@ async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, 
 
     assert deltas(events) == ["Hel", "lo."]
     assert events[-1]["type"] == "response.completed"
-    assert events[-1]["response"]["usage"] == usage(12, 7)
+    assert events[-1]["response"]["usage"] == make_usage(12, 7)
     assert events[-1]["response"]["model"] == "claude-opus-5-20260701"
 
 
 async def test_the_request_says_exactly_what_was_asked(server: ChatServer, model: AnthropicModel) -> None:
     server.streams(*whole(text(0, "Hi")), end=b"")
 
-    await all_of(model, asking(user("hi"), model=OPUS, instructions="be brief", max_output_tokens=50))
+    await all_of(model, asking(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=50))
 
     assert server.requests[0].path == "/v1/messages"
     assert server.requests[0].headers["x-api-key"] == KEY
@@ -77,7 +77,7 @@ async def test_what_was_cached_is_part_of_the_input(server: ChatServer, model: A
 
     response = await ended(model, HI)
 
-    assert response["usage"] == usage(240, 7, cached=200, written=30, reasoning=5)
+    assert response["usage"] == make_usage(240, 7, cached=200, written=30, reasoning=5)
 
 
 @pytest.mark.parametrize("reason", ["end_turn", "stop_sequence", "tool_use", "pause_turn"])
@@ -134,9 +134,9 @@ async def test_parallel_calls_go_round_with_their_outputs_in_one_turn(
     )
     server.streams(*whole(text(0, "Cold, at noon.")), end=b"")
 
-    first = await ended(model, asking(user("?"), model=OPUS, tools=[WEATHER]))
+    first = await ended(model, asking(user_message("?"), model=OPUS, tools=[WEATHER]))
     outputs = [output("toolu_2", "noon"), output("toolu_1", [{"type": "input_text", "text": "-3"}])]
-    answer = await ended(model, asking(user("?"), *first["output"], *outputs, model=OPUS, tools=[WEATHER]))
+    answer = await ended(model, asking(user_message("?"), *first["output"], *outputs, model=OPUS, tools=[WEATHER]))
 
     calls = [item for item in first["output"] if item["type"] == "function_call"]
     assert [(item["call_id"], item["name"], item["arguments"]) for item in calls] == [
@@ -177,7 +177,7 @@ async def test_thoughts_go_back_to_their_model_exactly_as_they_came(server: Chat
 
     events = await all_of(model, HI)
     first = events[-1]["response"]["output"]
-    await all_of(model, asking(user("hi"), *first, output("toolu_1", "-3"), model=OPUS))
+    await all_of(model, asking(user_message("hi"), *first, output("toolu_1", "-3"), model=OPUS))
 
     assert deltas(events, "reasoning_text") == ["Oslo… ", "is cold."]
     assert [item["type"] for item in first] == ["reasoning", "reasoning", "function_call"]
@@ -192,7 +192,7 @@ async def test_thoughts_that_are_not_shown_are_kept_all_the_same(server: ChatSer
     server.streams(*whole(text(0, "Yes")), end=b"")
 
     first = await ended(model, HI)
-    await all_of(model, asking(user("hi"), *first["output"], user("sure?"), model=OPUS))
+    await all_of(model, asking(user_message("hi"), *first["output"], user_message("sure?"), model=OPUS))
 
     assert first["output"][0]["content"] == []
     assert server.requests[1].json["messages"][1]["content"] == [
@@ -208,7 +208,7 @@ async def test_another_model_is_given_the_calls_and_not_the_thoughts(server: Cha
     server.streams(*whole(text(0, "Cold.")), end=b"")
 
     first = await ended(model, HI)
-    history = [user("hi"), *first["output"], output("toolu_1", "-3")]
+    history = [user_message("hi"), *first["output"], output("toolu_1", "-3")]
     await all_of(model, asking(*history, model="claude-haiku-4-5", reasoning={"effort": "low"}))
 
     content = server.requests[1].json["messages"][1]["content"]
@@ -222,7 +222,7 @@ async def test_a_call_of_another_provider_keeps_its_output_under_a_name_that_cla
     server.streams(*whole(text(0, "Four.")), end=b"")
     call = {"type": "function_call", "call_id": "call|1:é", "name": "add", "arguments": '{"a":2}'}
 
-    await all_of(model, asking(user("2+2?"), call, output("call|1:é", "4"), model=OPUS))
+    await all_of(model, asking(user_message("2+2?"), call, output("call|1:é", "4"), model=OPUS))
 
     asked, answered = (message["content"][0] for message in server.requests[0].json["messages"][1:])
     assert asked["id"] == answered["tool_use_id"]
@@ -235,7 +235,7 @@ async def test_a_cut_off_answer_goes_back_as_its_words(server: ChatServer, model
     server.streams(*whole(text(0, "lo")), end=b"")
 
     first = await ended(model, HI)
-    await all_of(model, asking(user("hi"), *first["output"], user("go on"), model=OPUS))
+    await all_of(model, asking(user_message("hi"), *first["output"], user_message("go on"), model=OPUS))
 
     assert server.requests[1].json["messages"] == [
         turn("user", words("hi")),
@@ -250,7 +250,7 @@ async def test_a_cut_off_answer_goes_back_as_its_words(server: ChatServer, model
 async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model: AnthropicModel) -> None:
     server.refuses(200, {"input_tokens": 41})
 
-    counted = await model.count(asking(user("hi"), model=OPUS, instructions="be brief", max_output_tokens=5))
+    counted = await model.count(asking(user_message("hi"), model=OPUS, instructions="be brief", max_output_tokens=5))
 
     assert counted == 41
     assert server.requests[0].path == "/v1/messages/count_tokens"

@@ -4,18 +4,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from convo.config.secret import Secret
-from convo.errors import KeyRefused, Refused, StreamBroken, TryLater, Unreachable, Unsupported
-from convo.ids import counting_ids
-from convo.items import Event, user
+from convo.config.values import Secret
+from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, Unsupported
+from convo.history.items import StreamEvent, user_message
 from convo.models.anthropic import AnthropicModel
+from convo.runtime import counting_ids
 from tests.models.chat_server import ChatServer
 from tests.models.messages_events import error, start, text, whole
 from tests.models.reading import all_of, asking, deltas, into
 
 KEY = "sk-ant-abcdefghijklmnop"
 OPUS = "claude-opus-5"
-HI = asking(user("hi"), model=OPUS)
+HI = asking(user_message("hi"), model=OPUS)
 
 
 @pytest.fixture
@@ -33,9 +33,9 @@ async def model(server: ChatServer) -> AsyncIterator[AnthropicModel]:
         (429, "rate_limit_error", TryLater),
         (500, "api_error", TryLater),
         (529, "overloaded_error", TryLater),
-        (400, "invalid_request_error", Refused),
-        (402, "billing_error", Refused),
-        (413, "request_too_large", Refused),
+        (400, "invalid_request_error", RequestRefused),
+        (402, "billing_error", RequestRefused),
+        (413, "request_too_large", RequestRefused),
     ],
 )
 async def test_a_refusal_of_the_request_is_ours(
@@ -55,7 +55,7 @@ async def test_an_input_that_is_too_long_has_its_own_code(server: ChatServer, mo
     message = "prompt is too long: 210000 tokens > 200000 maximum"
     server.refuses(400, {"type": "error", "error": {"type": "invalid_request_error", "message": message}})
 
-    with pytest.raises(Refused, match="210000 tokens > 200000") as refused:
+    with pytest.raises(RequestRefused, match="210000 tokens > 200000") as refused:
         await all_of(model, HI)
 
     assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "input")
@@ -64,7 +64,7 @@ async def test_an_input_that_is_too_long_has_its_own_code(server: ChatServer, mo
 async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: AnthropicModel) -> None:
     server.refuses(404, {"type": "error", "error": {"type": "not_found_error", "message": f"model: {OPUS}"}})
 
-    with pytest.raises(Refused, match=f"^anthropic has no model '{OPUS}'$"):
+    with pytest.raises(RequestRefused, match=f"^anthropic has no model '{OPUS}'$"):
         await all_of(model, HI)
 
 
@@ -88,7 +88,7 @@ async def test_an_error_instead_of_an_answer_may_be_tried_again(server: ChatServ
 
 async def test_an_error_in_the_answer_breaks_it_after_what_came(server: ChatServer, model: AnthropicModel) -> None:
     server.streams(start(), *text(0, "Hel"), error("overloaded_error", "Overloaded."), end=b"")
-    came: list[Event] = []
+    came: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match=r"^Overloaded$"):
         await into(came, model, HI)
@@ -140,7 +140,7 @@ async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(
     server: ChatServer, model: AnthropicModel
 ) -> None:
     with pytest.raises(Unsupported, match=f"anthropic/{OPUS} does not take web_search tools"):
-        await all_of(model, asking(user("hi"), model=OPUS, tools=[{"type": "web_search"}]))
+        await all_of(model, asking(user_message("hi"), model=OPUS, tools=[{"type": "web_search"}]))
 
     assert server.requests == []
 

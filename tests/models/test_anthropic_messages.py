@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 
 from convo.errors import ConvoError, InputFault, Unsupported
-from convo.items import Item, assistant, user
-from convo.models.anthropic_messages import messages, system, thought
-from convo.models.sealed import maker
+from convo.history.items import Item, assistant_message, user_message
+from convo.models.anthropic_messages import build_anthropic_messages, build_system_blocks, encode_thinking_block
+from convo.models.base import make_issuer_tag
 
-BY = maker("anthropic", "claude-opus-5", "https://api.anthropic.com")
+BY = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
 WHO = "anthropic/claude-opus-5"
 PNG = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 
 
 def told(*items: Item) -> list[Any]:
-    return messages(items, WHO, BY)
+    return build_anthropic_messages(items, WHO, BY)
 
 
 def one(part: dict[str, Any]) -> Any:
@@ -35,16 +35,22 @@ def encoded(words: bytes) -> str:
 def test_the_system_says_its_instructions_first_and_the_rest_in_order() -> None:
     history = [
         {"role": "developer", "content": "never shout"},
-        user("hi"),
+        user_message("hi"),
         {"type": "message", "role": "system", "content": [{"type": "input_text", "text": "it is noon"}]},
     ]
 
-    assert system(history, WHO, "be brief") == [text("be brief"), text("never shout"), text("it is noon")]
+    assert build_system_blocks(history, WHO, "be brief") == [text("be brief"), text("never shout"), text("it is noon")]
     assert told(*history) == [{"role": "user", "content": [text("hi")]}]
 
 
 def test_turns_of_one_side_are_one_message() -> None:
-    assert told(user("a"), user("b"), assistant("c"), assistant("d"), {"role": "user", "content": "e"}) == [
+    assert told(
+        user_message("a"),
+        user_message("b"),
+        assistant_message("c"),
+        assistant_message("d"),
+        {"role": "user", "content": "e"},
+    ) == [
         {"role": "user", "content": [text("a"), text("b")]},
         {"role": "assistant", "content": [text("c"), text("d")]},
         {"role": "user", "content": [text("e")]},
@@ -102,7 +108,9 @@ def test_a_part_that_claude_cannot_see_is_refused_by_its_name(part: dict[str, An
 
 
 def test_empty_text_is_left_out() -> None:
-    assert told(user(""), user("hi"), assistant("")) == [{"role": "user", "content": [text("hi")]}]
+    assert told(user_message(""), user_message("hi"), assistant_message("")) == [
+        {"role": "user", "content": [text("hi")]}
+    ]
 
 
 def test_an_output_carries_images_and_says_when_it_failed() -> None:
@@ -110,7 +118,7 @@ def test_an_output_carries_images_and_says_when_it_failed() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "shot", "arguments": ""}
     output = {"type": "function_call_output", "call_id": "c", "output": parts, "status": "incomplete"}
 
-    assert told(user("?"), call, output)[-1] == {
+    assert told(user_message("?"), call, output)[-1] == {
         "role": "user",
         "content": [{"type": "tool_result", "tool_use_id": "c", "content": [text("see"), PNG], "is_error": True}],
     }
@@ -132,15 +140,17 @@ def test_arguments_that_are_no_object_are_told_as_they_were_written(written: str
 
 def test_thoughts_that_led_to_nothing_are_left_out() -> None:
     block = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
-    sealed = {"type": "reasoning", "summary": [], "encrypted_content": BY + thought(block)}
+    sealed = {"type": "reasoning", "summary": [], "encrypted_content": BY + encode_thinking_block(block)}
 
-    assert told(user("hi"), sealed, user("go on")) == [{"role": "user", "content": [text("hi"), text("go on")]}]
-    assert told(sealed, assistant("a"), sealed)[0]["content"] == [block, text("a")]
+    assert told(user_message("hi"), sealed, user_message("go on")) == [
+        {"role": "user", "content": [text("hi"), text("go on")]}
+    ]
+    assert told(sealed, assistant_message("a"), sealed)[0]["content"] == [block, text("a")]
 
 
 @pytest.mark.parametrize("seal", [f"{BY}not base64", f"{BY}AAAA", f"{BY}{encoded(b'[1]')}", "gAAAA", None])
 def test_a_seal_that_holds_no_thought_of_ours_is_left_out(seal: str | None) -> None:
-    history = [{"type": "reasoning", "summary": [], "encrypted_content": seal}, assistant("a")]
+    history = [{"type": "reasoning", "summary": [], "encrypted_content": seal}, assistant_message("a")]
 
     assert told(*history)[0]["content"] == [text("a")]
 
@@ -166,4 +176,4 @@ def test_an_image_in_what_the_system_says_is_refused() -> None:
     part = {"type": "input_image", "image_url": "data:image/png;base64,iVBO"}
 
     with pytest.raises(Unsupported, match="image parts in what the system says"):
-        system([{"role": "system", "content": [part]}], WHO)
+        build_system_blocks([{"role": "system", "content": [part]}], WHO)

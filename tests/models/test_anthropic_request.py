@@ -5,20 +5,19 @@ from typing import Any
 import pytest
 
 from convo.errors import Unsupported
-from convo.items import user
-from convo.models.anthropic_request import request
-from convo.models.anthropic_thinking import form, version
-from convo.models.sealed import maker
+from convo.history.items import user_message
+from convo.models.anthropic import build_anthropic_body, get_thinking_mode, parse_claude_version
+from convo.models.base import make_issuer_tag
 from tests.models.reading import asking
 
-BY = maker("anthropic", "claude-opus-5", "https://api.anthropic.com")
+BY = make_issuer_tag("anthropic", "claude-opus-5", "https://api.anthropic.com")
 TOOL = {"type": "function", "name": "f", "description": "d", "parameters": {"type": "object"}, "strict": True}
 OTHER = {"type": "function", "name": "g", "parameters": None}
 
 
 def body(model: str = "claude-opus-5", **parameters: Any) -> dict[str, Any]:
     """What these parameters become, without what every request has."""
-    asked = request(asking(user("hi"), model=model, **parameters), BY, f"anthropic/{model}")
+    asked = build_anthropic_body(asking(user_message("hi"), model=model, **parameters), BY, f"anthropic/{model}")
     plain = {"model": model, "messages": asked["messages"], "cache_control": {"type": "ephemeral"}}
     return {name: value for name, value in asked.items() if plain.get(name) != value}
 
@@ -55,7 +54,9 @@ def test_parameters_are_renamed_or_mean_nothing_here(asked: dict[str, Any], sent
 
 
 def test_caching_is_left_out_where_only_marked_parts_are_to_be_cached() -> None:
-    asked = request(asking(user("hi"), prompt_cache_options={"mode": "explicit"}), BY, "anthropic/m")
+    asked = build_anthropic_body(
+        asking(user_message("hi"), prompt_cache_options={"mode": "explicit"}), BY, "anthropic/m"
+    )
 
     assert "cache_control" not in asked
 
@@ -197,14 +198,16 @@ def test_an_effort_that_a_model_cannot_make_is_refused(model: str, asked: dict[s
 def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
     output = {"type": "function_call_output", "call_id": "c", "output": "4"}
-    begun = [user("2+2?"), call, output]
+    begun = [user_message("2+2?"), call, output]
 
     def thinks(*items: Any, model: str) -> bool:
-        return "thinking" in request(asking(*items, model=model, reasoning={"effort": "low"}), BY, "anthropic/m")
+        return "thinking" in build_anthropic_body(
+            asking(*items, model=model, reasoning={"effort": "low"}), BY, "anthropic/m"
+        )
 
     assert not thinks(*begun, model="claude-haiku-4-5")
-    assert thinks(*begun, user("and 3+3?"), model="claude-opus-5")
-    assert thinks(user("2+2?"), model="claude-haiku-4-5")
+    assert thinks(*begun, user_message("and 3+3?"), model="claude-opus-5")
+    assert thinks(user_message("2+2?"), model="claude-haiku-4-5")
 
 
 @pytest.mark.parametrize(
@@ -218,8 +221,8 @@ def test_thinking_by_budget_does_not_begin_behind_another_models_call() -> None:
     ],
 )
 def test_a_models_version_stands_in_its_name(model: str, expected: tuple[int, int]) -> None:
-    assert version(model) == expected
+    assert parse_claude_version(model) == expected
 
 
 def test_a_name_without_a_version_is_taken_for_a_newer_model() -> None:
-    assert form("claude-mythos-preview") == "adaptive"
+    assert get_thinking_mode("claude-mythos-preview") == "adaptive"

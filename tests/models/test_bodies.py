@@ -9,21 +9,22 @@ from typing import Any
 import httpx2
 import pytest
 
-from convo.config import DEFAULT_LIMITS, Limits, Secret
-from convo.endpoints.remote import Account, Remote
-from convo.errors import ConvoError, EndpointFault, LimitReached, Refused, StreamBroken, TryLater
-from convo.ids import counting_ids
-from convo.items import user
-from convo.models import bodies
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.config.values import Secret
+from convo.endpoints.remote import RemoteEndpoint
+from convo.errors import ConvoError, EndpointFault, LimitReached, RequestRefused, StreamBroken, TryLater
+from convo.history.items import user_message
+from convo.models import http
 from convo.models.anthropic import AnthropicModel
-from convo.models.bodies import ERROR_BYTES
-from convo.models.chat import ChatModel
-from convo.models.contract import Ask
-from convo.models.foreign import Asked, refusal
+from convo.models.base import ModelRequest
+from convo.models.chat_completions import ChatModel
+from convo.models.errors import ErrorContext, fault_from_status
+from convo.models.http import MAX_ERROR_BYTES, OpenAIClientOptions
 from convo.models.responses import ResponsesModel
+from convo.runtime import counting_ids
 from tests.hostile import JSON, OK, PIECE, Hostile, error, hostile, repeated, zipped
 
-ASK = Ask("m", [user("hi")])
+ASK = ModelRequest("m", [user_message("hi")])
 BODY = {"model": "m", "input": "hi"}
 KEY = Secret("sk-test")
 SENT_AT_MOST = 16 * 2**20
@@ -36,7 +37,7 @@ def server() -> Iterator[Hostile]:
         yield server
 
 
-async def told(way: str, url: str, limits: Limits = DEFAULT_LIMITS) -> None:
+async def told(way: str, url: str, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> None:
     """Ask the server at `url` in one way and close what was opened."""
     make, call = ASKED[way]
     server = make(url, limits)
@@ -51,31 +52,33 @@ async def told(way: str, url: str, limits: Limits = DEFAULT_LIMITS) -> None:
         await server.aclose()
 
 
-def chat(url: str, limits: Limits) -> ChatModel:
+def chat(url: str, limits: ResponseLimits) -> ChatModel:
     return ChatModel("mine", url, counting_ids(), limits=limits)
 
 
-def plain_chat(url: str, limits: Limits) -> ChatModel:
+def plain_chat(url: str, limits: ResponseLimits) -> ChatModel:
     return ChatModel("mine", url, counting_ids(), http=httpx2.AsyncClient(trust_env=False), limits=limits)
 
 
-def responses(url: str, limits: Limits) -> ResponsesModel:
-    return ResponsesModel(Account("mine", url, KEY), counting_ids(), limits=limits)
+def responses(url: str, limits: ResponseLimits) -> ResponsesModel:
+    return ResponsesModel(OpenAIClientOptions("mine", url, KEY), counting_ids(), limits=limits)
 
 
-def claude(url: str, limits: Limits) -> AnthropicModel:
+def claude(url: str, limits: ResponseLimits) -> AnthropicModel:
     return AnthropicModel("mine", url, counting_ids(), key=KEY, limits=limits)
 
 
-def remote(url: str, limits: Limits) -> Remote:
-    return Remote(Account("mine", url, KEY), limits=limits)
+def remote(url: str, limits: ResponseLimits) -> RemoteEndpoint:
+    return RemoteEndpoint(OpenAIClientOptions("mine", url, KEY), limits=limits)
 
 
-def azure(url: str, limits: Limits) -> Remote:
-    return Remote(Account("mine", url, KEY, azure=True, api_version="2025-04-01-preview"), limits=limits)
+def azure(url: str, limits: ResponseLimits) -> RemoteEndpoint:
+    return RemoteEndpoint(
+        OpenAIClientOptions("mine", url, KEY, azure=True, api_version="2025-04-01-preview"), limits=limits
+    )
 
 
-ASKED: dict[str, tuple[Callable[[str, Limits], Any], Callable[[Any], Any]]] = {
+ASKED: dict[str, tuple[Callable[[str, ResponseLimits], Any], Callable[[Any], Any]]] = {
     "chat completions": (chat, lambda model: model.respond(ASK)),
     "chat completions, without aiohttp": (plain_chat, lambda model: model.respond(ASK)),
     "responses": (responses, lambda model: model.respond(ASK)),
@@ -106,7 +109,7 @@ async def test_the_body_of_an_error_is_read_to_a_limit_and_the_connection_closed
 
     wrong = await refused(told(way, server.url))
 
-    assert isinstance(wrong, Refused)
+    assert isinstance(wrong, RequestRefused)
     assert wrong.status == 400
     assert await asyncio.to_thread(server.closed.wait, 2)
     assert server.sent[0] < SENT_AT_MOST
@@ -117,14 +120,14 @@ async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
     server: Hostile, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unzipped = []
-    read = bodies.Unzip.read
+    read = http.Decompressor.read
 
-    def counted(self: bodies.Unzip, piece: bytes) -> Iterator[bytes]:
+    def counted(self: http.Decompressor, piece: bytes) -> Iterator[bytes]:
         for out in read(self, piece):
             unzipped.append(len(out))
             yield out
 
-    monkeypatch.setattr(bodies.Unzip, "read", counted)
+    monkeypatch.setattr(http.Decompressor, "read", counted)
     bomb = zipped(64)
     server.answers = lambda _: error(503, bomb, b"content-encoding: gzip")
 
@@ -132,7 +135,7 @@ async def test_the_body_of_an_error_is_not_decompressed_further_than_the_limit(
 
     assert isinstance(wrong, TryLater)
     assert wrong.status == 503
-    assert sum(unzipped) <= ERROR_BYTES + PIECE
+    assert sum(unzipped) <= MAX_ERROR_BYTES + PIECE
 
 
 @pytest.mark.parametrize("way", ["retrieve", "compact", "count", "items", "models", "claude's models"])
@@ -155,7 +158,7 @@ async def test_a_whole_answer_has_a_limit_as_well(server: Hostile, way: str, com
 async def test_a_body_of_very_many_small_values_is_not_read(server: Hostile) -> None:
     server.answers = lambda _: repeated(b"[],", head=JSON + b"[")
 
-    wrong = await refused(told("models", server.url, Limits(body_bytes=2**20)))
+    wrong = await refused(told("models", server.url, ResponseLimits(body_bytes=2**20)))
 
     assert isinstance(wrong, LimitReached)
     assert await asyncio.to_thread(server.closed.wait, 2)
@@ -170,7 +173,7 @@ async def test_a_whole_answer_that_drips_has_a_limit_of_time(server: Hostile) ->
 
     server.answers = dripping
 
-    wrong = await refused(told("retrieve", server.url, Limits(idle_s=0.1)))
+    wrong = await refused(told("retrieve", server.url, ResponseLimits(idle_s=0.1)))
 
     assert isinstance(wrong, LimitReached)
     assert wrong.limit == "limits.idle_s"
@@ -185,7 +188,7 @@ async def test_an_error_whose_body_drips_is_told_by_what_has_come(
             yield b" "
             server.wait(0.01)
 
-    monkeypatch.setattr(bodies, "ERROR_S", 0.1)
+    monkeypatch.setattr(http, "ERROR_TIMEOUT_S", 0.1)
     server.answers = dripping
     began = monotonic()
 
@@ -212,20 +215,20 @@ def test_compressed_bodies_are_read_in_pieces_of_any_size(form: str, size: int) 
     wbits = {"gzip": 31, "zlib": 15, "deflate": -15}[form]
     packer = zlib.compressobj(wbits=wbits)
     packed = packer.compress(whole) + packer.flush()
-    unzip = bodies.Unzip()
+    unzip = http.Decompressor()
 
     pieces = [out for at in range(0, len(packed), size) for out in unzip.read(packed[at : at + size])]
 
     assert b"".join(pieces) == whole
-    assert max(map(len, pieces)) <= bodies.PIECE
+    assert max(map(len, pieces)) <= http.DECOMPRESS_CHUNK_BYTES
 
 
 LONG_WORDS = {
-    "one word": "x" * ERROR_BYTES,
-    "stars": "*" * ERROR_BYTES,
-    "models": "model " * (ERROR_BYTES // 6),
-    "exceeds": "exceed" * (ERROR_BYTES // 6),
-    "keys": "sk-12345678 " * (ERROR_BYTES // 12),
+    "one word": "x" * MAX_ERROR_BYTES,
+    "stars": "*" * MAX_ERROR_BYTES,
+    "models": "model " * (MAX_ERROR_BYTES // 6),
+    "exceeds": "exceed" * (MAX_ERROR_BYTES // 6),
+    "keys": "sk-12345678 " * (MAX_ERROR_BYTES // 12),
 }
 
 
@@ -233,7 +236,7 @@ LONG_WORDS = {
 def test_long_words_of_a_server_are_searched_quickly(words: str) -> None:
     began = perf_counter()
 
-    refusal(400, {"error": {"message": words, "code": words, "type": words}}, Asked("mine", model="m"))
+    fault_from_status(400, {"error": {"message": words, "code": words, "type": words}}, ErrorContext("mine", model="m"))
 
     assert perf_counter() - began < 0.5
 
@@ -243,11 +246,11 @@ def test_error_objects_inside_one_another_are_not_followed_for_ever() -> None:
     for _ in range(5_000):
         body = {"error": body}
 
-    assert isinstance(refusal(400, body, Asked("mine")), EndpointFault)
+    assert isinstance(fault_from_status(400, body, ErrorContext("mine")), EndpointFault)
 
 
 async def test_an_error_body_of_brackets_is_an_error_like_any_other(server: Hostile) -> None:
     server.answers = lambda _: error(400, b"[")
 
     for way in ("chat completions", "retrieve"):
-        assert isinstance(await refused(told(way, server.url)), Refused)
+        assert isinstance(await refused(told(way, server.url)), RequestRefused)

@@ -5,31 +5,32 @@ from typing import Any
 
 import pytest
 
-from convo.config.secret import Secret
-from convo.endpoints.remote import Account, Remote
-from convo.errors import KeyRefused, Refused, StreamBroken, Unreachable
-from convo.ids import counting_ids
-from convo.models.catalogue import Catalogue, ask, names
-from convo.models.chat import ChatModel
+from convo.config.values import Secret
+from convo.endpoints.remote import RemoteEndpoint
+from convo.errors import KeyRefused, RequestRefused, StreamBroken, Unreachable
+from convo.models.base import ModelLister, fetch_model_names, parse_model_names
+from convo.models.chat_completions import ChatModel
+from convo.models.http import OpenAIClientOptions
+from convo.runtime import counting_ids
 from tests.models.chat_server import ChatServer
 
 TWO = {"object": "list", "data": [{"id": "llama3.2:3b", "object": "model"}, {"id": "org/qwen"}]}
 
 
 @pytest.fixture(params=["chat", "remote"])
-def catalogue(request: pytest.FixtureRequest, server: ChatServer) -> Catalogue:
+def catalogue(request: pytest.FixtureRequest, server: ChatServer) -> ModelLister:
     """A connection of each kind to the same server."""
     key = Secret("sk-key")
     if request.param == "chat":
         return ChatModel("mine", server.url, counting_ids(), key=key)
-    return Remote(Account("mine", server.url, key))
+    return RemoteEndpoint(OpenAIClientOptions("mine", server.url, key))
 
 
-async def asked(catalogue: Catalogue, within_s: float = 30) -> Sequence[str]:
-    return await ask(catalogue, "mine", within_s=within_s)
+async def asked(catalogue: ModelLister, within_s: float = 30) -> Sequence[str]:
+    return await fetch_model_names(catalogue, "mine", within_s=within_s)
 
 
-async def test_a_server_names_its_models_as_it_takes_them(catalogue: Catalogue, server: ChatServer) -> None:
+async def test_a_server_names_its_models_as_it_takes_them(catalogue: ModelLister, server: ChatServer) -> None:
     server.refuses(200, TWO)
 
     assert await asked(catalogue) == ["llama3.2:3b", "org/qwen"]
@@ -47,18 +48,18 @@ async def test_a_server_names_its_models_as_it_takes_them(catalogue: Catalogue, 
     ids=["none", "null for none", "a bare list"],
 )
 def test_lists_come_in_several_forms(listed: Any, found: list[str]) -> None:
-    assert names(listed, "mine") == found
+    assert parse_model_names(listed, "mine") == found
 
 
 @pytest.mark.parametrize("listed", [{}, {"models": []}, {"data": [{"name": "x"}]}, {"data": {"id": "x"}}, "<html>", 7])
 def test_what_is_no_list_of_models_is_an_error_that_names_who_said_it(listed: Any) -> None:
     with pytest.raises(StreamBroken, match="mine answered with something that is not a list of models"):
-        names(listed, "mine")
+        parse_model_names(listed, "mine")
 
 
-@pytest.mark.parametrize(("status", "kind"), [(401, KeyRefused), (404, Refused)])
+@pytest.mark.parametrize(("status", "kind"), [(401, KeyRefused), (404, RequestRefused)])
 async def test_a_refusal_is_one_of_ours(
-    status: int, kind: type[Exception], catalogue: Catalogue, server: ChatServer
+    status: int, kind: type[Exception], catalogue: ModelLister, server: ChatServer
 ) -> None:
     server.refuses(status, {"error": {"message": "No: sk-key is wrong.", "type": "x"}})
 
@@ -68,7 +69,7 @@ async def test_a_refusal_is_one_of_ours(
     assert "sk-key" not in str(refused.value)
 
 
-async def test_a_server_that_stays_silent_is_passed_over(catalogue: Catalogue, server: ChatServer) -> None:
+async def test_a_server_that_stays_silent_is_passed_over(catalogue: ModelLister, server: ChatServer) -> None:
     server.waits()
 
     with pytest.raises(Unreachable, match=r"mine did not answer in 0[.]1 seconds"):

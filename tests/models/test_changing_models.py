@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from convo.config.secret import Secret
-from convo.ids import counting_ids
-from convo.items import Item, user
-from convo.models.account import Account
+from convo.config.values import Secret
+from convo.history.items import Item, user_message
 from convo.models.anthropic import AnthropicModel
-from convo.models.chat import ChatModel
+from convo.models.chat_completions import ChatModel
+from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
+from convo.runtime import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish
 from tests.models.chat_server import tool as chat_tool
 from tests.models.messages_events import thinking, tool, whole
@@ -28,7 +28,7 @@ class Three:
         self.server, self.new_id = server, counting_ids()
         self.deepseek = ChatModel("deepseek", server.url, self.new_id, key=KEY)
         self.claude = AnthropicModel("anthropic", server.url, self.new_id, key=KEY)
-        self.gpt = ResponsesModel(Account(base_url=server.url, key=KEY), self.new_id)
+        self.gpt = ResponsesModel(OpenAIClientOptions(base_url=server.url, key=KEY), self.new_id)
 
     async def ask_deepseek(self, *history: Item) -> list[Item]:
         thought = delta(reasoning_content="D thinks.")
@@ -67,10 +67,10 @@ def output(call_id: str) -> Item:
 
 async def history_of(three: Three) -> list[Item]:
     """A turn of each model, with a call and its output."""
-    history: list[Item] = [user("one")]
-    history += [*await three.ask_deepseek(*history), output("d1"), user("two")]
-    history += [*await three.ask_claude(*history), output("toolu_1"), user("three")]
-    history += [*await three.ask_gpt(*history), output("g1"), user("four")]
+    history: list[Item] = [user_message("one")]
+    history += [*await three.ask_deepseek(*history), output("d1"), user_message("two")]
+    history += [*await three.ask_claude(*history), output("toolu_1"), user_message("three")]
+    history += [*await three.ask_gpt(*history), output("g1"), user_message("four")]
     return history
 
 

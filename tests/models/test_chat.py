@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from convo.config.secret import Secret
-from convo.errors import NO_CONNECTION, KeyRefused, Refused, StreamBroken, TryLater, Unreachable, Unsupported
-from convo.ids import counting_ids
-from convo.items import Event, Json, user
-from convo.models.chat import ChatModel
-from convo.models.stream import usage
+from convo.config.values import Secret
+from convo.errors import NO_CONNECTION, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable, Unsupported
+from convo.history.items import Json, StreamEvent, user_message
+from convo.models.chat_completions import ChatModel
+from convo.models.stream import make_usage
+from convo.runtime import counting_ids
 from tests.models.chat_server import ChatServer, delta, finish, tool, used
 from tests.models.reading import all_of, asking, deltas, ended, into, said
 
 KEY = "sk-abcdefghijklmnop"
-HI = asking(user("hi"), model="v3")
+HI = asking(user_message("hi"), model="v3")
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ async def test_an_answer_streams_as_it_comes_and_ends_whole(server: ChatServer, 
 
     assert deltas(events) == ["Hel", "lo."]
     assert events[-1]["type"] == "response.completed"
-    assert events[-1]["response"]["usage"] == usage(12, 3)
+    assert events[-1]["response"]["usage"] == make_usage(12, 3)
     assert events[-1]["response"]["model"] == "m-2026"
 
 
@@ -50,7 +50,7 @@ async def test_the_request_carries_the_history_the_key_and_nothing_of_another_ac
     server.streams(finish("stop"))
     model = ChatModel("deepseek", server.url, counting_ids(), key=Secret(KEY))
 
-    await all_of(model, asking(user("hi"), model="v3", instructions="be brief", max_output_tokens=5))
+    await all_of(model, asking(user_message("hi"), model="v3", instructions="be brief", max_output_tokens=5))
     await model.aclose()
 
     assert server.requests[0].path == "/v1/chat/completions"
@@ -80,7 +80,7 @@ async def test_defaults_hold_unless_the_ask_says_otherwise(server: ChatServer) -
     server.streams(finish("stop"))
     model = ChatModel("m", server.url, counting_ids(), defaults={"temperature": 0.2, "repeat_penalty": 1.05})
 
-    await all_of(model, asking(user("hi"), temperature=0.9))
+    await all_of(model, asking(user_message("hi"), temperature=0.9))
     await model.aclose()
 
     assert (server.requests[0].json["temperature"], server.requests[0].json["repeat_penalty"]) == (0.9, 1.05)
@@ -97,7 +97,7 @@ async def test_tool_calls_come_as_items(server: ChatServer, model: ChatModel) ->
     )
     tools: Json = [{"type": "function", "name": name, "parameters": {}} for name in ("weather", "time")]
 
-    response = await ended(model, asking(user("?"), tools=tools))
+    response = await ended(model, asking(user_message("?"), tools=tools))
 
     assert [(item["call_id"], item["name"], item["arguments"]) for item in response["output"]] == [
         ("c1", "weather", '{"city":"Oslo"}'),
@@ -116,11 +116,11 @@ async def test_thoughts_before_a_call_go_back_to_deepseek_with_it(server: ChatSe
     )
     server.streams(delta(reasoning_content="Cold."), delta(content="-3"), finish("stop"))
 
-    first = await ended(model, asking(user("?"), model="v4"))
+    first = await ended(model, asking(user_message("?"), model="v4"))
     output: Json = {"type": "function_call_output", "call_id": "c1", "output": "-3"}
-    await all_of(model, asking(user("?"), *first["output"], output, model="v4"))
+    await all_of(model, asking(user_message("?"), *first["output"], output, model="v4"))
 
-    assert first["usage"] == usage(12, 3, cached=8, reasoning=2)
+    assert first["usage"] == make_usage(12, 3, cached=8, reasoning=2)
     assert first["output"][0]["content"] == [{"type": "reasoning_text", "text": "Oslo, then."}]
     assert server.requests[1].json["messages"][1] == {
         "role": "assistant",
@@ -135,9 +135,9 @@ async def test_another_server_is_not_shown_thoughts(server: ChatServer) -> None:
     server.streams(delta(content="-3"), finish("stop"))
     model = ChatModel("groq", server.url, counting_ids())
 
-    first = await ended(model, asking(user("?")))
+    first = await ended(model, asking(user_message("?")))
     output: Json = {"type": "function_call_output", "call_id": "c1", "output": "-3"}
-    await all_of(model, asking(user("?"), *first["output"], output))
+    await all_of(model, asking(user_message("?"), *first["output"], output))
     await model.aclose()
 
     assert "encrypted_content" not in first["output"][0]
@@ -159,7 +159,7 @@ async def test_a_stream_that_stops_without_a_reason_is_broken(server: ChatServer
 
 async def test_a_connection_that_is_cut_breaks_the_answer_after_what_came(server: ChatServer, model: ChatModel) -> None:
     server.streams(delta(content="Hel"), cut=True)
-    came: list[Event] = []
+    came: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match="connection to deepseek broke"):
         await into(came, model, HI)
@@ -218,7 +218,7 @@ async def test_a_busy_server_is_asked_once_and_its_wish_is_passed_on(server: Cha
 async def test_a_model_that_does_not_exist_is_named(server: ChatServer, model: ChatModel) -> None:
     server.refuses(404, {"error": {"message": "model 'v3' not found", "type": "not_found_error"}})
 
-    with pytest.raises(Refused, match=r"^deepseek has no model 'v3'$"):
+    with pytest.raises(RequestRefused, match=r"^deepseek has no model 'v3'$"):
         await all_of(model, HI)
 
 
@@ -227,7 +227,7 @@ async def test_a_base_url_that_leads_nowhere_is_named(server: ChatServer, said: 
     server.refuses(404, said)
     model = ChatModel("groq", server.url, counting_ids())
 
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RequestRefused) as refused:
         await all_of(model, HI)
     await model.aclose()
 
@@ -277,8 +277,8 @@ async def test_what_cannot_be_sent_is_refused_before_anybody_is_asked(server: Ch
 
 
 async def test_half_a_character_is_refused_in_words(server: ChatServer, model: ChatModel) -> None:
-    with pytest.raises(Refused, match="half a character"):
-        await all_of(model, asking(user("\ud83d")))
+    with pytest.raises(RequestRefused, match="half a character"):
+        await all_of(model, asking(user_message("\ud83d")))
 
     assert server.requests == []
 

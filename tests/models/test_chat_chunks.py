@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 
 from convo.errors import StreamBroken
-from convo.ids import counting_ids
-from convo.items import Event
-from convo.models.chat_chunks import Chunks, used
-from convo.models.stream import Answer, usage
+from convo.history.items import StreamEvent
+from convo.models.chat_completions import ChatChunkTranslator, usage_from_chat
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.runtime import counting_ids
 from tests.models.chat_server import delta, finish, tool
 
 
-def read(*chunks: Any) -> list[Event]:
+def read(*chunks: Any) -> list[StreamEvent]:
     new_id = counting_ids()
-    chunks_read = Chunks(Answer(new_id, "m"), new_id)
+    chunks_read = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id)
     events = [event for chunk in chunks for event in chunks_read.read(chunk)]
     return [*events, *chunks_read.end()]
 
@@ -131,7 +131,7 @@ def test_the_model_is_the_one_that_the_server_names() -> None:
 @pytest.mark.parametrize(
     ("raw", "read_as"),
     [
-        ({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}, usage(12, 3)),
+        ({"prompt_tokens": 12, "completion_tokens": 3, "total_tokens": 15}, make_usage(12, 3)),
         (
             {
                 "prompt_tokens": 12,
@@ -139,15 +139,15 @@ def test_the_model_is_the_one_that_the_server_names() -> None:
                 "prompt_tokens_details": {"cached_tokens": 8},
                 "completion_tokens_details": {"reasoning_tokens": 2},
             },
-            usage(12, 3, cached=8, reasoning=2),
+            make_usage(12, 3, cached=8, reasoning=2),
         ),
-        ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_cache_hit_tokens": 8}, usage(12, 3, cached=8)),
-        ({"prompt_tokens": 12, "completion_tokens": None, "prompt_tokens_details": None}, usage(12, 0)),
+        ({"prompt_tokens": 12, "completion_tokens": 3, "prompt_cache_hit_tokens": 8}, make_usage(12, 3, cached=8)),
+        ({"prompt_tokens": 12, "completion_tokens": None, "prompt_tokens_details": None}, make_usage(12, 0)),
     ],
     ids=["plain", "openai", "deepseek", "nulls"],
 )
 def test_usage_is_read_from_every_form(raw: dict[str, Any], read_as: Any) -> None:
-    assert used(raw) == read_as
+    assert usage_from_chat(raw) == read_as
 
 
 def test_a_call_without_arguments_gets_an_empty_object() -> None:
@@ -168,12 +168,12 @@ def test_a_piece_of_a_call_behind_words_is_a_mixture() -> None:
 def test_usage_beside_the_answer_is_read_too() -> None:
     said = read({**finish("stop"), "x_groq": {"usage": {"prompt_tokens": 4, "completion_tokens": 2}}})
 
-    assert said[-1]["response"]["usage"] == usage(4, 2)
+    assert said[-1]["response"]["usage"] == make_usage(4, 2)
 
 
 def test_each_thought_is_sealed_where_it_is_wanted_back() -> None:
     new_id = counting_ids()
-    chunks = Chunks(Answer(new_id, "m"), new_id, "me:")
+    chunks = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
     told = [delta(reasoning="A"), delta(reasoning="B", content="one"), delta(reasoning="C"), finish("stop")]
     events = [*(event for chunk in told for event in chunks.read(chunk)), *chunks.end()]
 
@@ -187,7 +187,7 @@ def test_each_thought_is_sealed_where_it_is_wanted_back() -> None:
 
 def test_a_thought_that_was_cut_off_is_not_sealed() -> None:
     new_id = counting_ids()
-    chunks = Chunks(Answer(new_id, "m"), new_id, "me:")
+    chunks = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id, "me:")
     events = [*chunks.read(delta(reasoning="A")), *chunks.read(finish("length")), *chunks.end()]
 
     assert events[-1]["response"]["output"][0]["status"] == "incomplete"

@@ -3,9 +3,9 @@
 import pytest
 
 from convo.errors import Unsupported
-from convo.items import Item, Json, assistant, user
-from convo.models.chat_messages import messages, sealed_thoughts
-from convo.models.sealed import maker
+from convo.history.items import Item, Json, assistant_message, user_message
+from convo.models.base import make_issuer_tag
+from convo.models.chat_messages import build_chat_messages, encode_reasoning_text
 
 
 def call(call_id: str, name: str = "weather", arguments: str = "{}") -> Item:
@@ -77,17 +77,19 @@ ONE_MESSAGE = {
 
 @pytest.mark.parametrize(("item", "message"), ONE_MESSAGE.values(), ids=ONE_MESSAGE)
 def test_each_form_of_an_item_becomes_one_message(item: Item, message: Json) -> None:
-    assert messages([item], "m") == [message]
+    assert build_chat_messages([item], "m") == [message]
 
 
 def test_instructions_come_first_as_the_systems_words() -> None:
-    said = messages([user("hi")], "m", "be brief")
+    said = build_chat_messages([user_message("hi")], "m", "be brief")
 
     assert said == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
 
 
 def test_parallel_calls_of_one_answer_are_one_message_with_its_words() -> None:
-    said = messages([user("?"), assistant("I look."), call("c1"), call("c2"), output("c1"), output("c2")], "m")
+    said = build_chat_messages(
+        [user_message("?"), assistant_message("I look."), call("c1"), call("c2"), output("c1"), output("c2")], "m"
+    )
 
     assert said[1:] == [
         {"role": "assistant", "content": "I look.", "tool_calls": [asked("c1"), asked("c2")]},
@@ -97,21 +99,23 @@ def test_parallel_calls_of_one_answer_are_one_message_with_its_words() -> None:
 
 
 def test_words_between_calls_do_not_come_between_a_call_and_its_output() -> None:
-    said = messages([call("c1"), assistant("And another."), call("c2"), output("c1"), output("c2")], "m")
+    said = build_chat_messages(
+        [call("c1"), assistant_message("And another."), call("c2"), output("c1"), output("c2")], "m"
+    )
 
     assert [message["role"] for message in said] == ["assistant", "tool", "tool"]
     assert said[0] == {"role": "assistant", "content": "And another.", "tool_calls": [asked("c1"), asked("c2")]}
 
 
 def test_calls_of_two_answers_stay_two_messages() -> None:
-    said = messages([call("c1"), output("c1"), call("c2"), output("c2")], "m")
+    said = build_chat_messages([call("c1"), output("c1"), call("c2"), output("c2")], "m")
 
     assert [message["role"] for message in said] == ["assistant", "tool", "assistant", "tool"]
     assert said[0]["content"] is None
 
 
 def test_two_answers_without_calls_stay_two_messages() -> None:
-    assert messages([assistant("half an"), assistant("a whole one")], "m") == [
+    assert build_chat_messages([assistant_message("half an"), assistant_message("a whole one")], "m") == [
         {"role": "assistant", "content": "half an"},
         {"role": "assistant", "content": "a whole one"},
     ]
@@ -120,7 +124,7 @@ def test_two_answers_without_calls_stay_two_messages() -> None:
 def test_reasoning_is_left_out_and_does_not_part_an_answer_from_its_calls() -> None:
     thought = {"type": "reasoning", "id": "rs_1", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}
 
-    assert messages([thought, assistant("I look."), thought, call("c1")], "m") == [
+    assert build_chat_messages([thought, assistant_message("I look."), thought, call("c1")], "m") == [
         {"role": "assistant", "content": "I look.", "tool_calls": [asked("c1")]}
     ]
 
@@ -129,7 +133,7 @@ def test_images_in_outputs_are_shown_behind_the_last_output() -> None:
     image = {"type": "input_image", "image_url": "data:x"}
     shot = output("c1", [{"type": "input_text", "text": "done"}, image])
 
-    said = messages([call("c1"), call("c2"), shot, output("c2", [image]), user("so?")], "m")
+    said = build_chat_messages([call("c1"), call("c2"), shot, output("c2", [image]), user_message("so?")], "m")
 
     assert [message["role"] for message in said] == ["assistant", "tool", "tool", "user", "user"]
     assert [message["content"] for message in said[1:3]] == ["done", "(shown in the next message)"]
@@ -142,27 +146,40 @@ def test_images_in_outputs_are_shown_behind_the_last_output() -> None:
 
 
 def test_an_output_that_came_late_stands_behind_its_call() -> None:
-    said = messages([call("c1"), user("hurry"), output("c1")], "m")
+    said = build_chat_messages([call("c1"), user_message("hurry"), output("c1")], "m")
 
     assert [message["role"] for message in said] == ["assistant", "tool", "user"]
 
 
-DEEPSEEK = maker("deepseek", "v4", "https://api.deepseek.com")
+DEEPSEEK = make_issuer_tag("deepseek", "v4", "https://api.deepseek.com")
 
 
 def thought(words: str, by: str = DEEPSEEK) -> Item:
     content = [{"type": "reasoning_text", "text": words}]
-    return {"type": "reasoning", "summary": [], "content": content, "encrypted_content": by + sealed_thoughts(words)}
+    return {
+        "type": "reasoning",
+        "summary": [],
+        "content": content,
+        "encrypted_content": by + encode_reasoning_text(words),
+    }
 
 
 def test_a_server_that_wants_its_thoughts_back_gets_them_in_turns_with_calls_alone() -> None:
     history = [
-        *(user("hi"), thought("A greeting."), assistant("Hello.")),
-        *(user("?"), thought("Né, "), thought("look."), call("c1"), output("c1"), thought("I see."), assistant("12.")),
-        user("thanks"),
+        *(user_message("hi"), thought("A greeting."), assistant_message("Hello.")),
+        *(
+            user_message("?"),
+            thought("Né, "),
+            thought("look."),
+            call("c1"),
+            output("c1"),
+            thought("I see."),
+            assistant_message("12."),
+        ),
+        user_message("thanks"),
     ]
 
-    said = messages(history, "m", wants_thoughts_of=DEEPSEEK)
+    said = build_chat_messages(history, "m", wants_thoughts_of=DEEPSEEK)
 
     thoughts = [message.get("reasoning_content") for message in said if message["role"] == "assistant"]
     assert thoughts == [None, "Né, look.", "I see."]
@@ -170,11 +187,14 @@ def test_a_server_that_wants_its_thoughts_back_gets_them_in_turns_with_calls_alo
 
 @pytest.mark.parametrize(
     "left_out",
-    [thought("Hm.", maker("deepseek", "v3", "https://api.deepseek.com")), {**thought(""), "encrypted_content": "x"}],
+    [
+        thought("Hm.", make_issuer_tag("deepseek", "v3", "https://api.deepseek.com")),
+        {**thought(""), "encrypted_content": "x"},
+    ],
     ids=["another model's", "nobody's"],
 )
 def test_a_call_without_thoughts_of_that_model_says_that_there_are_none(left_out: Item) -> None:
-    said = messages([user("?"), left_out, call("c1"), output("c1")], "m", wants_thoughts_of=DEEPSEEK)
+    said = build_chat_messages([user_message("?"), left_out, call("c1"), output("c1")], "m", wants_thoughts_of=DEEPSEEK)
 
     assert said[1]["reasoning_content"] == ""
 
@@ -195,4 +215,4 @@ def test_a_call_without_thoughts_of_that_model_says_that_there_are_none(left_out
 )
 def test_what_chat_completions_cannot_carry_is_refused_by_its_name(item: Item, named: str) -> None:
     with pytest.raises(Unsupported, match=named):
-        messages([user("hi"), item], "deepseek/m")
+        build_chat_messages([user_message("hi"), item], "deepseek/m")

@@ -8,36 +8,47 @@ import httpx2
 import openai
 import pytest
 
-from convo.config.secret import Secret
-from convo.errors import ConvoError, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
-from convo.models.foreign import Asked, broken, edge, refusal, translated
+from convo.config.values import Secret
+from convo.errors import ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable
+from convo.models.errors import (
+    ErrorContext,
+    fault_from_status,
+    fault_from_stream_error,
+    map_provider_errors,
+    to_endpoint_fault,
+)
 
 KEY = "sk-abcdefghijklmnop"
-ASKED = Asked("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))
+ASKED = ErrorContext("deepseek", "https://me:pw@api.deepseek.com/v1?x=1", model="v9", key=Secret(KEY))
 
 REFUSALS: dict[str, tuple[int, Any, type[ConvoError], str]] = {
     "a wrong key": (401, {"message": f"Incorrect API key provided: {KEY}."}, KeyRefused, "refused the key: Incorrect"),
     "a masked key": (401, {"message": "Incorrect key: sk-ab***nop."}, KeyRefused, "Incorrect key: ***"),
     "no right": (403, {"message": "You have no access"}, KeyRefused, "refused the key: You have no access"),
-    "a fault of ours": (400, {"message": "Bad.", "code": "bad", "param": "input"}, Refused, "Bad"),
-    "one that is not found": (404, {"message": "Response with id 'r' not found."}, Refused, "Response with id 'r' not"),
-    "too much": (413, "", Refused, "deepseek answered 413 at https://api.deepseek.com/v1"),
+    "a fault of ours": (400, {"message": "Bad.", "code": "bad", "param": "input"}, RequestRefused, "Bad"),
+    "one that is not found": (
+        404,
+        {"message": "Response with id 'r' not found."},
+        RequestRefused,
+        "Response with id 'r' not",
+    ),
+    "too much": (413, "", RequestRefused, "deepseek answered 413 at https://api.deepseek.com/v1"),
     "too often": (429, {"message": "Slow down", "code": "rate_limit_exceeded"}, TryLater, "Slow down"),
-    "no credit": (429, {"message": "You have no credit", "code": "insufficient_quota"}, Refused, "no credit"),
+    "no credit": (429, {"message": "You have no credit", "code": "insufficient_quota"}, RequestRefused, "no credit"),
     "another at work": (409, {"message": "Conflict"}, TryLater, "Conflict"),
     "a timeout of the server": (408, None, TryLater, "deepseek answered 408"),
     "a locked conversation": (400, {"message": "Locked", "code": "conversation_locked"}, TryLater, "Locked"),
     "an outage": (503, "<html>nginx</html>", TryLater, "deepseek answered 503"),
-    "nested": (400, {"error": {"message": "Deep"}}, Refused, "Deep"),
-    "in a word": (400, {"error": "Bad word"}, Refused, "Bad word"),
-    "FastAPI's": (422, {"detail": "field required"}, Refused, "field required"),
-    "FastAPI's list": (422, {"detail": [{"loc": ["body"]}]}, Refused, "deepseek answered 422"),
+    "nested": (400, {"error": {"message": "Deep"}}, RequestRefused, "Deep"),
+    "in a word": (400, {"error": "Bad word"}, RequestRefused, "Bad word"),
+    "FastAPI's": (422, {"detail": "field required"}, RequestRefused, "field required"),
+    "FastAPI's list": (422, {"detail": [{"loc": ["body"]}]}, RequestRefused, "deepseek answered 422"),
 }
 
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), REFUSALS.values(), ids=REFUSALS)
 def test_each_refusal_is_one_of_ours(status: int, body: Any, kind: type[ConvoError], words: str) -> None:
-    wrong = refusal(status, body, ASKED)
+    wrong = fault_from_status(status, body, ASKED)
 
     assert type(wrong) is kind
     assert words in wrong.message
@@ -48,7 +59,7 @@ def test_each_refusal_is_one_of_ours(status: int, body: Any, kind: type[ConvoErr
 
 @pytest.mark.parametrize(("status", "body", "kind", "words"), REFUSALS.values(), ids=REFUSALS)
 def test_no_message_holds_a_key_or_a_password(status: int, body: Any, kind: type[ConvoError], words: str) -> None:
-    message = refusal(status, body, ASKED).message
+    message = fault_from_status(status, body, ASKED).message
 
     assert KEY not in message
     assert "sk-" not in message
@@ -57,7 +68,7 @@ def test_no_message_holds_a_key_or_a_password(status: int, body: Any, kind: type
 
 @pytest.mark.parametrize("status", [302, 999])
 def test_a_status_that_is_none_of_an_error_is_not_passed_on(status: int) -> None:
-    assert refusal(status, None, ASKED).status == 502
+    assert fault_from_status(status, None, ASKED).status == 502
 
 
 @pytest.mark.parametrize(
@@ -71,7 +82,7 @@ def test_a_status_that_is_none_of_an_error_is_not_passed_on(status: int) -> None
     ids=["openai", "ollama", "ollama's old form", "deepseek"],
 )
 def test_a_model_that_does_not_exist_is_named_however_the_server_puts_it(status: int, body: Any) -> None:
-    wrong = refusal(status, body, ASKED)
+    wrong = fault_from_status(status, body, ASKED)
 
     assert wrong.message == "deepseek has no model 'v9'"
     assert (wrong.code, wrong.param, wrong.status) == ("model_not_found", "model", status)
@@ -79,7 +90,7 @@ def test_a_model_that_does_not_exist_is_named_however_the_server_puts_it(status:
 
 
 def test_the_servers_own_code_and_param_are_kept() -> None:
-    wrong = refusal(
+    wrong = fault_from_status(
         400, {"message": "No", "code": "previous_response_not_found", "param": "previous_response_id"}, ASKED
     )
 
@@ -87,7 +98,7 @@ def test_the_servers_own_code_and_param_are_kept() -> None:
 
 
 def test_a_code_that_is_a_number_gives_way_to_the_type() -> None:
-    assert refusal(400, {"message": "No", "code": 400, "type": "exceed_context_size_error"}, ASKED).code == (
+    assert fault_from_status(400, {"message": "No", "code": 400, "type": "exceed_context_size_error"}, ASKED).code == (
         "exceed_context_size_error"
     )
 
@@ -112,7 +123,7 @@ def test_the_servers_wish_to_wait_is_read_in_every_form(headers: dict[str, str],
     request = httpx2.Request("POST", "https://api.deepseek.com/v1")
     response = httpx2.Response(429, headers=headers, request=request)
 
-    wrong = translated(openai.RateLimitError("Slow down", response=response, body=None), ASKED)
+    wrong = to_endpoint_fault(openai.RateLimitError("Slow down", response=response, body=None), ASKED)
 
     assert isinstance(wrong, TryLater)
     assert wrong.retry_after_s == seconds
@@ -124,21 +135,21 @@ def test_the_servers_wish_to_wait_is_read_in_every_form(headers: dict[str, str],
         ({"message": "Busy", "code": 503}, TryLater, 503),
         ({"message": "Busy", "type": "overloaded_error"}, TryLater, 529),
         ({"message": "Slow", "code": "rate_limit_exceeded"}, TryLater, 429),
-        ({"message": "Bad", "type": "invalid_request_error"}, Refused, 400),
+        ({"message": "Bad", "type": "invalid_request_error"}, RequestRefused, 400),
         ({"message": "Odd"}, StreamBroken, 502),
     ],
 )
 def test_an_error_event_that_comes_first_is_read_as_an_answers_status(
     body: Any, kind: type[ConvoError], status: int
 ) -> None:
-    wrong = broken(body, ASKED, answering=False)
+    wrong = fault_from_stream_error(body, ASKED, answering=False)
 
     assert type(wrong) is kind
     assert wrong.status == status
 
 
 def test_an_error_event_behind_a_piece_of_the_answer_is_a_broken_stream() -> None:
-    wrong = broken({"message": f"Busy, {KEY}", "code": "server_error"}, ASKED, answering=True)
+    wrong = fault_from_stream_error({"message": f"Busy, {KEY}", "code": "server_error"}, ASKED, answering=True)
 
     assert isinstance(wrong, StreamBroken)
     assert (wrong.message, wrong.code) == ("Busy, ***", "server_error")
@@ -162,7 +173,7 @@ REQUEST = httpx2.Request("POST", "https://api.deepseek.com/v1")
     ],
 )
 def test_a_connection_that_fails_before_the_answer_is_unreachable(wrong: Exception, words: str) -> None:
-    ours = translated(wrong, ASKED)
+    ours = to_endpoint_fault(wrong, ASKED)
 
     assert isinstance(ours, Unreachable)
     assert words in ours.message
@@ -170,22 +181,24 @@ def test_a_connection_that_fails_before_the_answer_is_unreachable(wrong: Excepti
 
 
 def test_a_connection_that_fails_in_the_answer_is_a_broken_stream() -> None:
-    assert isinstance(translated(httpx2.ReadError("gone"), ASKED, answering=True), StreamBroken)
-    assert isinstance(translated(openai.APIConnectionError(request=REQUEST), ASKED, answering=True), StreamBroken)
+    assert isinstance(to_endpoint_fault(httpx2.ReadError("gone"), ASKED, answering=True), StreamBroken)
+    assert isinstance(
+        to_endpoint_fault(openai.APIConnectionError(request=REQUEST), ASKED, answering=True), StreamBroken
+    )
 
 
 def test_an_edge_keeps_the_foreign_error_as_the_cause() -> None:
     foreign = openai.APITimeoutError(REQUEST)
 
-    with pytest.raises(Unreachable) as caught, edge(ASKED):
+    with pytest.raises(Unreachable) as caught, map_provider_errors(ASKED):
         raise foreign
 
     assert caught.value.__cause__ is foreign
 
 
-@pytest.mark.parametrize("wrong", [Refused("ours"), KeyError("a mistake of ours"), KeyboardInterrupt()])
+@pytest.mark.parametrize("wrong", [RequestRefused("ours"), KeyError("a mistake of ours"), KeyboardInterrupt()])
 def test_an_edge_lets_everything_else_through_as_it_is(wrong: BaseException) -> None:
-    with pytest.raises(type(wrong)) as caught, edge(ASKED):
+    with pytest.raises(type(wrong)) as caught, map_provider_errors(ASKED):
         raise wrong
 
     assert caught.value is wrong

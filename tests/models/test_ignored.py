@@ -5,13 +5,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from convo.endpoints.embedded.requests import FOR_THE_MODEL
 from convo.errors import Unsupported
-from convo.items import Json, assistant, user
-from convo.models import anthropic_request, chat_request, responses_request
-from convo.models.chat_request import dialect
-from convo.models.contract import Ask
-from convo.models.sealed import NOBODY, maker, signed
+from convo.history.items import Json, assistant_message, user_message
+from convo.models import anthropic, chat_completions, responses
+from convo.models.base import NO_ISSUER, ModelRequest, make_issuer_tag, tag_encrypted_content
+from convo.models.chat_completions import detect_chat_dialect
+from convo.responses_api.validation import MODEL_FIELDS
 
 GROQ, OPENAI = "https://api.groq.com/openai/v1", "https://api.openai.com/v1"
 ALLOWED = ("top_k", "seed", "stop", "chat_template_kwargs", "service_tier", "user")
@@ -20,28 +19,29 @@ ALLOWED = ("top_k", "seed", "stop", "chat_template_kwargs", "service_tier", "use
 class Adapter(NamedTuple):
     """How one kind of model is asked, and what it says that it leaves out."""
 
-    body: Callable[[Ask], dict[str, Json]]
-    ignored: Callable[[Ask], tuple[str, ...]]
+    body: Callable[[ModelRequest], dict[str, Json]]
+    ignored: Callable[[ModelRequest], tuple[str, ...]]
 
 
 def chat(base_url: str, extra: tuple[str, ...] = ()) -> Adapter:
-    spoken = dialect("x", base_url, extra)
+    spoken = detect_chat_dialect("x", base_url, extra)
     return Adapter(
-        lambda ask: chat_request.request(ask, "m", spoken), lambda ask: chat_request.ignored(ask, spoken, NOBODY)
+        lambda ask: chat_completions.build_chat_body(ask, "m", spoken),
+        lambda ask: chat_completions.list_ignored_chat_fields(ask, spoken, NO_ISSUER),
     )
 
 
 def claude(extra: tuple[str, ...] = ()) -> Adapter:
     return Adapter(
-        lambda ask: anthropic_request.request(ask, NOBODY, "m", extra),
-        lambda ask: anthropic_request.ignored(ask, NOBODY, extra),
+        lambda ask: anthropic.build_anthropic_body(ask, NO_ISSUER, "m", extra),
+        lambda ask: anthropic.list_ignored_anthropic_fields(ask, NO_ISSUER, extra),
     )
 
 
 def native(extra: tuple[str, ...] = ()) -> Adapter:
     return Adapter(
-        lambda ask: responses_request.request(ask, NOBODY, "m", extra),
-        lambda ask: responses_request.ignored(ask, NOBODY, extra),
+        lambda ask: responses.build_responses_body(ask, NO_ISSUER, "m", extra),
+        lambda ask: responses.list_ignored_responses_fields(ask, NO_ISSUER, extra),
     )
 
 
@@ -93,15 +93,15 @@ WITH_TOOLS = ("parallel_tool_calls", "tool_choice")
 """Parameters that mean something beside tools only."""
 
 
-def asking(name: str) -> tuple[Ask, Ask]:
+def asking(name: str) -> tuple[ModelRequest, ModelRequest]:
     """An ask without and with the parameter `name`."""
     around = {"tools": [TOOL]} if name in WITH_TOOLS else {}
-    plain = Ask("claude-sonnet-5", (user("hi"),), parameters=around)
-    return plain, Ask(plain.model, plain.input, parameters={**around, name: VALUES[name]})
+    plain = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=around)
+    return plain, ModelRequest(plain.model, plain.input, parameters={**around, name: VALUES[name]})
 
 
 def test_there_is_a_value_for_every_parameter_of_a_model() -> None:
-    assert set(VALUES) == set(FOR_THE_MODEL)
+    assert set(VALUES) == set(MODEL_FIELDS)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS.values(), ids=ADAPTERS)
@@ -112,7 +112,7 @@ def test_a_parameter_is_sent_refused_or_reported_and_never_dropped(name: str, ad
     assert fate(adapter, ask, without) == name or reported
 
 
-def fate(adapter: Adapter, ask: Ask, without: Ask) -> str | None:
+def fate(adapter: Adapter, ask: ModelRequest, without: ModelRequest) -> str | None:
     """The parameter in which `ask` differs from `without`: it is sent, or refused by its name."""
     try:
         sent = adapter.body(ask) != adapter.body(without)
@@ -148,12 +148,12 @@ REPORTED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
 
 @pytest.mark.parametrize(("adapter", "parameters", "names"), REPORTED)
 def test_what_is_left_out_is_named(adapter: str, parameters: dict[str, Any], names: tuple[str, ...]) -> None:
-    ask = Ask("claude-sonnet-5", (user("hi"),), parameters=parameters)
+    ask = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters=parameters)
     assert ADAPTERS[adapter].ignored(ask) == names
 
 
 def test_allowed_fields_are_sent_under_the_names_that_the_server_has() -> None:
-    ask = Ask("claude-sonnet-5", (user("hi"),), parameters={"top_k": 5, "stop": "END", "seed": 7})
+    ask = ModelRequest("claude-sonnet-5", (user_message("hi"),), parameters={"top_k": 5, "stop": "END", "seed": 7})
 
     chat_body, claude_body = ADAPTERS["chat, allowed"].body(ask), ADAPTERS["claude, allowed"].body(ask)
 
@@ -166,22 +166,29 @@ def test_allowed_fields_are_sent_under_the_names_that_the_server_has() -> None:
 def test_fields_of_items_that_have_no_place_are_named(adapter: str) -> None:
     call = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}", "namespace": "n"}
     output = {"type": "function_call_output", "call_id": "c", "output": "1"}
-    items = (user("hi"), {**assistant("ok"), "phase": "commentary"}, call, output)
+    items = (user_message("hi"), {**assistant_message("ok"), "phase": "commentary"}, call, output)
 
-    assert ADAPTERS[adapter].ignored(Ask("m", items)) == ("input.message.phase", "input.function_call.namespace")
-    assert ADAPTERS["native"].ignored(Ask("m", items)) == ()
+    assert ADAPTERS[adapter].ignored(ModelRequest("m", items)) == (
+        "input.message.phase",
+        "input.function_call.namespace",
+    )
+    assert ADAPTERS["native"].ignored(ModelRequest("m", items)) == ()
 
 
-@pytest.mark.parametrize("seal", [None, signed({"encrypted_content": "x"}, maker("o", "m"))["encrypted_content"]])
+@pytest.mark.parametrize(
+    "seal", [None, tag_encrypted_content({"encrypted_content": "x"}, make_issuer_tag("o", "m"))["encrypted_content"]]
+)
 def test_reasoning_that_cannot_be_sent_is_named(seal: str | None) -> None:
     thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": seal}
     for adapter in ("chat", "claude", "native"):
-        assert ADAPTERS[adapter].ignored(Ask("m", (user("hi"), thought, assistant("ok")))) == ("input.reasoning",)
+        assert ADAPTERS[adapter].ignored(ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))) == (
+            "input.reasoning",
+        )
 
 
 def test_foreign_sealed_reasoning_goes_on_to_a_native_server() -> None:
     thought: dict[str, Any] = {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
-    ask = Ask("m", (user("hi"), thought, assistant("ok")))
+    ask = ModelRequest("m", (user_message("hi"), thought, assistant_message("ok")))
 
     assert thought in ADAPTERS["native"].body(ask)["input"]
     assert ADAPTERS["native"].ignored(ask) == ()

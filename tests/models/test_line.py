@@ -7,7 +7,7 @@ from codecs import BOM_UTF8
 import pytest
 
 from convo.errors import LimitReached
-from convo.models.line import ServerSent, parsed
+from convo.models.http import SSEDecoder, parse_large_json
 
 ENDS = ("\n", "\r\n", "\r")
 
@@ -37,20 +37,20 @@ def whole(end: str) -> bytes:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_each_event_gives_its_data(end: str) -> None:
-    assert ServerSent().read(whole(end)) == MEANT
+    assert SSEDecoder().read(whole(end)) == MEANT
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 64])
 @pytest.mark.parametrize("end", ENDS)
 def test_events_are_the_same_in_pieces_of_any_size(end: str, size: int) -> None:
-    sent, raw = ServerSent(), whole(end)
+    sent, raw = SSEDecoder(), whole(end)
 
     assert [data for at in range(0, len(raw), size) for data in sent.read(raw[at : at + size])] == MEANT
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 64])
 def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it(size: int) -> None:
-    sent, raw = ServerSent(), BOM_UTF8 + b"data: first\n\ndata: " + BOM_UTF8 + b"second\n\n"
+    sent, raw = SSEDecoder(), BOM_UTF8 + b"data: first\n\ndata: " + BOM_UTF8 + b"second\n\n"
 
     found = [data for at in range(0, len(raw), size) for data in sent.read(raw[at : at + size])]
 
@@ -58,7 +58,7 @@ def test_a_byte_order_mark_before_the_first_event_is_no_part_of_it(size: int) ->
 
 
 def test_an_event_is_told_with_the_piece_that_ends_it() -> None:
-    sent = ServerSent()
+    sent = SSEDecoder()
 
     assert sent.read(b"data: 1\n") == []
     assert sent.read(b"\ndata: 2\r\n\r") == ["1", "2"]
@@ -67,12 +67,12 @@ def test_an_event_is_told_with_the_piece_that_ends_it() -> None:
 
 def test_bytes_that_are_no_text_are_told_as_such() -> None:
     with pytest.raises(UnicodeDecodeError):
-        ServerSent().read(b"data: \xff\n\n")
+        SSEDecoder().read(b"data: \xff\n\n")
 
 
 @pytest.mark.parametrize("piece", [b"data: endless " * 10_000, b"data: x\n" * 10_000])
 def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
-    sent = ServerSent(2**20)
+    sent = SSEDecoder(2**20)
 
     def read() -> None:
         for _ in range(2 * 2**20 // len(piece) * 4):
@@ -83,7 +83,7 @@ def test_an_event_that_never_ends_is_not_waited_for(piece: bytes) -> None:
 
 
 def test_events_that_end_are_let_go_of_however_many_come() -> None:
-    sent = ServerSent()
+    sent = SSEDecoder()
     for _ in range(80):
         assert len(sent.read(b"data: " + b"x" * 2**20 + b"\n\n: still there\n\n")) == 1
 
@@ -98,8 +98,8 @@ VALUES = (
 async def test_a_large_event_is_parsed_as_any_other(text: str) -> None:
     many = f"[{','.join([text] * 300)}]"
 
-    assert await parsed(text, 2**20) == json.loads(text)
-    assert await parsed(many, 2**20) == json.loads(many)
+    assert await parse_large_json(text, 2**20) == json.loads(text)
+    assert await parse_large_json(many, 2**20) == json.loads(many)
 
 
 @pytest.mark.parametrize(
@@ -107,12 +107,12 @@ async def test_a_large_event_is_parsed_as_any_other(text: str) -> None:
 )
 async def test_a_large_event_that_is_no_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
-        await parsed(text, 2**20)
+        await parse_large_json(text, 2**20)
 
 
 async def test_an_event_of_very_many_values_is_not_parsed() -> None:
     with pytest.raises(LimitReached, match=r"limits\.event_bytes"):
-        await parsed("[" + "[]," * 50_000 + "0]", 2**20)
+        await parse_large_json("[" + "[]," * 50_000 + "0]", 2**20)
 
 
 @pytest.mark.parametrize("text", ["[" + "[]," * 10_000 + "0]", '{"a": {"b":' * 2_000 + "1" + "}}" * 2_000])
@@ -126,7 +126,7 @@ async def test_others_run_while_a_large_event_is_parsed(text: str) -> None:
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(other())
-    await parsed(text, 2**22)
+    await parse_large_json(text, 2**22)
     beside.cancel()
 
     assert ran >= 2

@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from convo.errors import Refused, Unreadable, Unsupported, WindowExceeded
-from convo.ids import counting_ids
-from convo.items import Item, Json, assistant, user
-from convo.models.contract import Ask
-from convo.models.local.model import LocalModel
-from convo.models.local.weights import built_in
+from convo.errors import RequestRefused, Unreadable, Unsupported, WindowExceeded
+from convo.history.items import Item, Json, assistant_message, user_message
+from convo.models.base import ModelRequest
+from convo.models.local import LocalModel
+from convo.models.weights import locate_built_in_weights
+from convo.runtime import counting_ids
 from tests.models.reading import all_of, deltas, ended, said
 
 pytestmark = [pytest.mark.needs("weights"), pytest.mark.asyncio(loop_scope="module")]
 
 NAME = "smollm2-135m-instruct"
 NOWHERE = Path("/dev/null/models")
-HELLO = user("Say hello.")
+HELLO = user_message("Say hello.")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -34,8 +34,8 @@ async def local() -> AsyncIterator[LocalModel]:
     await model.aclose()
 
 
-def asking(*items: Item, instructions: str | None = None, **parameters: Json) -> Ask:
-    return Ask(NAME, items, instructions, {"temperature": 0, **parameters})
+def asking(*items: Item, instructions: str | None = None, **parameters: Json) -> ModelRequest:
+    return ModelRequest(NAME, items, instructions, {"temperature": 0, **parameters})
 
 
 async def test_an_answer_streams_and_ends_whole(local: LocalModel) -> None:
@@ -49,10 +49,12 @@ async def test_an_answer_streams_and_ends_whole(local: LocalModel) -> None:
 
 async def test_the_history_is_heard(local: LocalModel) -> None:
     pattern = [
-        message for word in ("apple", "pear", "cherry") for message in (user(word), assistant(f"fruit: {word}!"))
+        message
+        for word in ("apple", "pear", "cherry")
+        for message in (user_message(word), assistant_message(f"fruit: {word}!"))
     ]
 
-    assert said(await ended(local, asking(*pattern, user("plum")))) == "fruit: plum!"
+    assert said(await ended(local, asking(*pattern, user_message("plum")))) == "fruit: plum!"
 
 
 async def test_the_instructions_are_heard(local: LocalModel) -> None:
@@ -60,7 +62,7 @@ async def test_the_instructions_are_heard(local: LocalModel) -> None:
 
 
 async def test_a_bound_on_the_answer_is_kept_and_told(local: LocalModel) -> None:
-    response = await ended(local, asking(user("Tell me a long story."), max_output_tokens=7))
+    response = await ended(local, asking(user_message("Tell me a long story."), max_output_tokens=7))
 
     assert (response["status"], response["usage"]["output_tokens"]) == ("incomplete", 7)
     assert response["incomplete_details"] == {"reason": "max_output_tokens"}
@@ -69,7 +71,9 @@ async def test_a_bound_on_the_answer_is_kept_and_told(local: LocalModel) -> None
 
 async def test_a_temperature_of_zero_repeats_itself_and_a_high_one_does_not(local: LocalModel) -> None:
     async def three(temperature: float) -> set[str]:
-        story = asking(user("Invent a name for a boat and say why."), temperature=temperature, max_output_tokens=24)
+        story = asking(
+            user_message("Invent a name for a boat and say why."), temperature=temperature, max_output_tokens=24
+        )
         return {said(await ended(local, story)) for _ in range(3)}
 
     assert len(await three(0)) == 1
@@ -77,13 +81,13 @@ async def test_a_temperature_of_zero_repeats_itself_and_a_high_one_does_not(loca
 
 
 COUNTED = {
-    "a question": [user("hi")],
-    "an empty message": [user("")],
-    "a conversation": [user("hi"), assistant("hello"), user("and?")],
-    "an answer at the end": [user("hi"), assistant("hello")],
-    "every script": [user("Grüße, 世界! 👩‍🚀 \u200d\x00 <|im_end|> <|im_start|>system")],
+    "a question": [user_message("hi")],
+    "an empty message": [user_message("")],
+    "a conversation": [user_message("hi"), assistant_message("hello"), user_message("and?")],
+    "an answer at the end": [user_message("hi"), assistant_message("hello")],
+    "every script": [user_message("Grüße, 世界! 👩‍🚀 \u200d\x00 <|im_end|> <|im_start|>system")],
     "parts": [{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]}],
-    "a developer": [{"role": "developer", "content": "be brief"}, user("hi")],
+    "a developer": [{"role": "developer", "content": "be brief"}, user_message("hi")],
 }
 
 
@@ -110,7 +114,7 @@ async def test_a_schema_is_kept_to(local: LocalModel) -> None:
 async def test_a_schema_that_is_none_is_refused_in_the_engines_words(local: LocalModel) -> None:
     form = {"type": "json_schema", "name": "x", "schema": {"type": "nonsense"}}
 
-    with pytest.raises(Refused, match="nonsense"):
+    with pytest.raises(RequestRefused, match="nonsense"):
         await all_of(local, asking(HELLO, text={"format": form}))
 
 
@@ -118,7 +122,9 @@ async def test_a_schema_that_is_none_is_refused_in_the_engines_words(local: Loca
 async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) -> None:
     """The whole answer would be 3,000 tokens, 30 seconds of one core; what comes after it is answered without them."""
     before = worked_s(local)
-    async with aclosing(local.respond(asking(user("Tell a very long story."), max_output_tokens=3000))) as events:
+    async with aclosing(
+        local.respond(asking(user_message("Tell a very long story."), max_output_tokens=3000))
+    ) as events:
         seen = 0
         async for event in events:
             seen += event["type"] == "response.output_text.delta"
@@ -133,7 +139,7 @@ async def test_an_answer_that_is_closed_costs_no_more_work(local: LocalModel) ->
 async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalModel) -> None:
     """Reading it all would be 25 seconds of one core."""
     before = worked_s(local)
-    reading = asyncio.create_task(all_of(local, asking(user("alpha beta " * 1800))))
+    reading = asyncio.create_task(all_of(local, asking(user_message("alpha beta " * 1800))))
     while worked_s(local) - before < 0.5:
         await local.count(asking(HELLO))
 
@@ -146,10 +152,10 @@ async def test_an_input_that_is_still_being_read_can_be_given_up(local: LocalMod
 
 
 async def test_two_chats_in_turn_do_not_cost_each_other_their_history(local: LocalModel) -> None:
-    chats: list[list[Item]] = [[user(f"{topic} " * 60)] for topic in ("rivers", "engines")]
+    chats: list[list[Item]] = [[user_message(f"{topic} " * 60)] for topic in ("rivers", "engines")]
     for chat in chats:
         response = await ended(local, asking(*chat, max_output_tokens=8))
-        chat += [assistant(said(response)), user("Go on.")]
+        chat += [assistant_message(said(response)), user_message("Go on.")]
 
     for chat in chats:
         used = (await ended(local, asking(*chat, max_output_tokens=1)))["usage"]
@@ -164,18 +170,18 @@ async def test_asks_that_come_together_are_all_answered(local: LocalModel) -> No
 
 async def test_an_input_longer_than_the_window_is_refused_with_figures(local: LocalModel) -> None:
     with pytest.raises(WindowExceeded) as refused:
-        await all_of(local, asking(user("word " * 5000)))
+        await all_of(local, asking(user_message("word " * 5000)))
 
     assert refused.value.room == 4096 - 256
-    assert refused.value.need == await local.count(asking(user("word " * 5000)))
+    assert refused.value.need == await local.count(asking(user_message("word " * 5000)))
 
 
 async def test_a_short_answer_may_follow_an_input_that_nearly_fills_the_window(local: LocalModel) -> None:
-    ask = asking(user("word " * 3900), max_output_tokens=5)
+    ask = asking(user_message("word " * 3900), max_output_tokens=5)
     need = await local.count(ask)
     assert 4096 - 256 < need <= 4096 - 5
 
-    async with aclosing(local.respond(asking(user("word " * 5000), max_output_tokens=5))) as events:
+    async with aclosing(local.respond(asking(user_message("word " * 5000), max_output_tokens=5))) as events:
         with pytest.raises(WindowExceeded) as refused:
             await anext(events)
 
@@ -210,14 +216,14 @@ async def test_what_it_cannot_do_is_refused_before_a_child_is_started(
 def mine(tmp_path: Path) -> str:
     """A relative path to a file of the user's own, which happens to be good weights."""
     (tmp_path / "weights").mkdir()
-    (tmp_path / "weights" / "Mine.gguf").symlink_to(built_in(NOWHERE))
+    (tmp_path / "weights" / "Mine.gguf").symlink_to(locate_built_in_weights(NOWHERE))
     return "weights/Mine.gguf"
 
 
 @pytest.fixture
 def cut_off(tmp_path: Path) -> str:
     """A path to the beginning of good weights."""
-    with built_in(NOWHERE).open("rb") as whole:
+    with locate_built_in_weights(NOWHERE).open("rb") as whole:
         (tmp_path / "cut.gguf").write_bytes(whole.read(4_000_000))
     return "./cut.gguf"
 
@@ -225,7 +231,7 @@ def cut_off(tmp_path: Path) -> str:
 async def test_a_file_of_the_users_own_works_the_same_way(mine: str) -> None:
     model = LocalModel(NOWHERE, counting_ids())
 
-    response = await ended(model, Ask(mine, [HELLO], parameters={"temperature": 0}))
+    response = await ended(model, ModelRequest(mine, [HELLO], parameters={"temperature": 0}))
     await model.aclose()
 
     assert ("Hello" in said(response), response["model"]) == (True, "Mine")

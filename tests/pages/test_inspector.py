@@ -7,11 +7,11 @@ from typing import Any, Literal
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from convo.config import Price
-from convo.gateway.keys import KeysFile, new_key
-from convo.history import Strategy
-from convo.pages.inspected import together
-from convo.pages.inspector import whole
+from convo.config.sections import Price
+from convo.history.records import Strategy
+from convo.server.auth import KeysFile, create_api_key
+from convo.server.inspector_data import build_inspector_data
+from convo.server.pages import render_inspector_page
 from tests.cli.held import DATABASE, Teller, held
 from tests.gateway.server import Served, serving_at
 from tests.inspection.built import Talk, chain
@@ -55,7 +55,7 @@ def page(browser: Browser, served: Served) -> Iterator[Page]:
 
 def as_file(folder: Path, data: Any, page: Page) -> None:
     file = folder / "page.html"
-    file.write_text(whole(data), encoding="utf-8")
+    file.write_text(render_inspector_page(data), encoding="utf-8")
     page.goto(file.as_uri())
 
 
@@ -248,7 +248,7 @@ def everything_evil() -> dict[str, Any]:
     path = talk.paths[EVIL].grow(kinds)
     known = talk.known(EVIL, handle=EVIL, notes=(EVIL,), path=path)
     known.places.add(path)
-    return together({EVIL: known})
+    return build_inspector_data({EVIL: known})
 
 
 def test_words_stay_words_in_a_file(browser: Browser, tmp_path: Path) -> None:
@@ -283,7 +283,7 @@ def test_the_policy_forbids_what_the_page_itself_never_does(
         if whose == "server":
             page.goto(served.root)
         else:
-            as_file(tmp_path, together({}), page)
+            as_file(tmp_path, build_inspector_data({}), page)
         told = [page.evaluate(TRIED, [how, MARKUP]) for how in ("innerHTML", "onclick", "script")]
         assert told == ["TypeError"] * 3
 
@@ -297,7 +297,7 @@ def test_a_file_needs_no_network(browser: Browser, tmp_path: Path) -> None:
         asked: list[str] = []
         page.on("request", lambda request: asked.append(request.url))
         page.context.set_offline(True)
-        as_file(tmp_path, together({"talk": known}), page)
+        as_file(tmp_path, build_inspector_data({"talk": known}), page)
         expect(page.locator("tbody tr")).to_have_count(3)
         page.locator("tbody a").last.click()
         expect(page.get_by_text("Both begin with the same 3 items.")).to_be_visible()
@@ -310,7 +310,7 @@ def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of
 ) -> None:
     known = chain(3).known("resp_3", prices={"local/demo": Price(100, 200, cached=25)})
     with looking(browser) as page:
-        as_file(tmp_path, together({"talk": known}), page)
+        as_file(tmp_path, build_inspector_data({"talk": known}), page)
         expect(page.locator("dl").first).to_contain_text("36 in · 12 cached · 27 out")
         expect(page.locator("dl").first).to_contain_text("$0.0081")
         bars = page.locator("tbody tr").last.locator("rect").all()
@@ -323,7 +323,7 @@ def test_what_was_used_and_what_it_cost_stands_with_each_request_and_with_all_of
 
 def test_with_keys_it_asks_for_one_and_shows_what_that_one_may_see(browser: Browser, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    alice, bob = new_key(file, "alice"), new_key(file, "bob")
+    alice, bob = create_api_key(file, "alice"), create_api_key(file, "bob")
     with serving_at(tmp_path / "keyed", keys=KeysFile(file)) as served, looking(browser) as page:
         made = [
             served.ask({"model": "echo", "input": words}, headers={"authorization": f"Bearer {key}"}).json()["id"]
@@ -363,7 +363,7 @@ def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -
     talk = chain(2)
     talk.turn("resp_3", "lost", "lost", after="resp_2", saw="0" * 64, head="1" * 64)
     with looking(browser) as page:
-        as_file(tmp_path, together({"talk": talk.known("resp_2")}), page)
+        as_file(tmp_path, build_inspector_data({"talk": talk.known("resp_2")}), page)
         page.get_by_role("link", name="resp_3").click()
         expect(page.get_by_role("heading", name="What the model saw: not known any more")).to_be_visible()
         expect(page.get_by_text("what one of them saw was deleted")).to_be_visible()
@@ -376,7 +376,7 @@ def test_what_was_deleted_is_said_to_be_gone(browser: Browser, tmp_path: Path) -
 @pytest.mark.parametrize("turns", [250, pytest.param(5_000, marks=pytest.mark.full)])
 def test_a_long_conversation_is_drawn_in_parts(browser: Browser, tmp_path: Path, turns: int) -> None:
     with looking(browser) as page:
-        as_file(tmp_path, together({"long": chain(turns).known(f"resp_{turns}")}), page)
+        as_file(tmp_path, build_inspector_data({"long": chain(turns).known(f"resp_{turns}")}), page)
         expect(page.locator("tbody tr")).to_have_count(100)
         expect(page.locator("main article")).to_have_count(20)
         assert page.evaluate("document.querySelectorAll('*').length") < 5_000

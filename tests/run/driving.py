@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from typing import Any
 
-from convo.agents import Agent, graph
-from convo.handoffs import offers
-from convo.items import Item
-from convo.run import Answered, Begin, Effect, Event, Limits, Returned, Run, begin, decide
-from convo.tools import Tool, tool, toolbox
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.agents.handoffs import build_handoff_tools
+from convo.history.items import Item
+from convo.runs.machine import step_run
+from convo.runs.state import ModelResponded, Run, RunEffect, RunEvent, RunLimits, RunStarted, ToolReturned, create_run
+from convo.tools.tool import Tool, tool, toolbox
 
 
 def plain(text: str) -> str:
@@ -24,7 +26,7 @@ ASKED = made("asked", needs_approval=lambda context, arguments: True)
 
 
 def run_of(*agents: Agent, **limits: Any) -> Run:
-    return begin(graph(*agents), Limits(**limits))
+    return create_run(graph(*agents), RunLimits(**limits))
 
 
 def call(call_id: str, name: str = "free", arguments: str = '{"text": "x"}', **more: Any) -> Item:
@@ -35,17 +37,17 @@ def says(words: str) -> Item:
     return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
 
 
-def answer(run: Run, *output: Item) -> Answered:
+def answer(run: Run, *output: Item) -> ModelResponded:
     """An answer to a request that offered everything that the agent has."""
-    ways = {offer.name: offer.to for offer in offers(run.graph, run.agent)}
-    return Answered(output, toolbox(run.current.functions), ways)
+    ways = {offer.name: offer.to for offer in build_handoff_tools(run.graph, run.agent)}
+    return ModelResponded(output, toolbox(run.current.functions), ways)
 
 
-def told(run: Run, *events: Event) -> tuple[Run, tuple[Effect, ...]]:
+def told(run: Run, *events: RunEvent) -> tuple[Run, tuple[RunEffect, ...]]:
     """`run` after all of `events`, and what the last one asked for."""
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[RunEffect, ...] = ()
     for event in events:
-        run, effects = decide(run, event)
+        run, effects = step_run(run, event)
     return run, effects
 
 
@@ -57,11 +59,11 @@ DESK = Agent("desk", tools=(FREE, GUARDED, ASKED))
 
 
 def asked(*agents: Agent, **limits: int | None) -> Run:
-    return told(run_of(*(agents or (DESK,)), **limits), Begin())[0]
+    return told(run_of(*(agents or (DESK,)), **limits), RunStarted())[0]
 
 
 def paused() -> Run:
     """One call has run, one waits for a person, in this order of calls: free, guarded."""
     run = asked()
-    run, _ = told(run, answer(run, call("c1"), call("c2", "guarded")), Returned("c1", "one"))
+    run, _ = told(run, answer(run, call("c1"), call("c2", "guarded")), ToolReturned("c1", "one"))
     return run

@@ -7,28 +7,29 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from convo.agents import Agent, Graph, Guardrail, agent_tool, graph, output
-from convo.run import (
-    Answered,
-    Begin,
-    Broke,
-    Decided,
-    Event,
-    Given,
-    HandedOver,
-    Inner,
-    Judged,
-    Limits,
-    Passed,
-    PausedInside,
+from convo.agents.agent import Agent, Guardrail, output
+from convo.agents.graph import Graph, agent_tool, graph
+from convo.runs.serialize import recover_run
+from convo.runs.state import (
+    ApprovalDecided,
+    ApprovalEvaluated,
+    CancelRequested,
+    EffectFailed,
+    GuardrailPassed,
+    HandoffCompleted,
+    InputAdded,
+    ModelResponded,
+    NestedRun,
+    NestedRunPaused,
     Phase,
-    Resume,
-    Returned,
     Run,
-    Said,
-    Stop,
-    begin,
-    recover,
+    RunEvent,
+    RunLimits,
+    RunResumed,
+    RunStarted,
+    ToolOutputSupplied,
+    ToolReturned,
+    create_run,
 )
 from tests.run.driving import ASKED, FREE, GUARDED, answer, call, says, told
 
@@ -57,76 +58,78 @@ HOSTED = {"type": "mcp_approval_request", "id": "m1", "server_label": "crm", "na
 
 
 def begun() -> Run:
-    return begin(GRAPH, Limits(max_turns=6, parallel=2))
+    return create_run(GRAPH, RunLimits(max_turns=6, parallel=2))
 
 
 def asking() -> Run:
     """The model is asked, and no guardrail is left."""
-    return told(begun(), Begin(), Passed(1), Passed(0))[0]
+    return told(begun(), RunStarted(), GuardrailPassed(1), GuardrailPassed(0))[0]
 
 
 def answered_early() -> Run:
     """The model has answered, and a guardrail beside it has not."""
-    run, _ = told(begun(), Begin(), Passed(1))
+    run, _ = told(begun(), RunStarted(), GuardrailPassed(1))
     return told(run, answer(run, says("One moment."), call("c1"), call("c2", "asked"), call("c3", "guarded")))[0]
 
 
 def clearing() -> Run:
-    return told(answered_early(), Passed(0))[0]
+    return told(answered_early(), GuardrailPassed(0))[0]
 
 
 def working() -> Run:
     """Of five calls one is done, two run, one may run and one needs approval."""
     run = asking()
     calls = [call(f"c{n}") for n in (1, 2, 3, 4)]
-    return told(run, answer(run, *calls, call("c5", "guarded")), Returned("c1", {"rows": [1, 2.5, None]}))[0]
+    return told(run, answer(run, *calls, call("c5", "guarded")), ToolReturned("c1", {"rows": [1, 2.5, None]}))[0]
 
 
 def paused() -> Run:
     """Two calls need approval, one of them a provider's."""
-    return told(clearing(), Judged("c2", needed=True), Returned("c1", "one"))[0]
+    return told(clearing(), ApprovalEvaluated("c2", needed=True), ToolReturned("c1", "one"))[0]
 
 
 def paused_for_provider() -> Run:
     run = asking()
-    return told(run, answer(run, HOSTED), Said(({"type": "message", "role": "user", "content": "quick"},)))[0]
+    return told(run, answer(run, HOSTED), InputAdded(({"type": "message", "role": "user", "content": "quick"},)))[0]
 
 
 def unknown() -> Run:
     """A process ended while two calls ran; the result of one is known."""
-    return recover(told(working(), Returned("c2", "two"))[0], {"c4": "four"})[0]
+    return recover_run(told(working(), ToolReturned("c2", "two"))[0], {"c4": "four"})[0]
 
 
 def inside() -> Run:
     """A call needs approval in the run of the clerk."""
-    inner, _ = told(begin(ASK_CLERK.inside), Begin())
+    inner, _ = told(create_run(ASK_CLERK.inside), RunStarted())
     asked = call("i1", "guarded")
     inner, _ = told(inner, answer(inner, asked))
     run = asking()
-    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), Returned("c2", "two"))
-    return told(run, PausedInside("c1", Inner(inner, ({"role": "user", "content": "hi"}, asked))))[0]
+    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two"))
+    return told(run, NestedRunPaused("c1", NestedRun(inner, ({"role": "user", "content": "hi"}, asked))))[0]
 
 
 def handing() -> Run:
     run = asking()
-    return told(run, answer(run, call("c1"), call("h1", "transfer_to_billing", "{}")), Returned("c1", "one"))[0]
+    return told(run, answer(run, call("c1"), call("h1", "transfer_to_billing", "{}")), ToolReturned("c1", "one"))[0]
 
 
 def always() -> Run:
     """A tool is approved for good, another one rejected."""
-    run, _ = told(paused(), Decided("c3", approve=True, always=True), Decided("c2", approve=False, always=True))
-    return told(run, Resume())[0]
+    run, _ = told(
+        paused(), ApprovalDecided("c3", approve=True, always=True), ApprovalDecided("c2", approve=False, always=True)
+    )
+    return told(run, RunResumed())[0]
 
 
 def checking() -> Run:
     """The answer is a value that only Python can hold."""
-    run, _ = told(handing(), HandedOver())
+    run, _ = told(handing(), HandoffCompleted())
     return told(run, answer(run, says('{"cents": 7}')))[0]
 
 
 def done() -> Run:
     run = asking()
-    return told(run, answer(run, says("Done.")), Passed(0), Passed(1))[0]
+    return told(run, answer(run, says("Done.")), GuardrailPassed(0), GuardrailPassed(1))[0]
 
 
 @dataclass(frozen=True)
@@ -138,48 +141,48 @@ class Stored:
     """
 
     make: Callable[[], Run]
-    event: Event | None = None
+    event: RunEvent | None = None
     phase: Phase | None = None
 
 
 RUNS: Mapping[str, Stored] = {
-    "new": Stored(begun, Begin(), Phase.GUARDING),
-    "guarding": Stored(lambda: told(begun(), Begin())[0], Passed(1), Phase.ASKING),
-    "asking": Stored(asking, Answered((says("Done."),)), Phase.CHECKING),
-    "asking_answered": Stored(answered_early, Passed(0), Phase.CLEARING),
-    "clearing": Stored(clearing, Judged("c2", needed=False), Phase.WORKING),
-    "working": Stored(working, Returned("c2", "two"), Phase.WORKING),
-    "paused": Stored(paused, Resume(), Phase.PAUSED),
-    "paused_for_provider": Stored(paused_for_provider, Decided("m1", approve=True), Phase.PAUSED),
-    "paused_unknown": Stored(unknown, Given("c3", "three"), Phase.PAUSED),
-    "paused_inside": Stored(inside, Decided("i1", approve=True), Phase.PAUSED),
-    "handing": Stored(handing, HandedOver(), Phase.ASKING),
-    "always": Stored(always, Returned("c3", "three"), Phase.ASKING),
-    "checking": Stored(checking, Passed(0), Phase.DONE),
+    "new": Stored(begun, RunStarted(), Phase.GUARDING),
+    "guarding": Stored(lambda: told(begun(), RunStarted())[0], GuardrailPassed(1), Phase.ASKING),
+    "asking": Stored(asking, ModelResponded((says("Done."),)), Phase.CHECKING),
+    "asking_answered": Stored(answered_early, GuardrailPassed(0), Phase.CLEARING),
+    "clearing": Stored(clearing, ApprovalEvaluated("c2", needed=False), Phase.WORKING),
+    "working": Stored(working, ToolReturned("c2", "two"), Phase.WORKING),
+    "paused": Stored(paused, RunResumed(), Phase.PAUSED),
+    "paused_for_provider": Stored(paused_for_provider, ApprovalDecided("m1", approve=True), Phase.PAUSED),
+    "paused_unknown": Stored(unknown, ToolOutputSupplied("c3", "three"), Phase.PAUSED),
+    "paused_inside": Stored(inside, ApprovalDecided("i1", approve=True), Phase.PAUSED),
+    "handing": Stored(handing, HandoffCompleted(), Phase.ASKING),
+    "always": Stored(always, ToolReturned("c3", "three"), Phase.ASKING),
+    "checking": Stored(checking, GuardrailPassed(0), Phase.DONE),
     "done": Stored(done),
-    "failed": Stored(lambda: told(asking(), Broke("server_error", "No answer."))[0]),
-    "stopped": Stored(lambda: told(working(), Stop())[0]),
+    "failed": Stored(lambda: told(asking(), EffectFailed("server_error", "No answer."))[0]),
+    "stopped": Stored(lambda: told(working(), CancelRequested())[0]),
 }
 """Runs in every phase and stage."""
 
 
 def approved() -> Run:
-    return told(paused(), Decided("c3", approve=True))[0]
+    return told(paused(), ApprovalDecided("c3", approve=True))[0]
 
 
 def rejected() -> Run:
-    return told(paused(), Decided("c3", approve=False, message="Ask me on Monday.", always=True))[0]
+    return told(paused(), ApprovalDecided("c3", approve=False, message="Ask me on Monday.", always=True))[0]
 
 
 def approved_inside() -> Run:
-    return told(inside(), Decided("i1", approve=True))[0]
+    return told(inside(), ApprovalDecided("i1", approve=True))[0]
 
 
 DECIDED: Mapping[str, Stored] = {
     "always": RUNS["always"],
-    "approved": Stored(approved, Decided("c3", approve=False), Phase.PAUSED),
-    "rejected": Stored(rejected, Decided("c2", approve=True), Phase.PAUSED),
-    "approved_inside": Stored(approved_inside, Resume(), Phase.WORKING),
+    "approved": Stored(approved, ApprovalDecided("c3", approve=False), Phase.PAUSED),
+    "rejected": Stored(rejected, ApprovalDecided("c2", approve=True), Phase.PAUSED),
+    "approved_inside": Stored(approved_inside, RunResumed(), Phase.WORKING),
 }
 """Runs with verdicts of decisions."""
 

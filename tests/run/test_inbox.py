@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent
-from convo.errors import BadState, ConvoError, IllegalMove, InputFault, UnknownSchema
-from convo.items import Json
-from convo.run import Begin, Decided, Given, Resume, Run, inbox, kept, recover, taken
+from convo.agents.agent import Agent
+from convo.errors import ConvoError, IllegalTransition, InputFault, InvalidRunState, UnknownSchema
+from convo.history.items import Json
+from convo.runs import approvals
+from convo.runs.serialize import recover_run, run_from_json, run_to_json
+from convo.runs.state import ApprovalDecided, Run, RunResumed, RunStarted, ToolOutputSupplied
 from tests.run.driving import FREE, GUARDED, answer, call, run_of, says, told
 from tests.steps import Steps
 
@@ -18,72 +20,83 @@ NEXT = '{"text": "other"}'
 
 def paused(*calls: Any) -> Run:
     """A run that waits for these calls."""
-    run, _ = told(run_of(Agent("shop", tools=(FREE, GUARDED))), Begin())
+    run, _ = told(run_of(Agent("shop", tools=(FREE, GUARDED))), RunStarted())
     return told(run, answer(run, *(calls or (call("g1", "guarded"), call("g2", "guarded"), MCP))))[0]
 
 
 def unknown() -> Run:
     """A run in which a call had started when its process was killed."""
-    run, _ = told(run_of(Agent("shop", tools=(FREE,))), Begin())
+    run, _ = told(run_of(Agent("shop", tools=(FREE,))), RunStarted())
     run, _ = told(run, answer(run, call("u1")))
-    return recover(run, {})[0]
+    return recover_run(run, {})[0]
 
 
 def document(run: Run) -> dict[str, Json]:
-    found: dict[str, Json] = json.loads(json.dumps(kept(run)))
+    found: dict[str, Json] = json.loads(json.dumps(run_to_json(run)))
     return found
 
 
 def test_what_waits_is_read_from_the_document_alone() -> None:
-    found = inbox.waiting(document(paused()))
+    found = approvals.list_pending_approvals(document(paused()))
     assert [(one.call_id, one.tool, one.agent, one.arguments) for one in found] == [
         ("g1", "guarded", "shop", '{"text": "x"}'),
         ("g2", "guarded", "shop", '{"text": "x"}'),
         ("m1", "crm.drop", "shop", "{}"),
     ]
     assert [(one.unknown, one.hosted) for one in found] == [(False, False), (False, False), (False, True)]
-    assert [(one.call_id, one.unknown) for one in inbox.waiting(document(unknown()))] == [("u1", True)]
+    assert [(one.call_id, one.unknown) for one in approvals.list_pending_approvals(document(unknown()))] == [
+        ("u1", True)
+    ]
 
 
 def test_a_run_that_is_not_paused_waits_for_nothing() -> None:
-    run, _ = told(run_of(Agent("shop")), Begin())
-    assert inbox.waiting(document(run)) == ()
-    assert inbox.waiting(document(told(run, answer(run, says("done")))[0])) == ()
+    run, _ = told(run_of(Agent("shop")), RunStarted())
+    assert approvals.list_pending_approvals(document(run)) == ()
+    assert approvals.list_pending_approvals(document(told(run, answer(run, says("done")))[0])) == ()
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        Decided("g1", approve=True),
-        Decided("g1", approve=False),
-        Decided("g1", approve=False, message="not on a Friday"),
-        Decided("g1", approve=True, always=True),
-        Decided("g2", approve=False, message="never", always=True),
-        Decided("g1", approve=True, arguments=NEXT),
-        Decided("m1", approve=True),
-        Decided("m1", approve=False, message="no"),
-        Decided("m1", approve=True, always=True),
+        ApprovalDecided("g1", approve=True),
+        ApprovalDecided("g1", approve=False),
+        ApprovalDecided("g1", approve=False, message="not on a Friday"),
+        ApprovalDecided("g1", approve=True, always=True),
+        ApprovalDecided("g2", approve=False, message="never", always=True),
+        ApprovalDecided("g1", approve=True, arguments=NEXT),
+        ApprovalDecided("m1", approve=True),
+        ApprovalDecided("m1", approve=False, message="no"),
+        ApprovalDecided("m1", approve=True, always=True),
     ],
     ids=str,
 )
-def test_a_decision_says_the_same_as_on_the_run_itself(event: Decided) -> None:
+def test_a_decision_says_the_same_as_on_the_run_itself(event: ApprovalDecided) -> None:
     run = paused()
-    changed = inbox.decided(document(run), [event])
+    changed = approvals.apply_decisions(document(run), [event])
     assert changed == document(told(run, event)[0])
-    assert taken(changed, run.graph) == told(run, event)[0]
+    assert run_from_json(changed, run.graph) == told(run, event)[0]
 
 
-@pytest.mark.parametrize("event", [Given("u1", "42"), Decided("u1", approve=True), Decided("u1", approve=False)])
-def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: Decided | Given) -> None:
+@pytest.mark.parametrize(
+    "event", [ToolOutputSupplied("u1", "42"), ApprovalDecided("u1", approve=True), ApprovalDecided("u1", approve=False)]
+)
+def test_what_came_of_an_unknown_outcome_is_said_the_same_way(event: ApprovalDecided | ToolOutputSupplied) -> None:
     run = unknown()
-    assert inbox.decided(document(run), [event]) == document(told(run, event)[0])
+    assert approvals.apply_decisions(document(run), [event]) == document(told(run, event)[0])
 
 
 def test_several_decisions_are_all_in_the_document() -> None:
-    run, events = paused(), [Decided("g1", approve=True), Decided("m1", approve=False), Decided("g2", approve=False)]
-    changed = inbox.decided(document(run), events)
+    run, events = (
+        paused(),
+        [
+            ApprovalDecided("g1", approve=True),
+            ApprovalDecided("m1", approve=False),
+            ApprovalDecided("g2", approve=False),
+        ],
+    )
+    changed = approvals.apply_decisions(document(run), events)
     assert changed == document(told(run, *events)[0])
-    assert inbox.waiting(changed) == ()
+    assert approvals.list_pending_approvals(changed) == ()
 
 
 def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
@@ -91,87 +104,89 @@ def test_four_times_the_decisions_take_about_four_times_the_work() -> None:
     for count in (50, 200):
         before = document(paused(*(call(f"g{n}", "guarded") for n in range(count))))
         with Steps() as steps:
-            changed = inbox.decided(before, [Decided(f"g{n}", approve=True) for n in range(count)])
+            changed = approvals.apply_decisions(before, [ApprovalDecided(f"g{n}", approve=True) for n in range(count)])
         works.append(steps.taken)
-        assert inbox.waiting(changed) == ()
+        assert approvals.list_pending_approvals(changed) == ()
     assert works[1] < 5 * works[0]
 
 
 def test_a_later_decision_for_good_takes_the_place_of_an_earlier_one() -> None:
-    (no,) = inbox.decided(document(paused()), [Decided("g1", approve=False, always=True)])["always"]
+    (no,) = approvals.apply_decisions(document(paused()), [ApprovalDecided("g1", approve=False, always=True)])["always"]
     another = {**no, "lookup": ["bare", "free"]}
     before = {**document(paused()), "always": [no, another]}
-    changed = inbox.decided(before, [Decided("g1", approve=True, always=True)])
+    changed = approvals.apply_decisions(before, [ApprovalDecided("g1", approve=True, always=True)])
     assert (no["approve"], changed["always"]) == (False, [another, {**no, "approve": True}])
 
 
 @pytest.mark.parametrize(
     ("event", "error", "says"),
     [
-        (Decided("nobody", approve=True), IllegalMove, "there is no call nobody"),
-        (Given("g1", "42"), IllegalMove, "call g1: a person has to decide"),
-        (Decided("g1", approve=True, arguments="[]"), InputFault, "the arguments for g1 are no JSON object"),
-        (Decided("g1", approve=False, arguments="{}"), InputFault, "only one approved call of a function"),
-        (Decided("m1", approve=True, arguments="{}"), InputFault, "only one approved call of a function"),
+        (ApprovalDecided("nobody", approve=True), IllegalTransition, "there is no call nobody"),
+        (ToolOutputSupplied("g1", "42"), IllegalTransition, "call g1: a person has to decide"),
+        (ApprovalDecided("g1", approve=True, arguments="[]"), InputFault, "the arguments for g1 are no JSON object"),
+        (ApprovalDecided("g1", approve=False, arguments="{}"), InputFault, "only one approved call of a function"),
+        (ApprovalDecided("m1", approve=True, arguments="{}"), InputFault, "only one approved call of a function"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_changes_nothing(
-    event: Decided | Given, error: type[ConvoError], says: str
+    event: ApprovalDecided | ToolOutputSupplied, error: type[ConvoError], says: str
 ) -> None:
     before = document(paused())
     with pytest.raises(error, match=says):
-        inbox.decided(before, [Decided("g2", approve=True), event])
+        approvals.apply_decisions(before, [ApprovalDecided("g2", approve=True), event])
     assert before == document(paused())
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        (Decided("g1", approve=True), Decided("g1", approve=False, message="no")),
-        (Decided("g1", approve=False), Decided("g1", approve=True)),
-        (Decided("g1", approve=True, arguments=NEXT), Decided("g1", approve=False)),
-        (Decided("m1", approve=True), Decided("m1", approve=False, message="no")),
-        (Decided("g1", approve=False, always=True, message="no"), Decided("g1", approve=True)),
+        (ApprovalDecided("g1", approve=True), ApprovalDecided("g1", approve=False, message="no")),
+        (ApprovalDecided("g1", approve=False), ApprovalDecided("g1", approve=True)),
+        (ApprovalDecided("g1", approve=True, arguments=NEXT), ApprovalDecided("g1", approve=False)),
+        (ApprovalDecided("m1", approve=True), ApprovalDecided("m1", approve=False, message="no")),
+        (ApprovalDecided("g1", approve=False, always=True, message="no"), ApprovalDecided("g1", approve=True)),
     ],
     ids=str,
 )
-def test_a_decision_can_be_changed_until_the_run_goes_on(first: Decided, second: Decided) -> None:
+def test_a_decision_can_be_changed_until_the_run_goes_on(first: ApprovalDecided, second: ApprovalDecided) -> None:
     run = paused()
-    changed = inbox.decided(document(run), [first, second])
+    changed = approvals.apply_decisions(document(run), [first, second])
     after, _ = told(run, first, second)
     assert changed == document(after)
-    assert taken(changed, run.graph) == after
-    (one,) = [one for one in inbox.decidable(changed) if one.call_id == second.call_id]
+    assert run_from_json(changed, run.graph) == after
+    (one,) = [one for one in approvals.list_decidable_approvals(changed) if one.call_id == second.call_id]
     assert one.verdict is second.approve
-    assert second.call_id not in [one.call_id for one in inbox.waiting(changed)]
+    assert second.call_id not in [one.call_id for one in approvals.list_pending_approvals(changed)]
 
 
 def test_a_decision_on_an_unknown_outcome_is_final() -> None:
-    changed = inbox.decided(document(unknown()), [Decided("u1", approve=False)])
-    assert inbox.decidable(changed) == ()
-    with pytest.raises(IllegalMove, match="call u1: it has an output"):
-        inbox.decided(changed, [Decided("u1", approve=True)])
+    changed = approvals.apply_decisions(document(unknown()), [ApprovalDecided("u1", approve=False)])
+    assert approvals.list_decidable_approvals(changed) == ()
+    with pytest.raises(IllegalTransition, match="call u1: it has an output"):
+        approvals.apply_decisions(changed, [ApprovalDecided("u1", approve=True)])
 
 
 def test_a_run_kept_by_an_older_release_keeps_its_decisions() -> None:
-    changed = inbox.decided(document(paused()), [Decided("g1", approve=True)])
+    changed = approvals.apply_decisions(document(paused()), [ApprovalDecided("g1", approve=True)])
     old = {**changed, "batch": [{k: v for k, v in one.items() if k != "verdict"} for one in changed["batch"]]}
-    assert [one.call_id for one in inbox.decidable(old)] == ["g2", "m1"]
-    with pytest.raises(IllegalMove, match="call g1: it may run"):
-        inbox.decided(old, [Decided("g1", approve=False)])
+    assert [one.call_id for one in approvals.list_decidable_approvals(old)] == ["g2", "m1"]
+    with pytest.raises(IllegalTransition, match="call g1: it may run"):
+        approvals.apply_decisions(old, [ApprovalDecided("g1", approve=False)])
 
 
 def test_the_reason_of_a_sticky_rejection_is_told_of_later_calls() -> None:
     run, _ = told(
-        paused(), *(Decided(one, approve=False, message="never", always=True) for one in ("g1", "m1")), Resume()
+        paused(),
+        *(ApprovalDecided(one, approve=False, message="never", always=True) for one in ("g1", "m1")),
+        RunResumed(),
     )
-    run = taken(document(run), run.graph)
+    run = run_from_json(document(run), run.graph)
     run, _ = told(run, answer(run, call("g3", "guarded"), {**MCP, "id": "m3"}, call("f3", "free")))
     said = {one.id: one.output for one in run.batch if one.output}
     assert (said["g3"]["output"], said["m3"]["reason"]) == ("never", "never")
 
 
-@pytest.mark.parametrize(("spoilt", "error"), [({"version": 9}, UnknownSchema), ({"version": 1}, BadState)])
+@pytest.mark.parametrize(("spoilt", "error"), [({"version": 9}, UnknownSchema), ({"version": 1}, InvalidRunState)])
 def test_a_document_that_is_none_is_refused(spoilt: dict[str, Json], error: type[ConvoError]) -> None:
     with pytest.raises(error):
-        inbox.waiting(spoilt)
+        approvals.list_pending_approvals(spoilt)

@@ -4,29 +4,28 @@ import json
 
 import pytest
 
-from convo.agents import Agent, agent_tool, graph
-from convo.errors import BadState, IllegalMove, InputFault, NotFound
-from convo.run import (
-    Append,
-    Begin,
-    Decided,
-    Given,
-    Inner,
-    Pause,
-    PausedInside,
+from convo.agents.agent import Agent
+from convo.agents.graph import agent_tool, graph
+from convo.errors import IllegalTransition, InputFault, InvalidRunState, NotFound
+from convo.runs.approvals import apply_decisions, list_pending_approvals
+from convo.runs.machine import build_missing_outputs, step_run
+from convo.runs.serialize import recover_run, run_from_json, run_to_json
+from convo.runs.state import (
+    AppendToHistory,
+    ApprovalDecided,
+    CancelRequested,
+    NestedRun,
+    NestedRunPaused,
+    PauseRun,
     Phase,
-    Resume,
-    Returned,
     Run,
+    RunResumed,
+    RunStarted,
+    RunTool,
     Stage,
-    Start,
-    Stop,
-    decide,
-    recover,
+    ToolOutputSupplied,
+    ToolReturned,
 )
-from convo.run.closing import closing
-from convo.run.inbox import decided, waiting
-from convo.run.keeping import kept, taken
 from tests.run.driving import FREE, GUARDED, answer, call, outputs, run_of, told
 
 CLERK = Agent("clerk", tools=(GUARDED,))
@@ -34,25 +33,25 @@ ASK_CLERK = agent_tool(CLERK, "ask_clerk", "Ask the clerk.")
 BOSS = Agent("boss", tools=(ASK_CLERK, FREE))
 
 
-def clerk(*call_ids: str) -> Inner:
+def clerk(*call_ids: str) -> NestedRun:
     """The clerk's own run, in which these calls wait."""
-    run, _ = told(run_of(CLERK), Begin())
+    run, _ = told(run_of(CLERK), RunStarted())
     said = tuple(call(one, "guarded") for one in call_ids)
-    return Inner(decide(run, answer(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
+    return NestedRun(step_run(run, answer(run, *said))[0], ({"role": "user", "content": "hi"}, *said))
 
 
 def paused(*call_ids: str) -> Run:
     """The boss waits with the clerk."""
-    run, _ = told(run_of(BOSS), Begin())
-    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), Returned("c2", "two"))
-    return decide(run, PausedInside("c1", clerk(*(call_ids or ("i1",)))))[0]
+    run, _ = told(run_of(BOSS), RunStarted())
+    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}'), call("c2")), ToolReturned("c2", "two"))
+    return step_run(run, NestedRunPaused("c1", clerk(*(call_ids or ("i1",)))))[0]
 
 
 def both_inside() -> Run:
     """The boss waits with two clerks, whose calls have one id."""
-    run, _ = told(run_of(BOSS), Begin())
+    run, _ = told(run_of(BOSS), RunStarted())
     both = [call(one, "ask_clerk", '{"input": "hi"}') for one in ("c1", "c2")]
-    return told(run, answer(run, *both), PausedInside("c1", clerk("i1")), PausedInside("c2", clerk("i1")))[0]
+    return told(run, answer(run, *both), NestedRunPaused("c1", clerk("i1")), NestedRunPaused("c2", clerk("i1")))[0]
 
 
 def test_an_agent_is_a_tool_that_takes_its_input_as_text() -> None:
@@ -69,99 +68,101 @@ def test_an_outer_run_waits_with_the_run_inside_its_call() -> None:
     run = paused()
     assert run.phase is Phase.PAUSED
     assert [(agent, one.id) for agent, one in run.waiting] == [("clerk", "i1")]
-    assert decide(run, Resume())[1] == (Pause(run.pending),)
+    assert step_run(run, RunResumed())[1] == (PauseRun(run.pending),)
 
 
 def test_a_decision_inside_starts_the_outer_call_again_with_the_run_it_holds() -> None:
-    run, effects = told(paused(), Decided("i1", approve=True), Resume())
+    run, effects = told(paused(), ApprovalDecided("i1", approve=True), RunResumed())
     (start,) = effects
-    assert isinstance(start, Start)
+    assert isinstance(start, RunTool)
     assert [one.id for one in run.at(Stage.STARTED)] == [start.call.id] == ["c1"]
     assert start.call.inner
     assert [one.id for one in start.call.inner.run.at(Stage.READY)] == ["i1"]
-    run, effects = told(run, Returned("c1", "one"))
-    assert isinstance(effects[0], Append)
+    run, effects = told(run, ToolReturned("c1", "one"))
+    assert isinstance(effects[0], AppendToHistory)
     assert outputs(effects[0].items) == {"c1": "one", "c2": "two"}
 
 
 def test_of_several_decisions_inside_the_first_one_is_enough_to_go_on() -> None:
-    run, effects = told(paused("i1", "i2"), Decided("i2", approve=False), Resume())
-    assert effects == (Pause(run.pending),)
-    _, effects = told(run, Decided("i1", approve=True), Resume())
-    assert [type(effect) for effect in effects] == [Start]
+    run, effects = told(paused("i1", "i2"), ApprovalDecided("i2", approve=False), RunResumed())
+    assert effects == (PauseRun(run.pending),)
+    _, effects = told(run, ApprovalDecided("i1", approve=True), RunResumed())
+    assert [type(effect) for effect in effects] == [RunTool]
 
 
 def test_a_decision_on_nobodys_call_is_refused() -> None:
-    with pytest.raises(IllegalMove, match="there is no call i9"):
-        decide(paused(), Decided("i9", approve=True))
+    with pytest.raises(IllegalTransition, match="there is no call i9"):
+        step_run(paused(), ApprovalDecided("i9", approve=True))
     with pytest.raises(InputFault, match="Invalid arguments"):
-        decide(paused(), Decided("i1", approve=True, arguments="{}"))
+        step_run(paused(), ApprovalDecided("i1", approve=True, arguments="{}"))
 
 
 @pytest.mark.parametrize("call_id", ["c1", "c2", "i1"])
 def test_an_id_that_others_have_means_the_call_that_waits(call_id: str) -> None:
     """Models number their calls anew in each run: the boss's own calls wait for nobody."""
     run = paused(call_id)
-    document = json.loads(json.dumps(kept(run)))
-    decision = Decided(call_id, approve=True)
-    after, effects = told(run, decision, Resume())
+    document = json.loads(json.dumps(run_to_json(run)))
+    decision = ApprovalDecided(call_id, approve=True)
+    after, effects = told(run, decision, RunResumed())
     assert [one.id for one in after.at(Stage.STARTED)] == ["c1"]
-    assert [type(effect) for effect in effects] == [Start]
-    assert taken(decided(document, [decision]), graph(BOSS)) == told(run, decision)[0]
+    assert [type(effect) for effect in effects] == [RunTool]
+    assert run_from_json(apply_decisions(document, [decision]), graph(BOSS)) == told(run, decision)[0]
 
 
 def test_calls_of_two_runs_inside_that_share_an_id_are_decided_one_after_the_other() -> None:
     run = both_inside()
-    document = json.loads(json.dumps(kept(run)))
-    events = (Decided("i1", approve=True), Decided("i1", approve=False, message="no"))
+    document = json.loads(json.dumps(run_to_json(run)))
+    events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i1", approve=False, message="no"))
     after, _ = told(run, *events)
     inside = [one.inner.run.batch[0] for one in after.batch if one.inner]
     assert [one.stage for one in inside] == [Stage.READY, Stage.DONE]
-    assert taken(decided(document, events), graph(BOSS)) == after
-    with pytest.raises(IllegalMove, match="call i1 is decided in 2 runs; it could mean either"):
-        told(after, Decided("i1", approve=True))
-    with pytest.raises(IllegalMove, match="call i1 is decided in 2 runs; it could mean either"):
-        decided(decided(document, events), [Decided("i1", approve=True)])
+    assert run_from_json(apply_decisions(document, events), graph(BOSS)) == after
+    with pytest.raises(IllegalTransition, match="call i1 is decided in 2 runs; it could mean either"):
+        told(after, ApprovalDecided("i1", approve=True))
+    with pytest.raises(IllegalTransition, match="call i1 is decided in 2 runs; it could mean either"):
+        apply_decisions(apply_decisions(document, events), [ApprovalDecided("i1", approve=True)])
 
 
 def test_an_outcome_inside_may_be_unknown_and_given() -> None:
     inner = clerk("i1")
-    begun, _ = told(inner.run, Decided("i1", approve=True), Resume())
-    unknown, _ = recover(begun, {})
-    run, _ = told(run_of(BOSS), Begin())
-    run, _ = told(run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}')), PausedInside("c1", Inner(unknown, ())))
-    run, effects = told(run, Given("i1", "out"), Resume())
-    assert [type(effect) for effect in effects] == [Start]
+    begun, _ = told(inner.run, ApprovalDecided("i1", approve=True), RunResumed())
+    unknown, _ = recover_run(begun, {})
+    run, _ = told(run_of(BOSS), RunStarted())
+    run, _ = told(
+        run, answer(run, call("c1", "ask_clerk", '{"input": "hi"}')), NestedRunPaused("c1", NestedRun(unknown, ()))
+    )
+    run, effects = told(run, ToolOutputSupplied("i1", "out"), RunResumed())
+    assert [type(effect) for effect in effects] == [RunTool]
 
 
 def test_a_run_inside_a_call_is_kept_in_the_call() -> None:
     run = paused()
-    document = json.loads(json.dumps(kept(run)))
-    assert taken(document, graph(BOSS)) == run
+    document = json.loads(json.dumps(run_to_json(run)))
+    assert run_from_json(document, graph(BOSS)) == run
     with pytest.raises(NotFound, match="ask_clerk"):
-        taken(document, graph(Agent("boss", tools=(FREE,))))
+        run_from_json(document, graph(Agent("boss", tools=(FREE,))))
 
 
 def test_a_tool_that_is_no_agent_any_more_is_refused() -> None:
     run = paused()
-    document = json.loads(json.dumps(kept(run)))
+    document = json.loads(json.dumps(run_to_json(run)))
     document["batch"][1]["inner"] = document["batch"][0]["inner"]
-    with pytest.raises(BadState, match="holds a run of an agent"):
-        taken(document, graph(BOSS))
+    with pytest.raises(InvalidRunState, match="holds a run of an agent"):
+        run_from_json(document, graph(BOSS))
 
 
 def test_the_inbox_shows_and_decides_calls_inside_without_the_agents() -> None:
     run = paused("i1", "i2")
-    document = json.loads(json.dumps(kept(run)))
-    assert [(one.agent, one.call_id) for one in waiting(document)] == [("clerk", "i1"), ("clerk", "i2")]
-    events = (Decided("i1", approve=True), Decided("i2", approve=False, message="no"))
-    assert taken(decided(document, events), graph(BOSS)) == told(run, *events)[0]
-    with pytest.raises(IllegalMove):
-        decided(document, [Decided("i9", approve=True)])
+    document = json.loads(json.dumps(run_to_json(run)))
+    assert [(one.agent, one.call_id) for one in list_pending_approvals(document)] == [("clerk", "i1"), ("clerk", "i2")]
+    events = (ApprovalDecided("i1", approve=True), ApprovalDecided("i2", approve=False, message="no"))
+    assert run_from_json(apply_decisions(document, events), graph(BOSS)) == told(run, *events)[0]
+    with pytest.raises(IllegalTransition):
+        apply_decisions(document, [ApprovalDecided("i9", approve=True)])
 
 
 def test_a_run_that_is_stopped_while_one_waits_inside_says_that_its_outcome_is_unknown() -> None:
-    run, _ = decide(paused(), Stop())
+    run, _ = step_run(paused(), CancelRequested())
     said = [one.item for one in run.batch]
-    words = [item["output"] for item in closing(run, said)]
+    words = [item["output"] for item in build_missing_outputs(run, said)]
     assert words == ["The tool was started, and its outcome is unknown.", "two"]

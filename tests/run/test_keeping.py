@@ -9,10 +9,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from convo.agents import Agent, Graph, graph, output
-from convo.errors import BadState, ConvoError, NotCanonical, NotFound, UnknownSchema
-from convo.items import Json
-from convo.run import Answered, Begin, Decided, Event, Passed, Phase, Resume, Returned, Run, kept, taken
+from convo.agents.agent import Agent, output
+from convo.agents.graph import Graph, graph
+from convo.errors import ConvoError, InvalidRunState, NotCanonical, NotFound, UnknownSchema
+from convo.history.items import Json
+from convo.runs.serialize import run_from_json, run_to_json
+from convo.runs.state import (
+    ApprovalDecided,
+    GuardrailPassed,
+    ModelResponded,
+    Phase,
+    Run,
+    RunEvent,
+    RunResumed,
+    RunStarted,
+    ToolReturned,
+)
 from tests.run.driving import FREE, GUARDED, answer, call, made, run_of, says, told
 from tests.run.test_any_events import ANSWERS, ENDINGS, FIRST, SECOND, UNLIKELY, Log, right, step
 from tests.run.test_any_events import told as noted
@@ -20,13 +32,13 @@ from tests.run.test_any_events import told as noted
 
 def again(run: Run, among: Graph | None = None) -> Run:
     """`run` by way of JSON text."""
-    return taken(json.loads(json.dumps(kept(run), allow_nan=False)), among or run.graph)
+    return run_from_json(json.loads(json.dumps(run_to_json(run), allow_nan=False)), among or run.graph)
 
 
 @given(st.lists(ANSWERS, min_size=3, max_size=15), st.lists(st.one_of(UNLIKELY, ENDINGS), max_size=20))
 @settings(max_examples=150, deadline=None)
 def test_wherever_a_run_stands_state_to_json_to_state_is_the_identity(
-    walk: list[list[tuple[str, str]]], events: list[Event]
+    walk: list[list[tuple[str, str]]], events: list[RunEvent]
 ) -> None:
     run, log = run_of(FIRST, max_turns=6, parallel=2), Log()
     assert again(run) == run
@@ -60,28 +72,28 @@ class Receipt:
 
 def test_a_final_value_that_only_python_can_hold_is_read_from_the_answer_again() -> None:
     run = run_of(replace(FIRST, output=output(Receipt), input_guardrails=()))
-    run, _ = told(run, Begin())
+    run, _ = told(run, RunStarted())
     run, _ = told(run, answer(run, says('{"cents": 7}')))
     assert (run.phase, run.output) == (Phase.CHECKING, Receipt(7))
     assert again(run) == run
-    assert again(told(run, Passed(0), Passed(1))[0]).output == Receipt(7)
-    with pytest.raises(BadState, match="does not fit the output schema of agent 'first'"):
+    assert again(told(run, GuardrailPassed(0), GuardrailPassed(1))[0]).output == Receipt(7)
+    with pytest.raises(InvalidRunState, match="does not fit the output schema of agent 'first'"):
         again(run, graph(replace(FIRST, output=output(list[int]))))
-    with pytest.raises(BadState, match="no longer has"):
+    with pytest.raises(InvalidRunState, match="no longer has"):
         again(run, graph(FIRST))
     with pytest.raises(NotCanonical, match="the output of agent 'first' is no JSON: Receipt"):
-        kept(replace(run, text=None))
+        run_to_json(replace(run, text=None))
 
 
 def paused() -> Run:
-    run, _ = told(run_of(Agent("desk", tools=(FREE, GUARDED))), Begin())
-    return told(run, answer(run, call("c1", "guarded"), call("c2")), Returned("c2", "two"))[0]
+    run, _ = told(run_of(Agent("desk", tools=(FREE, GUARDED))), RunStarted())
+    return told(run, answer(run, call("c1", "guarded"), call("c2")), ToolReturned("c2", "two"))[0]
 
 
 def test_a_decision_for_good_and_the_outputs_so_far_are_kept() -> None:
-    run, _ = told(again(paused()), Decided("c1", approve=True, always=True))
-    run, _ = told(again(run), Resume())
-    run, _ = told(again(run), Returned("c1", "one"))
+    run, _ = told(again(paused()), ApprovalDecided("c1", approve=True, always=True))
+    run, _ = told(again(run), RunResumed())
+    run, _ = told(again(run), ToolReturned("c1", "one"))
     assert again(run) == run
     run, _ = told(run, answer(run, call("c3", "guarded")))
     assert run.phase is Phase.WORKING
@@ -100,7 +112,7 @@ CHANGED = replace(CHANGED, parameters={**CHANGED.parameters, "required": []})
     [
         (graph(Agent("shop")), NotFound, "no agent 'desk'"),
         (among(FREE), NotFound, "no tool 'guarded'"),
-        (among(FREE, CHANGED), BadState, r"\$\.batch\[0\] is of tool 'guarded', whose schema has changed"),
+        (among(FREE, CHANGED), InvalidRunState, r"\$\.batch\[0\] is of tool 'guarded', whose schema has changed"),
     ],
 )
 def test_a_graph_that_is_not_the_one_of_before_is_refused(others: Graph, error: type[ConvoError], words: str) -> None:
@@ -109,8 +121,8 @@ def test_a_graph_that_is_not_the_one_of_before_is_refused(others: Graph, error: 
 
 
 def test_a_tool_that_was_approved_for_good_may_not_have_changed_either() -> None:
-    run, _ = told(paused(), Decided("c1", approve=True, always=True), Resume(), Returned("c1", "one"))
-    with pytest.raises(BadState, match=r"\$\.always\[0\]"):
+    run, _ = told(paused(), ApprovalDecided("c1", approve=True, always=True), RunResumed(), ToolReturned("c1", "one"))
+    with pytest.raises(InvalidRunState, match=r"\$\.always\[0\]"):
         again(run, among(FREE, CHANGED))
 
 
@@ -120,9 +132,9 @@ def test_a_tool_that_works_otherwise_and_looks_the_same_is_taken() -> None:
 
 
 def test_a_guardrail_that_has_not_spoken_has_to_be_where_it_was() -> None:
-    run, _ = told(run_of(FIRST), Begin())
+    run, _ = told(run_of(FIRST), RunStarted())
     turned = replace(FIRST, input_guardrails=FIRST.input_guardrails[::-1])
-    with pytest.raises(BadState, match=r"\$\.guards\[1\] is guardrail 'before', which is not there any more"):
+    with pytest.raises(InvalidRunState, match=r"\$\.guards\[1\] is guardrail 'before', which is not there any more"):
         again(run, graph(turned, SECOND))
 
 
@@ -136,19 +148,19 @@ def without(key: str) -> Callable[[dict[str, Json]], Json]:
     ids=["no batch", "no limits", "no such phase"],
 )
 def test_what_was_not_kept_whole_is_refused(spoilt: Callable[[dict[str, Json]], Json]) -> None:
-    with pytest.raises(BadState, match="no run that was kept whole"):
-        taken(spoilt(kept(paused())), paused().graph)
+    with pytest.raises(InvalidRunState, match="no run that was kept whole"):
+        run_from_json(spoilt(run_to_json(paused())), paused().graph)
 
 
 @pytest.mark.parametrize("document", [None, [], {}, {"version": 2}, {"version": "1"}])
 def test_another_version_of_the_document_is_refused(document: Json) -> None:
     with pytest.raises(UnknownSchema, match=r"\$\.version is"):
-        taken(document, paused().graph)
+        run_from_json(document, paused().graph)
 
 
 def test_an_answer_that_waits_for_a_guardrail_is_kept_with_its_calls() -> None:
-    run, _ = told(run_of(FIRST), Begin(), Passed(1))
-    run, _ = told(run, Answered((call("c1"),), answer(run).tools))
+    run, _ = told(run_of(FIRST), RunStarted(), GuardrailPassed(1))
+    run, _ = told(run, ModelResponded((call("c1"),), answer(run).tools))
     assert run.answered
     assert again(run) == run
-    assert told(again(run), Passed(0))[0].phase is Phase.WORKING
+    assert told(again(run), GuardrailPassed(0))[0].phase is Phase.WORKING

@@ -7,10 +7,20 @@ from typing import Any
 
 import pytest
 
-from convo.errors import BadState, IllegalMove
-from convo.run import Begin, Decided, Phase, Resume, Run, Stage, Stop, decide, kept, taken
-from convo.run.inbox import decided, waiting
-from convo.run.state import ENDED
+from convo.errors import IllegalTransition, InvalidRunState
+from convo.runs.approvals import apply_decisions, list_pending_approvals
+from convo.runs.machine import step_run
+from convo.runs.serialize import run_from_json, run_to_json
+from convo.runs.state import (
+    TERMINAL_PHASES,
+    ApprovalDecided,
+    CancelRequested,
+    Phase,
+    Run,
+    RunResumed,
+    RunStarted,
+    Stage,
+)
 from tests.run.stored_runs import DECIDED, GRAPH, RUNS, Stored, without_verdicts
 
 FOLDER = File(__file__).parent / "stored"
@@ -46,30 +56,30 @@ def words(document: Any, name: str) -> Iterator[str]:
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_a_stored_run_is_read_and_written_back_byte_for_byte(form: str, name: str) -> None:
     text, (run, _) = stored(form, name), expected(form, name)
-    assert taken(json.loads(text), GRAPH) == run
-    assert dumped(kept(run)) == text
-    assert dumped(kept(taken(json.loads(text), GRAPH))) == text
+    assert run_from_json(json.loads(text), GRAPH) == run
+    assert dumped(run_to_json(run)) == text
+    assert dumped(run_to_json(run_from_json(json.loads(text), GRAPH))) == text
 
 
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_a_stored_run_continues(form: str, name: str) -> None:
-    run, (made, row) = taken(json.loads(stored(form, name)), GRAPH), expected(form, name)
+    run, (made, row) = run_from_json(json.loads(stored(form, name)), GRAPH), expected(form, name)
     if row.event is None:
-        assert run.phase in ENDED
-        for event in (Begin(), Resume(), Stop()):
-            with pytest.raises(IllegalMove):
-                decide(run, event)
+        assert run.phase in TERMINAL_PHASES
+        for event in (RunStarted(), RunResumed(), CancelRequested()):
+            with pytest.raises(IllegalTransition):
+                step_run(run, event)
         return
-    after, effects = decide(run, row.event)
+    after, effects = step_run(run, row.event)
     assert after.phase is row.phase
-    assert (after, effects) == decide(made, row.event)
+    assert (after, effects) == step_run(made, row.event)
 
 
 @pytest.mark.parametrize(("form", "name"), CASES)
 def test_the_calls_that_wait_are_known_without_the_agents(form: str, name: str) -> None:
     document, (run, _) = json.loads(stored(form, name)), expected(form, name)
     waits = [(one.id, agent, one.stage is Stage.UNKNOWN) for agent, one in run.waiting]
-    assert [(one.call_id, one.agent, one.unknown) for one in waiting(document)] == (
+    assert [(one.call_id, one.agent, one.unknown) for one in list_pending_approvals(document)] == (
         waits if run.phase is Phase.PAUSED else []
     )
 
@@ -78,14 +88,16 @@ def test_the_calls_that_wait_are_known_without_the_agents(form: str, name: str) 
 @pytest.mark.parametrize("name", ["paused", "paused_for_provider", "paused_unknown", "paused_inside"])
 def test_a_decision_without_the_agents_writes_the_same_words(name: str, approve: bool) -> None:
     document = json.loads(stored("without_verdicts", name))
-    event = Decided(waiting(document)[0].call_id, approve=approve)
-    assert dumped(decided(document, [event])) == dumped(kept(decide(taken(document, GRAPH), event)[0]))
+    event = ApprovalDecided(list_pending_approvals(document)[0].call_id, approve=approve)
+    assert dumped(apply_decisions(document, [event])) == dumped(
+        run_to_json(step_run(run_from_json(document, GRAPH), event)[0])
+    )
 
 
 def test_every_phase_and_every_stage_is_in_a_file() -> None:
     """Phases and stages have as many stored words as they have members, and each word is in a file."""
     documents = [json.loads(stored(form, name)) for form, name in CASES]
-    runs = [taken(document, GRAPH) for document in documents]
+    runs = [run_from_json(document, GRAPH) for document in documents]
     calls = [call for run in runs for call in run.batch]
     assert {run.phase for run in runs} == set(Phase)
     assert {call.stage for call in calls} == set(Stage)
@@ -99,7 +111,7 @@ def test_every_file_is_tried() -> None:
 
 @pytest.mark.parametrize("limits", [{}, {"parallel": 3}, {"max_turns": None}])
 def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) -> None:
-    run = taken({**json.loads(stored("without_verdicts", "new")), "limits": limits}, GRAPH)
+    run = run_from_json({**json.loads(stored("without_verdicts", "new")), "limits": limits}, GRAPH)
     assert {"max_turns": run.limits.max_turns, "parallel": run.limits.parallel} == {
         "max_turns": 10,
         "parallel": 8,
@@ -121,5 +133,5 @@ def test_limits_that_are_not_stored_have_their_defaults(limits: dict[str, Any]) 
     ],
 )
 def test_unknown_and_missing_members_are_refused(spoilt: dict[str, Any]) -> None:
-    with pytest.raises(BadState, match="no run that was kept whole"):
-        taken({**json.loads(stored("without_verdicts", "failed")), **spoilt}, GRAPH)
+    with pytest.raises(InvalidRunState, match="no run that was kept whole"):
+        run_from_json({**json.loads(stored("without_verdicts", "failed")), **spoilt}, GRAPH)

@@ -10,7 +10,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from convo.runstate import State, read
+from convo.runstate.reader import parse_run_state
+from convo.runstate.state import RunState
 
 HERE = Path(__file__).parent
 
@@ -48,10 +49,10 @@ def of_label(label: str) -> list[dict[str, Any]]:
     return [entry for entry in index() if entry["schema"] == label]
 
 
-def of(scenario: str, label: str) -> State:
+def of(scenario: str, label: str) -> RunState:
     """The newest release's snapshot of a scenario under a label."""
     found = [entry for entry in of_label(label) if entry["scenario"] == scenario]
-    return read(snapshot(found[-1]["file"]))
+    return parse_run_state(snapshot(found[-1]["file"]))
 
 
 def document(scenario: str, label: str) -> Any:

@@ -5,31 +5,32 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convo.agents import Agent, AgentTool, Graph, Guardrail, Handoff, agent_tool, graph
-from convo.handoffs import offers
-from convo.history import Strategy
-from convo.items import Item
-from convo.run import (
-    Answered,
-    Append,
-    Begin,
-    Call,
-    Decided,
-    Effect,
-    HandedOver,
-    HandOver,
-    Inner,
-    PausedInside,
+from convo.agents.agent import Agent, Guardrail, Handoff
+from convo.agents.graph import AgentTool, Graph, agent_tool, graph
+from convo.agents.handoffs import build_handoff_tools
+from convo.history.items import Item
+from convo.history.records import Strategy
+from convo.runs.machine import step_run
+from convo.runs.state import (
+    AppendToHistory,
+    ApprovalDecided,
+    HandoffCompleted,
+    ModelResponded,
+    NestedRun,
+    NestedRunPaused,
     Phase,
-    Resume,
-    Returned,
+    PrepareHandoff,
     Run,
-    Start,
-    begin,
-    decide,
+    RunEffect,
+    RunResumed,
+    RunStarted,
+    RunTool,
+    ToolCall,
+    ToolReturned,
+    create_run,
 )
-from convo.runstate.account import Turn
-from convo.tools import Hosted, Namespace, Tool, toolbox
+from convo.runstate.run_items import ModelCall
+from convo.tools.tool import Hosted, Namespace, Tool, toolbox
 from tests.runstate.sdk import answered, last_words
 
 ANYTHING = {"type": "object", "properties": {}, "additionalProperties": True}
@@ -101,11 +102,11 @@ def _function(spec: dict[str, Any], name: str, parameters: dict[str, Any] = ANYT
 def go_on(run: Run) -> tuple[Run, list[Item]]:
     """`run` until it asks its model or ends, with everything approved; and what was added to the conversation."""
     for call in run.pending:
-        run, _ = decide(run, Decided(call.id, approve=True))
-    return performed(*decide(run, Resume()))
+        run, _ = step_run(run, ApprovalDecided(call.id, approve=True))
+    return performed(*step_run(run, RunResumed()))
 
 
-def performed(run: Run, effects: Iterable[Effect], model: "Model | None" = None) -> tuple[Run, list[Item]]:
+def performed(run: Run, effects: Iterable[RunEffect], model: "Model | None" = None) -> tuple[Run, list[Item]]:
     """`run` once what it asked for is done, up to a model call, a pause or its end; and what was added meanwhile.
 
     model:  answers the agents behind tools
@@ -114,34 +115,34 @@ def performed(run: Run, effects: Iterable[Effect], model: "Model | None" = None)
     todo = list(effects)
     while todo:
         match todo.pop(0):
-            case Start(call):
-                run, more = decide(run, _called(call, model))
+            case RunTool(call):
+                run, more = step_run(run, _called(call, model))
                 todo += more
-            case HandOver():
-                run, more = decide(run, HandedOver())
+            case PrepareHandoff():
+                run, more = step_run(run, HandoffCompleted())
                 todo += more
-            case Append(items):
+            case AppendToHistory(items):
                 added += items
     return run, added
 
 
-def _called(call: Call, model: "Model | None") -> Returned | PausedInside:
+def _called(call: ToolCall, model: "Model | None") -> ToolReturned | NestedRunPaused:
     tool = call.tool
     assert tool
     if not isinstance(tool, AgentTool) or model is None:
         given = answered({"name": tool.name}, call.arguments) if isinstance(tool, AgentTool) else None
         given = given or tool.run(None, call.arguments)
-        return Returned(call.id, given if isinstance(given, str) else json.dumps(given))
+        return ToolReturned(call.id, given if isinstance(given, str) else json.dumps(given))
     if call.inner:
         told = Told(call.inner.run, list(call.inner.items), model)
         told.go_on()
     else:
         asked: list[Item] = [{"role": "user", "content": json.loads(call.arguments)["input"]}]
-        told = Told(begin(tool.inside), asked, model)
+        told = Told(create_run(tool.inside), asked, model)
         told.begin()
     if told.run.phase is Phase.PAUSED:
-        return PausedInside(call.id, Inner(told.run, tuple(told.items)))
-    return Returned(call.id, told.run.output)
+        return NestedRunPaused(call.id, NestedRun(told.run, tuple(told.items)))
+    return ToolReturned(call.id, told.run.output)
 
 
 @dataclass
@@ -156,15 +157,15 @@ class Told:
     items: list[Item]
     model: "Model"
     known: int | None = None
-    turns: list[Turn] = field(default_factory=list)
+    turns: list[ModelCall] = field(default_factory=list)
 
     def begin(self) -> None:
-        self.run, _ = decide(self.run, Begin())
+        self.run, _ = step_run(self.run, RunStarted())
         self._until_it_stops()
 
     def go_on(self) -> None:
         """Go on from a pause, with what was decided; the answer before it has its outputs then."""
-        self.run, added = performed(*decide(self.run, Resume()), self.model)
+        self.run, added = performed(*step_run(self.run, RunResumed()), self.model)
         self.items += added
         if self.turns:
             self.turns[-1] = replace(self.turns[-1], after=added)
@@ -174,14 +175,14 @@ class Told:
         while self.run.phase is Phase.ASKING:
             number = self.model.asked
             output = self.model.answer(str(self.run.current.instructions), self.items[self.known or 0 :])
-            ways = {offer.name: offer.to for offer in offers(self.run.graph, self.run.agent)}
-            event = Answered(tuple(output), toolbox(self.run.current.functions), ways)
+            ways = {offer.name: offer.to for offer in build_handoff_tools(self.run.graph, self.run.agent)}
+            event = ModelResponded(tuple(output), toolbox(self.run.current.functions), ways)
             agent = self.run.agent
-            self.run, added = performed(*decide(self.run, event), self.model)
+            self.run, added = performed(*step_run(self.run, event), self.model)
             self.items += output
             self.known = None if self.known is None else len(self.items)
             self.items += added
-            self.turns.append(Turn(agent, output, added, f"resp_{number:03}", tokens(number)))
+            self.turns.append(ModelCall(agent, output, added, f"resp_{number:03}", tokens(number)))
 
 
 @dataclass

@@ -11,7 +11,10 @@ import agents
 import pytest
 from agents import Agent, RunConfig, Runner, RunState, SQLiteSession
 
-from convo.runstate import Verdict, decided, read, text
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.reader import parse_run_state
+from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import Script, graph
 from tests.runstate.test_sdk import quiet
 from tests.selecting import rotated
@@ -124,19 +127,19 @@ STORIES = {
 }
 
 VERDICTS = {
-    "approved": Verdict(approve=True),
-    "approved for good": Verdict(approve=True, always=True),
-    "rejected with a reason": Verdict(approve=False, message="no way"),
-    "rejected for good": Verdict(approve=False, always=True),
+    "approved": ApprovalVerdict(approve=True),
+    "approved for good": ApprovalVerdict(approve=True, always=True),
+    "rejected with a reason": ApprovalVerdict(approve=False, message="no way"),
+    "rejected for good": ApprovalVerdict(approve=False, always=True),
 }
 
 
-def by_convo(words: str, verdict: Verdict) -> str:
-    state = read(words.encode())
-    return text(decided(state, state.pending, verdict))
+def by_convo(words: str, verdict: ApprovalVerdict) -> str:
+    state = parse_run_state(words.encode())
+    return serialize_run_state(apply_verdict(state, state.pending, verdict))
 
 
-def by_sdk(state: Any, verdict: Verdict) -> str:
+def by_sdk(state: Any, verdict: ApprovalVerdict) -> str:
     for item in state.get_interruptions():
         if verdict.approve:
             state.approve(item, always_approve=verdict.always)
@@ -169,7 +172,7 @@ class Run:
             self.root.tools.append(agents.ToolSearchTool())
         self.rounds = 0
 
-    async def tell(self, verdict: Verdict, *, convo: bool) -> tuple[Any, ...]:
+    async def tell(self, verdict: ApprovalVerdict, *, convo: bool) -> tuple[Any, ...]:
         session = SQLiteSession("s") if self.told.get("session") else None
         settings = RunConfig(tracing_disabled=True)
         result: Any = await Runner.run(

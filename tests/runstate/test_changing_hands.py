@@ -10,16 +10,19 @@ import agents as sdk
 import pytest
 from agents import RunConfig, Runner, RunState, SQLiteSession
 
-from convo.items import Item
-from convo.run import Decided, Run, begin, decide
-from convo.runstate import Verdict, decided, read, relabelled, summary, text
-from convo.runstate.account import Account, Turn
-from convo.runstate.making import made
-from convo.runstate.nested import states
-from convo.runstate.taking import taken
+from convo.history.items import Item
+from convo.runs.machine import step_run
+from convo.runs.state import ApprovalDecided, Run, create_run
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.export import export_run_state
+from convo.runstate.format import ApprovalVerdict, iter_states
+from convo.runstate.import_ import import_run_state
+from convo.runstate.reader import parse_run_state, run_state_summary_to_json
+from convo.runstate.relabel import relabel_state
+from convo.runstate.run_items import ModelCall, RunTranscript
+from convo.runstate.writer import serialize_run_state
 from tests.runstate import stories
-from tests.runstate.sdk import Script
-from tests.runstate.sdk import graph as sdk_graph
+from tests.runstate.sdk import Script, graph
 from tests.runstate.stories import Model, Told, owner
 from tests.runstate.test_both_directions import STORIES as TOLD
 from tests.runstate.test_both_directions import VERDICTS, call, spec, tool
@@ -74,10 +77,10 @@ INSIDE = {
 OURS = [name for name in STORIES if name not in INSIDE]
 
 
-def by_convo(run: Run, verdict: Verdict) -> Run:
+def by_convo(run: Run, verdict: ApprovalVerdict) -> Run:
     for one in run.pending:
         if one in run.pending:
-            run, _ = decide(run, Decided(one.id, verdict.approve, verdict.message, verdict.always))
+            run, _ = step_run(run, ApprovalDecided(one.id, verdict.approve, verdict.message, verdict.always))
     return run
 
 
@@ -85,14 +88,14 @@ def paused(spec: Spec) -> Told:
     """A story up to its first pause, told by convo."""
     server = spec["run"].get("conversation_id") or spec["run"].get("auto_previous_response_id")
     begun: list[Item] = [{"role": "user", "content": spec["input"]}]
-    story = Told(begin(stories.agents({"spec": spec})), begun, Model(spec["script"]), 0 if server else None)
+    story = Told(create_run(stories.agents({"spec": spec})), begun, Model(spec["script"]), 0 if server else None)
     story.begin()
     return story
 
 
-def account(spec: Spec, story: Told, **more: Any) -> Account:
+def account(spec: Spec, story: Told, **more: Any) -> RunTranscript:
     strategy, handle = owner(spec, story.model.asked)
-    return Account([{"role": "user", "content": spec["input"]}], story.turns, strategy, handle, **more)
+    return RunTranscript([{"role": "user", "content": spec["input"]}], story.turns, strategy, handle, **more)
 
 
 class Sdk:
@@ -100,7 +103,7 @@ class Sdk:
 
     def __init__(self, spec: Spec, asked: int = 0) -> None:
         self.spec, self.model = spec, Script(spec["script"], asked)
-        self.root = sdk_graph({"spec": spec}, self.model)
+        self.root = graph({"spec": spec}, self.model)
         self.settings = RunConfig(tracing_disabled=True)
         if spec.get("deferred"):
             self.root.tools[0].defer_loading = True  # type: ignore[union-attr]
@@ -114,7 +117,7 @@ class Sdk:
         assert result.interruptions
         return str(result.to_state().to_string())
 
-    async def finish(self, words: str, verdict: Verdict) -> tuple[Any, ...]:
+    async def finish(self, words: str, verdict: ApprovalVerdict) -> tuple[Any, ...]:
         """The end of what `words` holds, all that comes later decided alike."""
         result: Any = await Runner.run(
             self.root, await RunState.from_string(self.root, words), run_config=self.settings
@@ -134,7 +137,7 @@ class Sdk:
 async def test_the_sdk_finishes_what_convo_paused_as_if_it_had_paused_itself(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine = paused(spec)
-    words = text(made(by_convo(mine.run, said), account(spec, mine)))
+    words = serialize_run_state(export_run_state(by_convo(mine.run, said), account(spec, mine)))
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
     assert await Sdk(spec, mine.model.asked).finish(words, said) == (output, requests[mine.model.asked :])
 
@@ -160,29 +163,29 @@ async def test_a_run_changes_hands_at_every_pause_and_ends_as_it_would_have(stor
     mine, base = await resumed(spec)
     mine.run = by_convo(mine.run, said)
     mine.go_on()
-    written = made(mine.run, account(spec, mine, base=base))
-    again = read(text(written).encode())
+    written = export_run_state(mine.run, account(spec, mine, base=base))
+    again = parse_run_state(serialize_run_state(written).encode())
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
     calls, tokens = len(requests), sum(13 + 2 * number for number in range(mine.model.asked))
-    assert (summary(again)["current_turn"], again.usage["total_tokens"]) == (mine.model.asked, tokens)
+    assert (run_state_summary_to_json(again)["current_turn"], again.usage["total_tokens"]) == (mine.model.asked, tokens)
     if mine.run.pending:
-        finished = text(made(by_convo(mine.run, said), account(spec, mine, base=base)))
+        finished = serialize_run_state(export_run_state(by_convo(mine.run, said), account(spec, mine, base=base)))
         end, later = await Sdk(spec, mine.model.asked).finish(finished, said)
         assert sorted(end) == sorted(output)
         assert len(later) == calls - mine.model.asked
     else:
         assert (again.document["current_step"], mine.model.asked) == (None, calls)
-        assert await RunState.from_string(Sdk(spec).root, text(written))
+        assert await RunState.from_string(Sdk(spec).root, serialize_run_state(written))
 
 
 async def resumed(spec: Spec) -> tuple[Told, Any]:
     """A story that the SDK paused, as convo takes it up; and the state that it comes from."""
-    base = read((await Sdk(spec).pause()).encode())
-    found = taken(base, stories.agents({"spec": spec}))
+    base = parse_run_state((await Sdk(spec).pause()).encode())
+    found = import_run_state(base, stories.agents({"spec": spec}))
     (*_, last) = base.document["model_responses"]
     known = found.acknowledged if found.handle else None
     story = Told(found.run, list(found.items), Model(spec["script"], len(found.responses)), known)
-    story.turns.append(Turn(found.run.agent, last["output"]))
+    story.turns.append(ModelCall(found.run.agent, last["output"]))
     return story, base
 
 
@@ -193,7 +196,7 @@ async def resumed(spec: Spec) -> tuple[Told, Any]:
 async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine, base = await resumed(spec)
-    asked = sum(len(one.value["model_responses"]) for one in states(base.document))
+    asked = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
     mine.model = Model(spec["script"], asked)
     while mine.run.pending:
         mine.run = by_convo(mine.run, said)
@@ -207,10 +210,10 @@ async def test_convo_finishes_agents_used_as_tools_that_the_sdk_paused(story: st
 async def test_the_sdk_finishes_agents_used_as_tools_that_convo_paused(story: str, verdict: str) -> None:
     spec, said = STORIES[story], VERDICTS[verdict]
     mine = paused(spec)
-    state = made(by_convo(mine.run, said), account(spec, mine))
-    assert len(list(states(state.document))) > 1
+    state = export_run_state(by_convo(mine.run, said), account(spec, mine))
+    assert len(list(iter_states(state.document))) > 1
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    end, later = await Sdk(spec, mine.model.asked).finish(text(state), said)
+    end, later = await Sdk(spec, mine.model.asked).finish(serialize_run_state(state), said)
     assert end == output
     theirs = sorted(meant(one["input"]) for one in requests[mine.model.asked :])
     assert sorted(meant(one["input"]) for one in later) == theirs
@@ -221,10 +224,10 @@ async def test_agents_used_as_tools_go_from_the_sdk_to_convo_and_back_undecided(
     """What convo writes over the SDK's state is decided by the SDK, and ends as it would have."""
     spec, said = STORIES[story], VERDICTS["approved"]
     mine, base = await resumed(spec)
-    asked = sum(len(one.value["model_responses"]) for one in states(base.document))
+    asked = sum(len(one.value["model_responses"]) for one in iter_states(base.document))
     output, requests, _ = await SdkRun(spec).tell(said, convo=False)
-    written = made(by_convo(mine.run, said), account(spec, mine, base=base))
-    assert await Sdk(spec, asked).finish(text(written), said) == (output, requests[asked:])
+    written = export_run_state(by_convo(mine.run, said), account(spec, mine, base=base))
+    assert await Sdk(spec, asked).finish(serialize_run_state(written), said) == (output, requests[asked:])
 
 
 @pytest.mark.parametrize("label", ["1.15", "1.18", "1.21"])
@@ -234,9 +237,9 @@ def test_a_decision_for_good_in_an_agent_used_as_a_tool_is_none_of_the_agent_aro
     mine = paused(spec)
     mine.run = by_convo(mine.run, VERDICTS["approved"])
     mine.go_on()
-    state, _ = relabelled(made(mine.run, account(spec, mine)), label)
+    state, _ = relabel_state(export_run_state(mine.run, account(spec, mine)), label)
     (waits,) = state.undecided()
-    run = taken(decided(state, (waits,), VERDICTS["approved for good"]), mine.run.graph).run
+    run = import_run_state(apply_verdict(state, (waits,), VERDICTS["approved for good"]), mine.run.graph).run
     (call,) = run.batch
     assert call.inner
     assert (run.always, call.inner.run.always) == ({}, {("B", ("bare", "drop")): True})

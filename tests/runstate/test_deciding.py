@@ -6,15 +6,19 @@ from typing import Any
 
 import pytest
 
-from convo.errors import BadState, NotFound, Usage
-from convo.runstate import Pending, State, Verdict, decided, named, of, read, summary, text
+from convo.errors import InvalidRunState, InvalidUsage, NotFound
+from convo.runstate.approvals import apply_verdict, select_pending_calls
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
+from convo.runstate.state import PendingCall, RunState
+from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.snapshots import document, index, of_label, snapshot
 
-YES, NO = Verdict(approve=True), Verdict(approve=False)
+YES, NO = ApprovalVerdict(approve=True), ApprovalVerdict(approve=False)
 
 
-def state(scenario: str = "single_approval", label: str = "1.21") -> State:
+def state(scenario: str = "single_approval", label: str = "1.21") -> RunState:
     return snapshots.of(scenario, label)
 
 
@@ -27,15 +31,15 @@ def changes(before: Any, after: Any, path: str = "$") -> Iterator[str]:
         yield path
 
 
-def one(found: State) -> Pending:
+def one(found: RunState) -> PendingCall:
     return found.pending[0]
 
 
-def approvals(found: State) -> Any:
+def approvals(found: RunState) -> Any:
     return found.document["context"]["approvals"]
 
 
-def owned(found: State) -> Any:
+def owned(found: RunState) -> Any:
     return found.document["context"]["function_tool_approvals"]
 
 
@@ -46,7 +50,7 @@ def owned(found: State) -> Any:
 def test_up_to_1_14_an_approval_stands_under_its_tool_by_call(label: str) -> None:
     before = state(label=label)
     call = one(before)
-    after = decided(before, [call], YES)
+    after = apply_verdict(before, [call], YES)
     assert approvals(after) == {call.call.tool: {"approved": [call.id], "rejected": []}}
     assert set(changes(before.document, after.document)) == {f"$.context.approvals.{call.call.tool}"}
 
@@ -54,8 +58,8 @@ def test_up_to_1_14_an_approval_stands_under_its_tool_by_call(label: str) -> Non
 def test_from_1_15_on_the_ledger_binds_it_and_has_the_digests_of_the_release() -> None:
     before = state(label="1.15")
     ledger = before.document["context"]["tool_invocations"]
-    bare = of({**before.document, "context": {**before.document["context"], "tool_invocations": {}}})
-    after = decided(bare, bare.pending, YES)
+    bare = run_state_from_json({**before.document, "context": {**before.document["context"], "tool_invocations": {}}})
+    after = apply_verdict(bare, bare.pending, YES)
     assert after.document["context"]["tool_invocations"] == ledger
     assert approvals(after)[one(before).call.tool]["approved"] == [one(before).id]
 
@@ -63,7 +67,7 @@ def test_from_1_15_on_the_ledger_binds_it_and_has_the_digests_of_the_release() -
 @pytest.mark.parametrize("label", ["1.18", "1.21"])
 def test_from_1_18_on_it_belongs_to_the_agent(label: str) -> None:
     before = state(label=label)
-    after = decided(before, before.pending, YES)
+    after = apply_verdict(before, before.pending, YES)
     assert owned(after) == [
         {
             "agent": before.document["current_agent"],
@@ -76,14 +80,14 @@ def test_from_1_18_on_it_belongs_to_the_agent(label: str) -> None:
 
 def test_calls_that_are_no_functions_stay_under_their_tool() -> None:
     for scenario, tool in (("shell_approval", "shell"), ("apply_patch_approval", "apply_patch")):
-        after = decided(state(scenario), state(scenario).pending, YES)
+        after = apply_verdict(state(scenario), state(scenario).pending, YES)
         assert set(approvals(after)) == {tool}
 
 
 def test_a_hosted_tool_has_a_record_of_its_own_and_one_for_who_asks_by_name() -> None:
     before = state("hosted_mcp_approval")
     call = one(before).call
-    after = decided(before, before.pending, YES)
+    after = apply_verdict(before, before.pending, YES)
     label, tool = call.raw["server_label"], call.tool
     assert [kept["identity"] for kept in after.document["context"]["hosted_mcp_approvals"]] == [
         {"type": "server_tool", "server_label": label, "tool_name": tool},
@@ -93,14 +97,16 @@ def test_a_hosted_tool_has_a_record_of_its_own_and_one_for_who_asks_by_name() ->
 
 
 def test_a_namespaced_tool_is_named_with_its_namespace() -> None:
-    after = decided(state("namespaced_tool"), state("namespaced_tool").pending, YES)
+    after = apply_verdict(state("namespaced_tool"), state("namespaced_tool").pending, YES)
     assert owned(after)[0]["tool_key"] == "crm4.refund_card7"
 
 
 @pytest.mark.parametrize(("label", "holders"), [("1.13", 2), ("1.21", 1)])
 def test_a_call_of_an_agent_used_as_a_tool_is_decided_where_its_readers_look(label: str, holders: int) -> None:
     """Before 1.15 old releases look into the outer state and new ones into the inner; after it all into the inner."""
-    after = decided(state("nested_agent_tool_approval", label), state("nested_agent_tool_approval", label).pending, YES)
+    after = apply_verdict(
+        state("nested_agent_tool_approval", label), state("nested_agent_tool_approval", label).pending, YES
+    )
     assert len(after.records) == holders
     assert {(found.approve, found.agent) for found in after.decisions} == {(True, "Inner")}
     assert after.undecided() == ()
@@ -110,13 +116,13 @@ def test_every_ledger_entry_of_every_release_is_computed_to_the_byte() -> None:
     """Entries of pending calls are left out of the document and computed again."""
     compared = 0
     for entry in index():
-        found = read(snapshot(entry["file"]))
+        found = parse_run_state(snapshot(entry["file"]))
         if found.is_bound and found.pending:
             compared += sum(_same(found, call) for call in found.pending)
     assert compared == 208
 
 
-def _same(found: State, call: Pending) -> bool:
+def _same(found: RunState, call: PendingCall) -> bool:
     held = found.document
     for step in call.holder:
         held = held[step]
@@ -133,29 +139,29 @@ def _same(found: State, call: Pending) -> bool:
 
 def test_a_rejection_takes_back_an_approval_and_the_other_way_round() -> None:
     before = state()
-    twice = decided(decided(before, before.pending, YES), before.pending, NO)
+    twice = apply_verdict(apply_verdict(before, before.pending, YES), before.pending, NO)
     assert owned(twice)[0]["decision"] == {"approved": [], "rejected": [one(before).id]}
-    again = decided(twice, before.pending, YES)
+    again = apply_verdict(twice, before.pending, YES)
     assert owned(again)[0]["decision"] == {"approved": [one(before).id], "rejected": []}
 
 
 def test_a_reason_is_kept_by_call_and_goes_with_a_new_decision() -> None:
     before = state()
-    why = decided(before, before.pending, Verdict(approve=False, message="not today"))
+    why = apply_verdict(before, before.pending, ApprovalVerdict(approve=False, message="not today"))
     assert owned(why)[0]["decision"]["rejection_messages"] == {one(before).id: "not today"}
-    assert "rejection_messages" not in owned(decided(why, before.pending, YES))[0]["decision"]
+    assert "rejection_messages" not in owned(apply_verdict(why, before.pending, YES))[0]["decision"]
 
 
 @pytest.mark.parametrize("label", ["1.0", "1.5"])
 def test_a_label_without_room_for_a_reason_says_so(label: str) -> None:
-    with pytest.raises(Usage, match="has no place for the reason"):
-        decided(state(label=label), state(label=label).pending, Verdict(approve=False, message="no"))
+    with pytest.raises(InvalidUsage, match="has no place for the reason"):
+        apply_verdict(state(label=label), state(label=label).pending, ApprovalVerdict(approve=False, message="no"))
 
 
 @pytest.mark.parametrize(("label", "has_scope"), [("1.0", False), ("1.13", False), ("1.15", True), ("1.21", True)])
 def test_a_decision_for_good_is_tied_to_its_tool_where_the_label_can(label: str, has_scope: bool) -> None:
     before = state(label=label)
-    after = decided(before, before.pending, Verdict(approve=True, always=True))
+    after = apply_verdict(before, before.pending, ApprovalVerdict(approve=True, always=True))
     record = after.records[0][1].record
     assert (record["approved"], record["rejected"], "sticky_scope" in record) == (True, [], has_scope)
     assert [(found.always, found.call_id) for found in after.decisions] == [(True, one(before).id)]
@@ -163,29 +169,29 @@ def test_a_decision_for_good_is_tied_to_its_tool_where_the_label_can(label: str,
 
 def test_a_rejection_for_good_keeps_its_reason_for_calls_to_come() -> None:
     before = state()
-    after = decided(before, before.pending, Verdict(approve=False, message="never", always=True))
+    after = apply_verdict(before, before.pending, ApprovalVerdict(approve=False, message="never", always=True))
     record = owned(after)[0]["decision"]
     assert (record["approved"], record["rejected"], record["sticky_rejection_message"]) == (False, True, "never")
     assert record["rejection_messages"] == {one(before).id: "never"}
 
 
 def test_a_release_before_0_21_1_would_let_a_rejection_for_good_stand_so_it_is_told() -> None:
-    never = Verdict(approve=False, always=True)
+    never = ApprovalVerdict(approve=False, always=True)
     for label, refused in (("1.13", True), ("1.15", True), ("1.16", False), ("1.21", False)):
         before = state(label=label)
-        against = decided(before, before.pending, never)
+        against = apply_verdict(before, before.pending, never)
         if refused:
-            with pytest.raises(Usage, match="rejected for good"):
-                decided(against, before.pending, YES)
+            with pytest.raises(InvalidUsage, match="rejected for good"):
+                apply_verdict(against, before.pending, YES)
         else:
-            assert decided(against, before.pending, YES).decisions[0].approve
+            assert apply_verdict(against, before.pending, YES).decisions[0].approve
 
 
 def test_what_was_decided_is_read_again_as_it_was_meant() -> None:
     for entry in index():
-        found = read(snapshot(entry["file"]))
-        after = read(text(decided(found, found.pending, YES)).encode())
-        told = summary(after)["decisions"]
+        found = parse_run_state(snapshot(entry["file"]))
+        after = parse_run_state(serialize_run_state(apply_verdict(found, found.pending, YES)).encode())
+        told = run_state_summary_to_json(after)["decisions"]
         assert {call["call_id"] for call in told} >= {call.id for call in found.pending}, entry["file"]
         assert all(call["decision"] == "approve" for call in told if call["call_id"]), entry["file"]
         assert after.label == found.label
@@ -194,12 +200,12 @@ def test_what_was_decided_is_read_again_as_it_was_meant() -> None:
 def test_nothing_but_decisions_and_the_ledger_changes() -> None:
     kept = ("approvals", "tool_invocations", "hosted_mcp_approvals", "function_tool_approvals")
     for entry in of_label("1.17"):
-        found = read(snapshot(entry["file"]))
-        after = decided(found, found.pending, NO)
+        found = parse_run_state(snapshot(entry["file"]))
+        after = apply_verdict(found, found.pending, NO)
         assert all(any(f".context.{key}" in path for key in kept) for path in changes_deep(found, after)), entry["file"]
 
 
-def changes_deep(before: State, after: State) -> list[str]:
+def changes_deep(before: RunState, after: RunState) -> list[str]:
     """As `changes`, with lists compared element by element."""
     spread = [json.loads(json.dumps(one.document), object_hook=dict) for one in (before, after)]
     return list(changes(*map(_objects, spread)))
@@ -217,15 +223,20 @@ def _objects(value: Any) -> Any:
 def test_a_call_is_named_by_its_id_its_tool_or_all() -> None:
     found = state("parallel_mixed_decided")
     first, second = found.pending
-    assert (named(found, second.id), named(found, first.id)) == ((second,), (first,))
-    assert (named(found, "all"), named(found, first.call.tool)) == ((), ())
+    assert (select_pending_calls(found, second.id), select_pending_calls(found, first.id)) == ((second,), (first,))
+    assert (select_pending_calls(found, "all"), select_pending_calls(found, first.call.tool)) == ((), ())
     (only,) = state().pending
-    assert named(state(), "all") == named(state(), only.id) == named(state(), only.call.tool) == (only,)
+    assert (
+        select_pending_calls(state(), "all")
+        == select_pending_calls(state(), only.id)
+        == select_pending_calls(state(), only.call.tool)
+        == (only,)
+    )
 
 
 def test_a_call_that_is_not_there_is_not_found() -> None:
     with pytest.raises(NotFound, match="no pending call 'nope'") as missing:
-        named(state(), "nope")
+        select_pending_calls(state(), "nope")
     assert missing.value.hint == f"one of {one(state()).id}"
 
 
@@ -238,9 +249,9 @@ def test_a_call_that_cannot_be_bound_is_not_decided_on() -> None:
         broken["last_processed_response"]["functions"][0]["tool_call"],
     ):
         place["arguments"] = b'{"a": "\\ud800"}'.decode("unicode_escape")
-    found = of(broken)
-    with pytest.raises(BadState, match="lone surrogate") as refused:
-        decided(found, found.pending, YES)
+    found = run_state_from_json(broken)
+    with pytest.raises(InvalidRunState, match="lone surrogate") as refused:
+        apply_verdict(found, found.pending, YES)
     assert refused.value.path == "$.current_step.data.interruptions[0].raw_item"
 
 
@@ -250,5 +261,7 @@ def test_a_hand_written_state_of_ten_keys_is_read_and_decided_on() -> None:
         *("max_turns", "generated_items", "current_step", "last_processed_response"),
     )
     for label in ("1.0", "1.21"):
-        short = of({key: value for key, value in document("single_approval", label).items() if key in keys})
-        assert decided(short, short.pending, YES).undecided() == ()
+        short = run_state_from_json(
+            {key: value for key, value in document("single_approval", label).items() if key in keys}
+        )
+        assert apply_verdict(short, short.pending, YES).undecided() == ()

@@ -2,8 +2,13 @@
 
 import pytest
 
-from convo.errors import BadState, Usage
-from convo.runstate import LABELS, State, Verdict, decided, edited, read, text
+from convo.errors import InvalidRunState, InvalidUsage
+from convo.runstate.approvals import apply_verdict, edit_arguments
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.reader import parse_run_state
+from convo.runstate.state import RunState
+from convo.runstate.versions import LABELS
+from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import of_label, story
@@ -14,10 +19,12 @@ __all__ = ["quiet"]
 CHANGED = '{"city": "Ghent", "id": 1}'
 
 
-def changed(state: State, arguments: str = CHANGED) -> State:
+def changed(state: RunState, arguments: str = CHANGED) -> RunState:
     """The state with its first call edited and everything approved, through its text."""
-    after = edited(state, state.pending[0], arguments)
-    return read(text(decided(after, after.pending, Verdict(approve=True))).encode())
+    after = edit_arguments(state, state.pending[0], arguments)
+    return parse_run_state(
+        serialize_run_state(apply_verdict(after, after.pending, ApprovalVerdict(approve=True))).encode()
+    )
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -26,9 +33,9 @@ async def test_the_sdk_runs_the_call_with_the_new_arguments(label: str) -> None:
         entry for entry in of_label(label) if entry["scenario"] in ("single_approval", "second_pause", "many_items")
     ]
     for entry in chosen:
-        state = read(snapshots.snapshot(entry["file"]))
+        state = parse_run_state(snapshots.snapshot(entry["file"]))
         if not state.document["conversation_id"] and not state.document["previous_response_id"]:
-            end = await go_on(story(entry["file"]), text(changed(state)))
+            end = await go_on(story(entry["file"]), serialize_run_state(changed(state)))
             ran = [one for one in end.requests[0]["input"] if one.get("call_id") == state.pending[0].id]
             assert [one["type"] for one in ran] == ["function_call", "function_call_output"], entry["file"]
             assert (ran[0]["arguments"], end.error) == (CHANGED, None), entry["file"]
@@ -38,9 +45,9 @@ async def test_the_sdk_runs_the_call_with_the_new_arguments(label: str) -> None:
 async def test_a_call_in_an_agent_used_as_a_tool_is_edited_in_every_state_that_shows_it() -> None:
     for label in ("1.13", "1.21"):
         entry = next(one for one in of_label(label) if one["scenario"] == "nested_agent_tool_approval")
-        state = changed(read(snapshots.snapshot(entry["file"])))
+        state = changed(parse_run_state(snapshots.snapshot(entry["file"])))
         assert state.pending[0].call.arguments == CHANGED
-        end = await go_on(story(entry["file"]), text(state))
+        end = await go_on(story(entry["file"]), serialize_run_state(state))
         assert "Ghent" in str(end.output)
 
 
@@ -52,19 +59,19 @@ def test_a_custom_tool_takes_any_text() -> None:
 def test_what_is_not_a_json_object_is_no_arguments_of_a_function() -> None:
     state = snapshots.of("single_approval", "1.21")
     for words in ("", "[]", "nope", "{"):
-        with pytest.raises(BadState):
-            edited(state, state.pending[0], words)
+        with pytest.raises(InvalidRunState):
+            edit_arguments(state, state.pending[0], words)
 
 
 @pytest.mark.parametrize("scenario", ["conversation_id", "previous_response_id", "auto_previous_response_id"])
 def test_where_a_server_holds_the_call_it_is_not_edited(scenario: str) -> None:
     state = snapshots.of(scenario, "1.13")
-    with pytest.raises(Usage, match="a server holds the call"):
-        edited(state, state.pending[0], CHANGED)
+    with pytest.raises(InvalidUsage, match="a server holds the call"):
+        edit_arguments(state, state.pending[0], CHANGED)
 
 
 @pytest.mark.parametrize("scenario", ["shell_approval", "apply_patch_approval", "hosted_mcp_approval"])
 def test_calls_that_are_no_string_or_run_elsewhere_are_not_edited(scenario: str) -> None:
     state = snapshots.of(scenario, "1.21")
-    with pytest.raises(Usage, match="cannot be edited"):
-        edited(state, state.pending[0], CHANGED)
+    with pytest.raises(InvalidUsage, match="cannot be edited"):
+        edit_arguments(state, state.pending[0], CHANGED)

@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from convo.errors import ConvoError
-from convo.runstate import LABELS, State, Verdict, decided, of, read, text
-from convo.runstate.text import parse
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.document import parse_document
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.reader import parse_run_state, run_state_from_json
+from convo.runstate.state import RunState
+from convo.runstate.versions import LABELS
+from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False)
@@ -55,18 +60,20 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 @given(documents())
 @settings(max_examples=80)
 def test_state_to_text_to_state_is_the_identity(document: dict[str, Any]) -> None:
-    state = of(document)
-    again = read(text(state).encode())
+    state = run_state_from_json(document)
+    again = parse_run_state(serialize_run_state(state).encode())
     assert again == state
     assert again.document == document
-    assert text(again) == text(state)
+    assert serialize_run_state(again) == serialize_run_state(state)
 
 
 @given(documents(), st.booleans(), st.booleans())
 @settings(max_examples=60)
 def test_a_decision_leaves_what_nobody_knows_as_it_was(document: dict[str, Any], approve: bool, always: bool) -> None:
-    state = of(document)
-    after = read(text(decided(state, state.pending, Verdict(approve, always=always))).encode())
+    state = run_state_from_json(document)
+    after = parse_run_state(
+        serialize_run_state(apply_verdict(state, state.pending, ApprovalVerdict(approve, always=always))).encode()
+    )
     spared = ("context", "last_processed_response")
     assert {k: v for k, v in after.document.items() if k not in spared} == {
         k: v for k, v in document.items() if k not in spared
@@ -79,7 +86,7 @@ def test_a_decision_leaves_what_nobody_knows_as_it_was(document: dict[str, Any],
 @settings(max_examples=100)
 def test_any_json_object_comes_back_as_it_was(value: Any) -> None:
     document = {"a": value}
-    assert parse(json.dumps(document).encode()) == document
+    assert parse_document(json.dumps(document).encode()) == document
 
 
 @given(st.sampled_from(STATES), st.data())
@@ -102,10 +109,10 @@ def test_a_state_with_anything_anywhere_is_read_or_refused_in_a_sentence(
     key = data.draw(st.sampled_from(list(holder) if isinstance(holder, dict) else range(len(holder))))
     holder[key] = data.draw(JSON)
     with suppress(ConvoError):
-        state = read(json.dumps(broken).encode())
-        assert decided(state, state.pending, Verdict(approve=True)).undecided() == ()
+        state = parse_run_state(json.dumps(broken).encode())
+        assert apply_verdict(state, state.pending, ApprovalVerdict(approve=True)).undecided() == ()
 
 
 def test_a_state_is_its_document_and_its_label() -> None:
-    assert {of(document).label for document in STATES} <= set(LABELS)
-    assert of(STATES[0]) == State(STATES[0], of(STATES[0]).version)
+    assert {run_state_from_json(document).label for document in STATES} <= set(LABELS)
+    assert run_state_from_json(STATES[0]) == RunState(STATES[0], run_state_from_json(STATES[0]).version)

@@ -5,20 +5,26 @@ from dataclasses import replace
 
 import pytest
 
-from convo.agents import Agent, graph
-from convo.errors import InputFault, StateFault, Usage
-from convo.history import Strategy
-from convo.run import Begin, Decided, Limits, Returned, Said, begin, decide, recover
-from convo.runstate import LABELS, edited, read, relabelled, text
-from convo.runstate.account import Account, Turn
-from convo.runstate.making import made
-from convo.runstate.taking import taken
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.errors import InputFault, InvalidUsage, StateFault
+from convo.history.records import Strategy
+from convo.runs.machine import step_run
+from convo.runs.serialize import recover_run
+from convo.runs.state import ApprovalDecided, InputAdded, RunLimits, RunStarted, ToolReturned, create_run
+from convo.runstate.approvals import edit_arguments
+from convo.runstate.export import export_run_state
+from convo.runstate.import_ import import_run_state
+from convo.runstate.reader import parse_run_state
+from convo.runstate.relabel import relabel_state
+from convo.runstate.run_items import ModelCall, RunTranscript
+from convo.runstate.versions import LABELS
+from convo.runstate.writer import serialize_run_state
 from tests.run.driving import GUARDED, answer, call, run_of, says, told
 from tests.run.driving import made as tool_made
 from tests.runstate import snapshots, stories
 from tests.runstate.stories import Model, Told
-from tests.runstate.test_both_directions import STORIES, VERDICTS
-from tests.runstate.test_both_directions import Run as SdkRun
+from tests.runstate.test_both_directions import STORIES, VERDICTS, Run
 from tests.runstate.test_changing_hands import Sdk, account, by_convo, paused
 from tests.runstate.test_sdk import quiet
 
@@ -33,9 +39,9 @@ UNSAID = ("context.tool_invocations", "generated_session_item_indexes")
 async def test_a_state_of_ours_is_read_under_every_label_and_leads_to_the_same_end(label: str) -> None:
     spec, said = STORIES[STORY], VERDICTS["approved"]
     mine = paused(spec)
-    older, losses = relabelled(made(by_convo(mine.run, said), account(spec, mine)), label)
-    end, _ = await Sdk(spec, mine.model.asked).finish(text(older), said)
-    output, _, _ = await SdkRun(spec).tell(said, convo=False)
+    older, losses = relabel_state(export_run_state(by_convo(mine.run, said), account(spec, mine)), label)
+    end, _ = await Sdk(spec, mine.model.asked).finish(serialize_run_state(older), said)
+    output, _, _ = await Run(spec).tell(said, convo=False)
     assert end == output
     assert {loss.path for loss in losses} <= {f"$.{place}" for place in UNSAID}
 
@@ -44,13 +50,15 @@ async def test_words_that_came_at_a_pause_are_sent_at_the_same_place_under_every
     spec = STORIES["the same tool twice, then again"]
     mine = paused(spec)
     late = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and quickly"}]}
-    run, _ = decide(mine.run, Said((late,)))
+    run, _ = step_run(mine.run, InputAdded((late,)))
     mine.run = by_convo(run, VERDICTS["approved"])
     mine.go_on()
-    state = made(by_convo(mine.run, VERDICTS["approved"]), account(spec, mine))
+    state = export_run_state(by_convo(mine.run, VERDICTS["approved"]), account(spec, mine))
     sent = []
     for label in ("1.21", "1.15", "1.13", "1.0"):
-        _, requests = await Sdk(spec, mine.model.asked).finish(text(relabelled(state, label)[0]), VERDICTS["approved"])
+        _, requests = await Sdk(spec, mine.model.asked).finish(
+            serialize_run_state(relabel_state(state, label)[0]), VERDICTS["approved"]
+        )
         sent.append(requests[0]["input"])
     assert [item for item in sent[0] if item.get("role") == "user"][-1] == late
     assert sent[0] == sent[1] == sent[2] == sent[3]
@@ -59,27 +67,29 @@ async def test_words_that_came_at_a_pause_are_sent_at_the_same_place_under_every
 async def test_arguments_that_a_person_changed_are_what_the_sdk_runs() -> None:
     spec = STORIES["the same tool twice, then again"]
     mine = paused(spec)
-    run, _ = decide(mine.run, Decided("call_0", approve=True, arguments='{"id": 9}'))
-    words = text(made(by_convo(run, VERDICTS["approved"]), account(spec, mine)))
+    run, _ = step_run(mine.run, ApprovalDecided("call_0", approve=True, arguments='{"id": 9}'))
+    words = serialize_run_state(export_run_state(by_convo(run, VERDICTS["approved"]), account(spec, mine)))
     _, requests = await Sdk(spec, mine.model.asked).finish(words, VERDICTS["approved"])
     outputs = [item["output"] for item in requests[0]["input"] if "output" in item]
     assert outputs == ['drop=>{"id":9}', 'drop=>{"id":2}']
-    with pytest.raises(Usage, match="a server holds the call"):
-        made(run, replace(account(spec, mine), strategy=Strategy.CHAIN, handle="resp_000"))
+    with pytest.raises(InvalidUsage, match="a server holds the call"):
+        export_run_state(run, replace(account(spec, mine), strategy=Strategy.CHAIN, handle="resp_000"))
 
 
 def test_what_convo_does_not_model_stays_in_a_state_that_it_goes_on_from() -> None:
     document = snapshots.document("custom_data", "1.21")
     document |= {"sandbox": {"id": "box"}, "x_of_somebody": [1], "trace": {"id": "trace_1"}}
     document["context"]["x_of_somebody"] = {"a": 1}
-    base = read(json.dumps(document).encode())
+    base = parse_run_state(json.dumps(document).encode())
     entry = next(one for one in snapshots.of_label("1.21") if one["scenario"] == "custom_data")
-    found = taken(base, stories.agents(snapshots.story(entry["file"])))
+    found = import_run_state(base, stories.agents(snapshots.story(entry["file"])))
     (*_, last) = document["model_responses"]
     story = Told(by_convo(found.run, VERDICTS["approved"]), list(found.items), Model([]))
-    story.turns.append(Turn(found.run.agent, last["output"]))
+    story.turns.append(ModelCall(found.run.agent, last["output"]))
     story.go_on()
-    after = made(story.run, Account((), story.turns, found.strategy, found.handle, base=base)).document
+    after = export_run_state(
+        story.run, RunTranscript((), story.turns, found.strategy, found.handle, base=base)
+    ).document
     for key in ("sandbox", "x_of_somebody", "trace", "original_input", "input_guardrail_results"):
         assert after[key] == document[key]
     assert after["context"]["x_of_somebody"] == {"a": 1}
@@ -92,10 +102,12 @@ def test_what_convo_does_not_model_stays_in_a_state_that_it_goes_on_from() -> No
 def test_the_applications_values_come_back_as_they_were_or_are_refused() -> None:
     mine = paused(STORIES[STORY])
     values = {"user": "kim", "ünï": [1, 2.5, None, {"a": True}]}
-    state = read(text(made(mine.run, account(STORIES[STORY], mine, values=values))).encode())
-    assert taken(state, mine.run.graph).values == values
+    state = parse_run_state(
+        serialize_run_state(export_run_state(mine.run, account(STORIES[STORY], mine, values=values))).encode()
+    )
+    assert import_run_state(state, mine.run.graph).values == values
     with pytest.raises(InputFault, match="the context's 'who' is not JSON"):
-        made(mine.run, account(STORIES[STORY], mine, values={"who": object()}))
+        export_run_state(mine.run, account(STORIES[STORY], mine, values={"who": object()}))
 
 
 # -- what is not written --------------------------------------------------------------------------------
@@ -103,42 +115,44 @@ def test_the_applications_values_come_back_as_they_were_or_are_refused() -> None
 
 def test_a_graph_in_which_agents_share_a_name_is_never_written_for_the_sdk() -> None:
     twin = Agent("b", "Otherwise.")
-    run = begin(graph(Agent("a", handoffs=(twin, Agent("b")))))
+    run = create_run(graph(Agent("a", handoffs=(twin, Agent("b")))))
     with pytest.raises(InputFault, match="several agents are called 'b'") as refused:
-        made(run, Account(()))
+        export_run_state(run, RunTranscript(()))
     assert refused.value.hint == "give each agent a name of its own"
 
 
 def test_a_call_whose_outcome_is_unknown_is_not_handed_to_whoever_would_run_it_again() -> None:
-    run, _ = told(run_of(Agent("desk", tools=(tool_made("free"),))), Begin())
+    run, _ = told(run_of(Agent("desk", tools=(tool_made("free"),))), RunStarted())
     run, _ = told(run, answer(run, call("c1")))
     with pytest.raises(StateFault, match="a run that is running tools cannot be written"):
-        made(run, Account(()))
-    run, _ = recover(run, {})
+        export_run_state(run, RunTranscript(()))
+    run, _ = recover_run(run, {})
     with pytest.raises(StateFault, match="call c1 was started and its outcome is unknown"):
-        made(run, Account(()))
+        export_run_state(run, RunTranscript(()))
 
 
 def test_a_run_between_two_turns_and_one_that_is_over_are_written_as_such() -> None:
     desk = Agent("desk", tools=(GUARDED,))
-    run, _ = told(run_of(desk, max_turns=3), Begin())
-    state = made(run, Account([{"role": "user", "content": "hi"}]))
+    run, _ = told(run_of(desk, max_turns=3), RunStarted())
+    state = export_run_state(run, RunTranscript([{"role": "user", "content": "hi"}]))
     assert state.document["current_step"] == {"type": "next_step_run_again"}
     assert (state.document["current_turn"], state.document["max_turns"]) == (0, 3)
-    back = taken(state, run.graph).run
-    assert (back.batch, back.limits) == ((), Limits(max_turns=3))
+    back = import_run_state(state, run.graph).run
+    assert (back.batch, back.limits) == ((), RunLimits(max_turns=3))
     done, _ = told(run, answer(run, says("bye")))
-    state = made(done, Account([{"role": "user", "content": "hi"}], [Turn("desk", [says("bye")])]))
-    assert taken(state, run.graph).run.output == "bye"
+    state = export_run_state(
+        done, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", [says("bye")])])
+    )
+    assert import_run_state(state, run.graph).run.output == "bye"
 
 
 def test_what_was_run_before_the_pause_is_not_run_again() -> None:
     desk = Agent("desk", tools=(GUARDED, tool_made("free")))
-    run, _ = told(run_of(desk), Begin())
+    run, _ = told(run_of(desk), RunStarted())
     output = [{**call("c1", "guarded"), "id": "fc_1"}, {**call("c2"), "id": "fc_2"}]
-    run, _ = told(run, answer(run, *output), Returned("c2", "two"))
-    state = made(run, Account([{"role": "user", "content": "hi"}], [Turn("desk", output)]))
+    run, _ = told(run, answer(run, *output), ToolReturned("c2", "two"))
+    state = export_run_state(run, RunTranscript([{"role": "user", "content": "hi"}], [ModelCall("desk", output)]))
     ledger = state.document["context"]["tool_invocations"]
     assert {name: one["completed"] for name, one in ledger.items()} == {"c1": False, "c2": True}
-    assert taken(state, run.graph).run.batch == run.batch
-    assert edited(state, state.pending[0], '{"text": "y"}').pending[0].call.arguments == '{"text": "y"}'
+    assert import_run_state(state, run.graph).run.batch == run.batch
+    assert edit_arguments(state, state.pending[0], '{"text": "y"}').pending[0].call.arguments == '{"text": "y"}'

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from convo.errors import BadState, UnknownSchema
-from convo.runstate import LABELS, read
-from convo.runstate.paths import replaced
-from convo.runstate.text import LEVELS, PLACES
+from convo.errors import InvalidRunState, UnknownSchema
+from convo.runstate.document import MAX_DEPTH, MAX_MEMBERS, replace_path
+from convo.runstate.reader import parse_run_state
+from convo.runstate.versions import LABELS
 from tests.running import Convo
 from tests.runstate.snapshots import document, malformed, snapshot
 
@@ -111,9 +111,9 @@ REFUSED = {
 """The files that are refused: the place, and words of the reason."""
 
 
-def refusal(data: bytes) -> BadState:
-    with pytest.raises(BadState) as refused:
-        read(data)
+def refusal(data: bytes) -> InvalidRunState:
+    with pytest.raises(InvalidRunState) as refused:
+        parse_run_state(data)
     return refused.value
 
 
@@ -127,7 +127,7 @@ def test_the_tables_speak_of_every_file() -> None:
 
 @pytest.mark.parametrize("name", READ)
 def test_what_is_legal_is_read(name: str) -> None:
-    assert len(read(malformed()[name]).pending) == 1
+    assert len(parse_run_state(malformed()[name]).pending) == 1
 
 
 @pytest.mark.parametrize(("name", "path", "words"), [(name, *why) for name, why in REFUSED.items()])
@@ -161,8 +161,8 @@ def test_a_state_turned_back_to_any_older_label_is_refused_or_says_the_same_ther
     refused = set()
     for older in LABELS[: LABELS.index(newer)]:
         try:
-            read(packed(document("single_approval", newer) | {"$schemaVersion": older}))
-        except BadState:
+            parse_run_state(packed(document("single_approval", newer) | {"$schemaVersion": older}))
+        except InvalidRunState:
             refused.add(older)
     expected = {older for older in LABELS[: LABELS.index(newer)] if SAYS.get(older) != SAYS[newer]}
     assert refused == expected
@@ -241,7 +241,7 @@ def test_a_decision_without_its_entry_in_the_ledger_is_refused_from_1_15_on() ->
 )
 def test_what_going_on_leans_on_is_what_it_says_it_is(where: tuple[str | int, ...], broken: Any, path: str) -> None:
     """Whose item it is, what a call says, how the context was written: no reader can go on with something else."""
-    wrong = refusal(packed(replaced(document("single_approval", "1.21"), where, broken)))
+    wrong = refusal(packed(replace_path(document("single_approval", "1.21"), where, broken)))
     assert (wrong.path, wrong.message.count("\n")) == (path, 0)
 
 
@@ -258,8 +258,8 @@ HOSTILE = {
     "cut in a string": (b'{"a": {"b": "cd', "$.a.b", "goes wrong"),
     "cut in a key": (b'{"a": {"b', "$.a", "goes wrong"),
     "odd key": (b'{"a b\\n": [NaN]}', '$["a b\\u000a"][0]', "is NaN"),
-    "deep": (b'{"a":' + b"[" * (LEVELS + 1) + b"]" * (LEVELS + 1) + b"}", "$.a[0][0][0][0][0][0][0]…", "deeper"),
-    "many": (b"[" + b"[]," * PLACES + b"[]]", "$", "objects and lists"),
+    "deep": (b'{"a":' + b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1) + b"}", "$.a[0][0][0][0][0][0][0]…", "deeper"),
+    "many": (b"[" + b"[]," * MAX_MEMBERS + b"[]]", "$", "objects and lists"),
     "only spaces": (b" \n\t ", "$", "is empty"),
     "raw newline in a string": (b'{"a": "b\nc"}', "$.a", "goes wrong"),
 }
@@ -282,20 +282,20 @@ def test_a_state_cut_off_anywhere_is_refused() -> None:
 def test_what_stands_in_strings_does_not_count(shift: int) -> None:
     """A tool may have given a table: its commas and brackets are many, and its quotes are escaped."""
     large = document("single_approval", "1.21")
-    large["context"]["context"] = {"table": "a" * shift + '[\\",' * PLACES}
-    assert len(read(packed(large)).pending) == 1
+    large["context"]["context"] = {"table": "a" * shift + '[\\",' * MAX_MEMBERS}
+    assert len(parse_run_state(packed(large)).pending) == 1
 
 
 LIMITED = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_CPU, (1, 1))
 resource.setrlimit(resource.RLIMIT_AS, (200_000_000, 200_000_000))
-from convo.errors import BadState
-from convo.runstate import read
+from convo.errors import InvalidRunState
+from convo.runstate.reader import parse_run_state
 data = sys.stdin.buffer.read()
 try:
-    read(data)
-except BadState as wrong:
+    parse_run_state(data)
+except InvalidRunState as wrong:
     print(wrong)
 """
 
@@ -321,7 +321,7 @@ def test_a_refusal_takes_less_than_a_second_and_200_megabytes(what: str) -> None
 @pytest.mark.parametrize("label", ["1.3", "1.14", "1.20"])
 def test_a_label_that_no_release_wrote_is_named_as_one(label: str) -> None:
     with pytest.raises(UnknownSchema) as refused:
-        read(json.dumps({"$schemaVersion": label}).encode())
+        parse_run_state(json.dumps({"$schemaVersion": label}).encode())
     assert "no release of openai-agents wrote it" in refused.value.message
     assert "openai-agents" in refused.value.hint
 

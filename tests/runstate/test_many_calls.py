@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, graph
-from convo.run import Answered, Begin, Decided, Run, begin, decide
-from convo.runstate import State, Verdict, decided, summary
-from convo.runstate.account import Account, Turn
-from convo.runstate.making import made
-from convo.tools import toolbox
+from convo.agents.agent import Agent
+from convo.agents.graph import graph
+from convo.runs.machine import step_run
+from convo.runs.state import ApprovalDecided, ModelResponded, Run, RunStarted, create_run
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.export import export_run_state
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.reader import run_state_summary_to_json
+from convo.runstate.run_items import ModelCall, RunTranscript
+from convo.runstate.state import RunState
+from convo.tools.tool import toolbox
 from tests.run.driving import made as tool_made
 from tests.steps import Steps
 
@@ -22,8 +27,10 @@ PAY = tool_made("pay", needs_approval=True)
 def paused(calls: int) -> Run:
     """A run that waits for so many calls of one answer."""
     among = graph(Agent("till", tools=(PAY,)))
-    run, _ = decide(begin(among), Begin())
-    return decide(run, Answered(tuple(said(number) for number in range(calls)), toolbox(among["till"].functions)))[0]
+    run, _ = step_run(create_run(among), RunStarted())
+    return step_run(
+        run, ModelResponded(tuple(said(number) for number in range(calls)), toolbox(among["till"].functions))
+    )[0]
 
 
 def said(number: int) -> dict[str, str]:
@@ -31,20 +38,22 @@ def said(number: int) -> dict[str, str]:
     return {"type": "function_call", **named, "arguments": json.dumps({"text": str(number)})}
 
 
-def written(run: Run) -> State:
-    return made(run, Account([{"role": "user", "content": "pay"}], [Turn("till", [call.item for call in run.batch])]))
+def written(run: Run) -> RunState:
+    return export_run_state(
+        run, RunTranscript([{"role": "user", "content": "pay"}], [ModelCall("till", [call.item for call in run.batch])])
+    )
 
 
 def judged(run: Run) -> Run:
     """Every other call approved, the others rejected."""
     for number, call in enumerate(run.pending):
-        run, _ = decide(run, Decided(call.id, approve=number % 2 == 0))
+        run, _ = step_run(run, ApprovalDecided(call.id, approve=number % 2 == 0))
     return run
 
 
-def rewritten(run: Run) -> State:
+def rewritten(run: Run) -> RunState:
     """The run as a state once more, over the state that it is."""
-    return made(run, Account([], base=written(run)))
+    return export_run_state(run, RunTranscript([], base=written(run)))
 
 
 def steps(work: Callable[[Any], object], of: object) -> int:
@@ -56,25 +65,30 @@ def steps(work: Callable[[Any], object], of: object) -> int:
 @pytest.mark.parametrize("write", [written, rewritten])
 @pytest.mark.parametrize("stands", [paused, lambda calls: judged(paused(calls))], ids=["undecided", "decided"])
 def test_writing_a_pause_takes_as_many_steps_for_each_call_however_many_wait(
-    stands: Callable[[int], Run], write: Callable[[Run], State]
+    stands: Callable[[int], Run], write: Callable[[Run], RunState]
 ) -> None:
     few, many = (steps(write, stands(calls)) for calls in (FEW, MANY))
     assert many < 1.1 * few * MANY / FEW
 
 
-@pytest.mark.parametrize("verdict", [Verdict(approve=True), Verdict(False, "no"), Verdict(False, always=True)])
-def test_deciding_on_all_of_them_takes_as_many_steps_for_each(verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    "verdict", [ApprovalVerdict(approve=True), ApprovalVerdict(False, "no"), ApprovalVerdict(False, always=True)]
+)
+def test_deciding_on_all_of_them_takes_as_many_steps_for_each(verdict: ApprovalVerdict) -> None:
     few, many = (
-        steps(lambda state: decided(state, state.pending, verdict), written(paused(calls))) for calls in (FEW, MANY)
+        steps(lambda state: apply_verdict(state, state.pending, verdict), written(paused(calls)))
+        for calls in (FEW, MANY)
     )
     assert many < 1.1 * few * MANY / FEW
 
 
-@pytest.mark.parametrize("verdict", [Verdict(approve=True), Verdict(False, "no"), Verdict(False, always=True)])
-def test_all_at_once_is_what_one_after_the_other_would_be(verdict: Verdict) -> None:
+@pytest.mark.parametrize(
+    "verdict", [ApprovalVerdict(approve=True), ApprovalVerdict(False, "no"), ApprovalVerdict(False, always=True)]
+)
+def test_all_at_once_is_what_one_after_the_other_would_be(verdict: ApprovalVerdict) -> None:
     state = written(judged(paused(6)))
     single = state
     for one in state.pending:
-        single = decided(single, (one,), verdict)
-    assert decided(state, state.pending, verdict).document == single.document
-    assert len(summary(single)["decisions"]) == 6
+        single = apply_verdict(single, (one,), verdict)
+    assert apply_verdict(state, state.pending, verdict).document == single.document
+    assert len(run_state_summary_to_json(single)["decisions"]) == 6

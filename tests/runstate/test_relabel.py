@@ -5,8 +5,14 @@ from typing import Any
 
 import pytest
 
-from convo.errors import Usage
-from convo.runstate import LABELS, NEWEST, VERSIONS, Loss, State, Verdict, decided, read, relabelled, summary, text
+from convo.errors import InvalidUsage
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.format import ApprovalVerdict, RelabelLoss
+from convo.runstate.reader import parse_run_state, run_state_summary_to_json
+from convo.runstate.relabel import relabel_state
+from convo.runstate.state import RunState
+from convo.runstate.versions import LABELS, NEWEST_VERSION, VERSIONS
+from convo.runstate.writer import serialize_run_state
 from tests.runstate import snapshots
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import index, of_label, snapshot, story
@@ -14,13 +20,13 @@ from tests.runstate.test_sdk import ends, quiet, wanted
 
 __all__ = ["quiet"]
 
-YES = Verdict(approve=True)
+YES = ApprovalVerdict(approve=True)
 UNKEPT = ("nested_agent_tool_approval", "nested_decided")
 """What waits in an agent used as a tool has no place under 1.0, and from 1.0 nobody can take it up."""
 
 
-def moved(scenario: str, start: str, end: str) -> tuple[State, tuple[Loss, ...]]:
-    return relabelled(snapshots.of(scenario, start), end)
+def moved(scenario: str, start: str, end: str) -> tuple[RunState, tuple[RelabelLoss, ...]]:
+    return relabel_state(snapshots.of(scenario, start), end)
 
 
 def unwritable(entry: dict[str, Any], label: str) -> bool:
@@ -31,20 +37,20 @@ def unwritable(entry: dict[str, Any], label: str) -> bool:
     return entry["scenario"] == "custom_tool_approval" and number < LABELS.index("1.9")
 
 
-def paths(losses: tuple[Loss, ...]) -> set[str]:
+def paths(losses: tuple[RelabelLoss, ...]) -> set[str]:
     return {loss.path for loss in losses}
 
 
 def test_a_label_that_no_release_wrote_is_refused() -> None:
     for label in ("1.3", "9.9", ""):
-        with pytest.raises(Usage, match="no release ever wrote the label"):
+        with pytest.raises(InvalidUsage, match="no release ever wrote the label"):
             moved("single_approval", "1.21", label)
 
 
 def test_the_same_label_changes_nothing() -> None:
     for label in ("1.0", "1.21"):
         state = snapshots.of("single_approval", label)
-        assert relabelled(state, label) == (state, ())
+        assert relabel_state(state, label) == (state, ())
 
 
 @pytest.mark.parametrize("label", LABELS)
@@ -53,11 +59,13 @@ def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(labe
     for entry in [*index()[::13], *of_label("1.21")[::2]]:
         if unwritable(entry, label):
             continue
-        before = read(snapshot(entry["file"]))
-        after, _ = relabelled(before, label)
-        again = read(text(after).encode())
+        before = parse_run_state(snapshot(entry["file"]))
+        after, _ = relabel_state(before, label)
+        again = parse_run_state(serialize_run_state(after).encode())
         assert (again.label, again.document) == (label, after.document), entry["file"]
-        assert {key: summary(again)[key] for key in said} == {key: summary(before)[key] for key in said}, entry["file"]
+        assert {key: run_state_summary_to_json(again)[key] for key in said} == {
+            key: run_state_summary_to_json(before)[key] for key in said
+        }, entry["file"]
 
 
 # -- what moves ----------------------------------------------------------------------------------------
@@ -66,8 +74,8 @@ def test_every_snapshot_can_be_written_under_every_label_and_means_the_same(labe
 def test_decisions_move_to_where_the_label_keeps_them_and_back() -> None:
     for label in ("1.0", "1.6", "1.13", "1.15", "1.17"):
         newest = snapshots.of("parallel_mixed_decided", "1.21")
-        older, _ = relabelled(newest, label)
-        again, _ = relabelled(older, "1.21")
+        older, _ = relabel_state(newest, label)
+        again, _ = relabel_state(older, "1.21")
         assert "function_tool_approvals" not in older.document["context"]
         verdicts = [[(one.call_id, one.approve) for one in each.decisions] for each in (newest, older, again)]
         assert verdicts[0] == verdicts[1] == verdicts[2]
@@ -77,18 +85,18 @@ def test_a_decision_in_an_agent_used_as_a_tool_moves_out_below_1_15_and_in_again
     older, _ = moved("nested_decided", "1.21", "1.13")
     call = older.pending[0].id
     assert older.document["context"]["approvals"]["refund_funds"]["rejected"] == [call]
-    newer, _ = relabelled(older, "1.21")
+    newer, _ = relabel_state(older, "1.21")
     assert newer.document["context"].get("approvals") == {}
     assert [(one.call_id, one.approve) for one in newer.decisions] == [(call, False)]
 
 
 def test_a_hosted_decision_moves_under_its_tool_and_back() -> None:
     state = snapshots.of("hosted_mcp_approval", "1.21")
-    older, _ = relabelled(decided(state, state.pending, YES), "1.13")
+    older, _ = relabel_state(apply_verdict(state, state.pending, YES), "1.13")
     assert older.document["context"]["approvals"] == {
         state.pending[0].call.tool: {"approved": [state.pending[0].id], "rejected": []}
     }
-    newer, _ = relabelled(older, "1.21")
+    newer, _ = relabel_state(older, "1.21")
     assert [one.approve for one in newer.decisions] == [True]
 
 
@@ -105,8 +113,11 @@ def test_a_decision_for_good_says_whose_it_becomes() -> None:
 def test_a_decision_for_good_on_a_tool_that_is_not_waiting_cannot_be_bound_and_is_told() -> None:
     document = snapshots.document("single_approval", "1.13")
     document["context"]["approvals"]["other"] = {"approved": True, "rejected": []}
-    newer, losses = relabelled(
-        read(text(State(document, snapshots.of("single_approval", "1.13").version)).encode()), "1.21"
+    newer, losses = relabel_state(
+        parse_run_state(
+            serialize_run_state(RunState(document, snapshots.of("single_approval", "1.13").version)).encode()
+        ),
+        "1.21",
     )
     assert newer.decisions == ()
     assert paths(losses) == {"$.context.approvals.other"}
@@ -141,26 +152,26 @@ def test_upwards_nothing_is_lost_but_what_cannot_be_bound() -> None:
     for entry in index():
         if entry["scenario"] in UNKEPT and entry["schema"] == "1.0":
             continue
-        _, losses = relabelled(read(snapshot(entry["file"])), NEWEST.label)
+        _, losses = relabel_state(parse_run_state(snapshot(entry["file"])), NEWEST_VERSION.label)
         assert all(loss.path.startswith("$.context.approvals.") for loss in losses), entry["file"]
 
 
 def test_a_pause_that_1_0_never_kept_cannot_be_moved_on() -> None:
-    with pytest.raises(Usage, match="in no state of an agent used as a tool"):
+    with pytest.raises(InvalidUsage, match="in no state of an agent used as a tool"):
         moved("nested_agent_tool_approval", "1.0", "1.21")
 
 
 def test_a_call_that_older_readers_would_forget_is_not_written_for_them() -> None:
     """Custom tools came with 1.9."""
-    with pytest.raises(Usage, match=r"cannot be written as 1\.6"):
+    with pytest.raises(InvalidUsage, match=r"cannot be written as 1\.6"):
         moved("custom_tool_approval", "1.9", "1.6")
 
 
 def test_a_write_that_is_held_back_is_not_let_go_by_an_older_label() -> None:
     document = snapshots.document("pending_session_write", "1.21")
     document["pending_session_write"] |= {"held": True, "before": None, "current_response": {"turn": 1, "start": 0}}
-    state = State(document, NEWEST)
-    older, losses = relabelled(state, "1.18")
+    state = RunState(document, NEWEST_VERSION)
+    older, losses = relabel_state(state, "1.18")
     assert "pending_session_write" not in older.document
     assert "$.pending_session_write" in paths(losses)
 
@@ -178,8 +189,8 @@ EXPLAINED = {
 
 async def check(entry: dict[str, Any], label: str) -> None:
     """The SDK ends as from the state itself, or the losses name what made the difference."""
-    state, losses = relabelled(read(snapshot(entry["file"])), label)
-    end = await go_on(story(entry["file"]), text(decided(state, state.pending, YES)))
+    state, losses = relabel_state(parse_run_state(snapshot(entry["file"])), label)
+    end = await go_on(story(entry["file"]), serialize_run_state(apply_verdict(state, state.pending, YES)))
     same = ends(end) == wanted(entry)
     told = EXPLAINED.get(entry["scenario"], "nothing")
     assert same or any(told in loss.path for loss in losses), entry["file"]

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
-from convo.runstate import LABELS, NEWEST, Verdict, decided, read, text
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.reader import parse_run_state
+from convo.runstate.versions import LABELS, NEWEST_VERSION
+from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import Decide, End, go_on
 from tests.runstate.snapshots import of_label, snapshot, story
 
@@ -27,8 +31,8 @@ def quiet() -> Iterator[None]:
 
 def approved(words: str) -> str:
     """A state's text with everything that waits approved by convo."""
-    state = read(words.encode())
-    return text(decided(state, state.pending, Verdict(approve=True)))
+    state = parse_run_state(words.encode())
+    return serialize_run_state(apply_verdict(state, state.pending, ApprovalVerdict(approve=True)))
 
 
 async def resumed(entry: dict[str, Any], words: str, decide: Decide | None = None) -> End:
@@ -76,7 +80,7 @@ async def test_the_sdk_ends_so_for_every_snapshot(label: str) -> None:
 
 async def test_every_later_pause_can_be_decided_by_convo_too() -> None:
     """The SDK writes a new state at each pause, and convo decides on each."""
-    for entry in of_label(NEWEST.label):
+    for entry in of_label(NEWEST_VERSION.label):
         if len(entry["resume_0_24_0"]["approval_rounds"] or []) > 1:
             end = await resumed(entry, approved(snapshot(entry["file"]).decode()), approved)
             assert ends(end) == wanted(entry), entry["file"]

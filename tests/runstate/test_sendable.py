@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from convo.errors import BadState
-from convo.items import is_output
-from convo.run import Stage
-from convo.runstate import of, read, summary
-from convo.runstate.taking import Taken, taken
+from convo.errors import InvalidRunState
+from convo.history.items import is_client_output
+from convo.runs.state import Stage
+from convo.runstate.import_ import ImportedRun, import_run_state
+from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
 from tests.runstate import snapshots
 from tests.runstate.snapshots import of_label, story
 from tests.runstate.stories import agents
@@ -27,18 +27,21 @@ INSIDE = "$.last_processed_response.functions[0].agent_run_state"
 Break = Callable[[Any], None]
 
 
-def gone_on_with(scenario: str, broken: Break) -> Taken:
+def gone_on_with(scenario: str, broken: Break) -> ImportedRun:
     """What is taken of a newest snapshot once something in it was changed; showing it works all the while."""
     (entry,) = (one for one in of_label("1.21") if one["scenario"] == scenario)
     document = snapshots.document(scenario, "1.21")
     broken(document)
-    state = of(document)
-    assert summary(state)["pending"] == summary(read(json.dumps(document).encode()))["pending"]
-    return taken(state, agents(story(entry["file"])))
+    state = run_state_from_json(document)
+    assert (
+        run_state_summary_to_json(state)["pending"]
+        == run_state_summary_to_json(parse_run_state(json.dumps(document).encode()))["pending"]
+    )
+    return import_run_state(state, agents(story(entry["file"])))
 
 
 def refusal(scenario: str, broken: Break) -> tuple[str, str]:
-    with pytest.raises(BadState) as refused:
+    with pytest.raises(InvalidRunState) as refused:
         gone_on_with(scenario, broken)
     assert "\n" not in refused.value.message
     return refused.value.path, refused.value.message.removeprefix(f"{refused.value.path} ")
@@ -143,4 +146,4 @@ def test_a_tool_that_was_started_and_gave_nothing_is_not_run_again_unasked() -> 
 
     found = gone_on_with(PARALLEL, broken)
     assert [call.stage for call in found.run.batch] == [Stage.UNKNOWN, Stage.WAITING, Stage.DONE]
-    assert not any(is_output(item) for item in found.items)
+    assert not any(is_client_output(item) for item in found.items)

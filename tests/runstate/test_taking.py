@@ -9,17 +9,23 @@ from typing import Any
 
 import pytest
 
-from convo.agents import Agent, Graph, graph
-from convo.errors import BadState, ConvoError, InputFault, NotFound, StateFault, Unsupported
-from convo.history import OWNERS, Strategy
-from convo.items import Item, digest, is_output, kind
-from convo.run import Phase, Run, Stage
-from convo.runstate import State, Verdict, decided, of, read, summary, text
-from convo.runstate.account import Account
-from convo.runstate.batch import SDK
-from convo.runstate.making import made
-from convo.runstate.taking import Taken, taken
-from convo.tools import Tool
+from convo.agents.agent import Agent
+from convo.agents.graph import Graph, graph
+from convo.errors import ConvoError, InputFault, InvalidRunState, NotFound, StateFault, Unsupported
+from convo.history.canonical import digest
+from convo.history.items import Item, is_client_output, item_type
+from convo.history.records import STRATEGY_INFO, Strategy
+from convo.runs.state import Phase, Run, Stage
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.calls import SDK_RESUME_HINT
+from convo.runstate.export import export_run_state
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.import_ import ImportedRun, import_run_state
+from convo.runstate.reader import parse_run_state, run_state_from_json, run_state_summary_to_json
+from convo.runstate.run_items import RunTranscript
+from convo.runstate.state import RunState
+from convo.runstate.writer import serialize_run_state
+from convo.tools.tool import Tool
 from tests.runstate import snapshots
 from tests.runstate.snapshots import index, snapshot, story
 from tests.runstate.stories import agents, go_on
@@ -53,8 +59,8 @@ def refused(entry: dict[str, Any]) -> bool:
     return entry["scenario"] in NOT_OURS or (entry["scenario"] in UNKEPT and entry["schema"] == "1.0")
 
 
-def of_story(entry: dict[str, Any], state: State) -> Taken:
-    return taken(state, agents(story(entry["file"])), values(entry))
+def of_story(entry: dict[str, Any], state: RunState) -> ImportedRun:
+    return import_run_state(state, agents(story(entry["file"])), values(entry))
 
 
 def innermost(run: Run, items: Sequence[Item]) -> tuple[Run, Sequence[Item]]:
@@ -70,16 +76,16 @@ def values(entry: dict[str, Any]) -> dict[str, Any] | None:
 
 def meant(items: Iterable[Item]) -> list[list[str]]:
     """Items by what they mean, neighbouring outputs in any order: the SDK sends them as they came."""
-    pairs = [(is_output(item) or kind(item) == "mcp_approval_response", digest(item)) for item in items]
+    pairs = [(is_client_output(item) or item_type(item) == "mcp_approval_response", digest(item)) for item in items]
     return [
         sorted(one for _, one in run) if outputs else [one for _, one in run]
         for outputs, run in groupby(pairs, itemgetter(0))
     ]
 
 
-def unknown(found: Taken) -> Sequence[Item]:
+def unknown(found: ImportedRun) -> Sequence[Item]:
     """What the owner's next request holds of the history."""
-    return found.items[found.acknowledged if OWNERS[found.strategy].remembers else 0 :]
+    return found.items[found.acknowledged if STRATEGY_INFO[found.strategy].remembers else 0 :]
 
 
 @pytest.mark.parametrize("part", FULL)
@@ -87,8 +93,8 @@ def test_once_everything_is_approved_the_next_request_is_the_one_that_the_sdk_wo
     """Every snapshot of every release; where the SDK fails, or asks no more, so does convo."""
     for entry in entries(part):
         told = story(entry["file"])
-        state = read(snapshot(entry["file"]))
-        state = decided(state, state.pending, Verdict(approve=True))
+        state = parse_run_state(snapshot(entry["file"]))
+        state = apply_verdict(state, state.pending, ApprovalVerdict(approve=True))
         found = of_story(entry, state)
         first, known = innermost(found.run, unknown(found))
         if first.phase is Phase.DONE:
@@ -108,27 +114,29 @@ def test_once_everything_is_approved_the_next_request_is_the_one_that_the_sdk_wo
 @pytest.mark.parametrize("part", FULL)
 def test_a_state_that_was_taken_is_written_again_with_the_same_meaning(part: int) -> None:
     for entry in entries(part):
-        state = read(snapshot(entry["file"]))
+        state = parse_run_state(snapshot(entry["file"]))
         found = of_story(entry, state)
         if found.run.graph.duplicates:
             with pytest.raises(InputFault, match="only the Agents SDK can number them"):
                 written(found, state)
             continue
-        again = read(text(written(found, state)).encode())
-        assert {key: summary(again)[key] for key in SAME} == {key: summary(state)[key] for key in SAME}, entry["file"]
+        again = parse_run_state(serialize_run_state(written(found, state)).encode())
+        assert {key: run_state_summary_to_json(again)[key] for key in SAME} == {
+            key: run_state_summary_to_json(state)[key] for key in SAME
+        }, entry["file"]
         assert said(again) == said(state), entry["file"]
-        back = taken(again, found.run.graph, values(entry))
+        back = import_run_state(again, found.run.graph, values(entry))
         assert replace(back, source=found.source) == found, entry["file"]
 
 
-def written(found: Taken, state: State) -> State:
+def written(found: ImportedRun, state: RunState) -> RunState:
     """What was taken from a state, over that state."""
     kept = state.document["context"].get("context") or {}
-    return made(found.run, Account((), (), found.strategy, found.handle, values=kept, base=state))
+    return export_run_state(found.run, RunTranscript((), (), found.strategy, found.handle, values=kept, base=state))
 
 
 def said(state: Any) -> list[Any]:
-    decisions = summary(state)["decisions"]
+    decisions = run_state_summary_to_json(state)["decisions"]
     return [{key: value for key, value in one.items() if key != "authenticated"} for one in decisions]
 
 
@@ -138,19 +146,19 @@ def test_what_convo_does_not_perform_is_refused_by_name(scenario: str) -> None:
     for entry in index():
         if entry["scenario"] == scenario:
             with pytest.raises(Unsupported) as refused:
-                of_story(entry, read(snapshot(entry["file"])))
-            assert (refused.value.message, refused.value.hint) == (words, SDK)
+                of_story(entry, parse_run_state(snapshot(entry["file"])))
+            assert (refused.value.message, refused.value.hint) == (words, SDK_RESUME_HINT)
 
 
 def test_what_waits_in_an_agent_behind_a_tool_needs_that_agent() -> None:
     state, among = of_newest("nested_agent_tool_approval")
     tools = tuple(Tool(one.name, one.description, one.parameters, one.run) for one in among["Outer"].functions)
     with pytest.raises(Unsupported, match="a state that waits in an agent behind tool 'ask_inner'"):
-        taken(state, graph(replace(among["Outer"], tools=tools)))
+        import_run_state(state, graph(replace(among["Outer"], tools=tools)))
     for entry in snapshots.of_label("1.0"):
         if entry["scenario"] in UNKEPT:
-            with pytest.raises(BadState, match=r"waits in an agent behind a tool, and label 1\.0 does not keep"):
-                of_story(entry, read(snapshot(entry["file"])))
+            with pytest.raises(InvalidRunState, match=r"waits in an agent behind a tool, and label 1\.0 does not keep"):
+                of_story(entry, parse_run_state(snapshot(entry["file"])))
 
 
 # -- one state, and graphs that are not its own -----------------------------------------------------
@@ -176,42 +184,42 @@ def changed(among: Graph, **fields: Any) -> Graph:
 def test_an_agent_that_is_not_there_is_refused() -> None:
     state, _ = of_newest("single_approval")
     with pytest.raises(NotFound, match="no agent") as refused:
-        taken(state, graph(Agent("somebody else")))
+        import_run_state(state, graph(Agent("somebody else")))
     assert refused.value.hint == "the state needs it; there are somebody else"
 
 
 def test_a_tool_that_is_not_there_is_refused() -> None:
     state, among = of_newest("single_approval")
     with pytest.raises(NotFound, match="no tool"):
-        taken(state, graph(Agent(state.agent)))
+        import_run_state(state, graph(Agent(state.agent)))
     with pytest.raises(NotFound, match="no tool"):
-        taken(state, changed(among, name="else"))
+        import_run_state(state, changed(among, name="else"))
 
 
 def test_a_tool_that_takes_something_else_now_is_refused_and_new_words_for_people_are_not() -> None:
     state, among = of_newest("single_approval")
     other = {"type": "object", "properties": {"id": {"type": "integer"}}, "additionalProperties": False}
-    with pytest.raises(BadState, match=r"functions\[0\].tool.paramsJsonSchema is not what tool .* takes"):
-        taken(state, changed(among, parameters=other))
+    with pytest.raises(InvalidRunState, match=r"functions\[0\].tool.paramsJsonSchema is not what tool .* takes"):
+        import_run_state(state, changed(among, parameters=other))
     same = {"type": "object", "title": "Args", "properties": {}, "required": [], "additionalProperties": True}
-    assert taken(state, changed(among, parameters=same, description="Other words.")).run.pending
+    assert import_run_state(state, changed(among, parameters=same, description="Other words.")).run.pending
 
 
 def test_outputs_that_are_there_already_wait_for_the_others_in_the_batch() -> None:
-    found = taken(*of_newest("server_parallel_partial"))
+    found = import_run_state(*of_newest("server_parallel_partial"))
     assert [call.stage for call in found.run.batch] == [Stage.DONE, Stage.WAITING]
-    assert not any(is_output(item) for item in found.items)
+    assert not any(is_client_output(item) for item in found.items)
     assert (found.strategy, found.acknowledged) == (Strategy.CONVERSATION, len(found.items))
 
 
 def test_a_chain_goes_on_from_the_last_answer_that_has_an_id() -> None:
     for scenario in ("auto_previous_response_id", "previous_response_id"):
-        found = taken(*of_newest(scenario))
+        found = import_run_state(*of_newest(scenario))
         assert (found.strategy, found.handle) == (Strategy.CHAIN, found.responses[-1])
 
 
 def test_decisions_in_the_state_are_taken_over() -> None:
-    found = taken(*of_newest("parallel_mixed_decided"))
+    found = import_run_state(*of_newest("parallel_mixed_decided"))
     assert [call.stage for call in found.run.batch] == [Stage.READY, Stage.DONE]
     rejected = found.run.batch[1].output
     assert rejected is not None
@@ -219,7 +227,7 @@ def test_decisions_in_the_state_are_taken_over() -> None:
 
 
 def test_a_decision_for_good_holds_for_the_agent_and_its_tool() -> None:
-    found = taken(*of_newest("sticky_approve"))
+    found = import_run_state(*of_newest("sticky_approve"))
     (call,) = found.run.batch
     assert (call.stage, dict(found.run.always)) == (Stage.READY, {(found.run.agent, call.lookup): True})
 
@@ -228,8 +236,8 @@ def test_a_decision_for_good_that_is_tied_to_another_tool_is_refused() -> None:
     _, among = of_newest("sticky_approve")
     document = snapshots.document("sticky_approve", "1.21")
     document["context"]["function_tool_approvals"][0]["decision"]["sticky_scope"] = "0" * 64
-    with pytest.raises(BadState, match="is the digest of another tool"):
-        taken(of(document), among)
+    with pytest.raises(InvalidRunState, match="is the digest of another tool"):
+        import_run_state(run_state_from_json(document), among)
 
 
 def test_a_call_that_is_planned_and_not_shown_is_asked_for_when_its_tool_wants_that() -> None:
@@ -238,7 +246,7 @@ def test_a_call_that_is_planned_and_not_shown_is_asked_for_when_its_tool_wants_t
     document = snapshots.document("parallel_mixed_decided", "1.21")
     document["current_step"]["data"]["interruptions"].pop()
     document["context"]["function_tool_approvals"] = []
-    found = taken(of(document), among)
+    found = import_run_state(run_state_from_json(document), among)
     assert [call.stage for call in found.run.batch] == [Stage.WAITING, Stage.WAITING]
 
 
@@ -248,40 +256,40 @@ def test_a_call_that_is_planned_and_was_never_made_is_refused() -> None:
     said = document["model_responses"][-1]["output"]
     gone = next(at for at, item in enumerate(said) if item["type"] == "function_call")
     del said[gone]
-    with pytest.raises(BadState, match=r"functions\[\d\]\.tool_call is none of the calls"):
-        taken(of(document), among)
+    with pytest.raises(InvalidRunState, match=r"functions\[\d\]\.tool_call is none of the calls"):
+        import_run_state(run_state_from_json(document), among)
 
 
 def test_input_that_was_staged_follows_the_outputs() -> None:
-    found = taken(*of_newest("pending_input"))
+    found = import_run_state(*of_newest("pending_input"))
     assert [item["role"] for item in found.run.staged] == ["user", "user"]
     _, added = go_on(found.run)
-    assert [is_output(item) for item in added] == [True, False, False]
+    assert [is_client_output(item) for item in added] == [True, False, False]
 
 
 def test_a_run_that_only_has_to_go_on_asks_its_model_next() -> None:
-    found = taken(*of_newest("run_again_cancelled"))
+    found = import_run_state(*of_newest("run_again_cancelled"))
     assert (found.run.phase, found.run.batch) == (Phase.PAUSED, ())
-    assert is_output(found.items[-1])
+    assert is_client_output(found.items[-1])
     run, _ = go_on(found.run)
     assert (run.phase, run.turn) == (Phase.ASKING, found.run.turn + 1)
 
 
 def test_a_run_that_is_over_is_over() -> None:
     state, among = of_newest("completed_terminal")
-    run = taken(state, among).run
+    run = import_run_state(state, among).run
     assert (run.phase, str(run.output)[:6]) == (Phase.DONE, "FINAL<")
     document = {**snapshots.document("completed_terminal", "1.21"), "terminal_unrecoverable": True}
     with pytest.raises(StateFault, match="cannot be gone on with"):
-        taken(of(document), among)
+        import_run_state(run_state_from_json(document), among)
 
 
 def test_values_that_were_no_mapping_have_to_be_given_anew() -> None:
-    assert taken(*of_newest("context_dict")).values["user_id"] == 224
+    assert import_run_state(*of_newest("context_dict")).values["user_id"] == 224
     for scenario in ("context_dataclass", "context_object_omitted"):
         with pytest.raises(InputFault, match="which a state only describes"):
-            taken(*of_newest(scenario))
-        assert taken(*of_newest(scenario), {"user": "kim"}).values == {"user": "kim"}
+            import_run_state(*of_newest(scenario))
+        assert import_run_state(*of_newest(scenario), {"user": "kim"}).values == {"user": "kim"}
 
 
 # -- agents of one name -----------------------------------------------------------------------------
@@ -292,7 +300,7 @@ def test_of_agents_of_one_name_the_handoff_tells_which_one_goes_on() -> None:
     for entry in index():
         if entry["scenario"] == "duplicate_agent_names":
             told = story(entry["file"])
-            found = taken(read(snapshot(entry["file"])), agents(told))
+            found = import_run_state(parse_run_state(snapshot(entry["file"])), agents(told))
             assert found.run.current.instructions == f"You are {told['spec']['picked']}.", entry["file"]
 
 
@@ -302,9 +310,11 @@ def test_when_nothing_tells_which_one_is_meant_the_state_is_refused() -> None:
     (one,) = (agent for agent in tool.values() if agent.name == state.agent)
     twins = Graph(one.name, {one.name: one, f"{one.name}#2": replace(one, instructions="Otherwise.")})
     with pytest.raises(InputFault, match="does not tell which of them goes on"):
-        taken(state, twins)
+        import_run_state(state, twins)
     other = replace(one, tools=())
-    assert taken(state, Graph(one.name, {one.name: other, f"{one.name}#2": one})).run.agent == f"{one.name}#2"
+    assert (
+        import_run_state(state, Graph(one.name, {one.name: other, f"{one.name}#2": one})).run.agent == f"{one.name}#2"
+    )
 
 
 BROKEN: tuple[Any, ...] = (None, [], {}, "x", 7)
@@ -318,7 +328,7 @@ def test_every_refusal_is_one_of_ours() -> None:
     for key in sorted(document):
         for broken in BROKEN:
             try:
-                taken(of(json.loads(json.dumps({**document, key: broken}))), among)
+                import_run_state(run_state_from_json(json.loads(json.dumps({**document, key: broken}))), among)
             except ConvoError:
                 refused += 1
     assert refused > 20

@@ -2,7 +2,10 @@
 
 import pytest
 
-from convo.runstate import Verdict, decided, read, text
+from convo.runstate.approvals import apply_verdict
+from convo.runstate.format import ApprovalVerdict
+from convo.runstate.reader import parse_run_state
+from convo.runstate.writer import serialize_run_state
 from tests.runstate.sdk import go_on
 from tests.runstate.snapshots import index, snapshot, story
 from tests.runstate.test_sdk import ends, quiet, wanted
@@ -20,7 +23,10 @@ async def test_the_sdk_ends_from_what_convo_wrote_as_it_does_from_what_it_wrote_
     for entry in index()[part::PARTS]:
         if refused(entry) or entry["scenario"] == "duplicate_agent_names":
             continue
-        state = read(snapshot(entry["file"]))
+        state = parse_run_state(snapshot(entry["file"]))
         again = written(of_story(entry, state), state)
-        end = await go_on(story(entry["file"]), text(decided(again, again.pending, Verdict(approve=True))))
+        end = await go_on(
+            story(entry["file"]),
+            serialize_run_state(apply_verdict(again, again.pending, ApprovalVerdict(approve=True))),
+        )
         assert ends(end) == wanted(entry), entry["file"]

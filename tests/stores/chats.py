@@ -5,9 +5,10 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from convo.history import Key, Link, Path, Session, Strategy, root
-from convo.items import Item, user
-from convo.stores.contract import Change, Conversation, Growth
+from convo.history.items import Item, user_message
+from convo.history.records import Link, Session, Strategy
+from convo.history.tree import Key, Path, root_key
+from convo.stores.base import AppendItems, Conversation, Transaction
 
 WORDS = ["the", "of", "state", "history", "model", "owner", "answer", "chain", "turn", "path", "store", "token"]
 USAGE = {
@@ -25,13 +26,13 @@ NOW = 1_700_000_000.0
 class Turn:
     """The changes of one turn, in order, and the items that are new in it."""
 
-    changes: Sequence[Change]
+    changes: Sequence[Transaction]
     new: Sequence[Item]
 
 
 def session(tenant: str = "local", **fields: object) -> Session:
     """A new session's record at the root of `tenant`; `fields` are its other fields."""
-    top = root(tenant)
+    top = root_key(tenant)
     fresh = Session("ses_1", "one", Strategy.SESSION, "local/model", top, top, NOW, NOW)
     return replace(fresh, **fields)  # type: ignore[arg-type]
 
@@ -70,7 +71,7 @@ def long_chat(strategy: Strategy, turns: int, *, seed: int = 1, characters: int 
     conversation = Conversation("conv_" + "1" * 32, record.head, NOW)
     path, expect = Path(record.head), None
     for turn in range(turns):
-        said, answered = user(prose(dice, characters)), answer(dice, characters)
+        said, answered = user_message(prose(dice, characters)), answer(dice, characters)
         asked = path.grow([said])
         path = asked.grow([answered])
         now = NOW + turn + dice.random()
@@ -87,27 +88,27 @@ def long_chat(strategy: Strategy, turns: int, *, seed: int = 1, characters: int 
             stored=strategy in (Strategy.CHAIN, Strategy.CONVERSATION),
         )
         record = replace(ask, head=path.head, mark=path.head, link=made.id)
-        changes = [Change((Growth(asked.first(len(asked) - 1).head, (said,)),), session=ask, expect=expect)]
-        after = Change((Growth(asked.head, (answered,)),), (made,), record, ask.head)
+        changes = [Transaction((AppendItems(asked.first(len(asked) - 1).head, (said,)),), session=ask, expect=expect)]
+        after = Transaction((AppendItems(asked.head, (answered,)),), (made,), record, ask.head)
         expect = path.head
         if strategy is Strategy.REPLAY:
             record = replace(record, written=path.head)
-            changes += [after, Change(session=record)]
+            changes += [after, Transaction(session=record)]
         elif strategy is Strategy.SESSION:
             changes.append(after)
         else:
             if strategy is Strategy.CHAIN:
                 record = replace(record, handle=made.id)
                 kept = replace(made, session=None, first_token_s=None, previous_response_id=made.parent)
-                own = Change(after.grow, (kept,))
+                own = Transaction(after.grow, (kept,))
             else:
                 ids = (*conversation.ids, f"msg_{dice.getrandbits(128):032x}", str(answered["id"]))
                 before = None if not conversation.ids else conversation.head
                 conversation = replace(conversation, head=path.head, ids=ids)
                 kept = replace(made, session=None, first_token_s=None, conversation_id=conversation.id)
-                own = Change(after.grow, (kept,), conversation=conversation, conversation_expect=before)
+                own = Transaction(after.grow, (kept,), conversation=conversation, conversation_expect=before)
             claimed = replace(kept, session=record.id, first_token_s=made.first_token_s)
-            changes += [own, Change((), (claimed,), record, ask.head)]
+            changes += [own, Transaction((), (claimed,), record, ask.head)]
         yield Turn(changes, (said, answered))
 
 

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from convo.stores.contract import Store
+from convo.stores.base import Store
+from convo.stores.factory import open_store
 from convo.stores.memory import MemoryStore
-from convo.stores.open import open_store
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests import databases
 
 STORES: dict[str, Callable[[Path], Store]] = {
     "memory": lambda _: MemoryStore(),
-    "sqlite": lambda folder: SqliteStore(Database(folder / "store" / "convo.db")),
+    "sqlite": lambda folder: SqliteStore(SqliteDatabase(folder / "store" / "convo.db")),
     "postgresql": lambda _: open_store(databases.empty_database()),
     "postgresql, partitioned": lambda _: open_store(databases.empty_database(partitions=4)),
     "postgresql 12": lambda _: open_store(databases.empty_database(databases.OLDEST)),
@@ -48,6 +48,6 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def sqlite(file: Path) -> AsyncIterator[SqliteStore]:
-    opened = SqliteStore(Database(file))
+    opened = SqliteStore(SqliteDatabase(file))
     yield opened
     await opened.aclose()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from convo.errors import ConvoError
-from convo.stores.contract import Change
+from convo.stores.base import Transaction
 
 
 class Refusing:
@@ -14,14 +14,14 @@ class Refusing:
     """
 
     def __init__(
-        self, store: Any, wrong: ConvoError, *, down: bool, which: Callable[[Change], object] = lambda change: True
+        self, store: Any, wrong: ConvoError, *, down: bool, which: Callable[[Transaction], object] = lambda change: True
     ) -> None:
         self.store, self.wrong, self.down, self.which = store, wrong, down, which
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.store, name)
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Transaction) -> None:
         if self.down and self.which(change):
             raise self.wrong
         await self.store.commit(change)

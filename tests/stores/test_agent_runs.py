@@ -7,10 +7,18 @@ from random import Random
 import pytest
 
 from convo.errors import Conflict, ConvoError, NotCanonical, NotFound
-from convo.history import root
-from convo.items import Json, user
-from convo.stores.contract import KEPT, AgentCall, AgentRun, Change, Found, Growth, Store
-from convo.stores.upkeep import Pruned
+from convo.history.items import Json, user_message
+from convo.history.tree import root_key
+from convo.stores.base import (
+    UNCHANGED_DOCUMENT,
+    AgentCall,
+    AgentRun,
+    AppendItems,
+    HandleMatch,
+    PruneResult,
+    Store,
+    Transaction,
+)
 from tests.stores.chats import NOW, link, prose, session
 
 ODD: Json = {"text": "half \ud83d, whole \U0001f333 and \x00", "n": 2**70, "f": 1.0, "z": [None, {}], "a": "last"}
@@ -24,7 +32,7 @@ async def begin(store: Store, *runs: AgentRun) -> None:
     """A session, and these runs in it, or `RUN`."""
     for run in runs or (RUN,):
         record = session(id=run.session, name=run.session)
-        await store.commit(Change(session=record, agent_run=run))
+        await store.commit(Transaction(session=record, agent_run=run))
 
 
 def later(run: AgentRun = RUN, **fields: object) -> AgentRun:
@@ -40,22 +48,22 @@ async def test_a_run_reads_back_as_it_was_written_last(store: Store) -> None:
     assert await store.agent_run("run_1") == RUN
 
     paused = later(status="paused", document={"phase": "paused"}, state="sha256:abc", changed_at=NOW + 9)
-    await store.commit(Change(agent_run=paused))
+    await store.commit(Transaction(agent_run=paused))
 
     assert await store.agent_run("run_1") == paused
 
 
 async def test_a_run_goes_on_with_the_document_that_is_kept(store: Store) -> None:
     await begin(store)
-    await store.commit(Change(agent_run=later(document=KEPT, changed_at=NOW + 9), calls=(CALL,)))
+    await store.commit(Transaction(agent_run=later(document=UNCHANGED_DOCUMENT, changed_at=NOW + 9), calls=(CALL,)))
 
     assert await store.agent_run("run_1") == later(changed_at=NOW + 9)
     with pytest.raises(Conflict):
-        await store.commit(Change(agent_run=later(document=KEPT)))
+        await store.commit(Transaction(agent_run=later(document=UNCHANGED_DOCUMENT)))
 
 
 async def test_a_new_run_that_has_no_document_to_keep_has_an_empty_one(store: Store) -> None:
-    await begin(store, replace(RUN, document=KEPT))
+    await begin(store, replace(RUN, document=UNCHANGED_DOCUMENT))
 
     assert await store.agent_run("run_1") == replace(RUN, document={})
 
@@ -76,8 +84,8 @@ async def test_a_revision_that_does_not_follow_the_kept_one_is_a_conflict_and_ch
 
     with pytest.raises(Conflict):
         await store.commit(
-            Change(
-                (Growth(root("local"), (user("hi"),)),),
+            Transaction(
+                (AppendItems(root_key("local"), (user_message("hi"),)),),
                 session=session(id="ses_2", name="two"),
                 agent_run=replace(RUN, revision=revision, status="failed"),
                 calls=(CALL,),
@@ -99,32 +107,32 @@ async def test_a_new_run_begins_with_revision_1(store: Store, revision: int) -> 
 
 async def test_of_two_who_go_on_with_one_run_the_second_is_told(store: Store) -> None:
     await begin(store)
-    await store.commit(Change(agent_run=later(status="paused")))
+    await store.commit(Transaction(agent_run=later(status="paused")))
 
     with pytest.raises(Conflict, match="run_1 went on since it was read"):
-        await store.commit(Change(agent_run=later(status="done")))
+        await store.commit(Transaction(agent_run=later(status="done")))
     with pytest.raises(Conflict, match="run_1 is there already"):
-        await store.commit(Change(agent_run=RUN))
+        await store.commit(Transaction(agent_run=RUN))
     with pytest.raises(Conflict, match="run_9 is gone"):
-        await store.commit(Change(agent_run=replace(RUN, id="run_9", revision=4)))
+        await store.commit(Transaction(agent_run=replace(RUN, id="run_9", revision=4)))
 
 
 async def test_a_run_needs_its_session(store: Store) -> None:
     with pytest.raises(NotFound, match="no session 'ses_1'"):
-        await store.commit(Change(agent_run=RUN))
+        await store.commit(Transaction(agent_run=RUN))
     await begin(store)
     with pytest.raises(NotFound, match="no session 'ses_2'"):
-        await store.commit(Change(agent_run=later(session="ses_2")))
+        await store.commit(Transaction(agent_run=later(session="ses_2")))
 
     assert await store.agent_run("run_1") == RUN
 
 
 async def test_a_session_that_is_only_spoken_of_has_no_runs(store: Store) -> None:
     """A link names a session that nobody recorded: a run in it would go with nothing."""
-    await store.commit(Change(links=(link("resp_1", root("local"), session="ses_1"),)))
+    await store.commit(Transaction(links=(link("resp_1", root_key("local"), session="ses_1"),)))
 
     with pytest.raises(NotFound):
-        await store.commit(Change(agent_run=RUN))
+        await store.commit(Transaction(agent_run=RUN))
 
 
 @pytest.mark.parametrize(
@@ -147,7 +155,7 @@ async def test_a_run_that_cannot_be_written_leaves_nothing_behind(store: Store, 
 
 async def test_what_a_reader_does_to_a_document_or_an_output_does_not_reach_the_store(store: Store) -> None:
     await begin(store, replace(RUN, document={"items": ["x"]}))
-    await store.commit(Change(calls=(DONE._replace(output=["y"]),)))
+    await store.commit(Transaction(calls=(DONE._replace(output=["y"]),)))
     read = await store.agent_run("run_1")
     assert read is not None
     read.document["items"].clear()
@@ -163,8 +171,8 @@ async def test_what_a_reader_does_to_a_document_or_an_output_does_not_reach_the_
 async def test_calls_come_in_the_order_in_which_they_started(store: Store) -> None:
     await begin(store)
     batch = tuple(AgentCall("run_1", f"call_{name}", NOW) for name in "cab")
-    await store.commit(Change(calls=(AgentCall("run_1", "later", NOW + 1), *batch)))
-    await store.commit(Change(calls=(batch[1]._replace(ended=True, output="sunny"),)))
+    await store.commit(Transaction(calls=(AgentCall("run_1", "later", NOW + 1), *batch)))
+    await store.commit(Transaction(calls=(batch[1]._replace(ended=True, output="sunny"),)))
 
     names = [(call.call_id, call.ended) for call in await store.calls("run_1")]
     assert names == [("call_c", False), ("call_a", True), ("call_b", False), ("later", False)]
@@ -172,10 +180,10 @@ async def test_calls_come_in_the_order_in_which_they_started(store: Store) -> No
 
 async def test_a_call_that_started_reads_back_with_its_output_once_it_ended(store: Store) -> None:
     await begin(store)
-    await store.commit(Change(calls=(CALL,)))
+    await store.commit(Transaction(calls=(CALL,)))
     assert list(await store.calls("run_1")) == [CALL]
 
-    await store.commit(Change(agent_run=later(), calls=(DONE,)))
+    await store.commit(Transaction(agent_run=later(), calls=(DONE,)))
 
     assert list(await store.calls("run_1")) == [DONE]
 
@@ -186,7 +194,7 @@ async def test_a_call_that_started_again_started_then(store: Store) -> None:
     other = AgentCall("run_1", "call_2", NOW + 3)
     again = CALL._replace(started_at=NOW + 4)
     for call in (CALL, other, again):
-        await store.commit(Change(calls=(call,)))
+        await store.commit(Transaction(calls=(call,)))
 
     assert list(await store.calls("run_1")) == [other, again]
 
@@ -194,8 +202,8 @@ async def test_a_call_that_started_again_started_then(store: Store) -> None:
 @pytest.mark.parametrize("second", [DONE._replace(output="other", started_at=NOW), CALL], ids=["an end", "a start"])
 async def test_a_call_that_has_ended_is_never_replaced(store: Store, second: AgentCall) -> None:
     await begin(store)
-    await store.commit(Change(calls=(CALL, DONE)))
-    await store.commit(Change(agent_run=later(status="paused"), calls=(second,)))
+    await store.commit(Transaction(calls=(CALL, DONE)))
+    await store.commit(Transaction(agent_run=later(status="paused"), calls=(second,)))
 
     assert list(await store.calls("run_1")) == [DONE]
     assert await store.agent_run("run_1") == later(status="paused")
@@ -203,15 +211,15 @@ async def test_a_call_that_has_ended_is_never_replaced(store: Store, second: Age
 
 async def test_within_one_change_the_first_end_of_a_call_counts(store: Store) -> None:
     await begin(store)
-    await store.commit(Change(calls=(CALL, DONE, DONE._replace(output="second"), CALL)))
+    await store.commit(Transaction(calls=(CALL, DONE, DONE._replace(output="second"), CALL)))
 
     assert list(await store.calls("run_1")) == [DONE]
 
 
 async def test_a_call_may_end_with_nothing_to_say(store: Store) -> None:
     await begin(store)
-    await store.commit(Change(calls=(DONE._replace(output=None),)))
-    await store.commit(Change(calls=(DONE,)))
+    await store.commit(Transaction(calls=(DONE._replace(output=None),)))
+    await store.commit(Transaction(calls=(DONE,)))
 
     assert list(await store.calls("run_1")) == [DONE._replace(output=None)]
 
@@ -219,7 +227,7 @@ async def test_a_call_may_end_with_nothing_to_say(store: Store) -> None:
 async def test_calls_of_two_runs_with_one_id_are_two(store: Store) -> None:
     """Call ids are the provider's strings: nothing says that they differ."""
     await begin(store, RUN, replace(RUN, id="run_2", session="ses_2"))
-    await store.commit(Change(calls=(DONE, CALL._replace(run="run_2"))))
+    await store.commit(Transaction(calls=(DONE, CALL._replace(run="run_2"))))
 
     assert list(await store.calls("run_2")) == [CALL._replace(run="run_2")]
 
@@ -238,7 +246,7 @@ async def test_a_call_that_cannot_be_written_takes_its_change_with_it(
     await begin(store)
 
     with pytest.raises(error):
-        await store.commit(Change(agent_run=later(), calls=(CALL, call)))
+        await store.commit(Transaction(agent_run=later(), calls=(CALL, call)))
 
     assert await store.agent_run("run_1") == RUN
     assert list(await store.calls("run_1")) == []
@@ -246,7 +254,7 @@ async def test_a_call_that_cannot_be_written_takes_its_change_with_it(
 
 async def test_of_many_who_go_on_at_once_one_is_kept_and_all_others_are_told(store: Store) -> None:
     await begin(store)
-    changes = [Change(agent_run=later(document={"by": number})) for number in range(8)]
+    changes = [Transaction(agent_run=later(document={"by": number})) for number in range(8)]
 
     told = await gather(*map(store.commit, changes), return_exceptions=True)
 
@@ -258,9 +266,9 @@ async def test_of_many_who_go_on_at_once_one_is_kept_and_all_others_are_told(sto
 async def test_calls_that_end_at_once_are_all_in_the_ledger(store: Store) -> None:
     await begin(store)
     batch = tuple(AgentCall("run_1", f"call_{number}", NOW) for number in range(8))
-    await store.commit(Change(calls=batch))
+    await store.commit(Transaction(calls=batch))
     ends = [call._replace(ended=True, output=call.call_id) for call in batch]
-    await gather(*(store.commit(Change(calls=(end,))) for end in (*ends, *ends[::-1])))
+    await gather(*(store.commit(Transaction(calls=(end,))) for end in (*ends, *ends[::-1])))
 
     assert list(await store.calls("run_1")) == ends
 
@@ -302,17 +310,17 @@ async def test_a_run_is_found_by_what_its_id_begins_with(store: Store) -> None:
     await begin(store, *SEVERAL)
 
     assert list(await store.find("run_")) == [
-        Found("run", "run_2", "paused"),
-        Found("run", "run_3", "paused"),
-        Found("run", "run_1", "running"),
+        HandleMatch("run", "run_2", "paused"),
+        HandleMatch("run", "run_3", "paused"),
+        HandleMatch("run", "run_1", "running"),
     ]
-    assert list(await store.find("run_1")) == [Found("run", "run_1", "running")]
+    assert list(await store.find("run_1")) == [HandleMatch("run", "run_1", "running")]
     assert [found.kind for found in await store.find("", limit=3)] == ["session", "session", "run"]
 
 
 async def test_a_search_does_not_look_into_documents_and_outputs(store: Store) -> None:
     await begin(store, replace(RUN, document={"text": "needle"}))
-    await store.commit(Change(calls=(DONE._replace(output="needle"),)))
+    await store.commit(Transaction(calls=(DONE._replace(output="needle"),)))
 
     assert list(await store.search("needle")) == []
 
@@ -320,15 +328,15 @@ async def test_a_search_does_not_look_into_documents_and_outputs(store: Store) -
 async def test_another_tenant_has_no_part_in_it(store: Store) -> None:
     other = store.of("guest")
     await begin(store)
-    await store.commit(Change(calls=(DONE,)))
+    await store.commit(Transaction(calls=(DONE,)))
 
     assert await other.agent_run("run_1") is None
     assert [*await other.agent_runs(), *await other.calls("run_1"), *await other.find("run")] == []
     with pytest.raises(NotFound):
-        await other.commit(Change(calls=(CALL,)))
-    top = root("guest")
+        await other.commit(Transaction(calls=(CALL,)))
+    top = root_key("guest")
     theirs = replace(RUN, document={"mine": False})
-    await other.commit(Change(session=session("guest", head=top), agent_run=theirs))
+    await other.commit(Transaction(session=session("guest", head=top), agent_run=theirs))
     assert (await store.agent_run("run_1"), await other.agent_run("run_1")) == (RUN, theirs)
 
 
@@ -337,13 +345,13 @@ async def test_another_tenant_has_no_part_in_it(store: Store) -> None:
 
 async def test_a_removed_session_takes_its_runs_and_their_calls(store: Store) -> None:
     await begin(store, *SEVERAL)
-    await store.commit(Change(calls=(DONE, CALL._replace(run="run_3"))))
+    await store.commit(Transaction(calls=(DONE, CALL._replace(run="run_3"))))
     await store.remove_session("ses_1")
 
     assert [run.id for run in await store.agent_runs()] == ["run_3"]
     assert len(await store.calls("run_3")) == 1
     with pytest.raises(NotFound):
-        await store.commit(Change(calls=(CALL,)))
+        await store.commit(Transaction(calls=(CALL,)))
     await begin(store)
     assert list(await store.calls("run_1")) == []
 
@@ -351,11 +359,11 @@ async def test_a_removed_session_takes_its_runs_and_their_calls(store: Store) ->
 async def test_a_pruned_session_takes_its_runs_and_a_kept_one_keeps_them(store: Store) -> None:
     for number, run in enumerate(SEVERAL[1:]):
         record = session(id=run.session, name=run.session, used_at=NOW + number)
-        await store.commit(Change(session=record, agent_run=run, calls=(CALL._replace(run=run.id),)))
+        await store.commit(Transaction(session=record, agent_run=run, calls=(CALL._replace(run=run.id),)))
 
-    assert await store.upkeep.prune("local", NOW + 1, dry=True) == Pruned(1, 0, 0)
+    assert await store.upkeep.prune("local", NOW + 1, dry=True) == PruneResult(1, 0, 0)
     assert len(await store.agent_runs()) == 2
-    assert await store.upkeep.prune("local", NOW + 1, dry=False) == Pruned(1, 0, 0)
+    assert await store.upkeep.prune("local", NOW + 1, dry=False) == PruneResult(1, 0, 0)
     assert [run.id for run in await store.agent_runs()] == ["run_3"]
     assert list(await store.calls("run_2")) == []
 
@@ -363,7 +371,9 @@ async def test_a_pruned_session_takes_its_runs_and_a_kept_one_keeps_them(store: 
 async def test_runs_are_counted_with_their_documents_and_outputs(store: Store) -> None:
     await begin(store, *SEVERAL)
     (before,) = await store.upkeep.holdings()
-    await store.commit(Change(agent_run=later(SEVERAL[0], document={"x": LONG}), calls=(DONE._replace(output=LONG),)))
+    await store.commit(
+        Transaction(agent_run=later(SEVERAL[0], document={"x": LONG}), calls=(DONE._replace(output=LONG),))
+    )
 
     (after,) = await store.upkeep.holdings()
     assert before.rows["runs"] == after.rows["runs"] == 3

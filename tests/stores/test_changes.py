@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import Conflict, ConvoError, InputFault, ItemDeleted, NotCanonical, NotFound
-from convo.history import Key, Path, Session, root
-from convo.items import Item, assistant, text, user
-from convo.stores.contract import ANY, Change, Conversation, Growth, Store
+from convo.history.items import Item, assistant_message, item_text, user_message
+from convo.history.records import Session
+from convo.history.tree import Key, Path, root_key
+from convo.stores.base import ANY_HEAD, AppendItems, Conversation, Store, Transaction
 from tests.stores.chats import NOW, link, session
 
-TOP = root("local")
+TOP = root_key("local")
 EMPTY = Path(TOP)
 NOWHERE = Key("0" * 64)
 
@@ -19,16 +20,16 @@ async def say(store: Store, *items: Item, **fields: object) -> Session:
     """Store a session with `items`; `fields` are those of its record."""
     path = EMPTY.grow(items)
     record = replace(session(head=path.head, mark=path.head), **fields)  # type: ignore[arg-type]
-    await store.commit(Change((Growth(TOP, items),), session=record))
+    await store.commit(Transaction((AppendItems(TOP, items),), session=record))
     return record
 
 
 async def texts(store: Store, head: Key) -> list[str]:
-    return [text(item) for item in (await store.path(head)).items]
+    return [item_text(item) for item in (await store.path(head)).items]
 
 
 async def test_a_path_reads_back_with_its_keys_and_items(store: Store) -> None:
-    path = EMPTY.grow([user("hi"), assistant("hello"), user("more")])
+    path = EMPTY.grow([user_message("hi"), assistant_message("hello"), user_message("more")])
     await say(store, *path.items)
 
     assert await store.path(path.head) == path
@@ -38,25 +39,25 @@ async def test_the_root_is_always_there_and_empty(store: Store) -> None:
     assert await store.path(TOP) == EMPTY
 
 
-@pytest.mark.parametrize("key", [NOWHERE, root("another"), Key(""), Key("not a key"), Key(TOP.upper())])
+@pytest.mark.parametrize("key", [NOWHERE, root_key("another"), Key(""), Key("not a key"), Key(TOP.upper())])
 async def test_a_place_that_nobody_made_is_not_found(store: Store, key: Key) -> None:
-    await say(store, user("hi"))
+    await say(store, user_message("hi"))
 
     with pytest.raises(NotFound):
         await store.path(key)
 
 
 async def test_a_growth_may_stand_behind_an_earlier_one_of_the_same_change(store: Store) -> None:
-    path = EMPTY.grow([user("one"), user("two")])
-    grow = (Growth(TOP, path.items[:1]), Growth(path.nodes[0].key, path.items[1:]))
-    await store.commit(Change(grow, session=session(head=path.head)))
+    path = EMPTY.grow([user_message("one"), user_message("two")])
+    grow = (AppendItems(TOP, path.items[:1]), AppendItems(path.nodes[0].key, path.items[1:]))
+    await store.commit(Transaction(grow, session=session(head=path.head)))
 
     assert await texts(store, path.head) == ["one", "two"]
 
 
 async def test_histories_that_begin_alike_share_their_nodes(store: Store) -> None:
-    base = EMPTY.grow([user("same"), assistant("same")])
-    left, right = base.grow([user("left")]), base.grow([user("right")])
+    base = EMPTY.grow([user_message("same"), assistant_message("same")])
+    left, right = base.grow([user_message("left")]), base.grow([user_message("right")])
     await say(store, *left.items)
     await say(store, *right.items, id="ses_2", name="two")
 
@@ -65,17 +66,17 @@ async def test_histories_that_begin_alike_share_their_nodes(store: Store) -> Non
 
 async def test_a_record_reads_back_as_it_was_written(store: Store) -> None:
     written = await say(
-        store, user("hi"), instructions="be kind \ud83d", handle="/tmp/\udcff.json", link="resp_unknown"
+        store, user_message("hi"), instructions="be kind \ud83d", handle="/tmp/\udcff.json", link="resp_unknown"
     )
     written = replace(written, written=written.head, used_at=NOW + 0.25, name="näme '\";--\n")
-    await store.commit(Change(session=written, expect=written.head))
+    await store.commit(Transaction(session=written, expect=written.head))
 
     assert await store.session(written.id) == await store.session(written.name) == written
 
 
 async def test_sessions_come_last_used_first(store: Store) -> None:
     for number, used in enumerate([NOW + 1, NOW + 3, NOW + 2]):
-        await say(store, user("hi"), id=f"ses_{number}", name=f"s{number}", used_at=used)
+        await say(store, user_message("hi"), id=f"ses_{number}", name=f"s{number}", used_at=used)
 
     assert [one.name for one in await store.sessions()] == ["s2", "s1", "s0"]
     assert [one.name for one in await store.sessions(limit=1)] == ["s2"]
@@ -86,15 +87,21 @@ async def test_sessions_come_last_used_first(store: Store) -> None:
 
 async def test_a_second_writer_from_the_same_head_gets_a_conflict_and_changes_nothing(store: Store) -> None:
     """Two writers start from one head: the second is told, and nothing is lost."""
-    begun = await say(store, user("hi"))
-    first, second = (EMPTY.grow([user("hi"), user(words)]) for words in ("first", "second"))
+    begun = await say(store, user_message("hi"))
+    first, second = (EMPTY.grow([user_message("hi"), user_message(words)]) for words in ("first", "second"))
     await store.commit(
-        Change((Growth(begun.head, first.items[1:]),), session=replace(begun, head=first.head), expect=begun.head)
+        Transaction(
+            (AppendItems(begun.head, first.items[1:]),), session=replace(begun, head=first.head), expect=begun.head
+        )
     )
 
     with pytest.raises(Conflict):
         await store.commit(
-            Change((Growth(begun.head, second.items[1:]),), session=replace(begun, head=second.head), expect=begun.head)
+            Transaction(
+                (AppendItems(begun.head, second.items[1:]),),
+                session=replace(begun, head=second.head),
+                expect=begun.head,
+            )
         )
 
     now = await store.session("ses_1")
@@ -109,41 +116,41 @@ async def test_a_session_that_is_not_where_it_is_expected_is_a_conflict(
     store: Store, there: bool, expected: Key | None
 ) -> None:
     if there:
-        await say(store, user("hi"))
+        await say(store, user_message("hi"))
 
     with pytest.raises(Conflict):
-        await store.commit(Change(session=session(name="new"), expect=expected))
+        await store.commit(Transaction(session=session(name="new"), expect=expected))
 
     assert [one.name for one in await store.sessions()] == (["one"] if there else [])
 
 
 async def test_a_change_that_expects_nothing_takes_the_session_as_it_is(store: Store) -> None:
-    begun = await say(store, user("hi"))
-    await store.commit(Change(session=replace(begun, name="other"), expect=ANY))
+    begun = await say(store, user_message("hi"))
+    await store.commit(Transaction(session=replace(begun, name="other"), expect=ANY_HEAD))
 
     assert await store.session("one") is None
     assert await store.session("other") == replace(begun, name="other")
 
 
 async def test_a_name_belongs_to_one_session(store: Store) -> None:
-    await say(store, user("hi"))
+    await say(store, user_message("hi"))
 
     with pytest.raises(Conflict, match="another session is called 'one'"):
-        await say(store, user("ho"), id="ses_2")
+        await say(store, user_message("ho"), id="ses_2")
 
     assert await store.session("ses_2") is None
 
 
 async def test_a_conversation_that_moved_is_a_conflict(store: Store) -> None:
-    path = EMPTY.grow([user("hi"), user("ho")])
+    path = EMPTY.grow([user_message("hi"), user_message("ho")])
     first = Conversation("conv_1", path.nodes[0].key, NOW, ("a",))
-    await store.commit(Change((Growth(TOP, path.items[:1]),), conversation=first, conversation_expect=None))
+    await store.commit(Transaction((AppendItems(TOP, path.items[:1]),), conversation=first, conversation_expect=None))
     grown = replace(first, head=path.head, ids=("a", "b"))
 
     for stale in (None, TOP):
         with pytest.raises(Conflict):
             await store.commit(
-                Change((Growth(first.head, path.items[1:]),), conversation=grown, conversation_expect=stale)
+                Transaction((AppendItems(first.head, path.items[1:]),), conversation=grown, conversation_expect=stale)
             )
 
     assert await store.conversation("conv_1") == first
@@ -151,7 +158,7 @@ async def test_a_conversation_that_moved_is_a_conflict(store: Store) -> None:
 
 # -- all or nothing -------------------------------------------------------------------------------
 
-HALF = EMPTY.grow([user("half")])
+HALF = EMPTY.grow([user_message("half")])
 
 
 def other(**fields: object) -> Session:
@@ -159,23 +166,32 @@ def other(**fields: object) -> Session:
 
 
 BROKEN = {
-    "a growth behind nothing": (Change((Growth(TOP, HALF.items), Growth(NOWHERE, (user("x"),)))), NotFound),
-    "an item that is not JSON": (Change((Growth(TOP, (user("half"), {"n": float("nan")})),)), NotCanonical),
-    "an item that is no mapping of JSON": (Change((Growth(TOP, ({"type": {1, 2}},)),)), NotCanonical),
-    "a link that saw nothing": (Change((Growth(TOP, HALF.items),), (link("resp_1", NOWHERE),)), NotFound),
-    "a link with parameters that are not JSON": (
-        Change((Growth(TOP, HALF.items),), (link("resp_1", HALF.head, parameters={"n": float("inf")}),)),
+    "a growth behind nothing": (
+        Transaction((AppendItems(TOP, HALF.items), AppendItems(NOWHERE, (user_message("x"),)))),
+        NotFound,
+    ),
+    "an item that is not JSON": (
+        Transaction((AppendItems(TOP, (user_message("half"), {"n": float("nan")})),)),
         NotCanonical,
     ),
-    "a session without a head": (Change((Growth(TOP, HALF.items),), session=other(head=NOWHERE)), NotFound),
-    "a session without a mark": (Change((Growth(TOP, HALF.items),), session=other(mark=NOWHERE)), NotFound),
-    "a name that is not text": (Change((Growth(TOP, HALF.items),), session=other(name="\ud800")), NotCanonical),
+    "an item that is no mapping of JSON": (Transaction((AppendItems(TOP, ({"type": {1, 2}},)),)), NotCanonical),
+    "a link that saw nothing": (Transaction((AppendItems(TOP, HALF.items),), (link("resp_1", NOWHERE),)), NotFound),
+    "a link with parameters that are not JSON": (
+        Transaction((AppendItems(TOP, HALF.items),), (link("resp_1", HALF.head, parameters={"n": float("inf")}),)),
+        NotCanonical,
+    ),
+    "a session without a head": (Transaction((AppendItems(TOP, HALF.items),), session=other(head=NOWHERE)), NotFound),
+    "a session without a mark": (Transaction((AppendItems(TOP, HALF.items),), session=other(mark=NOWHERE)), NotFound),
+    "a name that is not text": (
+        Transaction((AppendItems(TOP, HALF.items),), session=other(name="\ud800")),
+        NotCanonical,
+    ),
     "a conversation with too few ids": (
-        Change((Growth(TOP, HALF.items),), conversation=Conversation("conv_1", HALF.head, NOW)),
+        Transaction((AppendItems(TOP, HALF.items),), conversation=Conversation("conv_1", HALF.head, NOW)),
         InputFault,
     ),
     "an erased place that is not there": (
-        Change((Growth(TOP, HALF.items),), session=other(head=HALF.head), erase=(NOWHERE,)),
+        Transaction((AppendItems(TOP, HALF.items),), session=other(head=HALF.head), erase=(NOWHERE,)),
         NotFound,
     ),
 }
@@ -183,9 +199,9 @@ BROKEN = {
 
 @pytest.mark.parametrize(("change", "error"), BROKEN.values(), ids=BROKEN)
 async def test_a_change_that_fails_half_way_changes_nothing(
-    store: Store, change: Change, error: type[ConvoError]
+    store: Store, change: Transaction, error: type[ConvoError]
 ) -> None:
-    begun = await say(store, user("hi"))
+    begun = await say(store, user_message("hi"))
     before = await everything(store, begun.head)
 
     with pytest.raises(error):
@@ -211,16 +227,16 @@ async def everything(store: Store, head: Key) -> object:
 
 
 async def test_a_growth_that_nothing_stands_on_is_not_kept(store: Store) -> None:
-    await store.commit(Change((Growth(TOP, (user("nobody"),)),)))
+    await store.commit(Transaction((AppendItems(TOP, (user_message("nobody"),)),)))
 
     with pytest.raises(NotFound):
-        await store.path(EMPTY.grow([user("nobody")]).head)
+        await store.path(EMPTY.grow([user_message("nobody")]).head)
 
 
 async def test_what_a_head_leaves_behind_is_collected_and_what_it_keeps_stays(store: Store) -> None:
-    begun = await say(store, user("kept"), user("dropped"))
-    back = EMPTY.grow([user("kept")]).head
-    await store.commit(Change(session=replace(begun, head=back, mark=back), expect=begun.head))
+    begun = await say(store, user_message("kept"), user_message("dropped"))
+    back = EMPTY.grow([user_message("kept")]).head
+    await store.commit(Transaction(session=replace(begun, head=back, mark=back), expect=begun.head))
 
     assert await texts(store, back) == ["kept"]
     with pytest.raises(NotFound):
@@ -230,21 +246,23 @@ async def test_what_a_head_leaves_behind_is_collected_and_what_it_keeps_stays(st
 
 @pytest.mark.parametrize("field", ["mark", "written"])
 async def test_the_mark_and_the_written_head_keep_their_paths(store: Store, field: str) -> None:
-    begun = await say(store, user("kept"), user("also kept"))
-    back = EMPTY.grow([user("kept")]).head
+    begun = await say(store, user_message("kept"), user_message("also kept"))
+    back = EMPTY.grow([user_message("kept")]).head
     stands = {"mark": back, field: begun.head}
-    await store.commit(Change(session=replace(begun, head=back, **stands)))  # type: ignore[arg-type]
+    await store.commit(Transaction(session=replace(begun, head=back, **stands)))  # type: ignore[arg-type]
 
     assert await texts(store, begun.head) == ["kept", "also kept"]
 
 
 async def test_a_change_may_hold_what_it_lets_go_of(store: Store) -> None:
     """A link in progress leaves a place in the very change that puts a session there."""
-    path = EMPTY.grow([user("asked"), user("other")])
+    path = EMPTY.grow([user_message("asked"), user_message("other")])
     await store.commit(
-        Change((Growth(TOP, path.items),), (link("resp_1", path.nodes[0].key, path.head, status="in_progress"),))
+        Transaction(
+            (AppendItems(TOP, path.items),), (link("resp_1", path.nodes[0].key, path.head, status="in_progress"),)
+        )
     )
-    await store.commit(Change((), (link("resp_1", TOP),), session(head=path.head)))
+    await store.commit(Transaction((), (link("resp_1", TOP),), session(head=path.head)))
 
     assert await texts(store, path.head) == ["asked", "other"]
 
@@ -253,9 +271,9 @@ async def test_a_change_may_hold_what_it_lets_go_of(store: Store) -> None:
 
 
 async def test_a_path_through_an_erased_item_says_which(store: Store) -> None:
-    path = EMPTY.grow([user("before"), user("secret"), user("after")])
+    path = EMPTY.grow([user_message("before"), user_message("secret"), user_message("after")])
     await say(store, *path.items)
-    await store.commit(Change(erase=(path.nodes[1].key,)))
+    await store.commit(Transaction(erase=(path.nodes[1].key,)))
 
     assert await texts(store, path.nodes[0].key) == ["before"]
     with pytest.raises(ItemDeleted) as told:
@@ -265,10 +283,10 @@ async def test_a_path_through_an_erased_item_says_which(store: Store) -> None:
 
 
 async def test_an_item_that_is_erased_in_one_place_stays_in_another(store: Store) -> None:
-    here, there = EMPTY.grow([user("same")]), EMPTY.grow([user("first"), user("same")])
+    here, there = EMPTY.grow([user_message("same")]), EMPTY.grow([user_message("first"), user_message("same")])
     await say(store, *here.items)
     await say(store, *there.items, id="ses_2", name="two")
-    await store.commit(Change(erase=(here.head,)))
+    await store.commit(Transaction(erase=(here.head,)))
 
     assert await texts(store, there.head) == ["first", "same"]
     assert [hit.session.name for hit in await store.search("same")] == ["two"]
@@ -276,17 +294,17 @@ async def test_an_item_that_is_erased_in_one_place_stays_in_another(store: Store
 
 async def test_what_leaves_a_conversation_leaves_the_places_that_only_its_earlier_links_lead_to(store: Store) -> None:
     """Those stand behind an item that left before; others who said the same keep it."""
-    items = [user("first"), user("secret"), user("last")]
-    path, elsewhere = EMPTY.grow(items), EMPTY.grow([user("mine"), items[1]])
+    items = [user_message("first"), user_message("secret"), user_message("last")]
+    path, elsewhere = EMPTY.grow(items), EMPTY.grow([user_message("mine"), items[1]])
     made = Conversation("conv_1", path.head, NOW, ("a", "b", "c"))
     through = replace(link("resp_1", path.head), conversation_id="conv_1")
-    await store.commit(Change((Growth(TOP, tuple(items)),), (through,), conversation=made))
+    await store.commit(Transaction((AppendItems(TOP, tuple(items)),), (through,), conversation=made))
     cut, short = EMPTY.grow(items[1:]), EMPTY.grow(items[2:])
     fewer = replace(made, head=cut.head, ids=("b", "c"))
-    await store.commit(Change((Growth(TOP, cut.items),), conversation=fewer, erase=path.keys[:1]))
+    await store.commit(Transaction((AppendItems(TOP, cut.items),), conversation=fewer, erase=path.keys[:1]))
     await say(store, *elsewhere.items)
     least = replace(made, head=short.head, ids=("c",))
-    await store.commit(Change((Growth(TOP, short.items),), conversation=least, erase=cut.keys[:1]))
+    await store.commit(Transaction((AppendItems(TOP, short.items),), conversation=least, erase=cut.keys[:1]))
 
     with pytest.raises(ItemDeleted) as told:
         await store.tail(path.head, path.keys[0])
@@ -296,9 +314,9 @@ async def test_what_leaves_a_conversation_leaves_the_places_that_only_its_earlie
 
 
 async def test_an_item_that_is_said_again_where_it_was_erased_is_there_again(store: Store) -> None:
-    begun = await say(store, user("again"))
-    await store.commit(Change(erase=(begun.head,)))
-    await store.commit(Change((Growth(TOP, (user("again"),)),)))
+    begun = await say(store, user_message("again"))
+    await store.commit(Transaction(erase=(begun.head,)))
+    await store.commit(Transaction((AppendItems(TOP, (user_message("again"),)),)))
 
     assert await texts(store, begun.head) == ["again"]
 
@@ -307,24 +325,32 @@ async def test_an_item_that_is_said_again_where_it_was_erased_is_there_again(sto
 
 
 async def test_a_conversation_gives_back_its_own_ids_and_those_it_gave(store: Store) -> None:
-    items: list[Item] = [user("hi"), {**assistant("yes"), "id": "msg_own"}, {**user("ho"), "id": 7}]
+    items: list[Item] = [
+        user_message("hi"),
+        {**assistant_message("yes"), "id": "msg_own"},
+        {**user_message("ho"), "id": 7},
+    ]
     path = EMPTY.grow(items)
     made = Conversation("conv_1", path.head, NOW, ("msg_a", "msg_own", "msg_b"), {"topic": "x"})
-    await store.commit(Change((Growth(TOP, tuple(items)),), conversation=made))
-    grown = path.grow([user("more")])
+    await store.commit(Transaction((AppendItems(TOP, tuple(items)),), conversation=made))
+    grown = path.grow([user_message("more")])
     after = replace(made, head=grown.head, ids=(*made.ids, "msg_c"), metadata={})
-    await store.commit(Change((Growth(path.head, (user("more"),)),), conversation=after, conversation_expect=made.head))
+    await store.commit(
+        Transaction(
+            (AppendItems(path.head, (user_message("more"),)),), conversation=after, conversation_expect=made.head
+        )
+    )
 
     assert await store.conversation("conv_1") == after
 
 
 async def test_a_conversation_without_one_of_its_items_keeps_the_other_ids(store: Store) -> None:
-    items = [user("one"), user("two"), user("three")]
+    items = [user_message("one"), user_message("two"), user_message("three")]
     path, cut = EMPTY.grow(items), EMPTY.grow([items[0], items[2]])
     made = Conversation("conv_1", path.head, NOW, ("a", "b", "c"))
-    await store.commit(Change((Growth(TOP, tuple(items)),), conversation=made))
+    await store.commit(Transaction((AppendItems(TOP, tuple(items)),), conversation=made))
     after = replace(made, head=cut.head, ids=("a", "c"))
-    await store.commit(Change((Growth(cut.nodes[0].key, (items[2],)),), conversation=after))
+    await store.commit(Transaction((AppendItems(cut.nodes[0].key, (items[2],)),), conversation=after))
 
     assert await store.conversation("conv_1") == after
     with pytest.raises(NotFound):
@@ -332,10 +358,10 @@ async def test_a_conversation_without_one_of_its_items_keeps_the_other_ids(store
 
 
 async def test_a_conversation_names_an_erased_item_still(store: Store) -> None:
-    items: list[Item] = [user("one"), {**assistant("two"), "id": "msg_own"}]
+    items: list[Item] = [user_message("one"), {**assistant_message("two"), "id": "msg_own"}]
     path = EMPTY.grow(items)
     made = Conversation("conv_1", path.head, NOW, ("a", "msg_own"))
-    await store.commit(Change((Growth(TOP, tuple(items)),), conversation=made))
-    await store.commit(Change(erase=path.keys))
+    await store.commit(Transaction((AppendItems(TOP, tuple(items)),), conversation=made))
+    await store.commit(Transaction(erase=path.keys))
 
     assert await store.conversation("conv_1") == made

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from convo.history import Path, Session, root
-from convo.items import Item, assistant, user
-from convo.stores.contract import Change, Conversation, Found, Growth, Hit, Store
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Session
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Conversation, HandleMatch, SearchHit, Store, Transaction
 from tests.stores.chats import NOW, link, session
 
-TOP = root("local")
+TOP = root_key("local")
 EMPTY = Path(TOP)
 NASTY = [
     '"',
@@ -37,11 +38,11 @@ EMPTYISH = ["", " ", "\0", "...", "\ud83d", "—", "\n", "\u200d"]
 async def say(store: Store, name: str, *items: Item, used: float = NOW) -> Session:
     path = EMPTY.grow(items)
     record = session(id=f"ses_{name}", name=name, head=path.head, used_at=used)
-    await store.commit(Change((Growth(TOP, items),), session=record))
+    await store.commit(Transaction((AppendItems(TOP, items),), session=record))
     return record
 
 
-def said(hits: Sequence[Hit]) -> list[tuple[str, str]]:
+def said(hits: Sequence[SearchHit]) -> list[tuple[str, str]]:
     return [(hit.session.name, hit.item["content"][0]["text"]) for hit in hits]
 
 
@@ -49,81 +50,81 @@ def said(hits: Sequence[Hit]) -> list[tuple[str, str]]:
 
 
 async def test_a_beginning_finds_sessions_responses_and_conversations(store: Store) -> None:
-    await say(store, "resp-ect", user("hi"))
-    asked = EMPTY.grow([user("What is\n  a tree?")])
-    answered = asked.grow([assistant("A graph")])
+    await say(store, "resp-ect", user_message("hi"))
+    asked = EMPTY.grow([user_message("What is\n  a tree?")])
+    answered = asked.grow([assistant_message("A graph")])
     await store.commit(
-        Change(
-            (Growth(TOP, answered.items),),
+        Transaction(
+            (AppendItems(TOP, answered.items),),
             (link("resp_1", asked.head, answered.head, created_at=NOW), link("resp_2", TOP, created_at=NOW + 1)),
             conversation=Conversation("resp_conv", answered.head, NOW, ("a", "b")),
         )
     )
 
     assert await store.find("resp") == [
-        Found("session", "ses_resp-ect", "resp-ect"),
-        Found("response", "resp_2", ""),
-        Found("response", "resp_1", "What is a tree?"),
-        Found("conversation", "resp_conv", "A graph"),
+        HandleMatch("session", "ses_resp-ect", "resp-ect"),
+        HandleMatch("response", "resp_2", ""),
+        HandleMatch("response", "resp_1", "What is a tree?"),
+        HandleMatch("conversation", "resp_conv", "A graph"),
     ]
     assert [one.id for one in await store.find("resp", limit=2)] == ["ses_resp-ect", "resp_2"]
 
 
 async def test_a_session_is_found_by_its_name_and_by_its_id_and_once_by_both(store: Store) -> None:
-    await say(store, "ses_mine", user("hi"), used=NOW)
-    await say(store, "other", user("hi"), used=NOW + 1)
+    await say(store, "ses_mine", user_message("hi"), used=NOW)
+    await say(store, "other", user_message("hi"), used=NOW + 1)
 
     assert [one.words for one in await store.find("oth")] == ["other"]
     assert [one.words for one in await store.find("ses_")] == ["other", "ses_mine"]
 
 
 async def test_sessions_are_listed_by_their_use_whatever_the_clock_says(store: Store) -> None:
-    first = await say(store, "first", user("hi"), used=NOW)
-    await say(store, "ahead", user("hi"), used=NOW + 1_000_000)
-    await say(store, "back", user("hi"), used=NOW - 1_000_000)
+    first = await say(store, "first", user_message("hi"), used=NOW)
+    await say(store, "ahead", user_message("hi"), used=NOW + 1_000_000)
+    await say(store, "back", user_message("hi"), used=NOW - 1_000_000)
     assert [one.name for one in await store.sessions()] == ["back", "ahead", "first"]
 
-    await store.commit(Change(session=replace(first, used_at=NOW - 2_000_000), expect=first.head))
+    await store.commit(Transaction(session=replace(first, used_at=NOW - 2_000_000), expect=first.head))
     assert [one.name for one in await store.sessions(limit=2)] == ["first", "back"]
 
 
 async def test_a_use_that_is_taken_back_leaves_the_session_at_its_place(store: Store) -> None:
-    first = await say(store, "first", user("hi"))
-    await say(store, "second", user("hi"))
+    first = await say(store, "first", user_message("hi"))
+    await say(store, "second", user_message("hi"))
     before = await store.session(first.id)
     assert before is not None
-    await store.commit(Change(session=replace(before, used_at=NOW + 5, use=None), expect=first.head))
+    await store.commit(Transaction(session=replace(before, used_at=NOW + 5, use=None), expect=first.head))
     assert [one.name for one in await store.sessions()] == ["first", "second"]
 
-    await store.commit(Change(session=before, expect=first.head))
+    await store.commit(Transaction(session=before, expect=first.head))
     assert [one.name for one in await store.sessions()] == ["second", "first"]
 
 
 async def test_a_session_that_gets_another_name_keeps_its_place(store: Store) -> None:
-    first = await say(store, "first", user("hi"))
-    await say(store, "second", user("hi"))
-    await store.commit(Change(session=replace(first, name="renamed"), expect=first.head))
+    first = await say(store, "first", user_message("hi"))
+    await say(store, "second", user_message("hi"))
+    await store.commit(Transaction(session=replace(first, name="renamed"), expect=first.head))
     assert [one.name for one in await store.sessions()] == ["second", "renamed"]
 
 
 @pytest.mark.parametrize("wild", ["%", "_", "*", "ses%", "s_s", "[s]es", "SES", "\ud800"])
 async def test_a_beginning_is_literal(store: Store, wild: str) -> None:
-    await say(store, "one", user("hi"))
+    await say(store, "one", user_message("hi"))
 
     assert await store.find(wild) == []
 
 
 @pytest.mark.parametrize("name", ["größe", "日本", "🎉 party", "a\0b", "x%y"])
 async def test_any_text_can_be_a_name(store: Store, name: str) -> None:
-    record = await say(store, name, user("hi"))
+    record = await say(store, name, user_message("hi"))
 
     assert await store.session(name) == record
     assert [one.words for one in await store.find(name[:2])] == [name]
 
 
 async def test_an_id_wins_over_a_name(store: Store) -> None:
-    one = await say(store, "one", user("hi"))
-    await store.commit(Change(session=replace(session(head=one.head), id="ses_2", name="ses_one")))
+    one = await say(store, "one", user_message("hi"))
+    await store.commit(Transaction(session=replace(session(head=one.head), id="ses_2", name="ses_one")))
 
     assert await store.session("ses_one") == one
 
@@ -132,7 +133,7 @@ async def test_an_id_wins_over_a_name(store: Store) -> None:
 
 
 async def test_a_search_finds_the_items_that_hold_every_word(store: Store) -> None:
-    path = EMPTY.grow([user("apples and pears"), assistant("pears"), user("apples")])
+    path = EMPTY.grow([user_message("apples and pears"), assistant_message("pears"), user_message("apples")])
     await say(store, "one", *path.items)
 
     hits = await store.search("pears apples")
@@ -162,7 +163,7 @@ async def test_a_search_finds_the_items_that_hold_every_word(store: Store) -> No
     ],
 )
 async def test_words_are_found_however_they_are_written(store: Store, text: str, words: str) -> None:
-    await say(store, "one", user(text))
+    await say(store, "one", user_message(text))
 
     assert said(await store.search(words)) == [("one", text)]
 
@@ -172,21 +173,21 @@ async def test_words_are_found_however_they_are_written(store: Store, text: str,
     [("foo then bar", "foo-bar"), ("ガ", "カ"), ("apples", "apple"), ("OR", "NOT"), ("京 東", "東京")],
 )
 async def test_other_words_are_not_found(store: Store, text: str, words: str) -> None:
-    await say(store, "one", user(text))
+    await say(store, "one", user_message(text))
 
     assert await store.search(words) == []
 
 
 @pytest.mark.parametrize("words", [*NASTY, *EMPTYISH, "b " * 2000, " ".join(map(str, range(3000))), "nothing"])
 async def test_quotes_and_operators_are_only_characters(store: Store, words: str) -> None:
-    await say(store, "one", user("something"))
+    await say(store, "one", user_message("something"))
 
     assert await store.search(words) == []
 
 
 @pytest.mark.parametrize("words", NASTY)
 async def test_a_search_finds_what_was_typed_beside_an_operator(store: Store, words: str) -> None:
-    await say(store, "one", user(f"begin {words} end"))
+    await say(store, "one", user_message(f"begin {words} end"))
 
     assert said(await store.search(f"{words} end")) == [("one", f"begin {words} end")]
 
@@ -199,9 +200,9 @@ async def test_calls_are_found_by_their_names_and_arguments(store: Store) -> Non
 
 
 async def test_there_is_one_hit_for_an_item_and_a_session(store: Store) -> None:
-    path = EMPTY.grow([user("echo"), assistant("what"), user("echo")])
+    path = EMPTY.grow([user_message("echo"), assistant_message("what"), user_message("echo")])
     await say(store, "one", *path.items, used=NOW)
-    await say(store, "two", user("other"), user("echo"), used=NOW + 1)
+    await say(store, "two", user_message("other"), user_message("echo"), used=NOW + 1)
 
     hits = await store.search("echo")
 
@@ -212,11 +213,11 @@ async def test_there_is_one_hit_for_an_item_and_a_session(store: Store) -> None:
 
 async def test_a_session_reaches_what_its_links_saw(store: Store) -> None:
     """A compacted or edited history is still found, and what no session reaches is not."""
-    old, foreign = EMPTY.grow([user("old words")]), EMPTY.grow([user("foreign words")])
-    record = await say(store, "one", user("new"))
+    old, foreign = EMPTY.grow([user_message("old words")]), EMPTY.grow([user_message("foreign words")])
+    record = await say(store, "one", user_message("new"))
     await store.commit(
-        Change(
-            (Growth(TOP, old.items), Growth(TOP, foreign.items)),
+        Transaction(
+            (AppendItems(TOP, old.items), AppendItems(TOP, foreign.items)),
             (link("resp_1", old.head, session=record.id), link("resp_2", foreign.head)),
         )
     )
@@ -225,6 +226,12 @@ async def test_a_session_reaches_what_its_links_saw(store: Store) -> None:
 
 
 async def test_the_denser_item_comes_first(store: Store) -> None:
-    await say(store, "one", user("tree " + "and so on " * 40), user("tree tree tree"), user("tree and so on"))
+    await say(
+        store,
+        "one",
+        user_message("tree " + "and so on " * 40),
+        user_message("tree tree tree"),
+        user_message("tree and so on"),
+    )
 
     assert said(await store.search("tree"))[0][1] == "tree tree tree"

@@ -4,25 +4,25 @@ from dataclasses import replace
 
 import pytest
 
-from convo.history import Path, root
-from convo.items import Item, assistant, user
-from convo.stores.contract import Change, Conversation, Growth, Store
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from tests.stores.chats import NOW, link, session
 
-TOP = root("local")
+TOP = root_key("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
-PATH = Path(TOP).grow([user("hi"), CALL, assistant("hello")])
+PATH = Path(TOP).grow([user_message("hi"), CALL, assistant_message("hello")])
 HI, _, HELLO = PATH.keys
 TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
 
 
 async def talk(store: Store) -> None:
     """A conversation of three items, of which one has an id of its own."""
-    await store.commit(Change((Growth(TOP, PATH.items),), conversation=TALK))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), conversation=TALK))
 
 
 async def test_an_item_is_found_by_the_id_that_it_carries(store: Store) -> None:
-    await store.commit(Change((Growth(TOP, PATH.items),), (link("resp_1", PATH.head),)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (link("resp_1", PATH.head),)))
 
     assert await store.item("fc_1") == CALL
 
@@ -30,17 +30,17 @@ async def test_an_item_is_found_by_the_id_that_it_carries(store: Store) -> None:
 async def test_an_item_is_found_by_the_id_that_a_conversation_gave_it(store: Store) -> None:
     await talk(store)
 
-    assert await store.item("msg_a") == user("hi")
-    assert await store.item("msg_b") == assistant("hello")
+    assert await store.item("msg_a") == user_message("hi")
+    assert await store.item("msg_b") == assistant_message("hello")
     assert await store.item("fc_1") == CALL
 
 
 @pytest.mark.parametrize("digits", [32, 33, 48, 64])
 async def test_an_item_is_found_by_the_digits_of_its_place(store: Store, digits: int) -> None:
-    await store.commit(Change((Growth(TOP, PATH.items),), session=session(head=PATH.head)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head)))
 
-    assert await store.item(f"msg_{HELLO[:digits]}") == assistant("hello")
-    assert await store.item(HI[:digits]) == user("hi")
+    assert await store.item(f"msg_{HELLO[:digits]}") == assistant_message("hello")
+    assert await store.item(HI[:digits]) == user_message("hi")
 
 
 WRONG = {
@@ -66,7 +66,7 @@ async def test_an_id_that_nobody_has_finds_nothing(store: Store, item_id: str) -
 
 async def test_an_id_that_no_database_takes_is_found_all_the_same(store: Store) -> None:
     odd = {"type": "message", "id": "msg_\ud83d", "role": "user", "content": "hi"}
-    await store.commit(Change((Growth(TOP, (odd,)),), session=session(head=Path(TOP).grow([odd]).head)))
+    await store.commit(Transaction((AppendItems(TOP, (odd,)),), session=session(head=Path(TOP).grow([odd]).head)))
 
     assert await store.item("msg_\ud83d") == odd
 
@@ -75,7 +75,7 @@ async def test_of_two_items_with_one_id_the_one_stored_last_is_found(store: Stor
     versions = [{**CALL, "status": status} for status in ("in_progress", "completed", "incomplete")]
     for number, version in enumerate(versions):
         made = link(f"resp_{number}", Path(TOP).grow([version]).head)
-        await store.commit(Change((Growth(TOP, (version,)),), (made,)))
+        await store.commit(Transaction((AppendItems(TOP, (version,)),), (made,)))
         assert await store.item("fc_1") == version
     await store.remove_link("resp_2")
 
@@ -85,17 +85,19 @@ async def test_of_two_items_with_one_id_the_one_stored_last_is_found(store: Stor
 async def test_an_erased_item_is_not_found_by_any_of_its_ids_until_it_is_said_again(store: Store) -> None:
     await talk(store)
     names = ("msg_a", "fc_1", f"msg_{HI[:32]}")
-    await store.commit(Change(erase=(HI, PATH.keys[1])))
+    await store.commit(Transaction(erase=(HI, PATH.keys[1])))
     assert [await store.item(name) for name in names] == [None, None, None]
 
-    await store.commit(Change((Growth(TOP, PATH.items),)))
-    assert [await store.item(name) for name in names] == [user("hi"), CALL, user("hi")]
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),)))
+    assert [await store.item(name) for name in names] == [user_message("hi"), CALL, user_message("hi")]
 
 
 async def test_an_item_that_is_erased_in_one_place_is_found_where_it_still_stands(store: Store) -> None:
     await talk(store)
     twice = Path(TOP).grow([CALL])
-    await store.commit(Change((Growth(TOP, twice.items),), (link("resp_1", twice.head),), erase=(PATH.keys[1],)))
+    await store.commit(
+        Transaction((AppendItems(TOP, twice.items),), (link("resp_1", twice.head),), erase=(PATH.keys[1],))
+    )
 
     assert await store.item("fc_1") == CALL
     assert await store.item(f"fc_{PATH.keys[1]}") is None
@@ -111,24 +113,24 @@ async def test_what_is_removed_is_not_found(store: Store) -> None:
 
 async def test_an_id_that_a_removed_conversation_gave_goes_while_the_item_stays(store: Store) -> None:
     await talk(store)
-    await store.commit(Change(conversation=replace(TALK, id="conv_2", ids=("msg_x", "fc_1", "msg_b"))))
+    await store.commit(Transaction(conversation=replace(TALK, id="conv_2", ids=("msg_x", "fc_1", "msg_b"))))
     await store.remove_conversation("conv_1")
 
     assert await store.item("msg_a") is None
-    assert await store.item("msg_x") == user("hi")
-    assert await store.item("msg_b") == assistant("hello")
+    assert await store.item("msg_x") == user_message("hi")
+    assert await store.item("msg_b") == assistant_message("hello")
     assert await store.item("fc_1") == CALL
 
 
 async def test_a_conversation_that_lost_an_item_no_longer_names_it(store: Store) -> None:
     await talk(store)
     left = PATH.first(2)
-    await store.commit(Change((), (link("resp_1", PATH.head),)))
-    await store.commit(Change(conversation=replace(TALK, head=left.head, ids=TALK.ids[:2])))
+    await store.commit(Transaction((), (link("resp_1", PATH.head),)))
+    await store.commit(Transaction(conversation=replace(TALK, head=left.head, ids=TALK.ids[:2])))
 
     assert await store.item("msg_b") is None
-    assert await store.item(f"msg_{HELLO}") == assistant("hello")
-    assert await store.item("msg_a") == user("hi")
+    assert await store.item(f"msg_{HELLO}") == assistant_message("hello")
+    assert await store.item("msg_a") == user_message("hi")
 
 
 async def test_what_a_reader_does_to_an_item_found_does_not_reach_the_store(store: Store) -> None:
@@ -137,12 +139,12 @@ async def test_what_a_reader_does_to_an_item_found_does_not_reach_the_store(stor
     assert found is not None
     found["content"].clear()
 
-    assert await store.item("msg_a") == user("hi")
+    assert await store.item("msg_a") == user_message("hi")
 
 
 async def test_another_tenants_item_is_not_found(store: Store) -> None:
     await talk(store)
     guest = store.of("guest")
-    await guest.commit(Change(session=session("guest")))
+    await guest.commit(Transaction(session=session("guest")))
 
     assert [await guest.item(name) for name in ("msg_a", "fc_1", f"msg_{HI}")] == [None] * 3

@@ -3,7 +3,7 @@
 import pytest
 
 from convo.errors import Busy, NotCanonical
-from convo.stores.contract import Lease, Store
+from convo.stores.base import Lease, Store
 
 GONE = -1.0
 """Seconds to live of a lease that has run out when it is taken."""

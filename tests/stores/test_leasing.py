@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from convo.errors import Busy, StoreUnavailable
-from convo.processes import this_process
-from convo.stores.contract import Lease, Store
-from convo.stores.leasing import Hold
+from convo.runtime import process_identity
+from convo.stores.base import Lease, Store
+from convo.stores.lease import LeaseGuard
 
-ALIVE = this_process()
+ALIVE = process_identity()
 SHORT_S = 0.03
 """A lease so short that it is renewed at once."""
 
@@ -42,22 +42,24 @@ class Counted:
 
 
 @pytest.fixture
-async def held(store: Store) -> AsyncIterator[Hold]:
-    hold = await Hold.take(store, "chat", f"{ALIVE}:me", 60)
+async def held(store: Store) -> AsyncIterator[LeaseGuard]:
+    hold = await LeaseGuard.take(store, "chat", f"{ALIVE}:me", 60)
     yield hold
     await hold.release()
 
 
-async def test_a_living_holder_keeps_others_out_and_lets_them_in_when_it_is_done(store: Store, held: Hold) -> None:
+async def test_a_living_holder_keeps_others_out_and_lets_them_in_when_it_is_done(
+    store: Store, held: LeaseGuard
+) -> None:
     with pytest.raises(Busy):
-        await Hold.take(store, "chat", f"{ALIVE}:you", 60)
+        await LeaseGuard.take(store, "chat", f"{ALIVE}:you", 60)
     await held.release()
-    await (await Hold.take(store, "chat", f"{ALIVE}:you", 60)).release()
+    await (await LeaseGuard.take(store, "chat", f"{ALIVE}:you", 60)).release()
 
 
 async def test_a_right_is_renewed_as_long_as_it_is_held(store: Store) -> None:
     counted = Counted(store, 4)
-    hold = await Hold.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
+    hold = await LeaseGuard.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
     await counted.enough.wait()
     with pytest.raises(Busy):
         await store.lease("chat", "you", 60)
@@ -67,7 +69,7 @@ async def test_a_right_is_renewed_as_long_as_it_is_held(store: Store) -> None:
 @pytest.mark.parametrize("failure", [StoreUnavailable("locked for too long"), Busy("chat", "you")])
 async def test_a_renewal_that_fails_is_tried_again(store: Store, failure: Exception) -> None:
     counted = Counted(store, 4, [failure])
-    hold = await Hold.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
+    hold = await LeaseGuard.take(counted, "chat", f"{ALIVE}:me", SHORT_S)
     await counted.enough.wait()
     assert counted.fails == []
     await hold.release()
@@ -75,7 +77,7 @@ async def test_a_renewal_that_fails_is_tried_again(store: Store, failure: Except
 
 async def test_what_a_dead_process_of_this_machine_held_is_taken_over_at_once(store: Store) -> None:
     await store.lease("chat", gone("it"), 3600)
-    hold = await Hold.take(store, "chat", f"{ALIVE}:me", 60)
+    hold = await LeaseGuard.take(store, "chat", f"{ALIVE}:me", 60)
     with pytest.raises(Busy):
         await store.lease("chat", "you", 60)
     await hold.release()
@@ -84,9 +86,9 @@ async def test_what_a_dead_process_of_this_machine_held_is_taken_over_at_once(st
 async def test_of_two_that_see_the_same_dead_process_one_takes_over(store: Store) -> None:
     await store.lease("chat", gone(), 3600)
     got = await asyncio.gather(
-        *(Hold.take(store, "chat", f"{ALIVE}:{number}", 60) for number in range(4)), return_exceptions=True
+        *(LeaseGuard.take(store, "chat", f"{ALIVE}:{number}", 60) for number in range(4)), return_exceptions=True
     )
-    holds = [one for one in got if isinstance(one, Hold)]
+    holds = [one for one in got if isinstance(one, LeaseGuard)]
     assert len(holds) == 1
     assert all(isinstance(one, Busy) for one in got if one is not holds[0])
     await holds[0].release()
@@ -95,12 +97,12 @@ async def test_of_two_that_see_the_same_dead_process_one_takes_over(store: Store
 async def test_a_holder_on_another_machine_may_be_alive(store: Store) -> None:
     await store.lease("chat", "elsewhere@1:4194305:1", 3600)
     with pytest.raises(Busy, match="elsewhere@1:4194305:1"):
-        await Hold.take(store, "chat", ALIVE, 60)
+        await LeaseGuard.take(store, "chat", ALIVE, 60)
 
 
 async def test_a_right_that_passed_on_is_not_given_back_by_the_one_who_lost_it(store: Store) -> None:
-    hold = await Hold.take(store, "chat", gone("late"), 3600)
-    new = await Hold.take(store, "chat", f"{ALIVE}:me", 60)
+    hold = await LeaseGuard.take(store, "chat", gone("late"), 3600)
+    new = await LeaseGuard.take(store, "chat", f"{ALIVE}:me", 60)
     await hold.release()
     with pytest.raises(Busy):
         await store.lease("chat", "you", 60)
@@ -108,6 +110,6 @@ async def test_a_right_that_passed_on_is_not_given_back_by_the_one_who_lost_it(s
 
 
 async def test_giving_back_to_a_store_that_is_gone_is_silent(store: Store) -> None:
-    hold = await Hold.take(store, "chat", ALIVE, 60)
+    hold = await LeaseGuard.take(store, "chat", ALIVE, 60)
     await store.aclose()
     await hold.release()

@@ -6,13 +6,14 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import NotFound
-from convo.history import Key, Link, Path, Scope, Strategy, root
-from convo.items import assistant, user
-from convo.stores.contract import Change, Conversation, Growth, Store
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Link, Scope, Strategy
+from convo.history.tree import Key, Path, root_key
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from tests.stores.chats import NOW, USAGE, link, session
 
-TOP = root("local")
-PATH = Path(TOP).grow([user("hi"), assistant("hello")])
+TOP = root_key("local")
+PATH = Path(TOP).grow([user_message("hi"), assistant_message("hello")])
 ASKED, ANSWERED = PATH.keys
 FULL = Link(
     id="resp_1",
@@ -38,7 +39,7 @@ FULL = Link(
 
 
 async def add(store: Store, *links: Link) -> None:
-    await store.commit(Change((Growth(TOP, PATH.items),), links, session(head=PATH.head)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), links, session(head=PATH.head)))
 
 
 def ids(links: Sequence[Link]) -> list[str]:
@@ -80,9 +81,9 @@ async def test_a_link_in_progress_is_replaced(store: Store) -> None:
 
 
 async def test_what_only_a_final_link_would_have_stood_on_is_not_kept(store: Store) -> None:
-    await store.commit(Change(links=(link("resp_1", TOP),)))
+    await store.commit(Transaction(links=(link("resp_1", TOP),)))
     late = replace(link("resp_1", TOP), status="in_progress", saw=ANSWERED, head=ANSWERED)
-    await store.commit(Change((Growth(TOP, PATH.items),), (late,)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (late,)))
     with pytest.raises(NotFound):
         await store.path(ANSWERED)
 
@@ -164,10 +165,10 @@ async def test_a_link_may_name_itself_as_its_parent(store: Store) -> None:
 async def test_a_session_may_be_recorded_as_the_only_link_that_named_it_lets_go(store: Store) -> None:
     """Its name, and that of the parent, go and come back in one change."""
     begun = replace(FULL, status="in_progress")
-    await store.commit(Change((Growth(TOP, PATH.items),), (begun,)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (begun,)))
     freed = replace(begun, session=None, parent=None, previous_response_id=None)
     record = session(head=PATH.head, link="resp_0")
-    await store.commit(Change(links=(begun, freed), session=record, expect=None))
+    await store.commit(Transaction(links=(begun, freed), session=record, expect=None))
 
     assert await store.session("ses_1") == record
     assert await store.link("resp_1") == freed
@@ -186,7 +187,7 @@ async def test_links_through_a_conversation_come_oldest_first_whichever_way_they
 async def test_links_through_a_conversation_stay_when_it_goes_and_go_one_by_one(store: Store) -> None:
     calls = [link(f"resp_{n}", ASKED, conversation_id="conv_1", created_at=NOW + n) for n in range(2)]
     await add(store, *calls)
-    await store.commit(Change(conversation=Conversation("conv_1", ASKED, NOW, ("a",))))
+    await store.commit(Transaction(conversation=Conversation("conv_1", ASKED, NOW, ("a",))))
     await store.remove_conversation("conv_1")
 
     assert ids(await store.conversation_links("conv_1")) == ["resp_0", "resp_1"]

@@ -7,11 +7,11 @@ from pathlib import Path as File
 
 import pytest
 
-from convo.errors import Usage
-from convo.stores.contract import Change
+from convo.errors import InvalidUsage
+from convo.stores.base import Transaction
+from convo.stores.factory import open_store, store_schema_sql
 from convo.stores.memory import MemoryStore
-from convo.stores.open import open_store, schema_sql
-from convo.stores.sqlite import SqliteStore
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import session
 
 
@@ -26,7 +26,7 @@ async def test_a_sqlite_url_names_a_file(home: File) -> None:
     url = f"sqlite:{home}/deep/convo.db"
     store = open_store(url, tenant="guest")
     assert isinstance(store, SqliteStore)
-    await store.commit(Change(session=session("guest")))
+    await store.commit(Transaction(session=session("guest")))
     await store.aclose()
 
     again = open_store(url, tenant="guest")
@@ -37,7 +37,7 @@ async def test_a_sqlite_url_names_a_file(home: File) -> None:
 async def test_a_tilde_is_the_home_folder(home: File, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(home))
     store = open_store("sqlite:~/convo.db")
-    await store.commit(Change(session=session()))
+    await store.commit(Transaction(session=session()))
     await store.aclose()
 
     assert os.listdir(home) == ["convo.db"]
@@ -45,7 +45,7 @@ async def test_a_tilde_is_the_home_folder(home: File, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("url", ["", "sqlite", "sqlite:", "memory:x", "postgresql:x", "nonsense:x", "/a/path"])
 def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> None:
-    with pytest.raises(Usage) as told:
+    with pytest.raises(InvalidUsage) as told:
         open_store(url)
 
     assert told.value.hint == "one of: memory, sqlite:PATH, postgresql://..."
@@ -57,7 +57,7 @@ def test_a_url_that_names_no_store_is_refused_with_those_that_do(url: str) -> No
 def test_a_store_is_imported_only_when_it_is_asked_for(url: str, others: list[str]) -> None:
     script = f"""
 import sys
-from convo.stores.open import open_store, schema_sql
+from convo.stores.factory import open_store
 early = [name for name in ("sqlite3", "convo.stores.memory", "convo.stores.sqlite") if name in sys.modules]
 open_store({url!r}, inline=True)
 print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if name in sys.modules])
@@ -69,5 +69,5 @@ print(early, [name for name in {[*others, "asyncio", "openai", "pydantic"]!r} if
 
 @pytest.mark.parametrize(("url", "partitions"), [("memory", 0), ("nonsense:x", 0), ("sqlite:x", 4), ("memory", 4)])
 def test_what_has_no_tables_or_no_partitions_has_no_statements(url: str, partitions: int) -> None:
-    with pytest.raises(Usage):
-        schema_sql(url, partitions=partitions)
+    with pytest.raises(InvalidUsage):
+        store_schema_sql(url, partitions=partitions)

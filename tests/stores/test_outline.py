@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import NotFound
-from convo.history import Path, root
-from convo.items import assistant, user
-from convo.stores.contract import Change, Growth, Outline, Store
+from convo.history.items import assistant_message, user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, SessionStats, Store, Transaction
 from tests.stores.chats import link, session
 
-ITEMS = (user("first"), assistant("second"), user("third"))
-PATH = Path(root("local")).grow(ITEMS)
+ITEMS = (user_message("first"), assistant_message("second"), user_message("third"))
+PATH = Path(root_key("local")).grow(ITEMS)
 
 
 async def kept(store: Store, *statuses: str) -> None:
@@ -20,35 +20,35 @@ async def kept(store: Store, *statuses: str) -> None:
         link(f"resp_{at}", PATH.nodes[0].key, session="ses_1", status=status) for at, status in enumerate(statuses)
     )
     record = session(head=PATH.head, mark=PATH.nodes[0].key)
-    await store.commit(Change((Growth(PATH.root, ITEMS),), links=links, session=record, expect=None))
+    await store.commit(Transaction((AppendItems(PATH.root, ITEMS),), links=links, session=record, expect=None))
 
 
 async def test_items_are_counted_to_the_head_and_behind_the_mark(store: Store) -> None:
     await kept(store)
-    assert await store.outline("ses_1") == Outline(items=3, waiting=2, turns=0, first=ITEMS[0])
+    assert await store.outline("ses_1") == SessionStats(items=3, waiting=2, turns=0, first=ITEMS[0])
 
 
 async def test_only_links_with_an_answer_are_turns(store: Store) -> None:
     await kept(store, "completed", "incomplete", "failed", "cancelled", "in_progress")
-    await store.commit(Change(links=(link("resp_other", PATH.head),)))
+    await store.commit(Transaction(links=(link("resp_other", PATH.head),)))
     assert (await store.outline("ses_1")).turns == 2
 
 
 async def test_a_session_in_which_nothing_was_said_has_no_first_item(store: Store) -> None:
-    await store.commit(Change(session=session(), expect=None))
-    assert await store.outline("ses_1") == Outline(items=0, waiting=0, turns=0, first=None)
+    await store.commit(Transaction(session=session(), expect=None))
+    assert await store.outline("ses_1") == SessionStats(items=0, waiting=0, turns=0, first=None)
 
 
 async def test_a_deleted_item_still_counts(store: Store) -> None:
     await kept(store)
-    await store.commit(Change(erase=(PATH.nodes[0].key,)))
-    assert await store.outline("ses_1") == Outline(items=3, waiting=2, turns=0, first=None)
+    await store.commit(Transaction(erase=(PATH.nodes[0].key,)))
+    assert await store.outline("ses_1") == SessionStats(items=3, waiting=2, turns=0, first=None)
 
 
 async def test_a_mark_at_the_root_leaves_everything_waiting(store: Store) -> None:
     await kept(store)
     record = replace(session(head=PATH.head), mark=PATH.root)
-    await store.commit(Change(session=record))
+    await store.commit(Transaction(session=record))
     assert (await store.outline("ses_1")).waiting == 3
 
 

@@ -3,16 +3,17 @@
 import pytest
 
 from convo.errors import NotFound
-from convo.history import Path, Session, root
-from convo.items import assistant, user
-from convo.stores.contract import Change, Conversation, Growth, Store
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Session
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from tests.stores.chats import NOW, link, session
 
-TOP = root("local")
+TOP = root_key("local")
 EMPTY = Path(TOP)
-BASE = EMPTY.grow([user("shared question"), assistant("shared answer")])
-MINE = BASE.grow([user("my secret"), assistant("my answer")])
-YOURS = BASE.grow([user("your question"), assistant("your answer")])
+BASE = EMPTY.grow([user_message("shared question"), assistant_message("shared answer")])
+MINE = BASE.grow([user_message("my secret"), assistant_message("my answer")])
+YOURS = BASE.grow([user_message("your question"), assistant_message("your answer")])
 
 
 async def fork(store: Store) -> tuple[Session, Session]:
@@ -24,8 +25,8 @@ async def fork(store: Store) -> tuple[Session, Session]:
         link("resp_m2", MINE.keys[2], MINE.head, session="ses_m", parent="resp_m1", created_at=NOW + 1),
         link("resp_y2", YOURS.keys[2], YOURS.head, session="ses_y", parent="resp_m1", created_at=NOW + 2),
     )
-    await store.commit(Change((Growth(TOP, MINE.items),), (first, second), mine))
-    await store.commit(Change((Growth(BASE.head, YOURS.items[2:]),), (third,), yours))
+    await store.commit(Transaction((AppendItems(TOP, MINE.items),), (first, second), mine))
+    await store.commit(Transaction((AppendItems(BASE.head, YOURS.items[2:]),), (third,), yours))
     return mine, yours
 
 
@@ -70,8 +71,10 @@ async def test_when_the_last_session_goes_nothing_is_left(store: Store) -> None:
 async def test_a_call_of_another_client_stays_with_all_that_it_saw(store: Store) -> None:
     """A gateway's response belongs to no session; removing the one it grew from leaves it whole."""
     await fork(store)
-    theirs = MINE.grow([user("from elsewhere")])
-    await store.commit(Change((Growth(MINE.head, theirs.items[4:]),), (link("resp_g", theirs.head, parent="resp_m2"),)))
+    theirs = MINE.grow([user_message("from elsewhere")])
+    await store.commit(
+        Transaction((AppendItems(MINE.head, theirs.items[4:]),), (link("resp_g", theirs.head, parent="resp_m2"),))
+    )
     await store.remove_session("ses_m")
 
     assert await store.path(theirs.head) == theirs
@@ -82,7 +85,7 @@ async def test_a_call_of_another_client_stays_with_all_that_it_saw(store: Store)
 async def test_a_conversation_stays_when_the_session_that_mirrors_it_goes(store: Store) -> None:
     await fork(store)
     owned = Conversation("conv_1", MINE.head, NOW, ("a", "b", "c", "d"))
-    await store.commit(Change(conversation=owned))
+    await store.commit(Transaction(conversation=owned))
     await store.remove_session("ses_m")
 
     assert await store.conversation("conv_1") == owned
@@ -90,10 +93,10 @@ async def test_a_conversation_stays_when_the_session_that_mirrors_it_goes(store:
 
 
 async def test_a_removed_conversation_leaves_what_links_saw(store: Store) -> None:
-    extra = MINE.grow([user("never sent")])
+    extra = MINE.grow([user_message("never sent")])
     await store.commit(
-        Change(
-            (Growth(TOP, extra.items),),
+        Transaction(
+            (AppendItems(TOP, extra.items),),
             (link("resp_1", MINE.head, conversation_id="conv_1"),),
             conversation=Conversation("conv_1", extra.head, NOW, ("a", "b", "c", "d", "e")),
         )
@@ -107,10 +110,10 @@ async def test_a_removed_conversation_leaves_what_links_saw(store: Store) -> Non
 
 
 async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: Store) -> None:
-    chain = EMPTY.grow([user("1"), assistant("2"), user("3"), assistant("4")])
+    chain = EMPTY.grow([user_message("1"), assistant_message("2"), user_message("3"), assistant_message("4")])
     kept = link("resp_2", chain.keys[2], chain.head, parent="resp_1", previous_response_id="resp_1")
     await store.commit(
-        Change((Growth(TOP, chain.items),), (link("resp_1", chain.keys[0], chain.keys[1]), kept)),
+        Transaction((AppendItems(TOP, chain.items),), (link("resp_1", chain.keys[0], chain.keys[1]), kept)),
     )
     await store.remove_link("resp_1")
 
@@ -126,9 +129,9 @@ async def test_a_removed_link_leaves_the_histories_of_its_children_whole(store: 
 
 async def test_a_removed_link_takes_an_answer_that_nobody_went_on_from(store: Store) -> None:
     await fork(store)
-    unheard = BASE.grow([user("my secret"), assistant("another secret")])
+    unheard = BASE.grow([user_message("my secret"), assistant_message("another secret")])
     await store.commit(
-        Change((Growth(MINE.keys[2], unheard.items[3:]),), (link("resp_x", MINE.keys[2], unheard.head),))
+        Transaction((AppendItems(MINE.keys[2], unheard.items[3:]),), (link("resp_x", MINE.keys[2], unheard.head),))
     )
     await store.remove_link("resp_x")
 
@@ -142,7 +145,7 @@ async def test_a_removed_link_can_be_written_again(store: Store) -> None:
     again = await store.link("resp_m1")
     assert again is not None
     await store.remove_link("resp_m1")
-    await store.commit(Change((), (again,)))
+    await store.commit(Transaction((), (again,)))
 
     assert await store.link("resp_m1") == again
     assert len(await store.family("resp_y2")) == 3
@@ -151,7 +154,7 @@ async def test_a_removed_link_can_be_written_again(store: Store) -> None:
 async def test_a_session_may_be_made_again_under_its_old_names(store: Store) -> None:
     mine, _ = await fork(store)
     await store.remove_session("ses_m")
-    await store.commit(Change((Growth(TOP, MINE.items),), session=mine, expect=None))
+    await store.commit(Transaction((AppendItems(TOP, MINE.items),), session=mine, expect=None))
 
     assert await store.session("mine") == mine
     assert [link.id for link in await store.links("ses_m")] == ["resp_m1"]

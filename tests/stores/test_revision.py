@@ -2,22 +2,22 @@
 
 from pathlib import Path
 
-from convo.stores.contract import Change, Store
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.stores.base import Store, Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import session
 
 
 async def test_whatever_is_written_moves_it(store: Store) -> None:
     before = await store.revision()
-    await store.commit(Change(session=session(), expect=None))
+    await store.commit(Transaction(session=session(), expect=None))
     after = await store.revision()
     assert after is None or after != before
 
 
 async def test_another_processs_writing_is_noticed(sqlite: SqliteStore, file: Path) -> None:
-    other = SqliteStore(Database(file))
-    await other.commit(Change(session=session(), expect=None))
+    other = SqliteStore(SqliteDatabase(file))
+    await other.commit(Transaction(session=session(), expect=None))
     before = await sqlite.revision()
     await sqlite.sessions()
     assert await sqlite.revision() == before

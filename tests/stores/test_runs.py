@@ -6,14 +6,13 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import Conflict, InputFault, NotFound
-from convo.history import Path, root
-from convo.items import Event, assistant, user
-from convo.stores.contract import Change, Growth, Store, run_lease
-from convo.stores.upkeep import Abandoned
+from convo.history.items import StreamEvent, assistant_message, user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AbandonedRun, AppendItems, Store, Transaction, run_lease_name
 from tests.stores.chats import link, session
 
-TOP = root("local")
-PATH = Path(TOP).grow([user("hi"), assistant("hello")])
+TOP = root_key("local")
+PATH = Path(TOP).grow([user_message("hi"), assistant_message("hello")])
 ASKED = PATH.keys[0]
 QUEUED = link("resp_1", ASKED, status="queued")
 DONE = replace(QUEUED, head=PATH.head, status="completed")
@@ -24,14 +23,14 @@ GONE = -1.0
 async def begin(store: Store, *names: str) -> None:
     """Open a run for each of these responses, or for resp_1."""
     for name in names or ("resp_1",):
-        await store.commit(Change((Growth(TOP, PATH.items),), (replace(QUEUED, id=name),), starts=name))
+        await store.commit(Transaction((AppendItems(TOP, PATH.items),), (replace(QUEUED, id=name),), starts=name))
 
 
-def events(*numbers: int) -> list[Event]:
+def events(*numbers: int) -> list[StreamEvent]:
     return [{"type": "response.output_text.delta", "sequence_number": n, "delta": f"word {n} \ud83d"} for n in numbers]
 
 
-def numbers(found: Sequence[Event]) -> list[int]:
+def numbers(found: Sequence[StreamEvent]) -> list[int]:
     return [event["sequence_number"] for event in found]
 
 
@@ -98,7 +97,7 @@ async def test_what_a_reader_does_to_an_event_does_not_reach_the_store(store: St
 
 @pytest.mark.parametrize("name", ["nope", "", "\ud800"])
 async def test_a_response_that_never_ran_takes_and_has_no_events(store: Store, name: str) -> None:
-    await store.commit(Change((Growth(TOP, PATH.items),), (QUEUED,), session(head=PATH.head)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), session(head=PATH.head)))
     for response in (name, "resp_1"):
         with pytest.raises(Conflict):
             await store.append(response, events(0))
@@ -109,8 +108,8 @@ async def test_a_response_that_never_ran_takes_and_has_no_events(store: Store, n
 
 
 async def test_a_run_may_begin_for_a_response_that_was_written_before(store: Store) -> None:
-    await store.commit(Change((Growth(TOP, PATH.items),), (QUEUED,)))
-    await store.commit(Change(starts="resp_1"))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
+    await store.commit(Transaction(starts="resp_1"))
     await store.append("resp_1", events(0))
 
     assert numbers(await store.events("resp_1")) == [0]
@@ -119,7 +118,7 @@ async def test_a_run_may_begin_for_a_response_that_was_written_before(store: Sto
 @pytest.mark.parametrize("name", ["resp_2", "\ud800"])
 async def test_no_run_begins_without_its_response(store: Store, name: str) -> None:
     with pytest.raises(NotFound):
-        await store.commit(Change((Growth(TOP, PATH.items),), (QUEUED,), starts=name))
+        await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,), starts=name))
 
     assert await store.link("resp_1") is None
 
@@ -127,7 +126,7 @@ async def test_no_run_begins_without_its_response(store: Store, name: str) -> No
 async def test_an_ended_run_keeps_its_events_and_takes_no_more(store: Store) -> None:
     await begin(store)
     await store.append("resp_1", events(0, 1))
-    await store.commit(Change((Growth(ASKED, PATH.items[1:]),), (DONE,), ends="resp_1"))
+    await store.commit(Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), ends="resp_1"))
 
     with pytest.raises(Conflict):
         await store.append("resp_1", events(2))
@@ -141,10 +140,12 @@ async def test_of_an_end_and_a_cancelling_only_the_first_is_kept(store: Store, f
     """Two replicas end one run: the second is told, and nothing of what it brought is there."""
     await begin(store)
     await store.append("resp_1", events(*first))
-    await store.commit(Change(links=(replace(QUEUED, status="cancelled"),), ends="resp_1"))
+    await store.commit(Transaction(links=(replace(QUEUED, status="cancelled"),), ends="resp_1"))
 
     with pytest.raises(Conflict):
-        await store.commit(Change((Growth(ASKED, PATH.items[1:]),), (DONE,), session(head=PATH.head), ends="resp_1"))
+        await store.commit(
+            Transaction((AppendItems(ASKED, PATH.items[1:]),), (DONE,), session(head=PATH.head), ends="resp_1")
+        )
 
     made = await store.link("resp_1")
     assert made is not None
@@ -156,10 +157,10 @@ async def test_of_an_end_and_a_cancelling_only_the_first_is_kept(store: Store, f
 
 @pytest.mark.parametrize("name", ["resp_1", "nope", "\ud800"])
 async def test_what_never_ran_cannot_end(store: Store, name: str) -> None:
-    await store.commit(Change((Growth(TOP, PATH.items),), (QUEUED,)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
 
     with pytest.raises(Conflict):
-        await store.commit(Change(links=(DONE,), ends=name))
+        await store.commit(Transaction(links=(DONE,), ends=name))
 
 
 async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
@@ -167,7 +168,7 @@ async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
     await begin(store)
 
     with pytest.raises(Conflict):
-        await store.commit(Change(links=(DONE,), session=session(), expect=PATH.head, ends="resp_1"))
+        await store.commit(Transaction(links=(DONE,), session=session(), expect=PATH.head, ends="resp_1"))
 
     await store.append("resp_1", events(0))
     assert await store.link("resp_1") == QUEUED
@@ -176,8 +177,8 @@ async def test_a_stale_head_keeps_a_run_open(store: Store) -> None:
 async def test_a_queued_response_is_replaced_until_it_is_final(store: Store) -> None:
     await begin(store)
     for status in ("in_progress", "completed"):
-        await store.commit(Change(links=(replace(QUEUED, status=status),)))
-    await store.commit(Change(links=(replace(QUEUED, status="failed"),)))
+        await store.commit(Transaction(links=(replace(QUEUED, status=status),)))
+    await store.commit(Transaction(links=(replace(QUEUED, status="failed"),)))
 
     made = await store.link("resp_1")
     assert made is not None
@@ -196,7 +197,7 @@ async def test_a_removed_response_takes_its_run_and_its_events(store: Store) -> 
     assert await store.upkeep.abandoned() == []
     with pytest.raises(Conflict):
         await store.append("resp_1", events(1))
-    await store.commit(Change((Growth(TOP, PATH.items),), (QUEUED,)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (QUEUED,)))
     assert await store.events("resp_1") == []
     with pytest.raises(Conflict):
         await store.append("resp_1", events(1))
@@ -204,7 +205,7 @@ async def test_a_removed_response_takes_its_run_and_its_events(store: Store) -> 
 
 async def test_a_removed_session_takes_the_events_of_its_responses(store: Store) -> None:
     mine = replace(QUEUED, session="ses_1")
-    await store.commit(Change((Growth(TOP, PATH.items),), (mine,), session(head=PATH.head), starts="resp_1"))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), (mine,), session(head=PATH.head), starts="resp_1"))
     await store.append("resp_1", events(0))
     await store.remove_session("ses_1")
 
@@ -216,7 +217,7 @@ async def test_events_are_forgotten_some_time_after_the_end_and_never_before(sto
     await begin(store, "resp_1", "resp_2")
     for name in ("resp_1", "resp_2"):
         await store.append(name, events(0, 1))
-    await store.commit(Change(links=(replace(QUEUED, status="failed"),), ends="resp_1"))
+    await store.commit(Transaction(links=(replace(QUEUED, status="failed"),), ends="resp_1"))
 
     assert await store.upkeep.forget_events(60) == 0
     assert numbers(await store.events("resp_1")) == [0, 1]
@@ -232,15 +233,15 @@ async def test_events_are_forgotten_some_time_after_the_end_and_never_before(sto
 
 async def test_a_run_is_abandoned_while_no_lease_of_its_name_is_alive(store: Store) -> None:
     await begin(store, "resp_1", "resp_2", "resp_3")
-    await store.lease(run_lease("resp_1"), "alive", 60)
-    await store.lease(run_lease("resp_2"), "dead", GONE)
+    await store.lease(run_lease_name("resp_1"), "alive", 60)
+    await store.lease(run_lease_name("resp_2"), "dead", GONE)
 
-    assert set(await store.upkeep.abandoned()) == {Abandoned("local", "resp_2"), Abandoned("local", "resp_3")}
+    assert set(await store.upkeep.abandoned()) == {AbandonedRun("local", "resp_2"), AbandonedRun("local", "resp_3")}
 
 
 async def test_a_run_is_abandoned_once_its_lease_is_given_back(store: Store) -> None:
     await begin(store)
-    lease = await store.lease(run_lease("resp_1"), "me", 60)
+    lease = await store.lease(run_lease_name("resp_1"), "me", 60)
     assert await store.upkeep.abandoned() == []
     await store.release(lease)
 
@@ -249,6 +250,6 @@ async def test_a_run_is_abandoned_once_its_lease_is_given_back(store: Store) -> 
 
 async def test_the_lease_of_another_tenant_carries_out_nothing_here(store: Store) -> None:
     await begin(store)
-    await store.of("guest").lease(run_lease("resp_1"), "theirs", 60)
+    await store.of("guest").lease(run_lease_name("resp_1"), "theirs", 60)
 
     assert await store.of("guest").upkeep.abandoned() == [("local", "resp_1")]

@@ -19,16 +19,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from convo.errors import ConvoError
-from convo.history import Link, Path, Session, root
-from convo.items import Item, Json
-from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Growth, Store
+from convo.history.items import Item, Json
+from convo.history.records import Link, Session
+from convo.history.tree import Path, root_key
+from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Store, Transaction
 from convo.stores.memory import MemoryStore
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.items.arbitrary import ITEMS, JSON
 from tests.stores.chats import NOW, link, session
 
-TOP = root("local")
+TOP = root_key("local")
 EMPTY = Path(TOP)
 NAMES = ["one", "two", "three"]
 IDS = [f"resp_{n}" for n in range(6)]
@@ -71,7 +72,7 @@ class SideBySide(RuleBasedStateMachine):
         self.folder.cleanup()
 
     def reopened(self) -> Store:
-        return SqliteStore(Database(self.file, synchronous="OFF"))
+        return SqliteStore(SqliteDatabase(self.file, synchronous="OFF"))
 
     # -- asking both ------------------------------------------------------------------------------
 
@@ -89,7 +90,7 @@ class SideBySide(RuleBasedStateMachine):
         assert ours == theirs
         return ours
 
-    def commit(self, change: Change) -> bool:
+    def commit(self, change: Transaction) -> bool:
         return self.both("commit", change) is None
 
     def path(self, place: int) -> Path:
@@ -112,8 +113,8 @@ class SideBySide(RuleBasedStateMachine):
         there = self.session(name)
         record = there or session(id=f"ses_{name}", name=name)
         record = replace(record, head=path.head, used_at=self.now(), instructions=json.dumps(text))
-        grow = (Growth(TOP, path.items),) if fresh else (Growth(self.path(place).head, tuple(items)),)
-        if self.commit(Change(grow, session=record, expect=there.head if there else None)):
+        grow = (AppendItems(TOP, path.items),) if fresh else (AppendItems(self.path(place).head, tuple(items)),)
+        if self.commit(Transaction(grow, session=record, expect=there.head if there else None)):
             self.paths.append(path)
 
     @rule(
@@ -126,13 +127,13 @@ class SideBySide(RuleBasedStateMachine):
         there = self.session(name)
         if there:
             moved = replace(there, **{field: self.path(place).head}, link=id_, used_at=self.now())  # type: ignore[arg-type]
-            self.commit(Change(session=moved, expect=there.head))
+            self.commit(Transaction(session=moved, expect=there.head))
 
     @rule(name=st.sampled_from(NAMES), other=st.sampled_from([*NAMES, "four"]), place=PLACE)
     def rename_or_be_stale(self, name: str, other: str, place: int) -> None:
         there = self.session(name)
         if there:
-            self.commit(Change(session=replace(there, name=other), expect=self.path(place).head))
+            self.commit(Transaction(session=replace(there, name=other), expect=self.path(place).head))
 
     @rule(
         id_=st.sampled_from(IDS),
@@ -165,7 +166,7 @@ class SideBySide(RuleBasedStateMachine):
             conversation_id=talk,
             previous_response_id=parent,
         )
-        if self.commit(Change((Growth(before.head, tuple(items)),), (made,))):
+        if self.commit(Transaction((AppendItems(before.head, tuple(items)),), (made,))):
             self.paths.append(after)
 
     @rule(id_=st.sampled_from(CONVERSATIONS), place=PLACE, items=st.lists(ITEMS, max_size=2), stale=st.booleans())
@@ -175,20 +176,22 @@ class SideBySide(RuleBasedStateMachine):
         expect = (None if stale else there.head) if there else (TOP if stale else None)
         ids = tuple(str(node.item.get("id") or f"given_{node.key[:6]}") for node in path.nodes)
         made = Conversation(id_, path.head, NOW + CONVERSATIONS.index(id_), ids, {"at": str(self.now())})
-        change = Change((Growth(self.path(place).head, tuple(items)),), conversation=made, conversation_expect=expect)
+        change = Transaction(
+            (AppendItems(self.path(place).head, tuple(items)),), conversation=made, conversation_expect=expect
+        )
         if self.commit(change):
             self.paths.append(path)
 
     @rule(place=PLACE)
     def erase(self, place: int) -> None:
-        self.commit(Change(erase=(self.path(place).head,)))
+        self.commit(Transaction(erase=(self.path(place).head,)))
 
     @rule(id_=st.sampled_from(IDS), ends=st.booleans(), status=st.sampled_from(["in_progress", "completed"]))
     def run(self, id_: str, ends: bool, status: Status) -> None:
         """A run begins or ends, with the link as it stands then; both refuse what is not there or not open."""
         there: Link | None = self.loop.run_until_complete(self.memory.link(id_))
         after = (replace(there, status=status),) if there else ()
-        self.commit(Change(links=after, ends=id_) if ends else Change(links=after, starts=id_))
+        self.commit(Transaction(links=after, ends=id_) if ends else Transaction(links=after, starts=id_))
 
     @rule(place=PLACE, other=PLACE)
     def tail(self, place: int, other: int) -> None:
@@ -220,7 +223,7 @@ class SideBySide(RuleBasedStateMachine):
         revision = (there.revision if there else 0) + step
         made = AgentRun(run, f"ses_{name}", revision, status, {"value": value}, NOW, self.now())
         calls = tuple(AgentCall(other, call_id, self.now(), ended, value) for other, call_id, ended in called)
-        self.commit(Change(agent_run=made, calls=calls))
+        self.commit(Transaction(agent_run=made, calls=calls))
 
     @rule(back=st.integers(min_value=-1, max_value=40), dry=st.booleans())
     def prune(self, back: int, dry: bool) -> None:

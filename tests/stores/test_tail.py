@@ -3,23 +3,23 @@
 import pytest
 
 from convo.errors import Conflict, ItemDeleted, NotFound
-from convo.history import Key, Path, root
-from convo.items import Item, assistant, user
-from convo.stores.contract import Change, Growth, Store
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.tree import Key, Path, root_key
+from convo.stores.base import AppendItems, Store, Transaction
 from tests.stores.chats import session
 
-TOP = root("local")
+TOP = root_key("local")
 LAST: Item = {"role": "assistant", "content": [{"type": "output_text", "text": "last"}]}
-PATH = Path(TOP).grow([user("before"), assistant("here"), user("behind"), LAST])
-FORK = PATH.first(2).grow([user("elsewhere")])
+PATH = Path(TOP).grow([user_message("before"), assistant_message("here"), user_message("behind"), LAST])
+FORK = PATH.first(2).grow([user_message("elsewhere")])
 NOWHERE = Key("0" * 64)
 
 
 async def fork(store: Store) -> None:
     """Two histories that begin alike."""
-    await store.commit(Change((Growth(TOP, PATH.items),), session=session(head=PATH.head)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head)))
     other = session(id="ses_2", name="two", head=FORK.head)
-    await store.commit(Change((Growth(TOP, FORK.items),), session=other))
+    await store.commit(Transaction((AppendItems(TOP, FORK.items),), session=other))
 
 
 @pytest.mark.parametrize("place", range(5))
@@ -35,10 +35,10 @@ async def test_an_empty_history_has_an_empty_tail(store: Store) -> None:
 
 async def test_an_item_that_was_deleted_before_a_tail_is_not_missed_and_one_in_it_is(store: Store) -> None:
     await fork(store)
-    await store.commit(Change(erase=PATH.keys[:2]))
+    await store.commit(Transaction(erase=PATH.keys[:2]))
     assert list(await store.tail(PATH.head, PATH.keys[1])) == list(PATH.items[2:])
 
-    await store.commit(Change(erase=PATH.keys[2:3]))
+    await store.commit(Transaction(erase=PATH.keys[2:3]))
     with pytest.raises(ItemDeleted) as told:
         await store.tail(PATH.head, PATH.keys[1])
     assert told.value.key == PATH.keys[2]
@@ -53,7 +53,7 @@ async def test_an_item_that_was_deleted_before_a_tail_is_not_missed_and_one_in_i
         (TOP, PATH.head),
         (PATH.head, NOWHERE),
         (PATH.head, Key("not a key")),
-        (PATH.head, root("guest")),
+        (PATH.head, root_key("guest")),
     ],
     ids=["a fork", "what comes later", "before all", "nowhere", "no key", "another tenant's"],
 )
@@ -68,13 +68,13 @@ async def test_a_history_that_does_not_pass_through_a_place_has_no_tail_behind_i
 
 async def test_that_a_way_does_not_pass_there_is_said_before_what_was_deleted_on_it(store: Store) -> None:
     await fork(store)
-    await store.commit(Change(erase=(PATH.head,)))
+    await store.commit(Transaction(erase=(PATH.head,)))
 
     with pytest.raises(Conflict, match="does not pass through"):
         await store.tail(PATH.head, FORK.head)
 
 
-@pytest.mark.parametrize("head", [NOWHERE, root("guest"), Key("not a key"), Key("")])
+@pytest.mark.parametrize("head", [NOWHERE, root_key("guest"), Key("not a key"), Key("")])
 async def test_a_place_that_nobody_made_has_no_tail(store: Store, head: Key) -> None:
     await fork(store)
 

@@ -5,17 +5,17 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import Conflict, NotFound
-from convo.history import Path, root
-from convo.items import user
-from convo.stores.contract import Change, Conversation, Growth, Store
+from convo.history.items import user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Conversation, Store, Transaction
 from tests.stores.chats import NOW, link, session
 
 
-def everything(tenant: str) -> Change:
+def everything(tenant: str) -> Transaction:
     """The same chat, as `tenant` would store it."""
-    path = Path(root(tenant)).grow([user("hi there")])
-    return Change(
-        (Growth(path.root, path.items),),
+    path = Path(root_key(tenant)).grow([user_message("hi there")])
+    return Transaction(
+        (AppendItems(path.root, path.items),),
         (link("resp_1", path.head, session="ses_1", conversation_id="conv_1"),),
         session(tenant, head=path.head),
         conversation=Conversation("conv_1", path.head, NOW, ("a",)),
@@ -39,7 +39,7 @@ async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
     ):
         assert list(found) == []
     assert await guest.family("resp_1") == []
-    head = Path(root("local")).grow([user("hi there")]).head
+    head = Path(root_key("local")).grow([user_message("hi there")]).head
     assert await guest.answers(head) == []
     with pytest.raises(NotFound):
         await guest.path(head)
@@ -47,9 +47,13 @@ async def test_a_tenant_sees_its_own_and_nothing_else(store: Store) -> None:
 
 async def test_a_tenant_cannot_build_on_anothers_history(store: Store) -> None:
     await store.commit(everything("local"))
-    head = Path(root("local")).grow([user("hi there")]).head
+    head = Path(root_key("local")).grow([user_message("hi there")]).head
 
-    for change in (Change((Growth(head, (user("x"),)),)), Change((), (link("resp_9", head),)), Change(erase=(head,))):
+    for change in (
+        Transaction((AppendItems(head, (user_message("x"),)),)),
+        Transaction((), (link("resp_9", head),)),
+        Transaction(erase=(head,)),
+    ):
         with pytest.raises(NotFound):
             await store.of("guest").commit(change)
 
@@ -61,11 +65,11 @@ async def test_a_tenant_cannot_reach_anothers_run(store: Store) -> None:
 
     assert await guest.events("resp_1") == []
     with pytest.raises(NotFound):
-        await guest.commit(Change(starts="resp_1"))
-    for change in (guest.append("resp_1", [{"sequence_number": 1}]), guest.commit(Change(ends="resp_1"))):
+        await guest.commit(Transaction(starts="resp_1"))
+    for change in (guest.append("resp_1", [{"sequence_number": 1}]), guest.commit(Transaction(ends="resp_1"))):
         with pytest.raises(Conflict):
             await change
-    await store.commit(Change(ends="resp_1"))
+    await store.commit(Transaction(ends="resp_1"))
     assert await store.events("resp_1") == [{"sequence_number": 0}]
 
 

@@ -6,15 +6,15 @@ from random import Random
 import pytest
 
 from convo.errors import NotFound
-from convo.history import Path, Strategy, root
-from convo.items import user
-from convo.stores.contract import Change, Conversation, Growth, Store
-from convo.stores.upkeep import Pruned
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Conversation, PruneResult, Store, Transaction
 from tests.stores.chats import NOW, json_bytes, link, prose, session
 from tests.stores.test_tenants import everything
 
-TOP = root("local")
-PATH = Path(TOP).grow([user("one"), user("two"), user("three")])
+TOP = root_key("local")
+PATH = Path(TOP).grow([user_message("one"), user_message("two"), user_message("three")])
 ONE, TWO, THREE = PATH.keys
 MANY = 1100
 BIT = {"sequence_number": 0, "type": "response.created"}
@@ -54,9 +54,9 @@ async def test_tenants_are_named_once_they_kept_something(store: Store) -> None:
 async def test_the_size_on_the_disk_grows_with_what_is_kept(store: Store) -> None:
     await store.commit(everything("local"))
     before = await store.upkeep.size()
-    path = Path(TOP).grow([user(prose(Random(1), 300_000))])
+    path = Path(TOP).grow([user_message(prose(Random(1), 300_000))])
     kept = session(head=path.head, id="ses_large", name="large")
-    await store.commit(Change(grow=(Growth(TOP, tuple(path.items)),), session=kept, expect=None))
+    await store.commit(Transaction(grow=(AppendItems(TOP, tuple(path.items)),), session=kept, expect=None))
     after = await store.upkeep.size()
     assert (before is None and after is None) or (before and after and after > before)
 
@@ -83,11 +83,11 @@ async def test_an_empty_store_holds_nothing(store: Store) -> None:
 
 
 async def test_each_tenants_rows_and_bytes_are_counted(store: Store) -> None:
-    items = tuple(user(prose(Random(number), 500)) for number in range(3))
+    items = tuple(user_message(prose(Random(number), 500)) for number in range(3))
     path = Path(TOP).grow(items)
     calls = [link(f"resp_{n}", path.keys[n], path.head, created_at=NOW + n, session="ses_1") for n in range(2)]
     await store.of("a guest").commit(everything("a guest"))
-    await store.commit(Change((Growth(TOP, items),), tuple(calls), session(head=path.head), starts="resp_0"))
+    await store.commit(Transaction((AppendItems(TOP, items),), tuple(calls), session(head=path.head), starts="resp_0"))
     await store.append("resp_0", [BIT, {**BIT, "sequence_number": 1}])
 
     theirs, ours = await store.upkeep.holdings()
@@ -123,7 +123,9 @@ async def test_what_was_removed_is_no_longer_counted(store: Store) -> None:
 
 
 async def test_a_name_that_is_only_spoken_of_is_not_counted(store: Store) -> None:
-    await store.commit(Change((Growth(TOP, PATH.items),), (link("resp_2", THREE, parent="resp_1", session="ses_x"),)))
+    await store.commit(
+        Transaction((AppendItems(TOP, PATH.items),), (link("resp_2", THREE, parent="resp_1", session="ses_x"),))
+    )
 
     (ours,) = await store.upkeep.holdings()
     assert (ours.rows["sessions"], ours.rows["responses"]) == (0, 1)
@@ -132,19 +134,19 @@ async def test_a_name_that_is_only_spoken_of_is_not_counted(store: Store) -> Non
 # -- what is pruned -------------------------------------------------------------------------------
 
 
-async def prune(store: Store, before: float) -> Pruned:
+async def prune(store: Store, before: float) -> PruneResult:
     """Prune, having asked twice what would go."""
     asked = await store.upkeep.prune("local", before, dry=True)
     assert await store.upkeep.prune("local", before, dry=True) == asked
     assert await store.upkeep.prune("local", before, dry=False) == asked
-    assert await store.upkeep.prune("local", before, dry=False) == Pruned(0, 0, 0)
+    assert await store.upkeep.prune("local", before, dry=False) == PruneResult(0, 0, 0)
     return asked
 
 
 async def test_a_dry_run_counts_and_takes_nothing(store: Store) -> None:
     await store.commit(everything("local"))
 
-    assert await store.upkeep.prune("local", NOW + 1, dry=True) == Pruned(1, 1, 1)
+    assert await store.upkeep.prune("local", NOW + 1, dry=True) == PruneResult(1, 1, 1)
     assert len(await store.find("")) == 3
 
 
@@ -152,9 +154,9 @@ async def test_a_session_goes_by_when_it_was_used_last(store: Store) -> None:
     for number, path in enumerate((PATH.first(1), PATH.first(2))):
         made = link(f"resp_{number}", path.head, session=f"ses_{number}", created_at=NOW)
         record = session(id=f"ses_{number}", name=f"s{number}", head=path.head, used_at=NOW + number)
-        await store.commit(Change((Growth(TOP, path.items),), (made,), record))
+        await store.commit(Transaction((AppendItems(TOP, path.items),), (made,), record))
 
-    assert await prune(store, NOW + 1) == Pruned(1, 1, 0)
+    assert await prune(store, NOW + 1) == PruneResult(1, 1, 0)
     assert [one.name for one in await store.sessions()] == ["s1"]
     assert await store.link("resp_0") is None
     assert await store.link("resp_1") is not None
@@ -163,9 +165,9 @@ async def test_a_session_goes_by_when_it_was_used_last(store: Store) -> None:
 
 async def test_a_response_without_a_session_goes_by_when_it_was_made(store: Store) -> None:
     calls = [link("resp_1", ONE, created_at=NOW), link("resp_2", TWO, created_at=NOW + 1, parent="resp_1")]
-    await store.commit(Change((Growth(TOP, PATH.items[:2]),), tuple(calls)))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), tuple(calls)))
 
-    assert await prune(store, NOW + 1) == Pruned(0, 1, 0)
+    assert await prune(store, NOW + 1) == PruneResult(0, 1, 0)
     assert await store.link("resp_1") is None
     assert await store.path(TWO) == PATH.first(2)
     assert [one.id for one in await store.family("resp_2")] == ["resp_2"]
@@ -180,9 +182,9 @@ async def test_what_a_used_session_made_or_goes_on_from_stays(store: Store) -> N
         link("resp_4", ONE, created_at=NOW + 1, session="ses_never_recorded"),
     )
     record = session(head=TWO, link="resp_2", used_at=NOW + 9)
-    await store.commit(Change((Growth(TOP, PATH.items[:2]),), calls, record))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), calls, record))
 
-    assert await prune(store, NOW + 5) == Pruned(0, 1, 0)
+    assert await prune(store, NOW + 5) == PruneResult(0, 1, 0)
     assert [one.id for one in await store.family("resp_2")] == ["resp_1", "resp_2"]
     assert await store.link("resp_3") is not None
     assert await store.link("resp_4") is None
@@ -192,12 +194,12 @@ async def test_an_old_sessions_response_stays_while_a_used_one_goes_on_from_it(s
     old = session(id="ses_1", name="old", head=ONE, link="resp_1", used_at=NOW)
     used = session(id="ses_2", name="used", head=TWO, link="resp_2", used_at=NOW + 9)
     calls = (link("resp_1", ONE, session="ses_1"), link("resp_2", TWO, session="ses_2", parent="resp_1"))
-    await store.commit(Change((Growth(TOP, PATH.items[:2]),), calls, old))
-    await store.commit(Change(session=used))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items[:2]),), calls, old))
+    await store.commit(Transaction(session=used))
 
-    assert await prune(store, NOW + 5) == Pruned(1, 0, 0)
+    assert await prune(store, NOW + 5) == PruneResult(1, 0, 0)
     assert [one.id for one in await store.family("resp_2")] == ["resp_1", "resp_2"]
-    assert await prune(store, NOW + 10) == Pruned(1, 2, 0)
+    assert await prune(store, NOW + 10) == PruneResult(1, 2, 0)
     assert list(await store.upkeep.holdings()) == []
 
 
@@ -207,7 +209,7 @@ async def test_a_conversation_goes_by_when_it_was_made_or_last_answered(
 ) -> None:
     talk = Conversation("conv_1", ONE, NOW, ("a",))
     calls = () if answered is None else (link("resp_1", ONE, conversation_id="conv_1", created_at=answered),)
-    await store.commit(Change((Growth(TOP, PATH.items[:1]),), calls, conversation=talk))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items[:1]),), calls, conversation=talk))
 
     assert (await prune(store, NOW + 5)).conversations == gone
     assert (await store.conversation("conv_1") is None) == bool(gone)
@@ -216,32 +218,34 @@ async def test_a_conversation_goes_by_when_it_was_made_or_last_answered(
 async def test_a_conversation_that_a_used_session_holds_stays(store: Store) -> None:
     talk = Conversation("conv_1", ONE, NOW, ("a",))
     record = session(strategy=Strategy.CONVERSATION, handle="conv_1", head=ONE, used_at=NOW + 9)
-    await store.commit(Change((Growth(TOP, PATH.items[:1]),), (), record, conversation=talk))
+    await store.commit(Transaction((AppendItems(TOP, PATH.items[:1]),), (), record, conversation=talk))
 
-    assert await prune(store, NOW + 5) == Pruned(0, 0, 0)
-    assert await prune(store, NOW + 10) == Pruned(1, 0, 1)
+    assert await prune(store, NOW + 5) == PruneResult(0, 0, 0)
+    assert await prune(store, NOW + 10) == PruneResult(1, 0, 1)
 
 
 async def test_an_open_run_keeps_its_response_its_conversation_and_its_session(store: Store) -> None:
     talk = Conversation("conv_1", ONE, NOW, ("a",))
     running = link("resp_1", ONE, status="in_progress", conversation_id="conv_1", session="ses_1")
     await store.commit(
-        Change((Growth(TOP, PATH.items[:1]),), (running,), session(head=ONE), conversation=talk, starts="resp_1")
+        Transaction(
+            (AppendItems(TOP, PATH.items[:1]),), (running,), session(head=ONE), conversation=talk, starts="resp_1"
+        )
     )
 
-    assert await prune(store, NOW + 5) == Pruned(0, 0, 0)
+    assert await prune(store, NOW + 5) == PruneResult(0, 0, 0)
     await store.append("resp_1", [BIT])
-    await store.commit(Change(links=(replace(running, status="completed"),), ends="resp_1"))
-    assert await prune(store, NOW + 5) == Pruned(1, 1, 1)
+    await store.commit(Transaction(links=(replace(running, status="completed"),), ends="resp_1"))
+    assert await prune(store, NOW + 5) == PruneResult(1, 1, 1)
     assert list(await store.upkeep.holdings()) == []
 
 
 async def test_more_goes_than_a_store_takes_at_once(store: Store) -> None:
-    paths = [Path(TOP).grow([user(f"question {number}")]) for number in range(MANY)]
+    paths = [Path(TOP).grow([user_message(f"question {number}")]) for number in range(MANY)]
     calls = tuple(link(f"resp_{number}", path.head) for number, path in enumerate(paths))
-    await store.commit(Change(tuple(Growth(TOP, path.items) for path in paths), calls))
+    await store.commit(Transaction(tuple(AppendItems(TOP, path.items) for path in paths), calls))
 
-    assert await prune(store, NOW + 1) == Pruned(0, MANY, 0)
+    assert await prune(store, NOW + 1) == PruneResult(0, MANY, 0)
     assert list(await store.upkeep.holdings()) == []
 
 
@@ -250,10 +254,10 @@ async def test_only_the_tenant_that_is_named_is_pruned(store: Store) -> None:
     await store.commit(everything("local"))
     await guest.commit(everything("guest"))
 
-    assert await guest.upkeep.prune("local", NOW + 1, dry=False) == Pruned(1, 1, 1)
+    assert await guest.upkeep.prune("local", NOW + 1, dry=False) == PruneResult(1, 1, 1)
     assert len(await guest.find("")) == 3
     assert await store.find("") == []
-    assert await store.upkeep.prune("nobody", NOW + 1, dry=False) == Pruned(0, 0, 0)
+    assert await store.upkeep.prune("nobody", NOW + 1, dry=False) == PruneResult(0, 0, 0)
 
 
 async def test_what_was_pruned_is_not_found_again(store: Store) -> None:
@@ -261,5 +265,5 @@ async def test_what_was_pruned_is_not_found_again(store: Store) -> None:
     await prune(store, NOW + 1)
 
     with pytest.raises(NotFound):
-        await store.path(Path(TOP).grow([user("hi there")]).head)
+        await store.path(Path(TOP).grow([user_message("hi there")]).head)
     assert await store.search("hi") == []

@@ -10,16 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from convo.history import Path, root
-from convo.items import Item, Json, digest, hash_of
-from convo.stores.contract import Change, Growth, Store
-from convo.stores.verbatim import dumps, loads
+from convo.history.canonical import digest, item_hash
+from convo.history.items import Item, Json
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Store, Transaction
+from convo.stores.codec import decode_json, encode_json
 from tests.items.arbitrary import ITEMS, JSON
 from tests.items.test_canonical import FOUR_FORMS
 from tests.stores.chats import session
 from tests.stores.conftest import PARAMS, STORES
 
-TOP = root("local")
+TOP = root_key("local")
 
 
 @asynccontextmanager
@@ -35,16 +36,16 @@ async def opened(kind: str) -> AsyncIterator[Store]:
 
 async def kept(store: Store, items: list[Item]) -> Path:
     path = Path(TOP).grow(items)
-    await store.commit(Change((Growth(TOP, tuple(items)),), session=session(head=path.head)))
+    await store.commit(Transaction((AppendItems(TOP, tuple(items)),), session=session(head=path.head)))
     return await store.path(path.head)
 
 
 @given(JSON)
 def test_json_comes_back_with_its_keys_in_order_and_its_numbers_exact(value: Json) -> None:
-    text = dumps(value)
+    text = encode_json(value)
 
     assert text.encode()
-    assert json.dumps(loads(text)) == json.dumps(value)
+    assert json.dumps(decode_json(text)) == json.dumps(value)
 
 
 @pytest.mark.parametrize("kind", PARAMS)
@@ -55,7 +56,7 @@ async def test_any_history_comes_back_as_it_went_in(kind: str, items: list[Item]
         read = await kept(store, items)
 
     assert read.keys == Path(TOP).grow(items).keys
-    assert [hash_of(item) for item in read.items] == [hash_of(item) for item in items]
+    assert [item_hash(item) for item in read.items] == [item_hash(item) for item in items]
 
 
 async def test_the_order_of_keys_and_the_kind_of_numbers_survive(store: Store) -> None:

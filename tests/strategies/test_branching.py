@@ -4,21 +4,23 @@ from dataclasses import replace
 
 import pytest
 
-from convo.errors import Usage, WrongOwner
-from convo.history import Key, Link, Path, Strategy, root
-from convo.items import Item, assistant, user
-from convo.strategies import Held, retry, undo
+from convo.errors import InvalidUsage, WrongOwner
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Link, Strategy
+from convo.history.tree import Key, Path, root_key
+from convo.strategies.branching import undo_last_answer, undo_last_turn
+from convo.strategies.state import ConversationState
 
-START = Path(root("local"))
-ONE = (user("one"), assistant("first"))
-TWO = (user("two"), assistant("second"))
+START = Path(root_key("local"))
+ONE = (user_message("one"), assistant_message("first"))
+TWO = (user_message("two"), assistant_message("second"))
 GOING_BACK = [Strategy.REPLAY, Strategy.SESSION, Strategy.CHAIN]
 
 
-def confirmed(strategy: Strategy) -> tuple[Held, Link]:
+def confirmed(strategy: Strategy) -> tuple[ConversationState, Link]:
     """Two confirmed turns, and the link of the second."""
     path = START.grow([*ONE, *TWO])
-    held = Held(strategy, path, path.head, {"chain": "resp_2", "conversation": "conv_1"}.get(strategy))
+    held = ConversationState(strategy, path, path.head, {"chain": "resp_2", "conversation": "conv_1"}.get(strategy))
     return held, link(path.first(3).head, path.head)
 
 
@@ -36,29 +38,29 @@ def link(saw: Key, head: Key) -> Link:
     )
 
 
-def words(held: Held) -> list[str]:
+def words(held: ConversationState) -> list[str]:
     return [item["content"][0]["text"] for item in held.path.items]
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_undo_of_an_unacknowledged_turn_goes_back_to_the_mark(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
-    partial: Item = {**assistant("hal"), "status": "incomplete"}
-    assert undo(replace(held, path=held.path.grow([user("three"), partial])), last) == held
+    partial: Item = {**assistant_message("hal"), "status": "incomplete"}
+    assert undo_last_turn(replace(held, path=held.path.grow([user_message("three"), partial])), last) == held
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_retry_of_an_unacknowledged_turn_drops_the_partial_and_keeps_the_input(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
-    asked = replace(held, path=held.path.grow([user("three")]))
-    stopped = replace(asked, path=asked.path.grow([{**assistant("hal"), "status": "incomplete"}]))
-    assert retry(stopped, last) == asked
+    asked = replace(held, path=held.path.grow([user_message("three")]))
+    stopped = replace(asked, path=asked.path.grow([{**assistant_message("hal"), "status": "incomplete"}]))
+    assert undo_last_answer(stopped, last) == asked
 
 
 @pytest.mark.parametrize("strategy", GOING_BACK)
 def test_undo_of_a_confirmed_turn_stands_before_its_input(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
-    back = undo(held, last)
+    back = undo_last_turn(held, last)
 
     assert words(back) == ["one", "first"]
     assert back.unacknowledged == ()
@@ -68,14 +70,14 @@ def test_undo_of_a_confirmed_turn_stands_before_its_input(strategy: Strategy) ->
 @pytest.mark.parametrize("strategy", GOING_BACK)
 def test_retry_of_a_confirmed_turn_asks_its_input_again(strategy: Strategy) -> None:
     held, last = confirmed(strategy)
-    again = retry(held, last)
+    again = undo_last_answer(held, last)
 
     assert words(again) == ["one", "first", "two"]
-    assert [node.item for node in again.unacknowledged] == [user("two")]
+    assert [node.item for node in again.unacknowledged] == [user_message("two")]
     assert again.handle == ("resp_1" if strategy is Strategy.CHAIN else None)
 
 
-@pytest.mark.parametrize("go_back", [retry, undo])
+@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
 def test_a_confirmed_turn_of_a_conversation_cannot_be_taken_back_from_here(go_back: object) -> None:
     held, last = confirmed(Strategy.CONVERSATION)
     with pytest.raises(WrongOwner):
@@ -83,7 +85,7 @@ def test_a_confirmed_turn_of_a_conversation_cannot_be_taken_back_from_here(go_ba
 
 
 @pytest.mark.parametrize("strategy", Strategy)
-@pytest.mark.parametrize("go_back", [retry, undo])
+@pytest.mark.parametrize("go_back", [undo_last_answer, undo_last_turn])
 def test_there_is_nothing_to_go_back_to_before_anything_was_said(strategy: Strategy, go_back: object) -> None:
-    with pytest.raises(Usage):
-        go_back(Held(strategy, START, START.root), None)  # type: ignore[operator]
+    with pytest.raises(InvalidUsage):
+        go_back(ConversationState(strategy, START, START.root), None)  # type: ignore[operator]

@@ -2,9 +2,9 @@
 
 import pytest
 
-from convo.errors import Usage, WrongOwner
-from convo.history import Strategy
-from convo.strategies import Wanted, wanted
+from convo.errors import InvalidUsage, WrongOwner
+from convo.history.records import Strategy
+from convo.strategies.state import OwnerSelection, select_owner
 
 CHAIN, CONVERSATION, REPLAY, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.REPLAY, Strategy.SESSION
 
@@ -12,19 +12,19 @@ CHAIN, CONVERSATION, REPLAY, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, St
 @pytest.mark.parametrize(
     ("flags", "handle", "meant"),
     [
-        ([], None, Wanted(None)),
-        ([CHAIN], None, Wanted(CHAIN)),
-        ([], "resp_1", Wanted(CHAIN, "resp_1")),
-        ([], "conv_1", Wanted(CONVERSATION, "conv_1")),
-        ([], "./x.json", Wanted(REPLAY, "./x.json")),
-        ([], "my-chat", Wanted(None, "my-chat")),
-        ([CHAIN], "my-chat", Wanted(CHAIN, "my-chat")),
-        ([REPLAY], "notes", Wanted(REPLAY, "notes")),
-        ([SESSION], "a.json", Wanted(SESSION, "a.json")),
+        ([], None, OwnerSelection(None)),
+        ([CHAIN], None, OwnerSelection(CHAIN)),
+        ([], "resp_1", OwnerSelection(CHAIN, "resp_1")),
+        ([], "conv_1", OwnerSelection(CONVERSATION, "conv_1")),
+        ([], "./x.json", OwnerSelection(REPLAY, "./x.json")),
+        ([], "my-chat", OwnerSelection(None, "my-chat")),
+        ([CHAIN], "my-chat", OwnerSelection(CHAIN, "my-chat")),
+        ([REPLAY], "notes", OwnerSelection(REPLAY, "notes")),
+        ([SESSION], "a.json", OwnerSelection(SESSION, "a.json")),
     ],
 )
-def test_a_handle_implies_its_owner(flags: list[Strategy], handle: str | None, meant: Wanted) -> None:
-    assert wanted(flags, handle) == meant
+def test_a_handle_implies_its_owner(flags: list[Strategy], handle: str | None, meant: OwnerSelection) -> None:
+    assert select_owner(flags, handle) == meant
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_a_handle_implies_its_owner(flags: list[Strategy], handle: str | None, m
 )
 def test_a_handle_of_another_owner_is_refused_and_its_owner_named(flag: Strategy, handle: str, belongs: str) -> None:
     with pytest.raises(WrongOwner, match=r"belongs to") as refused:
-        wanted([flag], handle)
+        select_owner([flag], handle)
     assert refused.value.message.endswith(belongs)
     assert refused.value.exit == 2
 
 
 def test_two_owners_are_refused_and_the_handle_says_whose_it_is() -> None:
     with pytest.raises(WrongOwner) as refused:
-        wanted([SESSION, CHAIN], "conv_1")
+        select_owner([SESSION, CHAIN], "conv_1")
     assert refused.value.message == (
         "one owner a conversation: --chain and --session exclude each other; "
         "'conv_1' belongs to the endpoint's Conversations API (--conversation)"
@@ -56,5 +56,5 @@ def test_two_owners_are_refused_and_the_handle_says_whose_it_is() -> None:
 
 
 def test_continue_and_from_exclude_each_other() -> None:
-    with pytest.raises(Usage):
-        wanted([], "x", last=True)
+    with pytest.raises(InvalidUsage):
+        select_owner([], "x", last=True)

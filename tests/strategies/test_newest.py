@@ -6,10 +6,10 @@ from typing import Any, cast
 import pytest
 from agents.run_internal.items import drop_orphan_function_calls
 
-from convo.items import Item, assistant, user
-from convo.strategies.newest import latest_outputs, newest, paired
+from convo.history.items import Item, assistant_message, user_message
+from convo.strategies.requests import drop_superseded_outputs, drop_unpaired_items, newest_sendable_items
 
-HI, HELLO = user("hi"), assistant("hello")
+HI, HELLO = user_message("hi"), assistant_message("hello")
 THOUGHT: Item = {"type": "reasoning", "id": "rs_1", "summary": []}
 
 
@@ -23,35 +23,35 @@ def output(words: str, call_id: str = "c1") -> Item:
 
 @pytest.mark.parametrize(("limit", "kept"), [(None, 4), (9, 4), (3, 3), (1, 1), (0, 0)])
 def test_when_a_session_has_a_limit_only_the_newest_items_are_sent(limit: int | None, kept: int) -> None:
-    items = [HI, HELLO, user("more"), assistant("yes")]
-    assert newest(items, limit) == items[4 - kept :]
+    items = [HI, HELLO, user_message("more"), assistant_message("yes")]
+    assert newest_sendable_items(items, limit) == items[4 - kept :]
 
 
 def test_when_a_limit_cuts_between_a_call_and_its_output_the_output_is_left_out() -> None:
     items = [HI, call(), output("one"), HELLO]
-    assert newest(items, 2) == [HELLO]
-    assert newest(items, 3) == items[1:]
+    assert newest_sendable_items(items, 2) == [HELLO]
+    assert newest_sendable_items(items, 3) == items[1:]
 
 
 def test_without_a_limit_orphan_outputs_are_kept() -> None:
-    assert newest([HI, output("one"), HELLO], None) == [HI, output("one"), HELLO]
+    assert newest_sendable_items([HI, output("one"), HELLO], None) == [HI, output("one"), HELLO]
 
 
 def test_when_a_call_has_no_output_it_and_the_reasoning_before_it_are_left_out() -> None:
-    assert paired([HI, THOUGHT, call(), HELLO], cut=False) == [HI, HELLO]
-    assert paired([HI, THOUGHT, HELLO], cut=False) == [HI, THOUGHT, HELLO]
+    assert drop_unpaired_items([HI, THOUGHT, call(), HELLO], cut=False) == [HI, HELLO]
+    assert drop_unpaired_items([HI, THOUGHT, HELLO], cut=False) == [HI, THOUGHT, HELLO]
 
 
 def test_when_two_outputs_share_a_call_the_later_one_wins() -> None:
     items = [call(), output("early"), HELLO, output("late")]
-    assert paired(items, cut=False) == latest_outputs(items) == [call(), HELLO, output("late")]
-    assert latest_outputs([output("early"), output("late")]) == [output("late")]
+    assert drop_unpaired_items(items, cut=False) == drop_superseded_outputs(items) == [call(), HELLO, output("late")]
+    assert drop_superseded_outputs([output("early"), output("late")]) == [output("late")]
 
 
 def test_a_model_may_use_an_id_again_and_each_call_keeps_its_own_output() -> None:
     items = [HI, call(), output("one"), call(), output("two"), HELLO]
-    assert paired(items, cut=False) == latest_outputs(items) == items
-    assert newest(items, 4) == items[3:]
+    assert drop_unpaired_items(items, cut=False) == drop_superseded_outputs(items) == items
+    assert newest_sendable_items(items, 4) == items[3:]
 
 
 # -- tool searches and programs -----------------------------------------------------------------------
@@ -70,22 +70,22 @@ def tools(call_id: str | None = None) -> Item:
 
 
 def test_a_tool_search_without_its_output_is_left_out_with_its_reasoning() -> None:
-    assert paired([HI, THOUGHT, search("s1"), HELLO], cut=False) == [HI, HELLO]
-    assert paired([HI, THOUGHT, search(), HELLO], cut=False) == [HI, HELLO]
+    assert drop_unpaired_items([HI, THOUGHT, search("s1"), HELLO], cut=False) == [HI, HELLO]
+    assert drop_unpaired_items([HI, THOUGHT, search(), HELLO], cut=False) == [HI, HELLO]
     whole = [HI, search(), tools(), search(), tools(), search("s1"), tools("s1"), HELLO]
-    assert paired(whole, cut=False) == whole
-    assert paired([search(), search(), tools()], cut=False) == [search(), tools()]
+    assert drop_unpaired_items(whole, cut=False) == whole
+    assert drop_unpaired_items([search(), search(), tools()], cut=False) == [search(), tools()]
 
 
 def test_a_program_without_its_output_is_left_out_with_all_that_it_called() -> None:
     called = [{**call(), **BY_PROGRAM}, {**output("one"), **BY_PROGRAM}]
-    assert paired([HI, PROGRAM, *called, ENDED, HELLO], cut=False) == [HI, PROGRAM, *called, ENDED, HELLO]
-    assert paired([HI, THOUGHT, PROGRAM, *called, HELLO], cut=False) == [HI, HELLO]
+    assert drop_unpaired_items([HI, PROGRAM, *called, ENDED, HELLO], cut=False) == [HI, PROGRAM, *called, ENDED, HELLO]
+    assert drop_unpaired_items([HI, THOUGHT, PROGRAM, *called, HELLO], cut=False) == [HI, HELLO]
 
 
 def test_a_limit_cuts_no_pair_of_a_search_or_a_program() -> None:
-    assert newest([HI, search("s1"), tools("s1"), HELLO], 2) == [HELLO]
-    assert newest([HI, PROGRAM, ENDED, HELLO], 2) == [HELLO]
+    assert newest_sendable_items([HI, search("s1"), tools("s1"), HELLO], 2) == [HELLO]
+    assert newest_sendable_items([HI, PROGRAM, ENDED, HELLO], 2) == [HELLO]
 
 
 def item(of: str, name: str, **more: Any) -> dict[str, Any]:
@@ -116,4 +116,4 @@ def test_calls_are_left_out_as_the_agents_sdk_leaves_them_out(seed: int) -> None
         if of in ANSWERS and chance.random() < 0.6:
             items.append(item(ANSWERS[of], name, **more))
     theirs = drop_orphan_function_calls(cast(Any, items), pruning_indexes=set(range(len(items))))
-    assert paired(items, cut=False) == theirs
+    assert drop_unpaired_items(items, cut=False) == theirs

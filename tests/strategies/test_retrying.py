@@ -2,16 +2,16 @@
 
 import pytest
 
-from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, Refused, StreamBroken, TryLater, Unreachable
-from convo.history import Strategy
-from convo.strategies import Resend, may_resend
+from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, RequestRefused, StreamBroken, TryLater, Unreachable
+from convo.history.records import Strategy
+from convo.strategies.requests import RetryAction, decide_retry
 
 LOCKED = TryLater("locked", code="conversation_locked", status=400)
 BUSY = TryLater("slow down", status=429)
 DOWN = TryLater("server error", status=503)
 CUT = Unreachable("connection reset")
 FINAL: list[ConvoError] = [
-    Refused("no"),
+    RequestRefused("no"),
     KeyRefused("no key"),
     StreamBroken("cut"),
     Unreachable("no such host", code=NO_CONNECTION),
@@ -21,32 +21,32 @@ FINAL: list[ConvoError] = [
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LOCKED, BUSY])
 def test_what_was_refused_before_anything_was_done_goes_out_again(strategy: Strategy, failure: ConvoError) -> None:
-    assert may_resend(strategy, failure, answering=False).resend is Resend.YES
+    assert decide_retry(strategy, failure, answering=False).resend is RetryAction.YES
 
 
 @pytest.mark.parametrize("failure", [DOWN, CUT])
 @pytest.mark.parametrize(
     ("strategy", "verdict"),
     [
-        (Strategy.REPLAY, Resend.YES),
-        (Strategy.SESSION, Resend.YES),
-        (Strategy.CHAIN, Resend.YES),
-        (Strategy.CONVERSATION, Resend.READ_FIRST),
+        (Strategy.REPLAY, RetryAction.YES),
+        (Strategy.SESSION, RetryAction.YES),
+        (Strategy.CHAIN, RetryAction.YES),
+        (Strategy.CONVERSATION, RetryAction.READ_FIRST),
     ],
 )
 def test_after_a_failure_that_leaves_doubt_the_owner_decides(
-    strategy: Strategy, verdict: Resend, failure: ConvoError
+    strategy: Strategy, verdict: RetryAction, failure: ConvoError
 ) -> None:
-    assert may_resend(strategy, failure, answering=False).resend is verdict
+    assert decide_retry(strategy, failure, answering=False).resend is verdict
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", FINAL)
 def test_a_final_failure_is_never_followed_by_the_same_request(strategy: Strategy, failure: ConvoError) -> None:
-    assert may_resend(strategy, failure, answering=False).resend is Resend.NO
+    assert decide_retry(strategy, failure, answering=False).resend is RetryAction.NO
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("failure", [LOCKED, BUSY, DOWN, CUT])
 def test_nothing_goes_out_again_once_the_answer_has_begun(strategy: Strategy, failure: ConvoError) -> None:
-    assert may_resend(strategy, failure, answering=True).resend is Resend.NO
+    assert decide_retry(strategy, failure, answering=True).resend is RetryAction.NO

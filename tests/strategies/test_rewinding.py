@@ -4,22 +4,33 @@ from dataclasses import replace
 
 import pytest
 
-from convo.errors import Usage, WrongOwner
-from convo.history import Link, Path, Strategy, root
-from convo.items import Item, assistant, user
-from convo.strategies import Held, rewind
+from convo.errors import InvalidUsage, WrongOwner
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Link, Strategy
+from convo.history.tree import Path, root_key
+from convo.strategies.branching import rewind_to_depth
+from convo.strategies.state import ConversationState
 
 CALL: Item = {"type": "function_call", "call_id": "c", "name": "tea", "arguments": "{}"}
 OUTPUT: Item = {"type": "function_call_output", "call_id": "c", "output": "hot"}
-PATH = Path(root("local")).grow(
-    [user("one"), assistant("first"), user("two"), CALL, OUTPUT, assistant("second"), user("three"), assistant("third")]
+PATH = Path(root_key("local")).grow(
+    [
+        user_message("one"),
+        assistant_message("first"),
+        user_message("two"),
+        CALL,
+        OUTPUT,
+        assistant_message("second"),
+        user_message("three"),
+        assistant_message("third"),
+    ]
 )
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 
 
-def held(strategy: Strategy) -> Held:
+def held(strategy: Strategy) -> ConversationState:
     handle = {Strategy.CHAIN: "resp_4", Strategy.CONVERSATION: "conv_1"}.get(strategy)
-    return Held(strategy, PATH, PATH.head, handle)
+    return ConversationState(strategy, PATH, PATH.head, handle)
 
 
 def link(saw: int, sent: int, previous: str | None) -> Link:
@@ -40,46 +51,48 @@ def link(saw: int, sent: int, previous: str | None) -> Link:
 @pytest.mark.parametrize("at", [0, 2, 6])
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_a_client_cuts_its_own_history(strategy: Strategy, at: int) -> None:
-    back = rewind(held(strategy), at, None)
+    back = rewind_to_depth(held(strategy), at, None)
     assert (back.path, back.unacknowledged, back.handle) == (PATH.first(at), (), None)
 
 
 def test_a_chain_goes_on_from_the_response_that_ended_there() -> None:
-    back = rewind(held(Strategy.CHAIN), 6, link(7, 1, "resp_3"))
+    back = rewind_to_depth(held(Strategy.CHAIN), 6, link(7, 1, "resp_3"))
     assert (back.path, back.unacknowledged, back.handle) == (PATH.first(6), (), "resp_3")
 
 
 def test_before_its_first_response_a_chain_begins_anew_and_says_again_what_it_began_with() -> None:
-    back = rewind(held(Strategy.CHAIN), 2, link(3, 3, None))
+    back = rewind_to_depth(held(Strategy.CHAIN), 2, link(3, 3, None))
     assert (len(back.unacknowledged), back.handle) == (2, None)
-    assert rewind(held(Strategy.CHAIN), 0, link(1, 1, None)).path == PATH.first(0)
+    assert rewind_to_depth(held(Strategy.CHAIN), 0, link(1, 1, None)).path == PATH.first(0)
 
 
 @pytest.mark.parametrize("began", [None, link(7, 3, "resp_2")])
 def test_a_chain_without_a_response_there_is_not_cut_there(began: Link | None) -> None:
-    with pytest.raises(Usage, match="no response of this chain ends there"):
-        rewind(held(Strategy.CHAIN), 2, began)
+    with pytest.raises(InvalidUsage, match="no response of this chain ends there"):
+        rewind_to_depth(held(Strategy.CHAIN), 2, began)
 
 
 def test_what_a_conversation_confirmed_belongs_to_its_endpoint() -> None:
     with pytest.raises(WrongOwner) as refused:
-        rewind(held(Strategy.CONVERSATION), 2, None)
+        rewind_to_depth(held(Strategy.CONVERSATION), 2, None)
     assert refused.value.hint.startswith("convo convert conv_1 --to session")
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_what_nobody_confirmed_goes_under_every_owner(strategy: Strategy) -> None:
-    asked = replace(held(strategy), path=PATH.grow([user("four")]))
-    assert rewind(asked, len(PATH), None) == held(strategy)
+    asked = replace(held(strategy), path=PATH.grow([user_message("four")]))
+    assert rewind_to_depth(asked, len(PATH), None) == held(strategy)
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_to_go_where_one_stands_is_refused(strategy: Strategy) -> None:
-    with pytest.raises(Usage, match="nothing stands behind"):
-        rewind(held(strategy), len(PATH), None)
+    with pytest.raises(InvalidUsage, match="nothing stands behind"):
+        rewind_to_depth(held(strategy), len(PATH), None)
 
 
 def test_nobody_goes_back_behind_a_compaction() -> None:
-    folded = Path(root("local")).grow([user("one"), {"type": "compaction", "encrypted_content": "x"}, user("two")])
-    with pytest.raises(Usage, match="compaction"):
-        rewind(Held(Strategy.SESSION, folded, folded.head), 1, None)
+    folded = Path(root_key("local")).grow(
+        [user_message("one"), {"type": "compaction", "encrypted_content": "x"}, user_message("two")]
+    )
+    with pytest.raises(InvalidUsage, match="compaction"):
+        rewind_to_depth(ConversationState(Strategy.SESSION, folded, folded.head), 1, None)

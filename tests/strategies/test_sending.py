@@ -5,9 +5,11 @@ from dataclasses import replace
 import pytest
 
 from convo.errors import Conflict
-from convo.history import Path, Strategy, root
-from convo.items import Item, assistant, user
-from convo.strategies import Held, body, confirm, interrupt, send
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.records import Strategy
+from convo.history.tree import Path, root_key
+from convo.strategies.requests import apply_cancellation, apply_response, build_request_body, build_request_input
+from convo.strategies.state import ConversationState
 
 CLIENTS = [Strategy.REPLAY, Strategy.SESSION]
 ENDPOINTS = [Strategy.CONVERSATION, Strategy.CHAIN]
@@ -15,36 +17,36 @@ HANDLES = {Strategy.CONVERSATION: "conv_1"}
 
 
 def answer(words: str, number: int = 1) -> dict[str, Item]:
-    return {**assistant(words), "id": f"msg_{number}", "status": "completed"}
+    return {**assistant_message(words), "id": f"msg_{number}", "status": "completed"}
 
 
 def response(*output: Item, number: int = 1) -> dict[str, object]:
     return {"id": f"resp_{number}", "status": "completed", "output": list(output)}
 
 
-def held(strategy: Strategy, *items: Item) -> Held:
-    empty = Path(root("local"))
-    return Held(strategy, empty.grow(items), empty.root, HANDLES.get(strategy))
+def held(strategy: Strategy, *items: Item) -> ConversationState:
+    empty = Path(root_key("local"))
+    return ConversationState(strategy, empty.grow(items), empty.root, HANDLES.get(strategy))
 
 
-def said(now: Held, *items: Item) -> Held:
+def said(now: ConversationState, *items: Item) -> ConversationState:
     return replace(now, path=now.path.grow(items))
 
 
-def after_one_turn(strategy: Strategy) -> Held:
-    first = held(strategy, user("hi"))
-    return confirm(first, send(first), response(answer("hello")))
+def after_one_turn(strategy: Strategy) -> ConversationState:
+    first = held(strategy, user_message("hi"))
+    return apply_response(first, build_request_input(first), response(answer("hello")))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_first_turn_sends_the_input_to_every_owner(strategy: Strategy) -> None:
-    assert send(held(strategy, user("hi"))).items == (user("hi"),)
+    assert build_request_input(held(strategy, user_message("hi"))).items == (user_message("hi"),)
 
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_a_client_owner_sends_the_whole_path_without_ids_and_asks_that_nothing_be_kept(strategy: Strategy) -> None:
-    now = said(after_one_turn(strategy), user("more"))
-    sent = send(now)
+    now = said(after_one_turn(strategy), user_message("more"))
+    sent = build_request_input(now)
 
     assert [item.get("id") for item in sent.items] == [None, None, None]
     assert [item["content"][0]["text"] for item in sent.items] == ["hi", "hello", "more"]
@@ -56,27 +58,27 @@ def test_a_client_owner_sends_the_whole_path_without_ids_and_asks_that_nothing_b
     [(Strategy.CONVERSATION, {"conversation": "conv_1"}), (Strategy.CHAIN, {"previous_response_id": "resp_1"})],
 )
 def test_an_endpoint_owner_is_sent_only_what_it_lacks(strategy: Strategy, state: dict[str, str]) -> None:
-    sent = send(said(after_one_turn(strategy), user("more")))
+    sent = build_request_input(said(after_one_turn(strategy), user_message("more")))
 
-    assert sent.items == (user("more"),)
+    assert sent.items == (user_message("more"),)
     assert sent.state == state
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_a_failed_turn_changes_nothing_so_that_a_retry_sends_the_same(strategy: Strategy) -> None:
-    now = said(after_one_turn(strategy), user("more"))
-    assert send(now) == send(interrupt(now, []))
+    now = said(after_one_turn(strategy), user_message("more"))
+    assert build_request_input(now) == build_request_input(apply_cancellation(now, []))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 def test_after_an_interruption_the_partial_goes_as_plain_words_between_old_and_new_input(strategy: Strategy) -> None:
     partial = {**answer("half an ans", 2), "status": "in_progress"}
-    stopped = interrupt(said(after_one_turn(strategy), user("more")), [partial])
+    stopped = apply_cancellation(said(after_one_turn(strategy), user_message("more")), [partial])
 
-    tail = send(said(stopped, user("never mind"))).items[-3:]
+    tail = build_request_input(said(stopped, user_message("never mind"))).items[-3:]
 
     assert stopped.path.items[-1] == {**partial, "status": "incomplete"}
-    assert tail == (user("more"), assistant("half an ans"), user("never mind"))
+    assert tail == (user_message("more"), assistant_message("half an ans"), user_message("never mind"))
 
 
 @pytest.mark.parametrize("strategy", Strategy)
@@ -89,13 +91,16 @@ def test_a_partial_without_words_is_not_kept(strategy: Strategy) -> None:
         "arguments": '{"a',
         "status": "in_progress",
     }
-    now = said(after_one_turn(strategy), user("more"))
-    assert interrupt(now, [call]) == now
+    now = said(after_one_turn(strategy), user_message("more"))
+    assert apply_cancellation(now, [call]) == now
 
 
 def test_the_chain_keeps_its_id_when_a_response_has_none() -> None:
-    now = said(after_one_turn(Strategy.CHAIN), user("more"))
-    assert confirm(now, send(now), {"status": "completed", "output": [answer("yes", 2)]}).handle == "resp_1"
+    now = said(after_one_turn(Strategy.CHAIN), user_message("more"))
+    assert (
+        apply_response(now, build_request_input(now), {"status": "completed", "output": [answer("yes", 2)]}).handle
+        == "resp_1"
+    )
 
 
 def test_a_response_id_never_becomes_the_handle_of_a_conversation() -> None:
@@ -104,20 +109,20 @@ def test_a_response_id_never_becomes_the_handle_of_a_conversation() -> None:
 
 @pytest.mark.parametrize("strategy", ENDPOINTS)
 def test_a_path_that_no_longer_passes_through_the_mark_is_refused(strategy: Strategy) -> None:
-    now = replace(after_one_turn(strategy), path=held(strategy, user("other")).path)
+    now = replace(after_one_turn(strategy), path=held(strategy, user_message("other")).path)
     with pytest.raises(Conflict):
-        send(now)
+        build_request_input(now)
 
 
 def test_what_a_server_owner_confirmed_stands_in_the_form_in_which_it_travelled() -> None:
-    stopped = interrupt(
-        said(after_one_turn(Strategy.CHAIN), user("more")), [{**answer("half", 2), "status": "in_progress"}]
+    stopped = apply_cancellation(
+        said(after_one_turn(Strategy.CHAIN), user_message("more")), [{**answer("half", 2), "status": "in_progress"}]
     )
-    now = said(stopped, user("go on"))
+    now = said(stopped, user_message("go on"))
 
-    confirmed = confirm(now, send(now), response(answer("done", 3), number=2))
+    confirmed = apply_response(now, build_request_input(now), response(answer("done", 3), number=2))
 
-    assert confirmed.path.items[2:5] == (user("more"), assistant("half"), user("go on"))
+    assert confirmed.path.items[2:5] == (user_message("more"), assistant_message("half"), user_message("go on"))
     assert confirmed.mark == confirmed.path.head
 
 
@@ -125,10 +130,10 @@ def test_what_a_server_owner_confirmed_stands_in_the_form_in_which_it_travelled(
 def test_reasoning_travels_again_only_when_it_is_sealed(strategy: Strategy) -> None:
     bare = {"type": "reasoning", "id": "rs_1", "summary": []}
     sealed = {**bare, "id": "rs_2", "encrypted_content": "gAAAA"}
-    first = held(strategy, user("hi"))
-    now = confirm(first, send(first), response(bare, sealed, answer("hello")))
+    first = held(strategy, user_message("hi"))
+    now = apply_response(first, build_request_input(first), response(bare, sealed, answer("hello")))
 
-    assert [item for item in send(now).items if item.get("type") == "reasoning"] == [
+    assert [item for item in build_request_input(now).items if item.get("type") == "reasoning"] == [
         {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"}
     ]
     assert now.path.items[1:3] == (bare, sealed)
@@ -136,24 +141,27 @@ def test_reasoning_travels_again_only_when_it_is_sealed(strategy: Strategy) -> N
 
 @pytest.mark.parametrize("strategy", CLIENTS)
 def test_sealed_reasoning_is_asked_for_only_where_the_model_has_it_and_nothing_is_stored(strategy: Strategy) -> None:
-    now = held(strategy, user("hi"))
-    assert send(now, seal=True).state["include"] == ["reasoning.encrypted_content"]
-    assert send(now, store=True, seal=True).state == {"store": True}
+    now = held(strategy, user_message("hi"))
+    assert build_request_input(now, seal=True).state["include"] == ["reasoning.encrypted_content"]
+    assert build_request_input(now, store=True, seal=True).state == {"store": True}
 
 
 def test_a_long_history_is_sent_whole_however_it_grew_and_wherever_it_forked() -> None:
     """What was worked out for one turn serves the next, and never another history."""
-    said = [user("hi"), {**assistant("yes"), "id": "msg_1", "status": "completed"}] * 200
+    said = [user_message("hi"), {**assistant_message("yes"), "id": "msg_1", "status": "completed"}] * 200
     whole = held(Strategy.SESSION, *said)
     for end in (1, 2, 399, 400, 3):
-        assert len(send(replace(whole, path=whole.path.first(end))).items) == end
-    forked = replace(whole, path=whole.path.first(200).grow([user("other")]))
+        assert len(build_request_input(replace(whole, path=whole.path.first(end))).items) == end
+    forked = replace(whole, path=whole.path.first(200).grow([user_message("other")]))
 
-    assert send(forked).items == (*send(replace(whole, path=whole.path.first(200))).items, user("other"))
-    assert all("id" not in item for item in send(whole).items)
+    assert build_request_input(forked).items == (
+        *build_request_input(replace(whole, path=whole.path.first(200))).items,
+        user_message("other"),
+    )
+    assert all("id" not in item for item in build_request_input(whole).items)
 
 
 def test_what_an_agent_asks_to_be_included_does_not_replace_the_sealed_reasoning() -> None:
-    sent = send(held(Strategy.SESSION, user("hi")), seal=True)
-    made = body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
+    sent = build_request_input(held(Strategy.SESSION, user_message("hi")), seal=True)
+    made = build_request_body(sent, model="m", instructions=None, parameters={"include": ["file_search_call.results"]})
     assert made["include"] == ["reasoning.encrypted_content", "file_search_call.results"]

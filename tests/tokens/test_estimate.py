@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.items import user
-from convo.tokens import estimate
+from convo.history.items import user_message
+from convo.usage.counting import estimate_tokens
 
 PROSE = (
     "The quick brown fox jumps over the lazy dog. A conversation is a path in a tree, and whoever owns the head of "
@@ -20,11 +20,13 @@ CALL = {"type": "function_call", "call_id": "call_1", "name": "weather", "argume
 
 
 def test_english_prose_is_met_within_a_third() -> None:
-    assert estimate(user(PROSE)) - estimate(user("")) == pytest.approx(PROSE_TOKENS, rel=1 / 3)
+    assert estimate_tokens(user_message(PROSE)) - estimate_tokens(user_message("")) == pytest.approx(
+        PROSE_TOKENS, rel=1 / 3
+    )
 
 
 def test_an_item_without_words_still_takes_the_tokens_around_it() -> None:
-    assert estimate(user("")) == 4
+    assert estimate_tokens(user_message("")) == 4
 
 
 @pytest.mark.parametrize(
@@ -36,25 +38,25 @@ def test_an_item_without_words_still_takes_the_tokens_around_it() -> None:
     ids=["an image", "sealed reasoning"],
 )
 def test_what_is_not_text_counts_as_nothing(item: Any) -> None:
-    assert estimate(item) == estimate(user(""))
+    assert estimate_tokens(item) == estimate_tokens(user_message(""))
 
 
 def test_the_arguments_and_the_output_of_a_call_count() -> None:
     output = {"type": "function_call_output", "call_id": "call_1", "output": "rain, all day long"}
-    assert estimate(CALL) > estimate({**CALL, "arguments": ""}) > 4
-    assert estimate(output) > estimate({**output, "output": ""})
+    assert estimate_tokens(CALL) > estimate_tokens({**CALL, "arguments": ""}) > 4
+    assert estimate_tokens(output) > estimate_tokens({**output, "output": ""})
 
 
 def test_the_form_of_a_message_does_not_matter() -> None:
     parts = {"type": "message", "id": "msg_1", "role": "user", "content": [{"type": "input_text", "text": PROSE}]}
-    assert estimate(parts) == estimate(user(PROSE))
+    assert estimate_tokens(parts) == estimate_tokens(user_message(PROSE))
 
 
 def test_signs_that_take_more_bytes_take_more_tokens() -> None:
-    assert estimate(user("日本語" * 20)) > estimate(user("abc" * 20))
+    assert estimate_tokens(user_message("日本語" * 20)) > estimate_tokens(user_message("abc" * 20))
 
 
 @given(some.text(alphabet=some.characters()), some.text(alphabet=some.characters()))
 def test_more_text_never_takes_less_and_no_text_is_refused(words: str, more: str) -> None:
     """Half a pair of surrogates is text too: a stream that broke may end in one."""
-    assert 4 <= estimate(user(words)) <= estimate(user(words + more))
+    assert 4 <= estimate_tokens(user_message(words)) <= estimate_tokens(user_message(words + more))

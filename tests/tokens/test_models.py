@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.tokens import seals_reasoning
+from convo.usage.models import has_encrypted_reasoning
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from convo.tokens import seals_reasoning
     ],
 )
 def test_models_that_reason_are_asked_for_it(model: str) -> None:
-    assert seals_reasoning(model)
+    assert has_encrypted_reasoning(model)
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ def test_models_that_reason_are_asked_for_it(model: str) -> None:
     ["gpt-4o", "gpt-4o-mini", "gpt-4.1", "gpt-3.5-turbo", "gpt-5-chat-latest", "chatgpt-4o-latest", "llama3", ""],
 )
 def test_models_that_do_not_reason_are_not(model: str) -> None:
-    assert not seals_reasoning(model)
+    assert not has_encrypted_reasoning(model)
 
 
 @pytest.mark.parametrize("model", ["my-o3", "org/gpt-5", "ft:gpt-4o:acme::id"])
 def test_a_name_that_only_holds_such_a_name_is_not_taken_for_one(model: str) -> None:
-    assert not seals_reasoning(model)
+    assert not has_encrypted_reasoning(model)

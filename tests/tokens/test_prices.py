@@ -4,33 +4,32 @@ from datetime import date
 
 import pytest
 
-from convo.config import Price
-from convo.tokens import Usage, price_of
-from convo.tokens.prices import prices
-from convo.tokens.windows import figures
+from convo.config.sections import Price
+from convo.usage.counting import Usage
+from convo.usage.models import find_price, load_model_data, load_prices
 
 OWN = {"openai/gpt-5-mini": Price(1.0, 2.0, 0.5), "groq/x": Price(3.0, 4.0, 3.0)}
 
 
 def test_every_price_names_its_source_and_its_provider_and_the_file_its_day() -> None:
-    assert [name for name, price in prices().items() if not price.source or name.count("/") != 1] == []
-    assert isinstance(figures()["as_of"], date)
+    assert [name for name, price in load_prices().items() if not price.source or name.count("/") != 1] == []
+    assert isinstance(load_model_data()["as_of"], date)
 
 
 def test_what_was_kept_is_never_dearer_and_an_answer_never_cheaper() -> None:
-    assert [name for name, one in prices().items() if not 0 < one.cached <= one.input < one.output] == []
+    assert [name for name, one in load_prices().items() if not 0 < one.cached <= one.input < one.output] == []
 
 
 def test_what_a_person_says_goes_before_what_is_written_down() -> None:
-    assert price_of("openai/gpt-5-mini", OWN) == OWN["openai/gpt-5-mini"]
-    assert price_of("openai/gpt-5-mini-2025-08-07", OWN) == OWN["openai/gpt-5-mini"]
-    assert price_of("openai/gpt-5-mini", {}) == prices()["openai/gpt-5-mini"]
-    assert price_of("groq/x", OWN) == OWN["groq/x"]
+    assert find_price("openai/gpt-5-mini", OWN) == OWN["openai/gpt-5-mini"]
+    assert find_price("openai/gpt-5-mini-2025-08-07", OWN) == OWN["openai/gpt-5-mini"]
+    assert find_price("openai/gpt-5-mini", {}) == load_prices()["openai/gpt-5-mini"]
+    assert find_price("groq/x", OWN) == OWN["groq/x"]
 
 
 @pytest.mark.parametrize("model", ["gpt-5-mini", "azure/gpt-5-mini", "openai/gpt-5-mini-tuned", "scripted/echo", ""])
 def test_another_provider_or_another_name_has_no_price(model: str) -> None:
-    assert price_of(model, {}) is None
+    assert find_price(model, {}) is None
 
 
 def test_a_part_whose_price_is_not_known_makes_the_cost_unknown() -> None:
@@ -42,7 +41,7 @@ def test_a_part_whose_price_is_not_known_makes_the_cost_unknown() -> None:
 
 def test_a_call_above_the_limit_of_a_price_is_priced_whole_by_its_factors() -> None:
     """source: OpenAI's page of the model: above 272,000 input tokens twice the input and 1.5 times the output."""
-    price = price_of("openai/gpt-5.6-terra", {})
+    price = find_price("openai/gpt-5.6-terra", {})
     assert Usage(input=272_000, cached=72_000, output=1_000).cost_usd(price) == pytest.approx(0.4 + 0.0144 + 0.012)
     above = Usage(input=272_001, cached=72_001, written=100_000, output=1_000)
     assert above.cost_usd(price) == pytest.approx(2 * (0.2 + 0.0144 + 0.25) + 0.018, rel=1e-4)

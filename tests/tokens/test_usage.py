@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.config import Price
-from convo.tokens import Usage
+from convo.config.sections import Price
+from convo.usage.counting import Usage
 
 WHOLE = {
     "input_tokens": 1_000,

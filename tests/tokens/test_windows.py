@@ -2,16 +2,18 @@
 
 import pytest
 
-from convo.config import Room
-from convo.tokens.windows import YOURS, Window, window_of, windows
+from convo.config.sections import ContextLimits
+from convo.usage.models import SETTINGS_SOURCE, ModelWindow, find_model_window, load_model_windows
 
 
 def test_every_window_names_its_source() -> None:
-    assert [name for name, window in windows().items() if not window.source] == []
+    assert [name for name, window in load_model_windows().items() if not window.source] == []
 
 
 def test_no_answer_is_longer_than_the_window_it_stands_in() -> None:
-    assert [name for name, window in windows().items() if not 0 < (window.output or 1) < window.context] == []
+    assert [
+        name for name, window in load_model_windows().items() if not 0 < (window.output or 1) < window.context
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -19,24 +21,24 @@ def test_no_answer_is_longer_than_the_window_it_stands_in() -> None:
     ["gpt-5-mini", "openai/gpt-5-mini", "gpt-5-mini-2025-08-07", "someone/openai/gpt-5-mini"],
 )
 def test_a_model_is_found_under_its_name_its_vendor_and_its_date(name: str) -> None:
-    assert window_of(name) == windows()["gpt-5-mini"]
+    assert find_model_window(name) == load_model_windows()["gpt-5-mini"]
 
 
 def test_a_date_in_one_word_is_a_date_too() -> None:
-    assert window_of("claude-haiku-4-5-20251001") == window_of("claude-haiku-4-5") is not None
+    assert find_model_window("claude-haiku-4-5-20251001") == find_model_window("claude-haiku-4-5") is not None
 
 
 @pytest.mark.parametrize("name", ["", "smollm2", "my-gpt-5-mini", "gpt-5-mini-tuned", "gpt-5-mini:latest"])
 def test_a_name_that_only_resembles_one_has_no_window(name: str) -> None:
-    assert window_of(name) is None
+    assert find_model_window(name) is None
 
 
 def test_a_window_of_ones_own_needs_no_more_than_its_size() -> None:
-    assert Window(4096).output is None
+    assert ModelWindow(4096).output is None
 
 
 def test_what_a_person_says_goes_before_what_is_written_down_and_counts_as_exactly() -> None:
-    own = {"openai/gpt-5-mini": Room(1_000), "local/mine.gguf": Room(4_096, 512)}
-    assert window_of("openai/gpt-5-mini", own) == Window(1_000, None, "o200k_base", YOURS)
-    assert window_of("local/mine.gguf", own) == Window(4_096, 512, None, YOURS)
-    assert window_of("openai/gpt-5", own) == windows()["gpt-5"]
+    own = {"openai/gpt-5-mini": ContextLimits(1_000), "local/mine.gguf": ContextLimits(4_096, 512)}
+    assert find_model_window("openai/gpt-5-mini", own) == ModelWindow(1_000, None, "o200k_base", SETTINGS_SOURCE)
+    assert find_model_window("local/mine.gguf", own) == ModelWindow(4_096, 512, None, SETTINGS_SOURCE)
+    assert find_model_window("openai/gpt-5", own) == load_model_windows()["gpt-5"]

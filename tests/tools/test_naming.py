@@ -7,7 +7,7 @@ from agents import FunctionTool, function_tool, tool_namespace
 from agents._tool_identity import get_function_tool_lookup_key_for_tool
 
 from convo.errors import InputFault
-from convo.tools import FAILED, Namespace, Tool, definitions, lookup_of, output_text, timed_out, tool, toolbox
+from convo.tools.tool import FAILED, Namespace, Tool, definitions, lookup_of, output_text, timed_out, tool, toolbox
 
 CRM = Namespace("crm", "customers")
 

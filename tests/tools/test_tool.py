@@ -8,7 +8,7 @@ import pytest
 from agents import function_tool
 
 from convo.errors import InputFault
-from convo.tools import Context, Tool, Wrong, read_arguments, tool
+from convo.tools.tool import Context, Tool, Wrong, read_arguments, tool
 
 
 class Unit(enum.Enum):

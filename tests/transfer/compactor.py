@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
-from convo.compaction import Wish
-from convo.history import Strategy
-from convo.stores.open import open_store
+from convo.compaction.planning import CompactionOptions
+from convo.history.records import Strategy
+from convo.stores.factory import open_store
 from tests.transfer.faults import Strikes
 from tests.transfer.talks import Talk, compact
 
@@ -28,7 +28,7 @@ async def compactor(folder: Path, strategy: Strategy, at: int, keep: int) -> Non
     talk = Talk(store, folder, Strikes(die, at))
     chat = await talk.begun(strategy)
     talk.strikes.armed = True
-    await compact(chat, Wish(keep=keep))
+    await compact(chat, CompactionOptions(keep=keep))
     await store.aclose()
 
 

@@ -12,7 +12,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from convo.items import Event, Json
+from convo.history.items import Json, StreamEvent
 
 When = Literal["before", "after"]
 
@@ -69,7 +69,7 @@ class Struck:
 
         return step
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         number = self._strikes.enter("create")
         async with aclosing(self._target.create(body)) as events:
             async for event in events:

@@ -6,21 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from convo.clock import Clock, FixedClock
-from convo.endpoints.embedded import Embedded
-from convo.engine.chat import Chat
-from convo.engine.edges import Edges
-from convo.engine.looking import look
-from convo.engine.opening import open_chat, recorded
-from convo.engine.turn import Asking
-from convo.history import Session, Strategy
-from convo.ids import NewId, counting_ids
-from convo.items import Event, Item, user
-from convo.models.contract import Ask, Model
+from convo.chat.conversation import Chat
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.chat.view_loader import load_handle_view
+from convo.history.items import Item, StreamEvent, user_message
+from convo.history.records import Session, Strategy
+from convo.models.base import Model, ModelRequest
 from convo.models.scripted import ScriptedModel
-from convo.stores.contract import Store
-from convo.strategies import wanted
-from convo.transfer.taking import Source, taken
+from convo.responses_api.endpoint import EmbeddedEndpoint
+from convo.runtime import Clock, FixedClock, NewId, counting_ids
+from convo.stores.base import Store
+from convo.strategies.state import select_owner
+from convo.transfer.convert import ConversationSource, load_source
 from tests.engine.recorded import Recorded
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo=", "detail": "auto"}
@@ -49,9 +48,9 @@ class Listening(ScriptedModel):
 
     def __init__(self, clock: Clock, new_id: NewId) -> None:
         super().__init__(clock, new_id)
-        self.heard: list[Ask] = []
+        self.heard: list[ModelRequest] = []
 
-    def respond(self, ask: Ask) -> AsyncGenerator[Event, None]:
+    def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
         self.heard.append(ask)
         return super().respond(ask)
 
@@ -70,8 +69,8 @@ class Hall:
     def __post_init__(self) -> None:
         new_id = counting_ids()
         self.model = Listening(self.clock, new_id)
-        self.endpoint = Recorded(Embedded(self.store, self.model, self.clock, new_id))
-        self.edges = Edges(self.store, self.endpoint, self.clock, new_id)
+        self.endpoint = Recorded(EmbeddedEndpoint(self.store, self.model, self.clock, new_id))
+        self.edges = ChatDeps(self.store, self.endpoint, self.clock, new_id)
         script = self.folder / "script.json"
         script.write_text(json.dumps({"replies": REPLIES}), encoding="utf-8")
         self.name = f"scripted/{script}"
@@ -80,28 +79,28 @@ class Hall:
         """A chat, new or as another process would go on with it."""
         if handle is None and strategy is Strategy.REPLAY:
             handle = str(self.folder / "talk.json")
-        want = wanted([strategy] if strategy else [], handle)
-        session = await recorded(self.store, want)
-        return await open_chat(want, session, Asking(self.name, self.name, "Be brief."), self.edges)
+        want = select_owner([strategy] if strategy else [], handle)
+        session = await find_selected_session(self.store, want)
+        return await open_chat(want, session, RequestOptions(self.name, self.name, "Be brief."), self.edges)
 
     async def story(self, strategy: Strategy) -> Chat:
         """A call and its output, thoughts open and sealed, images, a branch that was left, a compaction."""
         chat = await self.open(None, strategy)
-        await say(chat, user("Weather in Oslo?"))
+        await say(chat, user_message("Weather in Oslo?"))
         await say(chat, {"type": "function_call_output", "call_id": "call_oslo", "output": "rain"})
         if strategy is not Strategy.CONVERSATION:
-            await say(chat, user("A wrong turn."))
+            await say(chat, user_message("A wrong turn."))
             await chat.take_back()
         body = {"model": self.name, "input": list(chat.held.path.items)}
         window: Sequence[Item] = (await self.endpoint.compact(body))["output"]
         compaction = next(item for item in window if item["type"] == "compaction")
-        await say(chat, compaction, user("What is this?", IMAGE))
-        await say(chat, user("And this?", IMAGE))
+        await say(chat, compaction, user_message("What is this?", IMAGE))
+        await say(chat, user_message("And this?", IMAGE))
         return chat
 
-    async def source(self, handle: str) -> Source:
+    async def source(self, handle: str) -> ConversationSource:
         """The conversation as a conversion takes it."""
-        return await taken(await look(self.store, handle), self.store, self.endpoint)
+        return await load_source(await load_handle_view(self.store, handle), self.store, self.endpoint)
 
     async def session(self, name: str) -> Session:
         found = await self.store.session(name)

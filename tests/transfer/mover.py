@@ -16,8 +16,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from convo.cli.app import run
-from convo.stores.sqlite.database import Database
+from convo.cli.app import run_command_line
+from convo.stores.sqlite.connection import SqliteDatabase
 
 
 def fated(at: int) -> Callable[[Any], Any]:
@@ -43,11 +43,11 @@ def killed(folder: Path, argv: Sequence[str], at: int) -> bool:
     if not child:
         effect: Any = fated(at)
         os.replace = effect(os.replace)
-        setattr(Database, "write", effect(Database.write))  # noqa: B010  a method is nothing that may be assigned
+        setattr(SqliteDatabase, "write", effect(SqliteDatabase.write))  # noqa: B010  a method is nothing that may be assigned
         os.chdir(place)
         os.environ["CONVO_HOME"] = str(place / "home")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        os._exit(run(argv))
+        os._exit(run_command_line(argv))
     _, status = os.waitpid(child, 0)
     if not os.WIFSIGNALED(status) and os.WEXITSTATUS(status):
         raise SystemExit(f"{' '.join(argv)} ended with {os.WEXITSTATUS(status)}")

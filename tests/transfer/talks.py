@@ -5,20 +5,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from convo.clock import FixedClock
-from convo.compaction import Wish
-from convo.endpoints.contract import Endpoint
-from convo.engine.chat import Chat
-from convo.engine.edges import Edges
-from convo.engine.opening import open_chat, recorded
-from convo.engine.turn import Asking
+from convo.chat.conversation import Chat
+from convo.chat.open import find_selected_session, open_chat
+from convo.chat.session_record import ChatDeps
+from convo.chat.turn import RequestOptions
+from convo.compaction.planning import CompactionOptions
+from convo.endpoints.base import Endpoint
 from convo.errors import StoreFault
-from convo.history import Strategy
-from convo.ids import random_id
-from convo.items import Item, is_user, text, user
-from convo.stores.contract import Store
-from convo.strategies import Wanted
-from convo.transfer.compacting import Compacted, made, put
+from convo.history.items import Item, is_user_message, item_text, user_message
+from convo.history.records import Strategy
+from convo.runtime import FixedClock, random_id
+from convo.stores.base import Store
+from convo.strategies.state import OwnerSelection
+from convo.transfer.compact import CompactionResult, apply_compaction, prepare_compaction
 from tests.embedding import embedded
 from tests.transfer.faults import Strikes, Struck
 
@@ -43,7 +42,7 @@ class Talk:
         self.script.write_text(json.dumps({"replies": [{"text": SUMMARY}, {"text": ANSWER}]}), encoding="utf-8")
         store = cast(Store, Struck(self.store, self.strikes))
         endpoint = cast(Endpoint, Struck(embedded(self.store), self.strikes))
-        self.edges = Edges(store, endpoint, FixedClock(), random_id)
+        self.edges = ChatDeps(store, endpoint, FixedClock(), random_id)
         self.model = f"scripted/{self.script}"
 
     @property
@@ -52,9 +51,11 @@ class Talk:
 
     async def open(self, strategy: Strategy | None = None, handle: str = NAME) -> Chat:
         """The conversation as another process would go on with it; a new one of `strategy`."""
-        want = Wanted(strategy, str(self.file) if strategy is Strategy.REPLAY else None)
-        session = None if strategy else await recorded(self.store, Wanted(None, handle))
-        return await open_chat(want, session, Asking(self.model, self.model), self.edges, name=NAME if strategy else "")
+        want = OwnerSelection(strategy, str(self.file) if strategy is Strategy.REPLAY else None)
+        session = None if strategy else await find_selected_session(self.store, OwnerSelection(None, handle))
+        return await open_chat(
+            want, session, RequestOptions(self.model, self.model), self.edges, name=NAME if strategy else ""
+        )
 
     async def begun(self, strategy: Strategy, turns: int = 3) -> Chat:
         """A conversation with so many turns."""
@@ -64,18 +65,18 @@ class Talk:
         return chat
 
     async def say(self, chat: Chat, words: str) -> None:
-        async for _ in chat.say([user(words)]):
+        async for _ in chat.say([user_message(words)]):
             pass
 
 
-async def compact(chat: Chat, wish: Wish | None = None) -> Compacted:
-    wish = wish or Wish()
-    return await put(chat, await made(chat, wish, confirmed=True), confirmed=True)
+async def compact(chat: Chat, wish: CompactionOptions | None = None) -> CompactionResult:
+    wish = wish or CompactionOptions()
+    return await apply_compaction(chat, await prepare_compaction(chat, wish, confirmed=True), confirmed=True)
 
 
 def asked(items: tuple[Item, ...]) -> list[str]:
     """What the user said, by its first word."""
-    return [text(item).split()[0] for item in items if is_user(item)]
+    return [item_text(item).split()[0] for item in items if is_user_message(item)]
 
 
 def read(file: Path) -> list[Item]:

@@ -8,14 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from convo.compaction import Mode, Way, Wish
-from convo.endpoints.contract import Endpoint
-from convo.engine.looking import look
-from convo.errors import Refused, StateFault, Usage
-from convo.history import Scope, Strategy
-from convo.items import text
-from convo.transfer.branches import branched
-from convo.transfer.compacting import made
+from convo.chat.view_loader import load_handle_view
+from convo.compaction.planning import CompactionMethod, CompactionMode, CompactionOptions
+from convo.endpoints.base import Endpoint
+from convo.errors import InvalidUsage, RequestRefused, StateFault
+from convo.history.items import item_text
+from convo.history.records import Scope, Strategy
+from convo.transfer.compact import branch_kept_on_success, prepare_compaction
 from tests.transfer.talks import CLIENT, LONG, NAME, SUMMARY, Talk, asked, compact, read
 
 
@@ -26,8 +25,8 @@ async def test_what_the_client_owns_is_summed_up_in_words_that_stand_in_the_hist
     chat = await talk.begun(strategy)
     done = await compact(chat)
     assert asked(chat.held.path.items) == ["1", "2", "3", "Summary"]
-    assert text(chat.held.path.items[-1]).endswith(SUMMARY)
-    assert done.made.plan.way is Way.SUMMARY
+    assert item_text(chat.held.path.items[-1]).endswith(SUMMARY)
+    assert done.made.plan.way is CompactionMethod.SUMMARY
     assert done.after.tokens < done.made.before.tokens
     assert not chat.held.unacknowledged
 
@@ -37,7 +36,7 @@ async def test_a_chain_is_compacted_by_its_id_and_begins_anew(talk: Talk) -> Non
     chat = await talk.begun(Strategy.CHAIN)
     old = chat.session.handle
     done = await compact(chat)
-    assert (done.made.plan.way, done.old) == (Way.PREVIOUS, old)
+    assert (done.made.plan.way, done.old) == (CompactionMethod.PREVIOUS, old)
     assert chat.session.handle is None
     assert chat.held.mark == chat.held.path.root
     await talk.say(chat, "4")
@@ -51,10 +50,10 @@ async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CONVERSATION)
     handle = chat.session.handle
     done = await compact(chat)
-    assert (done.made.plan.way, done.old, chat.session.handle) == (Way.IN_PLACE, None, handle)
+    assert (done.made.plan.way, done.old, chat.session.handle) == (CompactionMethod.IN_PLACE, None, handle)
     assert [item["type"] for item in chat.held.path.items][-1] == "compaction"
     assert done.after.tokens < done.made.before.tokens
-    step = (await look(talk.store, NAME)).links[-1]
+    step = (await load_handle_view(talk.store, NAME)).links[-1]
     assert (step.head, step.saw) == (chat.held.path.head, chat.held.path.first(len(chat.held.path) - 1).head)
     assert (step.conversation_id, step.stored) == (handle, True)
     await talk.say(chat, "4")
@@ -64,9 +63,9 @@ async def test_a_conversation_is_compacted_in_its_own_list(talk: Talk) -> None:
 async def test_a_conversation_that_keeps_turns_goes_on_as_a_new_one(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CONVERSATION)
     old = chat.session.handle
-    with pytest.raises(Usage, match="would go on as a new conversation"):
-        await made(chat, Wish(keep=1))
-    done = await compact(chat, Wish(keep=1))
+    with pytest.raises(InvalidUsage, match="would go on as a new conversation"):
+        await prepare_compaction(chat, CompactionOptions(keep=1))
+    done = await compact(chat, CompactionOptions(keep=1))
     assert done.old == old != chat.session.handle
     theirs = (await talk.edges.endpoint.conversation_items(str(chat.session.handle), order="asc")).items
     assert asked(tuple(theirs)) == asked(chat.held.path.items)
@@ -109,23 +108,23 @@ async def test_a_replayed_conversation_leaves_a_copy_of_its_file(talk: Talk) -> 
 @pytest.mark.parametrize("keep", [1, 2])
 async def test_the_last_turns_stay_as_they_were_said(talk: Talk, strategy: Strategy, keep: int) -> None:
     chat = await talk.begun(strategy)
-    last = [text(item) for item in chat.held.path.items[-2 * keep :]]
-    done = await compact(chat, Wish(keep=keep))
-    assert [text(item) for item in chat.held.path.items[-2 * keep :]] == last
+    last = [item_text(item) for item in chat.held.path.items[-2 * keep :]]
+    done = await compact(chat, CompactionOptions(keep=keep))
+    assert [item_text(item) for item in chat.held.path.items[-2 * keep :]] == last
     assert len(done.made.plan.folded) == 6 - 2 * keep
 
 
 async def test_the_focus_goes_to_the_model(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION)
-    one = await made(chat, Wish(focus="the file names"))
+    one = await prepare_compaction(chat, CompactionOptions(focus="the file names"))
     assert one.plan.focus == "the file names"
-    assert one.plan.way is Way.SUMMARY
+    assert one.plan.way is CompactionMethod.SUMMARY
 
 
 async def test_nothing_is_changed_by_looking_at_a_window(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CONVERSATION)
     session, path = chat.session, chat.held.path
-    one = await made(chat, Wish(), preview=True)
+    one = await prepare_compaction(chat, CompactionOptions(), preview=True)
     again = await talk.open()
     assert (again.session, again.held.path) == (session, path)
     assert one.window
@@ -149,7 +148,7 @@ async def saved_by(talk: Talk, words: int) -> int | None:
     wordy = Talk(talk.store, talk.folder)
     wordy.script.write_text(json.dumps({"replies": [{"text": "word " * words}]}))
     with suppress(StateFault):
-        one = await made(await wordy.open(), Wish())
+        one = await prepare_compaction(await wordy.open(), CompactionOptions())
         return one.before.tokens - one.after.tokens
     return None
 
@@ -178,17 +177,17 @@ async def test_a_call_that_waits_for_its_output_defers_it(talk: Talk, strategy: 
 
 async def test_what_was_never_answered_is_nothing_to_compact(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION, turns=2)
-    with pytest.raises(Usage, match="nothing to compact"):
-        await compact(chat, Wish(keep=2))
+    with pytest.raises(InvalidUsage, match="nothing to compact"):
+        await compact(chat, CompactionOptions(keep=2))
     await compact(chat)
-    with pytest.raises(Usage, match="nothing to compact"):
+    with pytest.raises(InvalidUsage, match="nothing to compact"):
         await compact(chat)
 
 
 async def test_what_was_sent_with_store_false_cannot_be_looked_up(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION)
-    with pytest.raises(Usage, match="store=false"):
-        await compact(chat, Wish(mode=Mode.PREVIOUS))
+    with pytest.raises(InvalidUsage, match="store=false"):
+        await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
 async def test_a_copy_at_the_endpoint_can_be_looked_up(talk: Talk) -> None:
@@ -196,8 +195,8 @@ async def test_a_copy_at_the_endpoint_can_be_looked_up(talk: Talk) -> None:
     chat.asking = replace(chat.asking, store=True)
     for number in range(3):
         await talk.say(chat, f"{number} {LONG}")
-    done = await compact(chat, Wish(mode=Mode.PREVIOUS))
-    assert done.made.plan.way is Way.PREVIOUS
+    done = await compact(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
+    assert done.made.plan.way is CompactionMethod.PREVIOUS
     assert chat.turn
     assert chat.turn.response
     assert done.made.plan.previous == chat.turn.response["id"]
@@ -220,15 +219,15 @@ async def test_a_copy_at_another_endpoint_cannot_be_looked_up(talk: Talk) -> Non
     chat.asking = replace(chat.asking, store=True)
     await talk.say(chat, LONG)
     chat.edges = replace(chat.edges, endpoint=cast(Endpoint, Elsewhere(chat.edges.endpoint)))
-    with pytest.raises(Usage, match="no endpoint can look this history up"):
-        await made(chat, Wish(mode=Mode.PREVIOUS))
+    with pytest.raises(InvalidUsage, match="no endpoint can look this history up"):
+        await prepare_compaction(chat, CompactionOptions(mode=CompactionMode.PREVIOUS))
 
 
 async def test_an_attempt_after_one_that_came_to_nothing_makes_no_second_branch(talk: Talk) -> None:
     chat = await talk.begun(Strategy.SESSION)
     names = []
     for _ in range(2):
-        async with branched(chat, "try_1") as name:
+        async with branch_kept_on_success(chat, "try_1") as name:
             names.append(name)
     assert names == [f"{NAME}-before"] * 2
     assert sorted(one.name for one in await talk.store.sessions()) == [NAME, f"{NAME}-before"]
@@ -236,10 +235,10 @@ async def test_an_attempt_after_one_that_came_to_nothing_makes_no_second_branch(
 
 async def test_a_chain_that_its_endpoint_lost_is_compacted_from_the_items(talk: Talk) -> None:
     chat = await talk.begun(Strategy.CHAIN)
-    talk.strikes.strike = lambda: Refused("gone", code="previous_response_not_found")
+    talk.strikes.strike = lambda: RequestRefused("gone", code="previous_response_not_found")
     talk.strikes.at, talk.strikes.armed = 0, True
-    one = await made(chat, Wish())
-    assert one.plan.way is Way.SUMMARY
+    one = await prepare_compaction(chat, CompactionOptions())
+    assert one.plan.way is CompactionMethod.SUMMARY
     assert one.notes == ("gone; compacted by summary instead",)
 
 
@@ -254,7 +253,7 @@ async def test_undo_goes_back_to_the_window_and_no_further(talk: Talk, strategy:
     await talk.say(chat, "4")
     await chat.take_back()
     assert asked(chat.held.path.items) == window
-    with pytest.raises(Usage, match="since it was compacted"):
+    with pytest.raises(InvalidUsage, match="since it was compacted"):
         await chat.take_back()
     assert asked(chat.held.path.items) == window
 
@@ -263,7 +262,7 @@ async def test_inspect_shows_the_compaction_as_a_step_of_its_own(talk: Talk) -> 
     chat = await talk.begun(Strategy.SESSION)
     await compact(chat)
     await talk.say(chat, "4")
-    known = await look(talk.store, NAME)
+    known = await load_handle_view(talk.store, NAME)
     step = next(link for link in known.links if "context_management" in link.parameters)
     assert known.links[-1].parent == step.id
     assert step.usage

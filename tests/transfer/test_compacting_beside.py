@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from convo.compaction import Wish
+from convo.compaction.planning import CompactionOptions
 from convo.errors import Conflict, Unreachable
-from convo.history import Strategy
-from convo.items import assistant, text, user
-from convo.stores.open import open_store
-from convo.transfer.compacting import made, put
+from convo.history.items import assistant_message, item_text, user_message
+from convo.history.records import Strategy
+from convo.stores.factory import open_store
+from convo.transfer.compact import apply_compaction, prepare_compaction
 from tests.transfer.faults import Strikes
 from tests.transfer.talks import ANSWER, NAME, Talk, asked, compact, read
 
@@ -28,11 +28,11 @@ def made_folder(folder: Path) -> Path:
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_what_was_said_meanwhile_stands_behind_the_window(talk: Talk, strategy: Strategy) -> None:
     chat = await talk.begun(strategy)
-    one = await made(chat, Wish(keep=1), confirmed=True)
+    one = await prepare_compaction(chat, CompactionOptions(keep=1), confirmed=True)
     await talk.say(await talk.open(), "meanwhile")
-    done = await put(chat, one, confirmed=True)
+    done = await apply_compaction(chat, one, confirmed=True)
     assert asked(chat.held.path.items)[-1] == "meanwhile"
-    assert text(chat.held.path.items[-1]) == ANSWER
+    assert item_text(chat.held.path.items[-1]) == ANSWER
     assert done.later == 2
     if strategy is Strategy.SESSION:
         assert asked((await talk.open(handle=str(done.old))).held.path.items)[-1] == "meanwhile"
@@ -45,7 +45,7 @@ async def test_what_was_said_meanwhile_stands_behind_the_window(talk: Talk, stra
 async def test_a_head_that_moves_in_the_last_moment_is_read_again(talk: Talk, strategy: Strategy) -> None:
     """Another writer commits between our reading of the head and our own commit."""
     chat = await talk.begun(strategy)
-    one = await made(chat, Wish())
+    one = await prepare_compaction(chat, CompactionOptions())
     other, moved = await talk.open(), False
 
     async def meddle() -> None:
@@ -61,18 +61,18 @@ async def test_a_head_that_moves_in_the_last_moment_is_read_again(talk: Talk, st
         await meddle()
 
     chat.catch_up = late  # type: ignore[method-assign]
-    await put(chat, one)
+    await apply_compaction(chat, one)
     assert asked(chat.held.path.items)[-1] == "meanwhile"
 
 
 @pytest.mark.parametrize("strategy", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
 async def test_a_history_that_was_cut_back_meanwhile_is_left_as_it_is(talk: Talk, strategy: Strategy) -> None:
     chat = await talk.begun(strategy)
-    one = await made(chat, Wish())
+    one = await prepare_compaction(chat, CompactionOptions())
     other = await talk.open()
     await other.take_back()
     with pytest.raises(Conflict, match="changed while it was compacted"):
-        await put(chat, one)
+        await apply_compaction(chat, one)
     assert (await talk.open()).held.path == other.held.path
     assert len(await talk.store.sessions()) == 1
     assert not (talk.folder / "talk-before.json").exists()
@@ -80,18 +80,18 @@ async def test_a_history_that_was_cut_back_meanwhile_is_left_as_it_is(talk: Talk
 
 async def test_a_file_that_is_edited_meanwhile_keeps_what_was_added(talk: Talk) -> None:
     chat = await talk.begun(Strategy.REPLAY)
-    one = await made(chat, Wish())
-    added = [*read(talk.file), user("by hand"), assistant("yes")]
+    one = await prepare_compaction(chat, CompactionOptions())
+    added = [*read(talk.file), user_message("by hand"), assistant_message("yes")]
     talk.file.write_text(json.dumps(added))
-    await put(chat, one)
-    assert [text(item) for item in read(talk.file)][-2:] == ["by hand", "yes"]
+    await apply_compaction(chat, one)
+    assert [item_text(item) for item in read(talk.file)][-2:] == ["by hand", "yes"]
     assert len(read(talk.file)) == 6
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 async def test_unacknowledged_input_stays_unacknowledged_behind_the_window(talk: Talk, strategy: Strategy) -> None:
     chat = await talk.begun(strategy)
-    await chat.record.move(replace(chat.held, path=chat.held.path.grow([user("waiting")])))
+    await chat.record.move(replace(chat.held, path=chat.held.path.grow([user_message("waiting")])))
     await chat.write()
     await compact(chat)
     assert asked(chat.held.path.items)[-1] == "waiting"
@@ -100,10 +100,12 @@ async def test_unacknowledged_input_stays_unacknowledged_behind_the_window(talk:
 
 # -- whatever fails -------------------------------------------------------------------------------
 
-WISHES = [(strategy, Wish()) for strategy in Strategy] + [(Strategy.CONVERSATION, Wish(keep=1))]
+WISHES = [(strategy, CompactionOptions()) for strategy in Strategy] + [
+    (Strategy.CONVERSATION, CompactionOptions(keep=1))
+]
 
 
-async def steps_of(folder: Path, strategy: Strategy, wish: Wish) -> tuple[list[str], list[str], list[str]]:
+async def steps_of(folder: Path, strategy: Strategy, wish: CompactionOptions) -> tuple[list[str], list[str], list[str]]:
     """The steps of a compaction nobody disturbs, and what is said before it and after it."""
     store = open_store("memory")
     talk = Talk(store, made_folder(folder))
@@ -118,7 +120,7 @@ async def steps_of(folder: Path, strategy: Strategy, wish: Wish) -> tuple[list[s
 @pytest.mark.parametrize(("strategy", "wish"), WISHES, ids=lambda value: str(value))
 @pytest.mark.parametrize("when", ["before", "after"])
 async def test_a_failure_at_any_step_leaves_the_history_before_or_after(
-    tmp_path: Path, strategy: Strategy, wish: Wish, when: str
+    tmp_path: Path, strategy: Strategy, wish: CompactionOptions, when: str
 ) -> None:
     steps, before, after = await steps_of(tmp_path / "undisturbed", strategy, wish)
     assert steps

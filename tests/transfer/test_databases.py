@@ -11,18 +11,18 @@ import pytest
 from agents import SQLiteSession
 
 from convo.errors import Unreadable
-from convo.items import assistant, user
-from convo.transfer.reading import documents_in
+from convo.history.items import assistant_message, user_message
+from convo.transfer.import_ import read_documents
 
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgowMDAw", "detail": "auto"}
 
 WEATHER = (
-    user("Weather in Oslo?"),
+    user_message("Weather in Oslo?"),
     {"type": "function_call", "call_id": "call_oslo", "name": "weather", "arguments": '{"city": "Oslo"}'},
     {"type": "function_call_output", "call_id": "call_oslo", "output": "rain in Oslo"},
-    assistant("It rains."),
-    user("a long fragment\nAnd this?", IMAGE),
-    assistant("Answer to: a long fragment\nAnd this?"),
+    assistant_message("It rains."),
+    user_message("a long fragment\nAnd this?", IMAGE),
+    assistant_message("Answer to: a long fragment\nAnd this?"),
 )
 
 
@@ -39,7 +39,7 @@ def logs(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 
 def test_conversations_of_llm_are_read_in_both_layouts(logs: Path) -> None:
-    one, two = documents_in(str(logs))
+    one, two = read_documents(str(logs))
     assert (one.name, one.items, one.instructions) == ("Weather in Oslo?", WEATHER, "Be brief.")
     assert (two.name, len(two.items), two.instructions) == ("Second one, and more", 2, None)
     assert one.created_at
@@ -48,7 +48,7 @@ def test_conversations_of_llm_are_read_in_both_layouts(logs: Path) -> None:
 
 def test_a_database_is_left_as_it_was_and_nothing_beside_it(logs: Path) -> None:
     before = logs.read_bytes()
-    documents_in(str(logs))
+    read_documents(str(logs))
     assert logs.read_bytes() == before
     assert [place.name for place in logs.parent.iterdir()] == ["logs.db"]
 
@@ -61,7 +61,7 @@ def test_a_conversation_that_went_on_in_the_newer_layout_is_read_once(logs: Path
         thread = db.execute("SELECT id FROM threads ORDER BY id").fetchone()[0]
         db.execute("INSERT INTO conversations (id, name) VALUES (?, 'old')", (thread,))
         db.execute("INSERT INTO responses (id, conversation_id, prompt) VALUES ('r', ?, 'old')", (thread,))
-    assert [document.name for document in documents_in(str(logs))] == ["Weather in Oslo?", "Second one, and more"]
+    assert [document.name for document in read_documents(str(logs))] == ["Weather in Oslo?", "Second one, and more"]
 
 
 ITEMS: list[Any] = [
@@ -79,7 +79,7 @@ async def test_sessions_that_the_agents_sdk_wrote_come_over_item_by_item(tmp_pat
         session = SQLiteSession(name, file)
         await session.add_items(items)
         session.close()
-    found = {document.name: document for document in documents_in(str(file))}
+    found = {document.name: document for document in read_documents(str(file))}
     assert list(found["thread-7"].items) == ITEMS
     assert list(found["other"].items) == ITEMS[:1]
 
@@ -88,9 +88,9 @@ async def test_a_session_that_is_still_open_is_read_up_to_what_it_wrote(tmp_path
     file = tmp_path / "agents.db"
     session = SQLiteSession("mine", file)
     await session.add_items(ITEMS)
-    assert list(documents_in(str(file))[0].items) == ITEMS
+    assert list(read_documents(str(file))[0].items) == ITEMS
     await session.add_items(ITEMS[:1])
-    assert list(documents_in(str(file))[0].items) == [*ITEMS, ITEMS[0]]
+    assert list(read_documents(str(file))[0].items) == [*ITEMS, ITEMS[0]]
     session.close()
 
 
@@ -102,7 +102,7 @@ def test_a_row_that_holds_no_item_is_named(tmp_path: Path, data: str, says: str)
         db.execute("INSERT INTO agent_sessions (session_id) VALUES ('mine')")
         db.execute("INSERT INTO agent_messages (session_id, message_data) VALUES ('mine', ?)", (data,))
     with pytest.raises(Unreadable, match=f"message 1 of 'mine' {says}"):
-        documents_in(str(file))
+        read_documents(str(file))
 
 
 def written(place: Path, *statements: str) -> str:
@@ -123,7 +123,7 @@ def test_messages_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
     shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
     place = written(tmp_path / "a.db", "UPDATE messages SET parent_hash = hash")
     with pytest.raises(Unreadable, match="go in a circle"):
-        documents_in(place)
+        read_documents(place)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_messages_that_go_in_a_circle_are_refused(tmp_path: Path) -> None:
 def test_a_column_of_another_kind_is_refused(tmp_path: Path, row: str, item: str, says: str) -> None:
     rows = (f"INSERT INTO agent_sessions VALUES ({row}, NULL)", f"INSERT INTO agent_messages VALUES (1, {row}, {item})")
     with pytest.raises(Unreadable, match=says):
-        documents_in(written(tmp_path / "a.db", *AGENTS, *rows))
+        read_documents(written(tmp_path / "a.db", *AGENTS, *rows))
 
 
 @pytest.mark.parametrize("payload", ["[1]", "{", '{"attachment": [1]}', '{"text_ref": 3}', '{"arguments": [1]}'])
@@ -146,14 +146,14 @@ def test_a_part_that_is_none_is_refused_or_left_out(tmp_path: Path, type_: str, 
     shutil.copy(unpacked("0.36", tmp_path), tmp_path / "a.db")
     place = written(tmp_path / "a.db", f"UPDATE parts SET type = '{type_}', text = NULL, payload = '{payload}'")
     with suppress(Unreadable):
-        assert all(one.items for one in documents_in(place))
+        assert all(one.items for one in read_documents(place))
 
 
 def test_a_database_of_nobody_that_is_known_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as db, db:
         db.execute("CREATE TABLE t (a)")
     with pytest.raises(Unreadable, match="neither llm nor the Agents SDK"):
-        documents_in(str(tmp_path / "a.db"))
+        read_documents(str(tmp_path / "a.db"))
 
 
 def test_a_database_that_was_cut_is_refused(logs: Path, tmp_path: Path) -> None:
@@ -162,4 +162,4 @@ def test_a_database_that_was_cut_is_refused(logs: Path, tmp_path: Path) -> None:
     with cut.open("r+b") as file:
         file.truncate(5000)
     with pytest.raises(Unreadable, match="cannot be read"):
-        documents_in(str(cut))
+        read_documents(str(cut))

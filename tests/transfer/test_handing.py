@@ -5,34 +5,34 @@ from itertools import permutations
 
 import pytest
 
-from convo.engine.opening import fork
-from convo.engine.replay_file import ReplayFile
-from convo.errors import Conflict, NotFound, Refused, Usage, WrongOwner
-from convo.history import HERE, OWNERS, Session, Strategy
-from convo.items import Digest, Item, digest, kind, text, user
-from convo.strategies.carrying import Effect, Target, carry
-from convo.transfer.beside import Beside
-from convo.transfer.handing import Wish, hand_over, worth_it
+from convo.chat.files import ReplayFile
+from convo.chat.open import fork_session
+from convo.errors import Conflict, InvalidUsage, NotFound, RequestRefused, WrongOwner
+from convo.history.canonical import Digest, digest
+from convo.history.items import Item, item_text, item_type, user_message
+from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Session, Strategy
+from convo.strategies.transfer import LossEffect, TransferTarget, plan_transfer
+from convo.transfer.convert import ConvertDestination, SessionWriter, check_convertible, convert_conversation
 from tests.engine.recorded import Fault
 from tests.transfer.histories import ECHO, SEALED, Hall, say
 
-ANY_NAME = Wish()
+ANY_NAME = ConvertDestination()
 
 PAIRS = list(permutations(Strategy, 2))
 
 
-async def converted(hall: Hall, handle: str, to: Strategy, wish: Wish = ANY_NAME) -> Session:
+async def converted(hall: Hall, handle: str, to: Strategy, wish: ConvertDestination = ANY_NAME) -> Session:
     source = await hall.source(handle)
-    target = Target(to, HERE, hall.name)
-    worth_it(source, target)
-    carried = carry(source.said, target)
-    beside = Beside(hall.store, hall.clock, hall.edges.new_id)
-    return await hand_over(source, carried, target, wish, beside, hall.endpoint)
+    target = TransferTarget(to, EMBEDDED_SCOPE, hall.name)
+    check_convertible(source, target)
+    carried = plan_transfer(source.said, target)
+    beside = SessionWriter(hall.store, hall.clock, hall.edges.new_id)
+    return await convert_conversation(source, carried, target, wish, beside, hall.endpoint)
 
 
 def meant(items: Sequence[Item]) -> list[Digest]:
     """What was said, without what no other owner is given: reasoning that is not sealed."""
-    return [digest(item) for item in items if kind(item) != "reasoning" or item.get("encrypted_content")]
+    return [digest(item) for item in items if item_type(item) != "reasoning" or item.get("encrypted_content")]
 
 
 @pytest.mark.parametrize(("owner", "to"), PAIRS, ids=[f"{one}-{other}" for one, other in PAIRS])
@@ -53,18 +53,18 @@ async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_ha
     new = await hall.open(session.name)
     assert new.session.strategy is to
     assert session.instructions == before.instructions == "Be brief."
-    await say(new, user("And now?"))
-    await say(old, user("And now?"))
+    await say(new, user_message("And now?"))
+    await say(old, user_message("And now?"))
     heard, expected = hall.model.heard[-2:]
     assert meant(heard.input) == meant(expected.input)
-    assert [kind(item) for item in heard.input].count("message") > 3
+    assert [item_type(item) for item in heard.input].count("message") > 3
     assert heard.instructions == expected.instructions == "Be brief."
     assert meant(new.held.path.items[:-2]) == meant(history)
     assert digest(SEALED) in meant(new.held.path.items)
 
-    await say(new, user("Once more."))
+    await say(new, user_message("Once more."))
     sent = hall.endpoint.bodies[-1]["input"]
-    assert (len(sent) == 1) == OWNERS[to].remembers
+    assert (len(sent) == 1) == STRATEGY_INFO[to].remembers
     assert meant(new.held.path.items[:-4]) == meant(history), "nothing doubles"
     assert meant(hall.model.heard[-1].input)[: len(meant(heard.input))] == meant(heard.input)
 
@@ -73,15 +73,15 @@ async def test_a_turn_at_the_new_owner_shows_the_model_what_the_old_one_would_ha
 async def test_what_does_not_go_over_is_exactly_what_was_told_before(hall: Hall, owner: Strategy, to: Strategy) -> None:
     old = await hall.story(owner)
     source = await hall.source(old.session.name)
-    losses = carry(source.said, Target(to, HERE, hall.name)).losses
+    losses = plan_transfer(source.said, TransferTarget(to, EMBEDDED_SCOPE, hall.name)).losses
     expected = {"reasoning_unsealed": "left out", "item_ids": "changed"}
     assert {loss.code: loss.effect for loss in losses} == (
-        expected if OWNERS[to].remembers else {"reasoning_unsealed": "not sent"}
+        expected if STRATEGY_INFO[to].remembers else {"reasoning_unsealed": "not sent"}
     )
     session = await converted(hall, old.session.name, to)
     there = [digest(item) for item in (await hall.store.path(session.head)).items]
     missing = [at for at, one in enumerate(source.said, 1) if digest(one.item) not in there]
-    assert missing == [at for loss in losses if loss.effect is Effect.LEFT_OUT for at in loss.places]
+    assert missing == [at for loss in losses if loss.effect is LossEffect.LEFT_OUT for at in loss.places]
 
 
 @pytest.mark.parametrize("to", [Strategy.SESSION, Strategy.REPLAY])
@@ -93,7 +93,9 @@ async def test_an_owner_at_the_client_shares_every_place_with_its_source(hall: H
 
 async def test_a_file_holds_the_history_as_it_travelled(hall: Hall) -> None:
     old = await hall.story(Strategy.CONVERSATION)
-    session = await converted(hall, old.session.name, Strategy.REPLAY, Wish(file=str(hall.folder / "mine.json")))
+    session = await converted(
+        hall, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(hall.folder / "mine.json"))
+    )
     assert session.handle == str(hall.folder / "mine.json")
     assert ReplayFile(session.handle).said() == list(old.held.path.items)
 
@@ -103,7 +105,7 @@ async def test_a_file_that_is_there_is_not_written_over(hall: Hall) -> None:
     there = hall.folder / "mine.json"
     there.write_text("[]")
     with pytest.raises(Conflict, match="is there already"):
-        await converted(hall, old.session.name, Strategy.REPLAY, Wish(file=str(there)))
+        await converted(hall, old.session.name, Strategy.REPLAY, ConvertDestination(file=str(there)))
     assert there.read_text() == "[]"
 
 
@@ -111,7 +113,7 @@ async def test_a_conversation_is_seeded_twenty_items_at_a_time(hall: Hall) -> No
     hall.name = ECHO
     chat = await hall.open(None, Strategy.SESSION)
     for number in range(21):
-        await say(chat, user(f"Number {number}."))
+        await say(chat, user_message(f"Number {number}."))
     session = await converted(hall, chat.session.name, Strategy.CONVERSATION)
     found = await hall.store.conversation(session.handle or "")
     assert found
@@ -123,15 +125,15 @@ async def test_a_seed_that_is_refused_leaves_no_conversation(hall: Hall, monkeyp
     hall.name = ECHO
     chat = await hall.open(None, Strategy.SESSION)
     for number in range(11):
-        await say(chat, user(f"Number {number}."))
+        await say(chat, user_message(f"Number {number}."))
     made: list[str] = []
 
     async def refused(conversation_id: str, items: Sequence[Item]) -> None:
         made.append(conversation_id)
-        raise Refused("no more")
+        raise RequestRefused("no more")
 
     monkeypatch.setattr(hall.endpoint, "add_items", refused, raising=False)
-    with pytest.raises(Refused):
+    with pytest.raises(RequestRefused):
         await converted(hall, chat.session.name, Strategy.CONVERSATION)
     with pytest.raises(NotFound):
         await hall.endpoint.conversation(made[0])
@@ -142,40 +144,40 @@ async def test_a_seed_that_is_refused_leaves_no_conversation(hall: Hall, monkeyp
 async def test_what_was_said_and_not_answered_waits_at_the_new_owner_too(hall: Hall, to: Strategy) -> None:
     owner = Strategy.CHAIN if to is Strategy.SESSION else Strategy.SESSION
     old = await hall.story(owner)
-    hall.endpoint.faults.append(Fault(Refused("not today")))
-    with pytest.raises(Refused):
-        await say(old, user("Lost?"))
+    hall.endpoint.faults.append(Fault(RequestRefused("not today")))
+    with pytest.raises(RequestRefused):
+        await say(old, user_message("Lost?"))
 
     session = await converted(hall, old.session.name, to)
 
     new = await hall.open(session.name)
-    waits = [text(node.item) for node in new.held.unacknowledged]
+    waits = [item_text(node.item) for node in new.held.unacknowledged]
     assert waits[-1] == "Lost?"
     assert len(waits) == (len(new.held.path) if to is Strategy.CHAIN else 1)
-    await say(new, user("Found."))
-    assert [text(item) for item in hall.model.heard[-1].input[-2:]] == ["Lost?", "Found."]
+    await say(new, user_message("Found."))
+    assert [item_text(item) for item in hall.model.heard[-1].input[-2:]] == ["Lost?", "Found."]
 
 
 async def test_what_others_said_in_a_conversation_goes_over_once(hall: Hall) -> None:
     hall.name = ECHO
     chat = await hall.open(None, Strategy.CONVERSATION)
-    await say(chat, user("Mine."))
+    await say(chat, user_message("Mine."))
     async for _ in hall.endpoint.create({"model": hall.name, "input": "Theirs.", "conversation": chat.session.handle}):
         pass
     session = await converted(hall, chat.session.name, Strategy.SESSION)
-    said = [text(item) for item in (await hall.store.path(session.head)).items if item.get("role") == "user"]
+    said = [item_text(item) for item in (await hall.store.path(session.head)).items if item.get("role") == "user"]
     assert said == ["Mine.", "Theirs."]
 
 
 async def test_a_conversation_that_lost_an_item_goes_over_without_it(hall: Hall) -> None:
     hall.name = ECHO
     chat = await hall.open(None, Strategy.CONVERSATION)
-    await say(chat, user("Secret."))
-    await say(chat, user("Plain."))
+    await say(chat, user_message("Secret."))
+    await say(chat, user_message("Plain."))
     listed = (await hall.endpoint.conversation_items(chat.session.handle or "", order="asc")).items
     await hall.endpoint.delete_item(chat.session.handle or "", str(listed[0]["id"]))
     session = await converted(hall, chat.session.name, Strategy.CHAIN)
-    said = [text(item) for item in (await hall.store.path(session.head)).items if item.get("role") == "user"]
+    said = [item_text(item) for item in (await hall.store.path(session.head)).items if item.get("role") == "user"]
     assert said == ["Plain."]
 
 
@@ -185,10 +187,10 @@ async def test_a_converted_chain_takes_no_response_of_somebody_elses_for_its_own
     async for _ in hall.endpoint.create({"model": hall.name, "input": "Weather in Oslo?"}):
         pass
     old = await hall.open(None, Strategy.SESSION)
-    await say(old, user("Weather in Oslo?"))
+    await say(old, user_message("Weather in Oslo?"))
     session = await converted(hall, old.session.name, Strategy.CHAIN)
     new = await hall.open(session.name)
-    await say(new, user("And now?"))
+    await say(new, user_message("And now?"))
     assert "previous_response_id" not in hall.endpoint.bodies[-1]
     assert meant(new.held.path.items[:-2]) == meant(old.held.path.items)
 
@@ -204,8 +206,8 @@ async def test_undo_on_a_converted_chain_takes_one_turn_back_and_not_the_history
 async def test_a_fork_of_a_converted_chain_begins_with_its_whole_history(hall: Hall) -> None:
     old = await hall.story(Strategy.SESSION)
     session = await converted(hall, old.session.name, Strategy.CHAIN)
-    forked = await fork(session, old.asking, hall.edges)
-    await say(forked, user("And now?"))
+    forked = await fork_session(session, old.asking, hall.edges)
+    await say(forked, user_message("And now?"))
     assert meant(forked.held.path.items[:-2]) == meant(old.held.path.items)
 
 
@@ -223,7 +225,7 @@ async def test_what_a_conversation_cannot_take_back_its_copy_can(hall: Hall) -> 
 @pytest.mark.parametrize("owner", [Strategy.SESSION, Strategy.REPLAY, Strategy.CHAIN])
 async def test_an_owner_is_not_asked_to_hold_what_it_holds(hall: Hall, owner: Strategy) -> None:
     old = await hall.story(owner)
-    with pytest.raises(Usage, match="already"):
+    with pytest.raises(InvalidUsage, match="already"):
         await converted(hall, old.session.name, owner)
 
 

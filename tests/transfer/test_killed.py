@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from convo.engine.finding import last_answered
-from convo.history import Strategy
-from convo.stores.open import open_store
+from convo.chat.lookup import load_last_answered_session
+from convo.history.records import Strategy
+from convo.stores.factory import open_store
 from tests.running import ROOT
 from tests.transfer.talks import NAME, Talk, asked
 from tests.warm import ran
@@ -38,12 +38,12 @@ async def whole(folder: Path) -> tuple[list[str], list[str]]:
         assert raw.execute("PRAGMA foreign_key_check").fetchall() == []
     store = open_store(f"sqlite:{folder / 'convo.db'}")
     talk = Talk(store, folder)
-    assert (await last_answered(store)).name == NAME
+    assert (await load_last_answered_session(store)).name == NAME
     chat = await talk.open()
     there = asked(chat.reread().path.items)
     await talk.say(chat, "4")
     assert asked(chat.held.path.items) == [*there, "4"]
-    assert (await last_answered(store)).name == NAME
+    assert (await load_last_answered_session(store)).name == NAME
     names = [one.name for one in await store.sessions()]
     await store.aclose()
     return there, names

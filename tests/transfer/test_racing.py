@@ -7,31 +7,31 @@ from typing import Any, cast
 
 import pytest
 
-from convo.endpoints.contract import Endpoint
-from convo.errors import Refused
-from convo.history import Strategy
-from convo.items import Event, Json
-from convo.stores.contract import Store
-from convo.transfer.racing import ORDER, Course, Lane, Watch, race
+from convo.endpoints.base import Endpoint
+from convo.errors import RequestRefused
+from convo.history.items import Json, StreamEvent
+from convo.history.records import Strategy
+from convo.stores.base import Store
+from convo.transfer.race import RACE_ORDER, RaceObserver, RacePlan, RaceResult, run_race
 from tests.transfer.histories import Hall
 from tests.transfer.talks import Talk
 
 TURNS = ("one", "two and", "three and more")
 
 
-def course(store: Store, folder: Path, *, keep: bool = False) -> Course:
+def course(store: Store, folder: Path, *, keep: bool = False) -> RacePlan:
     talk = Talk(store, folder)
-    return Course(TURNS, replace(asking(), model=talk.model, wire_model=talk.model), talk.edges, folder, keep)
+    return RacePlan(TURNS, replace(asking(), model=talk.model, wire_model=talk.model), talk.edges, folder, keep)
 
 
 def asking() -> Any:
-    from convo.engine.turn import Asking
+    from convo.chat.turn import RequestOptions
 
-    return Asking("", "")
+    return RequestOptions("", "")
 
 
 async def test_client_owners_send_everything_and_others_what_is_new(hall: Hall, tmp_path: Path) -> None:
-    lanes = {lane.strategy: lane for lane in await race(course(hall.store, tmp_path))}
+    lanes = {lane.strategy: lane for lane in await run_race(course(hall.store, tmp_path))}
     assert [lane.items for lane in lanes.values()] == [1 + 3 + 5, 1 + 3 + 5, 3, 3]
     assert lanes[Strategy.CHAIN].bytes < lanes[Strategy.SESSION].bytes
     assert {lane.used for lane in lanes.values()} == {lanes[Strategy.CHAIN].used}
@@ -39,31 +39,31 @@ async def test_client_owners_send_everything_and_others_what_is_new(hall: Hall, 
 
 
 async def test_nothing_is_left_behind(hall: Hall, tmp_path: Path) -> None:
-    await race(course(hall.store, tmp_path))
+    await run_race(course(hall.store, tmp_path))
     assert await hall.store.sessions() == []
     assert await hall.store.find("resp_") == []
     assert await hall.store.find("conv_") == []
 
 
 async def test_what_is_kept_can_be_gone_on_with(hall: Hall, tmp_path: Path) -> None:
-    lanes = await race(course(hall.store, tmp_path, keep=True))
-    assert [lane.session for lane in lanes] == [f"race-{strategy}" for strategy in ORDER]
+    lanes = await run_race(course(hall.store, tmp_path, keep=True))
+    assert [lane.session for lane in lanes] == [f"race-{strategy}" for strategy in RACE_ORDER]
     assert {one.name for one in await hall.store.sessions()} == {lane.session for lane in lanes}
 
 
 async def test_who_runs_is_told_turn_by_turn(hall: Hall, tmp_path: Path) -> None:
     told: list[tuple[Strategy, int]] = []
     took: list[tuple[Strategy, int]] = []
-    ended: list[Lane] = []
-    watch = Watch(
+    ended: list[RaceResult] = []
+    watch = RaceObserver(
         begins=lambda strategy, number: told.append((strategy, number)),
         took=lambda strategy, number, lap: took.append((strategy, number * (lap.bytes > 0))),
         ended=ended.append,
     )
-    lanes = await race(course(hall.store, tmp_path), watch)
+    lanes = await run_race(course(hall.store, tmp_path), watch)
     assert took == [(strategy, number + 1) for strategy, number in told]
     assert ended == lanes
-    assert told == [(strategy, number) for strategy in ORDER for number in range(3)]
+    assert told == [(strategy, number) for strategy in RACE_ORDER for number in range(3)]
 
 
 class Without:
@@ -75,11 +75,11 @@ class Without:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._endpoint, name)
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         if body.get("conversation"):
             self._asked += 1
             if self._asked > 1:
-                raise Refused("no conversations here", code="unsupported_parameter")
+                raise RequestRefused("no conversations here", code="unsupported_parameter")
         async for event in self._endpoint.create(body):
             yield event
 
@@ -87,7 +87,7 @@ class Without:
 async def test_an_owner_that_fails_does_not_end_the_race(hall: Hall, tmp_path: Path) -> None:
     there = course(hall.store, tmp_path)
     edges = replace(there.edges, endpoint=cast(Endpoint, Without(there.edges.endpoint)))
-    lanes = {lane.strategy: lane for lane in await race(replace(there, edges=edges))}
+    lanes = {lane.strategy: lane for lane in await run_race(replace(there, edges=edges))}
     failed = lanes.pop(Strategy.CONVERSATION)
     assert failed.error == {"code": "unsupported_parameter", "message": "no conversations here"}
     assert len(failed.laps) == 1
@@ -97,10 +97,10 @@ async def test_an_owner_that_fails_does_not_end_the_race(hall: Hall, tmp_path: P
 
 @pytest.mark.parametrize("told", [0, 2])
 def test_tokens_that_were_not_all_reported_are_no_figure(told: int) -> None:
-    from convo.tokens import Usage
-    from convo.transfer.racing import Lane, Lap
+    from convo.transfer.race import RaceResult, RaceTurn
+    from convo.usage.counting import Usage
 
-    laps = [Lap(10, 1, Usage(input=5) if number < told else None, None, 1.0) for number in range(3)]
-    lane = Lane(Strategy.CHAIN, tuple(laps))
+    laps = [RaceTurn(10, 1, Usage(input=5) if number < told else None, None, 1.0) for number in range(3)]
+    lane = RaceResult(Strategy.CHAIN, tuple(laps))
     assert lane.used is None
     assert (lane.bytes, lane.first_token_s, lane.seconds) == (30, None, 3.0)

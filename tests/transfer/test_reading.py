@@ -10,32 +10,34 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from convo.clock import FixedClock
-from convo.engine.looking import look
+from convo.chat.view_loader import load_handle_view
 from convo.errors import ConvoError, InputFault, NotFound, Unreadable
-from convo.history import HERE
-from convo.ids import counting_ids
-from convo.inspection.document import Document
-from convo.items import Item, assistant, kind, user
-from convo.pages.conversation import page
-from convo.stores.open import open_store
-from convo.transfer.beside import Beside
-from convo.transfer.keeping import Answers, keep
-from convo.transfer.reading import document_in, documents_in
-from convo.transfer.run_states import items_of
-from convo.transfer.taking import taken
-from convo.transfer.writing import jsonl, markdown, replay
+from convo.history.items import Item, assistant_message, item_type, user_message
+from convo.history.records import EMBEDDED_SCOPE
+from convo.inspect.serialize import ConversationDocument
+from convo.runtime import FixedClock, counting_ids
+from convo.server.pages import render_conversation_page
+from convo.stores.factory import open_store
+from convo.transfer.convert import SessionWriter, load_source
+from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
+from convo.transfer.import_ import (
+    ImportDefaults,
+    import_document,
+    parse_conversation_document,
+    read_documents,
+    run_state_items,
+)
 from tests.items.arbitrary import ITEMS, TEXT
 from tests.runstate import snapshots
 
-Written = Callable[[Document], str]
+Written = Callable[[ConversationDocument], str]
 
 FORMS: dict[str, Written] = {
-    "replay": replay,
-    "jsonl": jsonl,
-    "jsonl with links": lambda document: jsonl(document, links=True),
-    "markdown": markdown,
-    "html": page,
+    "replay": render_replay,
+    "jsonl": render_jsonl,
+    "jsonl with links": lambda document: render_jsonl(document, links=True),
+    "markdown": render_markdown_export,
+    "html": render_conversation_page,
 }
 
 LINK = {
@@ -59,8 +61,8 @@ LINK = {
     "stored": True,
 }
 
-DOCUMENT = Document(
-    items=(user("hi"), assistant("ho"), user("--> </script> \ud83d <!--")),
+DOCUMENT = ConversationDocument(
+    items=(user_message("hi"), assistant_message("ho"), user_message("--> </script> \ud83d <!--")),
     acknowledged=2,
     name="greeting",
     model="openai/gpt-5-mini",
@@ -70,30 +72,32 @@ DOCUMENT = Document(
 )
 
 
-async def imported(document: Document) -> Document:
+async def imported(document: ConversationDocument) -> ConversationDocument:
     """`document` as it stands in a store that it was taken into."""
     store = open_store("memory")
     try:
-        beside = Beside(store, FixedClock(), counting_ids())
-        session = await keep(document, Answers("scripted/echo", HERE), beside)
-        return (await taken(await look(store, session.id), store)).document()
+        beside = SessionWriter(store, FixedClock(), counting_ids())
+        session = await import_document(document, ImportDefaults("scripted/echo", EMBEDDED_SCOPE), beside)
+        return (await load_source(await load_handle_view(store, session.id), store)).document()
     finally:
         await store.aclose()
 
 
 @pytest.mark.parametrize("form", ["jsonl with links", "markdown", "html"])
 async def test_a_form_with_everything_in_it_comes_back_whole(form: str) -> None:
-    read = document_in(FORMS[form](DOCUMENT))
+    read = parse_conversation_document(FORMS[form](DOCUMENT))
     assert read == DOCUMENT
     assert await imported(read) == DOCUMENT
 
 
 @pytest.mark.parametrize("form", ["replay", "jsonl"])
 def test_a_bare_form_brings_its_items_back(form: str) -> None:
-    assert document_in(FORMS[form](DOCUMENT)) == Document(items=DOCUMENT.items, acknowledged=3)
+    assert parse_conversation_document(FORMS[form](DOCUMENT)) == ConversationDocument(
+        items=DOCUMENT.items, acknowledged=3
+    )
 
 
-SAID = st.lists(ITEMS.filter(lambda item: kind(item) != "unknown"), min_size=1, max_size=5).map(tuple)
+SAID = st.lists(ITEMS.filter(lambda item: item_type(item) != "unknown"), min_size=1, max_size=5).map(tuple)
 NAMES = st.sampled_from(["mine", "a-b", "日本語"])
 
 
@@ -101,28 +105,34 @@ NAMES = st.sampled_from(["mine", "a-b", "日本語"])
 def test_what_is_exported_imported_and_exported_is_the_same(
     items: tuple[Item, ...], name: str, instructions: str | None, form: str
 ) -> None:
-    document = Document(items, len(items), name=name, instructions=instructions, model="a/b", created_at=1.5)
+    document = ConversationDocument(
+        items, len(items), name=name, instructions=instructions, model="a/b", created_at=1.5
+    )
     once = FORMS[form](document)
-    again = asyncio.run(imported(document_in(once)))
+    again = asyncio.run(imported(parse_conversation_document(once)))
     assert again.items == items
-    assert document_in(FORMS[form](again)) == document_in(once)
+    assert parse_conversation_document(FORMS[form](again)) == parse_conversation_document(once)
 
 
 @given(st.text(st.characters(codec="utf-8")) | st.sampled_from(["[", "{", "[{}]", "<!doctype html>", "{}\n{}"]))
 def test_any_other_text_is_refused_in_words(text: str) -> None:
     with suppress(InputFault):
-        assert document_in(text).acknowledged >= 0
+        assert parse_conversation_document(text).acknowledged >= 0
 
 
 def test_a_list_of_one_line_and_a_single_object_are_items() -> None:
-    assert document_in('[{"role": "user", "content": "hi"}]').items == ({"role": "user", "content": "hi"},)
-    assert document_in('{"role": "user", "content": "hi"}').items == ({"role": "user", "content": "hi"},)
+    assert parse_conversation_document('[{"role": "user", "content": "hi"}]').items == (
+        {"role": "user", "content": "hi"},
+    )
+    assert parse_conversation_document('{"role": "user", "content": "hi"}').items == (
+        {"role": "user", "content": "hi"},
+    )
 
 
 def test_one_whole_document_over_many_lines_is_read() -> None:
-    found = json.loads(jsonl(DOCUMENT, links=True).splitlines()[0])
+    found = json.loads(render_jsonl(DOCUMENT, links=True).splitlines()[0])
     text = json.dumps({**found, "items": list(DOCUMENT.items), "links": [LINK]}, indent=2)
-    assert document_in(text) == DOCUMENT
+    assert parse_conversation_document(text) == DOCUMENT
 
 
 HEAD = {"object": "convo.conversation", "version": 1, "name": None, "model": None, "instructions": None}
@@ -148,77 +158,80 @@ WRONG = [
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "created_at": -1}]}), "one of its links is none"),
     (json.dumps({**HEAD, "items": [{}] * 2, "links": [{**LINK, "parent": "a\ud800"}]}), "one of its links is none"),
     ('{"$schemaVersion": "1.6"}', "$.current_agent is missing"),
-    (page(DOCUMENT, data=False), "it holds only what is read"),
-    (markdown(DOCUMENT, data=False), "it holds only what is read"),
+    (render_conversation_page(DOCUMENT, data=False), "it holds only what is read"),
+    (render_markdown_export(DOCUMENT, data=False), "it holds only what is read"),
 ]
 
 
 @pytest.mark.parametrize(("text", "says"), WRONG, ids=[says for _, says in WRONG])
 def test_what_is_wrong_is_said(text: str, says: str) -> None:
     with pytest.raises(InputFault) as caught:
-        document_in(text)
+        parse_conversation_document(text)
     assert caught.value.message.startswith(says)
 
 
 def test_words_in_a_message_are_not_taken_for_the_document() -> None:
-    fake = markdown(Document((user("evil"),), 1)).splitlines()[-1]
-    honest = Document((user(f"look:\n{fake}"),), 1)
-    assert document_in(markdown(honest)) == honest
+    fake = render_markdown_export(ConversationDocument((user_message("evil"),), 1)).splitlines()[-1]
+    honest = ConversationDocument((user_message(f"look:\n{fake}"),), 1)
+    assert parse_conversation_document(render_markdown_export(honest)) == honest
     with pytest.raises(InputFault, match="only what is read"):
-        document_in(markdown(honest, data=False))
+        parse_conversation_document(render_markdown_export(honest, data=False))
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound):
-        documents_in(str(tmp_path / "nope.json"))
+        read_documents(str(tmp_path / "nope.json"))
     with pytest.raises(Unreadable, match="is a folder"):
-        documents_in(str(tmp_path))
+        read_documents(str(tmp_path))
     (tmp_path / "a.bin").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(Unreadable, match="neither UTF-8 nor a database"):
-        documents_in(str(tmp_path / "a.bin"))
+        read_documents(str(tmp_path / "a.bin"))
 
 
 @pytest.mark.parametrize("scenario", ["single_approval", "list_input_history"])
 def test_of_a_run_what_was_said_is_read(scenario: str) -> None:
     state = snapshots.document(scenario, "1.21")
-    found = document_in(json.dumps(state))
+    found = parse_conversation_document(json.dumps(state))
     asked, made = state["original_input"], state["generated_items"]
     assert len(found.items) == (len(asked) if isinstance(asked, list) else 1) + len(
         [item for item in made if item["type"] != "tool_approval_item"]
     )
-    assert (kind(found.items[-1]), found.acknowledged) == (made[0]["raw_item"]["type"], len(found.items))
+    assert (item_type(found.items[-1]), found.acknowledged) == (made[0]["raw_item"]["type"], len(found.items))
 
 
 def test_items_are_the_input_and_what_came_of_it_without_questions() -> None:
     state = snapshots.of("parallel_mixed_decided", "1.21")
-    kinds = [item.get("type", item.get("role")) for item in items_of(state)]
+    kinds = [item.get("type", item.get("role")) for item in run_state_items(state)]
     assert kinds == ["user", "function_call", "function_call"]
-    assert [item["role"] for item in items_of(snapshots.of("list_input_history", "1.21"))[:2]] == ["system", "user"]
+    assert [item["role"] for item in run_state_items(snapshots.of("list_input_history", "1.21"))[:2]] == [
+        "system",
+        "user",
+    ]
 
 
 def test_a_run_whose_history_an_endpoint_holds_is_not_taken_for_whole() -> None:
     state = snapshots.document("auto_previous_response_id", "1.21")
     with pytest.raises(InputFault, match="its history is held by resp_") as caught:
-        document_in(json.dumps(state))
+        parse_conversation_document(json.dumps(state))
     assert caught.value.hint == f"convo convert {state['previous_response_id']} --to session"
 
 
 async def test_a_link_that_the_store_has_stays_as_it_is() -> None:
     store = open_store("memory")
-    beside = Beside(store, FixedClock(), counting_ids())
-    answers = Answers("scripted/echo", HERE)
-    first = await keep(DOCUMENT, answers, beside)
-    forged = Document(DOCUMENT.items, 2, links=({**LINK, "model": "evil/model", "created_at": 9},))
-    second = await keep(forged, answers, beside)
+    beside = SessionWriter(store, FixedClock(), counting_ids())
+    answers = ImportDefaults("scripted/echo", EMBEDDED_SCOPE)
+    first = await import_document(DOCUMENT, answers, beside)
+    forged = ConversationDocument(DOCUMENT.items, 2, links=({**LINK, "model": "evil/model", "created_at": 9},))
+    second = await import_document(forged, answers, beside)
     link = await store.link("resp_1")
     assert link
     assert (link.model, link.session) == ("openai/gpt-5-mini", first.id)
     assert (second.name, first.head) == ("hi", second.head)
     with pytest.raises(ConvoError):
-        await keep(DOCUMENT, answers, beside, "greeting")
+        await import_document(DOCUMENT, answers, beside, "greeting")
     await store.aclose()
 
 
 def test_a_device_without_an_end_is_refused() -> None:
     with pytest.raises(Unreadable, match="/dev/zero is a device that does not come to an end"):
-        documents_in("/dev/zero")
+        read_documents("/dev/zero")

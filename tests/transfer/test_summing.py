@@ -8,20 +8,22 @@ from typing import Any, cast
 
 import pytest
 
-from convo.compaction import Plan, Way
-from convo.endpoints.contract import Endpoint
-from convo.engine.turn import Asking
-from convo.errors import ConvoError, EndpointFault, Refused, StreamBroken, WindowExceeded
-from convo.items import Event, Item, Json, assistant, user
+from convo.chat.turn import RequestOptions
+from convo.compaction.planning import CompactionMethod, CompactionPlan
+from convo.endpoints.base import Endpoint
+from convo.errors import ConvoError, EndpointFault, RequestRefused, StreamBroken, WindowExceeded
+from convo.history.items import Item, Json, StreamEvent, assistant_message, user_message
 from convo.stores.memory import MemoryStore
-from convo.transfer.summing import shorter
+from convo.transfer.compact import run_compaction
 from tests.embedding import embedded
 
 LONGEST = 1_000
 """Characters of a request that the endpoint takes."""
 
 TURNS: tuple[Item, ...] = tuple(
-    item for number in range(6) for item in (user(f"{number} " + "word " * 40), assistant(f"{number} " + "so " * 40))
+    item
+    for number in range(6)
+    for item in (user_message(f"{number} " + "word " * 40), assistant_message(f"{number} " + "so " * 40))
 )
 
 
@@ -35,7 +37,7 @@ class Narrow:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._endpoint, name)
 
-    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         if len(json.dumps(body["input"])) > LONGEST:
             raise self._refusal
         self.bodies.append(body)
@@ -52,32 +54,32 @@ class Brief:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._endpoint, name)
 
-    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[Event, None]:
+    def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
         return self._endpoint.create({**body, "max_output_tokens": 1})
 
 
-def asking(folder: Path, *replies: Mapping[str, Any]) -> Asking:
+def asking(folder: Path, *replies: Mapping[str, Any]) -> RequestOptions:
     script = folder / "script.json"
     script.write_text(json.dumps({"replies": replies}), encoding="utf-8")
-    return Asking(f"scripted/{script}", f"scripted/{script}")
+    return RequestOptions(f"scripted/{script}", f"scripted/{script}")
 
 
 def narrow(refusal: ConvoError) -> Narrow:
     return Narrow(embedded(MemoryStore()), refusal)
 
 
-PLAN = Plan(Way.SUMMARY, TURNS)
+PLAN = CompactionPlan(CompactionMethod.SUMMARY, TURNS)
 
 
 @pytest.mark.parametrize(
     "refusal",
-    [WindowExceeded("m", 2, 1), Refused("too long", code="context_length_exceeded")],
+    [WindowExceeded("m", 2, 1), RequestRefused("too long", code="context_length_exceeded")],
     ids=["here", "elsewhere"],
 )
 async def test_a_history_too_long_for_one_summary_is_made_into_several(tmp_path: Path, refusal: ConvoError) -> None:
     """Each begins with the one before it, and all that was used is counted."""
     endpoint = narrow(refusal)
-    made = await shorter(PLAN, asking(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), auto=True)
+    made = await run_compaction(PLAN, asking(tmp_path, {"text": "They counted."}), cast(Endpoint, endpoint), auto=True)
     assert len(endpoint.bodies) > 2
     assert "They counted." in json.dumps(endpoint.bodies[-1]["input"])
     assert all(body["store"] is False for body in endpoint.bodies)
@@ -85,9 +87,9 @@ async def test_a_history_too_long_for_one_summary_is_made_into_several(tmp_path:
 
 
 async def test_one_turn_that_is_too_long_is_refused(tmp_path: Path) -> None:
-    plan = replace(PLAN, folded=(user("word " * 1_000), assistant("so")))
+    plan = replace(PLAN, folded=(user_message("word " * 1_000), assistant_message("so")))
     with pytest.raises(WindowExceeded):
-        await shorter(
+        await run_compaction(
             plan, asking(tmp_path, {"text": "x"}), cast(Endpoint, narrow(WindowExceeded("m", 2, 1))), auto=True
         )
 
@@ -106,12 +108,12 @@ async def test_a_summary_that_says_nothing_is_refused_or_breaks_off_is_none(
 ) -> None:
     endpoint = embedded(MemoryStore())
     with pytest.raises(error):
-        await shorter(replace(PLAN, folded=TURNS[:4]), asking(tmp_path, reply), endpoint, auto=True)
+        await run_compaction(replace(PLAN, folded=TURNS[:4]), asking(tmp_path, reply), endpoint, auto=True)
 
 
 async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> None:
     endpoint = cast(Endpoint, Brief(embedded(MemoryStore())))
-    made = await shorter(
+    made = await run_compaction(
         replace(PLAN, folded=TURNS[:4]), asking(tmp_path, {"text": "They counted."}), endpoint, auto=True
     )
     assert "They" in json.dumps(made.windows)
@@ -121,6 +123,6 @@ async def test_a_summary_that_was_cut_short_is_said_to_be(tmp_path: Path) -> Non
 async def test_the_focus_and_the_instructions_are_told_to_the_model(tmp_path: Path) -> None:
     endpoint = narrow(WindowExceeded("m", 2, 1))
     how = replace(asking(tmp_path, {"text": "They counted."}), instructions="Be brief.")
-    await shorter(replace(PLAN, folded=TURNS[:4], focus="the numbers"), how, cast(Endpoint, endpoint), auto=True)
+    await run_compaction(replace(PLAN, folded=TURNS[:4], focus="the numbers"), how, cast(Endpoint, endpoint), auto=True)
     assert "the numbers" in endpoint.bodies[0]["instructions"]
     assert "Be brief." in json.dumps(endpoint.bodies[0]["input"])

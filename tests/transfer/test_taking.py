@@ -5,15 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from convo.clock import FixedClock
-from convo.engine.looking import look
-from convo.history import HERE, Session, Strategy
-from convo.ids import counting_ids
-from convo.stores.contract import Change, Growth
-from convo.stores.open import open_store
-from convo.transfer.beside import Beside
-from convo.transfer.keeping import Answers, keep
-from convo.transfer.taking import taken
+from convo.chat.view_loader import load_handle_view
+from convo.history.records import EMBEDDED_SCOPE, Session, Strategy
+from convo.runtime import FixedClock, counting_ids
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.factory import open_store
+from convo.transfer.convert import SessionWriter, load_source
+from convo.transfer.import_ import ImportDefaults, import_document
 from tests.inspection.built import Talk
 from tests.steps import Steps
 
@@ -40,8 +38,8 @@ async def held(store: Any, turns: int) -> str:
         talk.turn(f"{name}_{n}", f"{name} asks {n}", f"{n}", after=before, session=name)
     path = talk.paths[f"{name}_{turns - 1}"]
     record = Session(name, name, Strategy.SESSION, "local/demo", path.head, path.head, 1.0, 1.0)
-    grown = Growth(path.root, path.items)
-    await store.commit(Change((grown,), links=tuple(talk.links), session=record, expect=None))
+    grown = AppendItems(path.root, path.items)
+    await store.commit(Transaction((grown,), links=tuple(talk.links), session=record, expect=None))
     return name
 
 
@@ -52,7 +50,7 @@ async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_shor
         for turns in (SHORT, LONG):
             name = await held(counted.store, turns)
             counted.asked.clear()
-            source = await taken(await look(counted, name), counted)
+            source = await load_source(await load_handle_view(counted, name), counted)
             assert {one.maker.model for one in source.said[1::2]} == {"local/demo"}
             asked.append(dict(counted.asked))
         await counted.aclose()
@@ -61,11 +59,11 @@ async def test_the_store_is_asked_as_often_for_a_long_conversation_as_for_a_shor
 
 async def test_a_store_that_has_none_of_the_links_is_asked_once_for_all_of_them(tmp_path: Path) -> None:
     store, empty = open_store("memory"), Counted(f"sqlite:{tmp_path / 'convo.db'}")
-    document = (await taken(await look(store, await held(store, SHORT)), store)).document()
-    beside = Beside(empty, FixedClock(), counting_ids())
-    made = await keep(document, Answers("local/demo", HERE), beside)
+    document = (await load_source(await load_handle_view(store, await held(store, SHORT)), store)).document()
+    beside = SessionWriter(empty, FixedClock(), counting_ids())
+    made = await import_document(document, ImportDefaults("local/demo", EMBEDDED_SCOPE), beside)
     assert (empty.asked["link"], len(await empty.links(made.id))) == (0, SHORT)
-    await keep(replace(document, name="another"), Answers("local/demo", HERE), beside)
+    await import_document(replace(document, name="another"), ImportDefaults("local/demo", EMBEDDED_SCOPE), beside)
     assert (empty.asked["link"], len(await empty.links(made.id))) == (SHORT, SHORT)
     await store.aclose()
     await empty.aclose()
@@ -75,9 +73,9 @@ async def test_four_times_the_turns_take_about_four_times_the_work() -> None:
     store = open_store("memory")
     works = []
     for turns in (SHORT, LONG):
-        known = await look(store, await held(store, turns))
+        known = await load_handle_view(store, await held(store, turns))
         with Steps() as steps:
-            source = await taken(known, store)
+            source = await load_source(known, store)
             source.document()
         works.append(steps.taken)
     await store.aclose()

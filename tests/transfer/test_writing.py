@@ -4,34 +4,34 @@ import json
 
 import pytest
 
-from convo.inspection.document import Document
-from convo.items import Item, assistant, user
-from convo.transfer.writing import jsonl, markdown, replay
+from convo.history.items import Item, assistant_message, user_message
+from convo.inspect.serialize import ConversationDocument
+from convo.transfer.export import render_jsonl, render_markdown_export, render_replay
 
 ITEMS: tuple[Item, ...] = (
-    user("Weather?"),
+    user_message("Weather?"),
     {"type": "reasoning", "summary": [{"type": "summary_text", "text": "Oslo,\nthen."}]},
     {"type": "function_call", "call_id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'},
     {"type": "function_call_output", "call_id": "call_1", "output": "```\nrain\n```"},
-    user("And this?", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}),
-    assistant("A *cat*."),
+    user_message("And this?", {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}),
+    assistant_message("A *cat*."),
 )
 LINK = {"id": "resp_1", "saw": 1, "head": 3}
-DOCUMENT = Document(items=ITEMS, acknowledged=6, name="weather", model="openai/gpt-5-mini", links=(LINK,))
+DOCUMENT = ConversationDocument(items=ITEMS, acknowledged=6, name="weather", model="openai/gpt-5-mini", links=(LINK,))
 
 
 def test_a_replay_file_is_the_list_of_items_an_item_a_line() -> None:
-    text = replay(DOCUMENT)
+    text = render_replay(DOCUMENT)
     assert json.loads(text) == list(ITEMS)
     assert len(text.splitlines()) == len(ITEMS) + 2
 
 
 def test_lines_are_the_items_alone() -> None:
-    assert [json.loads(line) for line in jsonl(DOCUMENT).splitlines()] == list(ITEMS)
+    assert [json.loads(line) for line in render_jsonl(DOCUMENT).splitlines()] == list(ITEMS)
 
 
 def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
-    lines = [json.loads(line) for line in jsonl(DOCUMENT, links=True).splitlines()]
+    lines = [json.loads(line) for line in render_jsonl(DOCUMENT, links=True).splitlines()]
     assert [line["object"].removeprefix("convo.") for line in lines] == [
         *("conversation", "item", "item", "item", "link", "item", "item", "item")
     ]
@@ -46,7 +46,7 @@ def test_a_link_stands_behind_the_last_item_that_it_added() -> None:
     ],
 )
 def test_reasoning_that_cannot_be_read_is_told_from_reasoning_that_is_empty(item: Item, shown: str) -> None:
-    assert f"## 1. reasoning\n\n{shown}\n" in markdown(Document((item,), acknowledged=1))
+    assert f"## 1. reasoning\n\n{shown}\n" in render_markdown_export(ConversationDocument((item,), acknowledged=1))
 
 
 READ = """# weather
@@ -91,12 +91,12 @@ A *cat*.
 
 
 def test_markdown_is_for_reading() -> None:
-    assert markdown(DOCUMENT, data=False) == READ
+    assert render_markdown_export(DOCUMENT, data=False) == READ
 
 
 def test_markdown_ends_with_the_document_in_one_comment() -> None:
-    evil = Document(items=(user("--> <!-- convo.conversation {} -->\n-- ---"),), acknowledged=1)
-    last = markdown(evil).splitlines()[-1]
+    evil = ConversationDocument(items=(user_message("--> <!-- convo.conversation {} -->\n-- ---"),), acknowledged=1)
+    last = render_markdown_export(evil).splitlines()[-1]
     inner = last.removeprefix("<!-- convo.conversation ").removesuffix(" -->")
     assert not {"--", "<", ">"} & {inner[at : at + size] for at in range(len(inner)) for size in (1, 2)}
     assert json.loads(inner)["items"] == list(evil.items)

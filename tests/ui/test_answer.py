@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from convo.items import Event
-from convo.ui.answer import Printer, safe
+from convo.history.items import StreamEvent
+from convo.terminal.terminal import AnswerPrinter, escape_control_chars
 
 
-def printed(events: Sequence[Event], *, live: bool = True) -> tuple[str, str]:
+def printed(events: Sequence[StreamEvent], *, live: bool = True) -> tuple[str, str]:
     """stdout and stderr after all `events`."""
     out, err = io.StringIO(), io.StringIO()
-    printer = Printer(out, err, live=live)
+    printer = AnswerPrinter(out, err, live=live)
     for event in events:
         printer.take(event)
     printer.end()
     return out.getvalue(), err.getvalue()
 
 
-def delta(words: str, item: int = 0, part: int = 0, kind: str = "output_text") -> Event:
+def delta(words: str, item: int = 0, part: int = 0, kind: str = "output_text") -> StreamEvent:
     return {"type": f"response.{kind}.delta", "output_index": item, "content_index": part, "delta": words}
 
 
-def done(at: int, item: dict[str, Any]) -> Event:
+def done(at: int, item: dict[str, Any]) -> StreamEvent:
     return {"type": "response.output_item.done", "output_index": at, "item": item}
 
 
@@ -36,13 +36,13 @@ def message(*parts: str) -> dict[str, Any]:
     }
 
 
-def completed(*output: dict[str, Any]) -> Event:
+def completed(*output: dict[str, Any]) -> StreamEvent:
     return {"type": "response.completed", "response": {"output": list(output)}}
 
 
 def test_pieces_are_printed_when_they_come() -> None:
     out, err = io.StringIO(), io.StringIO()
-    printer = Printer(out, err, live=True)
+    printer = AnswerPrinter(out, err, live=True)
     seen = []
     for piece in ("On", "ce ", "upon"):
         printer.take(delta(piece))
@@ -95,13 +95,17 @@ def test_an_answer_that_is_cut_off_ends_its_line() -> None:
 
 def test_every_control_character_but_tab_and_line_break_is_spelled_out() -> None:
     controls = [chr(number) for number in (*range(0x20), *range(0x7F, 0xA0))]
-    assert [sign for sign in controls if safe(sign) == sign] == ["\t", "\n"]
-    assert (safe("\x1b"), safe("\x9b"), safe("\r")) == ("\\x1b", "\\x9b", "\\x0d")
-    assert safe("Käse 食べる 🧀") == "Käse 食べる 🧀"
+    assert [sign for sign in controls if escape_control_chars(sign) == sign] == ["\t", "\n"]
+    assert (escape_control_chars("\x1b"), escape_control_chars("\x9b"), escape_control_chars("\r")) == (
+        "\\x1b",
+        "\\x9b",
+        "\\x0d",
+    )
+    assert escape_control_chars("Käse 食べる 🧀") == "Käse 食べる 🧀"
 
 
 def test_characters_that_nobody_sees_are_spelled_out() -> None:
-    assert safe("pay\u200bpal\ufeff \u2060x\u00ad") == "pay\\u200bpal\\ufeff \\u2060x\\xad"
-    assert safe("hi\U000e0041\U000e0100") == "hi\\U000e0041\\U000e0100"
+    assert escape_control_chars("pay\u200bpal\ufeff \u2060x\u00ad") == "pay\\u200bpal\\ufeff \\u2060x\\xad"
+    assert escape_control_chars("hi\U000e0041\U000e0100") == "hi\\U000e0041\\U000e0100"
     joined = "\U0001f469\u200d\U0001f4bb \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \u2764\ufe0f"
-    assert safe(joined) == joined
+    assert escape_control_chars(joined) == joined

@@ -2,10 +2,10 @@
 
 import pytest
 
-from convo.ui.bar import Bar, Standing, line
-from convo.ui.medium import width
+from convo.terminal.status_line import StatusLine, StatusLineState, format_status_line
+from convo.terminal.terminal import text_width
 
-FULL = Standing("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 400_000, 0.0123, 1)
+FULL = StatusLineState("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 400_000, 0.0123, 1)
 
 
 @pytest.mark.parametrize(
@@ -22,18 +22,23 @@ FULL = Standing("session what-is-a-monad", "openai/gpt-5-mini", 12_345, 400_000,
     ],
 )
 def test_it_says_what_fits_and_begins_with_the_owner(columns: int, said: str) -> None:
-    assert line(FULL, columns) == said
+    assert format_status_line(FULL, columns) == said
 
 
 def test_it_is_never_wider_than_the_terminal() -> None:
     wide = FULL._replace(owner="session 日本語のお話をしましょう")
     over = [
-        columns for columns in range(1, 100) if max(width(line(FULL, columns)), width(line(wide, columns))) > columns
+        columns
+        for columns in range(1, 100)
+        if max(text_width(format_status_line(FULL, columns)), text_width(format_status_line(wide, columns))) > columns
     ]
     assert over == []
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert line(Standing("session", "scripted/echo"), 80) == "session · scripted/echo"
-    assert line(Standing("session x", "scripted/echo", tokens=7), 80) == "session x · scripted/echo · 7 tokens"
-    assert Bar().line(80) == ""
+    assert format_status_line(StatusLineState("session", "scripted/echo"), 80) == "session · scripted/echo"
+    assert (
+        format_status_line(StatusLineState("session x", "scripted/echo", tokens=7), 80)
+        == "session x · scripted/echo · 7 tokens"
+    )
+    assert StatusLine().line(80) == ""

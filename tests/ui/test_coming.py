@@ -4,18 +4,20 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from convo.history import Path, Strategy, root
-from convo.inspection.coming import Coming
-from convo.inspection.window import filled, requested
-from convo.items import assistant, user
-from convo.tokens import Window
-from convo.ui.coming import curl, screen
-from convo.ui.medium import Medium
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Strategy
+from convo.history.tree import Path, root_key
+from convo.inspect.context_window import NextRequest, request_parts, sum_context_usage
+from convo.terminal.inspect_view import build_curl_command, render_next_request
+from convo.terminal.terminal import DisplayOptions
+from convo.usage.models import ModelWindow
 
-ASKED = Path(root("local")).grow([user("one"), assistant("two"), user("three"), assistant("four")])
-BODY: dict[str, Any] = {"model": "m", "input": [user("größer \x1b[31m")], "previous_response_id": "resp_1"}
-FILLING = filled(requested(ASKED.items, "held by resp_1", BODY, None), Window(10_000), counted=51)
-COMING = Coming(
+ASKED = Path(root_key("local")).grow(
+    [user_message("one"), assistant_message("two"), user_message("three"), assistant_message("four")]
+)
+BODY: dict[str, Any] = {"model": "m", "input": [user_message("größer \x1b[31m")], "previous_response_id": "resp_1"}
+FILLING = sum_context_usage(request_parts(ASKED.items, "held by resp_1", BODY, None), ModelWindow(10_000), counted=51)
+COMING = NextRequest(
     handle="mine",
     strategy=Strategy.CHAIN,
     owner="resp_1",
@@ -30,7 +32,7 @@ COMING = Coming(
 
 
 def test_what_the_owner_puts_before_it_stands_apart_and_the_last_of_many_will_do() -> None:
-    lines = screen(COMING, Medium(), most=2).splitlines()
+    lines = render_next_request(COMING, DisplayOptions(), most=2).splitlines()
     assert lines[:6] == [
         "the owner puts 4 items of resp_1 before it",
         "      2 items before these",
@@ -42,31 +44,33 @@ def test_what_the_owner_puts_before_it_stands_apart_and_the_last_of_many_will_do
 
 
 def test_the_sum_says_who_counted_and_what_of_the_window_it_takes() -> None:
-    assert screen(COMING, Medium()).splitlines()[-1] == (
+    assert render_next_request(COMING, DisplayOptions()).splitlines()[-1] == (
         "51 tokens, counted by the endpoint; 0.5% of a window of 10,000"
     )
 
 
 def test_nothing_that_was_said_moves_the_cursor() -> None:
-    shown = screen(COMING, Medium(width=60))
+    shown = render_next_request(COMING, DisplayOptions(width=60))
     assert "\x1b" not in shown
     assert "größer" in shown
 
 
 def test_nothing_before_it_is_said_in_words() -> None:
-    assert screen(replace(COMING, before=()), Medium()).startswith("nothing stands before it\nPOST ")
+    assert render_next_request(replace(COMING, before=()), DisplayOptions()).startswith(
+        "nothing stands before it\nPOST "
+    )
 
 
 def test_a_command_is_ascii_and_names_the_variable_alone() -> None:
-    command = curl(COMING)
+    command = build_curl_command(COMING)
     assert command.isascii()
     assert '-H "api-key: ${MY_KEY}"' in command
     assert "\x1b" not in command
 
 
 def test_a_long_input_has_an_item_a_line_and_is_the_same_json() -> None:
-    body = {**BODY, "input": [user(f"größer {number}") for number in range(200)]}
-    lines = screen(replace(COMING, body=body, before=()), Medium()).splitlines()
+    body = {**BODY, "input": [user_message(f"größer {number}") for number in range(200)]}
+    lines = render_next_request(replace(COMING, body=body, before=()), DisplayOptions()).splitlines()
     shown = lines[lines.index("{") : lines.index("}") + 1]
     assert json.loads("\n".join(shown)) == body
     assert len(shown) < 210

@@ -2,9 +2,9 @@
 
 import pytest
 
-from convo.errors import Usage
-from convo.ui.commands import ALIASES, COMMANDS, understood
-from convo.ui.conversing import is_command, message
+from convo.errors import InvalidUsage
+from convo.terminal.repl import is_slash_command, unescape_slash
+from convo.terminal.slash_commands import SLASH_COMMAND_ALIASES, SLASH_COMMANDS, parse_slash_command
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from convo.ui.conversing import is_command, message
     ],
 )
 def test_a_command_gets_its_words(line: str, meant: tuple[str, str]) -> None:
-    assert understood(line) == meant
+    assert parse_slash_command(line) == meant
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_a_command_gets_its_words(line: str, meant: tuple[str, str]) -> None:
     ],
 )
 def test_what_is_no_command_is_an_error_with_a_suggestion(line: str, hint: str) -> None:
-    with pytest.raises(Usage, match="nothing was sent") as refused:
-        understood(line)
+    with pytest.raises(InvalidUsage, match="nothing was sent") as refused:
+        parse_slash_command(line)
     assert refused.value.hint == hint
 
 
@@ -46,15 +46,15 @@ def test_what_is_no_command_is_an_error_with_a_suggestion(line: str, hint: str) 
     [("hello", "hello"), ("a /b", "a /b"), ("//x", "/x"), ("  //x", "/x"), ("///x", "//x"), ("  two", "  two")],
 )
 def test_what_is_a_message_and_what_it_says(line: str, said: str) -> None:
-    assert not is_command(line)
-    assert message(line) == said
+    assert not is_slash_command(line)
+    assert unescape_slash(line) == said
 
 
 @pytest.mark.parametrize("line", ["/", "/x", "  /x", "\n/x", "/x //y"])
 def test_what_begins_with_one_slash_is_never_a_message(line: str) -> None:
-    assert is_command(line)
+    assert is_slash_command(line)
 
 
 def test_an_alias_stands_for_a_command_and_hides_none() -> None:
-    assert set(ALIASES.values()) <= set(COMMANDS)
-    assert not set(ALIASES) & set(COMMANDS)
+    assert set(SLASH_COMMAND_ALIASES.values()) <= set(SLASH_COMMANDS)
+    assert not set(SLASH_COMMAND_ALIASES) & set(SLASH_COMMANDS)

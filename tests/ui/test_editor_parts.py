@@ -11,10 +11,16 @@ from prompt_toolkit.history import FileHistory, History
 from prompt_toolkit.input.vt100_parser import Vt100Parser
 from prompt_toolkit.key_binding import KeyPress
 
-from convo.errors import Usage
-from convo.ui.copying import MOST, last_block, osc52
-from convo.ui.editor_history import RECENT, Remembered, entries, entry, remembered
-from convo.ui.editor_input import as_paste
+from convo.errors import InvalidUsage
+from convo.terminal.line_editor import (
+    MAX_HISTORY_BYTES,
+    PromptHistory,
+    format_history_entry,
+    merge_paste,
+    open_prompt_history,
+    parse_history_entries,
+)
+from convo.terminal.slash_commands import MAX_OSC52_BYTES, build_osc52_sequence, find_last_code_block
 
 
 def pressed(typed: str) -> list[KeyPress]:
@@ -35,12 +41,12 @@ async def loaded(history: History) -> list[str]:
 
 @pytest.mark.parametrize("typed", ["a", "hello\r", "\r", "\r\r", "\n", "a\n", "\x1b[A\r", "a\x1b[Db\r", "x\r\x04"])
 def test_what_is_typed_stays_typing(typed: str) -> None:
-    assert as_paste(pressed(typed)) == pressed(typed)
+    assert merge_paste(pressed(typed)) == pressed(typed)
 
 
 @pytest.mark.parametrize("pasted", ["one\rtwo", "one\r\ntwo\r\n", "\tdef f():\r\t\tpass\r", "é\n日本"])
 def test_lines_that_come_at_once_are_a_paste(pasted: str) -> None:
-    (press,) = as_paste(pressed(pasted))
+    (press,) = merge_paste(pressed(pasted))
     assert (press.key, press.data) == ("<bracketed-paste>", pasted)
 
 
@@ -49,19 +55,19 @@ def test_lines_that_come_at_once_are_a_paste(pasted: str) -> None:
 
 @pytest.mark.parametrize("words", ["one", "two\nlines", "", "+plus\n\n# hash", "日本語"])
 def test_an_entry_comes_back_as_it_was(words: str) -> None:
-    assert entries(entry("before") + entry(words)) == [words, "before"]
+    assert parse_history_entries(format_history_entry("before") + format_history_entry(words)) == [words, "before"]
 
 
 async def test_the_file_is_the_one_that_the_library_writes(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
     FileHistory(str(place)).store_string("theirs\nof two lines")
-    remembered(place).append_string("ours")
-    assert await loaded(Remembered(place)) == ["ours", "theirs\nof two lines"]
+    open_prompt_history(place).append_string("ours")
+    assert await loaded(PromptHistory(place)) == ["ours", "theirs\nof two lines"]
     assert list(FileHistory(str(place)).load_history_strings()) == ["ours", "theirs\nof two lines"]
 
 
 async def test_what_another_terminal_adds_is_there_at_the_next_prompt(tmp_path: Path) -> None:
-    mine, other = remembered(tmp_path / "prompts"), remembered(tmp_path / "prompts")
+    mine, other = open_prompt_history(tmp_path / "prompts"), open_prompt_history(tmp_path / "prompts")
     assert (await loaded(mine), await loaded(other)) == ([], [])
     mine.append_string("one")
     other.append_string("two")
@@ -72,8 +78,8 @@ async def test_what_another_terminal_adds_is_there_at_the_next_prompt(tmp_path: 
 def test_many_that_write_at_once_lose_no_entry_and_mix_none(tmp_path: Path) -> None:
     said = [f"{number} " + "long words\n" * 3_000 for number in range(24)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda words: Remembered(tmp_path / "prompts").store_string(words), said))
-    assert sorted(entries((tmp_path / "prompts").read_text())) == sorted(said)
+        list(pool.map(lambda words: PromptHistory(tmp_path / "prompts").store_string(words), said))
+    assert sorted(parse_history_entries((tmp_path / "prompts").read_text())) == sorted(said)
 
 
 def test_who_adds_waits_for_who_is_adding(tmp_path: Path) -> None:
@@ -81,19 +87,19 @@ def test_who_adds_waits_for_who_is_adding(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
     with ThreadPoolExecutor() as pool, place.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        adding = pool.submit(Remembered(place).store_string, "mine")
+        adding = pool.submit(PromptHistory(place).store_string, "mine")
         with pytest.raises(TimeoutError):
             adding.result(0.1)
         assert place.read_text() == ""
         fcntl.flock(file, fcntl.LOCK_UN)
-    assert entries(place.read_text()) == ["mine"]
+    assert parse_history_entries(place.read_text()) == ["mine"]
 
 
 async def test_of_a_long_file_the_last_part_is_read_in_whole_entries(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
-    place.write_text("".join(entry(f"{number} " + "x\n" * 500) for number in range(1_200)))
-    assert place.stat().st_size > RECENT
-    found = await loaded(Remembered(place))
+    place.write_text("".join(format_history_entry(f"{number} " + "x\n" * 500) for number in range(1_200)))
+    assert place.stat().st_size > MAX_HISTORY_BYTES
+    found = await loaded(PromptHistory(place))
     assert found[0].startswith("1199 ")
     assert all(words.split(" ")[0].isdigit() and words.count("\n") == 500 for words in found)
 
@@ -101,13 +107,13 @@ async def test_of_a_long_file_the_last_part_is_read_in_whole_entries(tmp_path: P
 def test_the_file_is_for_this_user_alone_also_when_it_was_not(tmp_path: Path) -> None:
     place = tmp_path / "prompts"
     place.touch(mode=0o644)
-    remembered(place)
+    open_prompt_history(place)
     assert stat.S_IMODE(place.stat().st_mode) == 0o600
 
 
 def test_a_place_that_cannot_be_had_costs_the_memory_alone(tmp_path: Path) -> None:
     (tmp_path / "prompts").mkdir()
-    history = remembered(tmp_path / "prompts")
+    history = open_prompt_history(tmp_path / "prompts")
     history.append_string("one")
     assert asyncio.run(loaded(history)) == ["one"]
 
@@ -117,12 +123,12 @@ def test_a_place_that_cannot_be_had_costs_the_memory_alone(tmp_path: Path) -> No
 
 def test_the_last_block_of_code_is_copied_without_its_fence() -> None:
     answer = "So:\n```python\nprint(1)\n```\nor\n~~~\n```\nx\n~~~\n"
-    assert last_block(answer) == "```\nx\n"
-    assert last_block(answer.partition("or")[0]) == "print(1)\n"
-    with pytest.raises(Usage, match="no block of code"):
-        last_block("no code")
+    assert find_last_code_block(answer) == "```\nx\n"
+    assert find_last_code_block(answer.partition("or")[0]) == "print(1)\n"
+    with pytest.raises(InvalidUsage, match="no block of code"):
+        find_last_code_block("no code")
 
 
 def test_a_terminal_is_asked_to_copy_no_more_than_it_takes() -> None:
-    assert osc52("hé") == "\x1b]52;c;aMOp\x07"
-    assert osc52("x" * (MOST + 1)) == ""
+    assert build_osc52_sequence("hé") == "\x1b]52;c;aMOp\x07"
+    assert build_osc52_sequence("x" * (MAX_OSC52_BYTES + 1)) == ""

@@ -1,17 +1,24 @@
 """Findings on a screen."""
 
-from convo.ui.findings import Report, fault, ok, screen, summary, warning
-from convo.ui.medium import Medium
+from convo.terminal.report_views import (
+    CheckReport,
+    make_error_result,
+    make_ok_result,
+    make_warning_result,
+    render_checks,
+    summarize_checks,
+)
+from convo.terminal.terminal import DisplayOptions
 
 REPORTS = [
-    Report("store", fault("it is away", "start it")),
-    Report("disk", warning("it is nearly full", "free some space")),
-    Report("keys", ok("one is set")),
+    CheckReport("store", make_error_result("it is away", "start it")),
+    CheckReport("disk", make_warning_result("it is nearly full", "free some space")),
+    CheckReport("keys", make_ok_result("one is set")),
 ]
 
 
 def test_what_is_not_ok_says_so_and_has_its_next_step_below_it() -> None:
-    assert screen(REPORTS, Medium()).splitlines() == [
+    assert render_checks(REPORTS, DisplayOptions()).splitlines() == [
         "  store  fault: it is away",
         "         try: start it",
         "  disk   warning: it is nearly full",
@@ -21,7 +28,7 @@ def test_what_is_not_ok_says_so_and_has_its_next_step_below_it() -> None:
 
 
 def test_in_colour_a_fault_stands_out() -> None:
-    shown = screen(REPORTS, Medium(80, colour=True))
+    shown = render_checks(REPORTS, DisplayOptions(80, colour=True))
 
     assert "\x1b[31mstore\x1b[0m  fault: it is away" in shown
     assert "\x1b[1mdisk \x1b[0m  warning: " in shown
@@ -29,12 +36,12 @@ def test_in_colour_a_fault_stands_out() -> None:
 
 
 def test_control_characters_in_what_was_found_are_spelled_out() -> None:
-    assert screen([Report("store", fault("it says \x1b[2J", "do"))], Medium()).splitlines()[0] == (
-        "  store  fault: it says \\x1b[2J"
-    )
+    assert render_checks(
+        [CheckReport("store", make_error_result("it says \x1b[2J", "do"))], DisplayOptions()
+    ).splitlines()[0] == ("  store  fault: it says \\x1b[2J")
 
 
 def test_the_summary_counts() -> None:
-    assert summary(REPORTS) == "1 fault and 1 warning"
-    assert summary(REPORTS[:1] * 2) == "2 faults"
-    assert summary(REPORTS[2:]) == "nothing is wrong"
+    assert summarize_checks(REPORTS) == "1 fault and 1 warning"
+    assert summarize_checks(REPORTS[:1] * 2) == "2 faults"
+    assert summarize_checks(REPORTS[2:]) == "nothing is wrong"

@@ -2,15 +2,16 @@
 
 from dataclasses import replace
 
-from convo.history import Path, Scope, Session, Strategy
-from convo.inspection import Known
-from convo.items import user
-from convo.ui.inspecting import screen, transcript
-from convo.ui.medium import Medium, width
+from convo.history.items import user_message
+from convo.history.records import Scope, Session, Strategy
+from convo.history.tree import Path
+from convo.inspect.view import ConversationView
+from convo.terminal.inspect_view import render_conversation, render_path_items
+from convo.terminal.terminal import DisplayOptions, text_width
 from tests.inspection.built import BEGUN, ROOT, Talk, chain, places_of, said
 
 
-def session(known: Known, **fields: object) -> Session:
+def session(known: ConversationView, **fields: object) -> Session:
     made = Session(
         id="ses_1",
         name="monads",
@@ -53,23 +54,23 @@ response  owner  seen  cached  ~sent  what the model saw
 
 def test_a_session_says_who_owns_it_where_its_head_stands_and_what_waits() -> None:
     known = chain(2).known("resp_2")
-    path = known.path.grow([user("and then?")])
+    path = known.path.grow([user_message("and then?")])
     known = replace(known, path=path, handle="monads", session=session(known, handle="resp_2", head=path.head))
-    assert screen(known, Medium(80)) == SCREEN
-    assert max(map(width, SCREEN.splitlines())) <= 80
+    assert render_conversation(known, DisplayOptions(80)) == SCREEN
+    assert max(map(text_width, SCREEN.splitlines())) <= 80
 
 
 def test_a_response_offers_to_go_on_from_it_only_where_it_is_kept() -> None:
     talk = chain(1)
-    assert "go on" in screen(talk.known("resp_1"), Medium())
+    assert "go on" in render_conversation(talk.known("resp_1"), DisplayOptions())
     talk.links[0] = replace(talk.links[0], stored=False)
-    assert "go on" not in screen(talk.known("resp_1"), Medium())
+    assert "go on" not in render_conversation(talk.known("resp_1"), DisplayOptions())
 
 
 def test_many_waiting_items_are_counted() -> None:
     known = chain(1).known("resp_1")
-    path = known.path.grow([user(f"more {number}") for number in range(1, 6)])
-    shown = screen(replace(known, path=path, session=session(known)), Medium())
+    path = known.path.grow([user_message(f"more {number}") for number in range(1, 6)])
+    shown = render_conversation(replace(known, path=path, session=session(known)), DisplayOptions())
     assert "5 items unacknowledged\n            user: more 1\n" in shown
     assert "user: more 3\n            and 2 more\n" in shown
     assert "more 4" not in shown
@@ -77,12 +78,12 @@ def test_many_waiting_items_are_counted() -> None:
 
 def test_a_confirmed_session_says_that_nothing_waits() -> None:
     known = chain(1).known("resp_1")
-    assert "nothing is unacknowledged" in screen(replace(known, session=session(known)), Medium())
+    assert "nothing is unacknowledged" in render_conversation(replace(known, session=session(known)), DisplayOptions())
 
 
 def test_what_an_endpoint_cannot_tell_is_said() -> None:
     known = chain(1).known("resp_1", forks=False, notes=("resp_0 is gone",), scope=Scope("https://x.example/v1"))
-    shown = screen(known, Medium())
+    shown = render_conversation(known, DisplayOptions())
     assert "forks     this endpoint cannot tell what else goes on from a response\n" in shown
     assert "note      resp_0 is gone\n" in shown
     assert "endpoint  https://x.example/v1\n" in shown
@@ -101,8 +102,8 @@ ITEMS = """\
 
 def test_where_no_links_are_known_the_items_are_listed() -> None:
     path = Path(ROOT).grow(said("what is a monad?", "a box"))
-    known = Known("./talk.json", Strategy.REPLAY, None, path, path.head, (), places_of([path]))
-    assert screen(known, Medium(80)) == ITEMS
+    known = ConversationView("./talk.json", Strategy.REPLAY, None, path, path.head, (), places_of([path]))
+    assert render_conversation(known, DisplayOptions(80)) == ITEMS
 
 
 TRANSCRIPT = """\
@@ -123,25 +124,25 @@ TRANSCRIPT = """\
 
 def test_items_are_shown_whole_with_kind_role_and_id() -> None:
     items = [
-        user("what is a monad?\nreally"),
+        user_message("what is a monad?\nreally"),
         {"type": "message", "role": "assistant", "id": "msg_1", "status": "incomplete", "content": "a bo"},
         {"type": "function_call", "call_id": "c", "name": "weather", "arguments": '{"city": "Paris"}'},
         {"type": "strange_kind", "payload": [1, 2]},
     ]
     path = Path(ROOT).grow(items)
-    known = Known("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), places_of([path]))
-    assert transcript(known, Medium()) == TRANSCRIPT
+    known = ConversationView("x", Strategy.SESSION, Scope(), path, path.nodes[0].key, (), places_of([path]))
+    assert render_path_items(known, DisplayOptions()) == TRANSCRIPT
 
 
 def test_nothing_that_was_said_can_reach_the_terminal_as_a_command() -> None:
     talk = Talk()
     talk.turn("resp_1", "\x1b[2J clear", "\x9b31m and red")
     known = talk.known("resp_1", handle="a\x07b", notes=("n\x1b",))
-    assert "\x1b" not in screen(known, Medium())
-    assert "\x9b" not in transcript(known, Medium())
+    assert "\x1b" not in render_conversation(known, DisplayOptions())
+    assert "\x9b" not in render_path_items(known, DisplayOptions())
 
 
 def test_an_empty_conversation_has_a_screen() -> None:
-    known = Known("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), places_of([]))
-    assert "head      0 items" in screen(known, Medium())
-    assert transcript(known, Medium()) == ""
+    known = ConversationView("empty", Strategy.SESSION, Scope(), Path(ROOT), ROOT, (), places_of([]))
+    assert "head      0 items" in render_conversation(known, DisplayOptions())
+    assert render_path_items(known, DisplayOptions()) == ""

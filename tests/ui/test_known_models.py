@@ -1,9 +1,8 @@
 """What is written down of models, on a screen and for programs."""
 
-from convo.tokens.prices import prices
-from convo.tokens.windows import YOURS, windows
-from convo.ui.known_models import as_rows, table
-from convo.ui.medium import Medium
+from convo.terminal.settings_views import known_models_to_json, render_known_models
+from convo.terminal.terminal import DisplayOptions
+from convo.usage.models import SETTINGS_SOURCE, load_model_windows, load_prices
 from tests.config.given import settings
 
 NOTHING = settings()
@@ -20,31 +19,31 @@ OWN = settings(
 
 
 def test_every_window_and_every_price_has_a_line_with_its_source() -> None:
-    shown = table(NOTHING, Medium()).splitlines()
+    shown = render_known_models(NOTHING, DisplayOptions()).splitlines()
     cells = [line.split() for line in shown[1:-2]]
-    assert {name for name, *_ in cells} >= set(prices())
-    assert {name.rpartition("/")[2] for name, *_ in cells} >= set(windows())
+    assert {name for name, *_ in cells} >= set(load_prices())
+    assert {name.rpartition("/")[2] for name, *_ in cells} >= set(load_model_windows())
     assert all(len(line) > 5 for line in cells)
     assert "as read on 20" in shown[-1]
 
 
 def test_what_a_person_said_goes_first_and_says_whose_it_is() -> None:
-    rows = {row["model"]: row for row in as_rows(OWN)["models"]}
+    rows = {row["model"]: row for row in known_models_to_json(OWN)["models"]}
     assert rows["openai/gpt-5-mini"]["price"] == {
         "input": 9.0,
         "cached": 9.0,
         "output": 10.0,
         "upto": None,
-        "source": YOURS,
+        "source": SETTINGS_SOURCE,
     }
     assert rows["groq/fast"]["window"] is None
-    assert rows["groq/slow"]["window"] == {"context": 8192, "output": 1024, "source": YOURS}
+    assert rows["groq/slow"]["window"] == {"context": 8192, "output": 1024, "source": SETTINGS_SOURCE}
     assert rows["openai/gpt-5-nano"]["window"]["context"] == 1000
     assert rows["openai/gpt-5-mini"]["window"]["context"] == 400_000
 
 
 def test_a_price_that_nobody_knows_is_a_dash_and_null() -> None:
-    rows = {row["model"]: row for row in as_rows(NOTHING)["models"]}
+    rows = {row["model"]: row for row in known_models_to_json(NOTHING)["models"]}
     assert rows["o1"]["price"] is None
-    line = next(line for line in table(NOTHING, Medium()).splitlines() if line.startswith("o1 "))
+    line = next(line for line in render_known_models(NOTHING, DisplayOptions()).splitlines() if line.startswith("o1 "))
     assert line.split()[2:5] == ["-", "-", "-"]

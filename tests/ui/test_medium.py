@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.ui.medium import NOT_ONE, Medium, cut, fitted, medium_of, padded, width
+from convo.terminal.terminal import (
+    VARIABLE_WIDTH_CHAR,
+    DisplayOptions,
+    detect_display,
+    pad_text,
+    text_width,
+    truncate_text,
+    wrap_text,
+)
 
 
 class Terminal(io.TextIOWrapper):
@@ -22,67 +30,69 @@ def terminal(encoding: str = "utf-8") -> Terminal:
 
 
 def test_a_pipe_has_no_width_and_no_colour() -> None:
-    assert medium_of(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), {}) == Medium(None, colour=False, boxes=True)
+    assert detect_display(io.TextIOWrapper(io.BytesIO(), encoding="utf-8"), {}) == DisplayOptions(
+        None, colour=False, boxes=True
+    )
 
 
 def test_a_terminal_has_both(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "93")
-    assert medium_of(terminal(), {"TERM": "xterm"}) == Medium(93, colour=True, boxes=True)
+    assert detect_display(terminal(), {"TERM": "xterm"}) == DisplayOptions(93, colour=True, boxes=True)
 
 
 @pytest.mark.parametrize("environ", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
 def test_colour_can_be_declined(environ: dict[str, str]) -> None:
-    assert not medium_of(terminal(), environ).colour
+    assert not detect_display(terminal(), environ).colour
 
 
 def test_an_empty_no_color_declines_nothing() -> None:
-    assert medium_of(terminal(), {"NO_COLOR": ""}).colour
+    assert detect_display(terminal(), {"NO_COLOR": ""}).colour
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 def test_without_the_characters_to_draw_with_plain_ones_are_used(encoding: str) -> None:
-    medium = medium_of(terminal(encoding), {})
+    medium = detect_display(terminal(encoding), {})
     assert medium.drawn("├─● a → b…") == "|-* a > b~"
 
 
 def test_painting_is_seen_only_in_colour() -> None:
-    assert Medium(80, colour=True).paint("x", "bold") == "\x1b[1mx\x1b[0m"
-    assert Medium(80).paint("x", "bold") == "x"
-    assert Medium(80, colour=True).paint("", "bold") == ""
+    assert DisplayOptions(80, colour=True).paint("x", "bold") == "\x1b[1mx\x1b[0m"
+    assert DisplayOptions(80).paint("x", "bold") == "x"
+    assert DisplayOptions(80, colour=True).paint("", "bold") == ""
 
 
 @pytest.mark.parametrize(
     ("words", "columns"), [("abc", 3), ("日本", 4), ("e\u0301", 1), ("👍🏽", 4), ("a\u200bb", 2), ("", 0)]
 )
 def test_width_counts_columns_and_not_characters(words: str, columns: int) -> None:
-    assert width(words) == columns
+    assert text_width(words) == columns
 
 
 def test_what_is_taken_for_one_column_without_a_look_is_one() -> None:
-    taken = [sign for sign in map(chr, range(0x3000)) if not NOT_ONE.match(sign)]
+    taken = [sign for sign in map(chr, range(0x3000)) if not VARIABLE_WIDTH_CHAR.match(sign)]
     assert len(taken) > 800
     assert not [sign for sign in taken if unicodedata.combining(sign) or unicodedata.category(sign) in ("Cf", "Mn")]
     assert not [sign for sign in taken if unicodedata.east_asian_width(sign) in "WF"]
 
 
 def test_what_is_cut_off_is_marked() -> None:
-    assert cut("abcdef", 6) == "abcdef"
-    assert cut("abcdef", 5) == "abcd…"
-    assert cut("abcdef", 1) == "…"
-    assert cut("日本語", 5) == "日本…"
-    assert cut("日本語", 4) == "日…"
-    assert cut("ab cdef", 4) == "ab…"
-    assert cut("abc", 0) == ""
+    assert truncate_text("abcdef", 6) == "abcdef"
+    assert truncate_text("abcdef", 5) == "abcd…"
+    assert truncate_text("abcdef", 1) == "…"
+    assert truncate_text("日本語", 5) == "日本…"
+    assert truncate_text("日本語", 4) == "日…"
+    assert truncate_text("ab cdef", 4) == "ab…"
+    assert truncate_text("abc", 0) == ""
 
 
 @given(some.text(), some.integers(0, 40))
 def test_a_cut_is_never_wider_than_its_room(words: str, room: int) -> None:
-    assert width(cut(words, room)) <= room
+    assert text_width(truncate_text(words, room)) <= room
 
 
 def test_padding_is_counted_in_columns() -> None:
-    assert padded("日本", 6) == "日本  "
-    assert padded("12", 4, right=True) == "  12"
+    assert pad_text("日本", 6) == "日本  "
+    assert pad_text("12", 4, right=True) == "  12"
 
 
 @pytest.mark.parametrize(
@@ -95,4 +105,4 @@ def test_padding_is_counted_in_columns() -> None:
     ],
 )
 def test_a_sentence_breaks_between_words_and_never_in_one(columns: int | None, lines: list[str]) -> None:
-    assert fitted("one two · resp_0000\nthree", columns).split("\n") == lines
+    assert wrap_text("one two · resp_0000\nthree", columns).split("\n") == lines

@@ -2,20 +2,24 @@
 
 from pathlib import Path
 
-from convo.config import Provider
+from convo.config.sections import Provider
 from convo.errors import KeyRefused, ModelMissing, Unreachable
-from convo.ui.medium import Medium, width
-from convo.ui.models import BuiltIn, Entry, screen
+from convo.terminal.settings_views import BuiltInModel, ProviderStatus, render_models
+from convo.terminal.terminal import DisplayOptions, text_width
 from tests.config.given import settings
 
 GROQ = Provider("groq", "chat", base_url="https://api.groq.example/openai/v1", key_env="GROQ_API_KEY")
 ENTRIES = [
-    Entry(GROQ, "not set", "GROQ_API_KEY", lacks=KeyRefused("groq needs a key")),
-    Entry(Provider("local", "local"), "none needed", None, lacks=ModelMissing("not here")),
-    Entry(Provider("ollama", "chat", base_url="http://127.0.0.1:11434/v1"), "none needed", None, models=["a:1b", "b"]),
-    Entry(Provider("vllm", "chat", base_url="http://gpu/v1"), "none needed", None, failed=Unreachable("it is off")),
+    ProviderStatus(GROQ, "not set", "GROQ_API_KEY", lacks=KeyRefused("groq needs a key")),
+    ProviderStatus(Provider("local", "local"), "none needed", None, lacks=ModelMissing("not here")),
+    ProviderStatus(
+        Provider("ollama", "chat", base_url="http://127.0.0.1:11434/v1"), "none needed", None, models=["a:1b", "b"]
+    ),
+    ProviderStatus(
+        Provider("vllm", "chat", base_url="http://gpu/v1"), "none needed", None, failed=Unreachable("it is off")
+    ),
 ]
-MISSING = BuiltIn("local/tiny", 98_362_432, None)
+MISSING = BuiltInModel("local/tiny", 98_362_432, None)
 
 SCREEN = """\
   default   local/smollm2-135m-instruct (built in; no key found)
@@ -33,18 +37,18 @@ ollama/b"""
 
 
 def test_a_pipe_gets_every_column_and_every_name_that_a_server_gave() -> None:
-    assert screen(settings(), MISSING, ENTRIES, Medium()) == SCREEN
+    assert render_models(settings(), MISSING, ENTRIES, DisplayOptions()) == SCREEN
 
 
 def test_the_settings_files_that_said_something_are_named_the_stronger_first() -> None:
     said = settings(project='model = "local"', user='[aliases]\nfast = "local"')
-    shown = screen(said, MISSING, ENTRIES, Medium())
+    shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
     assert "  settings  /home/me/work/.convo.toml\n            /home/me/.config/convo/config.toml\n" in shown
 
 
 def test_an_alias_that_leads_to_no_model_says_why() -> None:
     said = settings(user='[aliases]\nfast = "groqq/llama"\nround = "round"')
-    shown = screen(said, MISSING, ENTRIES, Medium())
+    shown = render_models(said, MISSING, ENTRIES, DisplayOptions())
     assert "  aliases   fast = groqq/llama\n            [aliases] fast: no provider 'groqq' for 'groqq/llama'" in shown
     assert (
         "\n            round = round\n            [aliases] round: the aliases go in a circle: round -> round\n"
@@ -53,21 +57,23 @@ def test_an_alias_that_leads_to_no_model_says_why() -> None:
 
 
 def test_a_narrow_terminal_gets_no_line_that_is_longer_than_it_is_wide() -> None:
-    shown = screen(settings(), MISSING, ENTRIES, Medium(60)).splitlines()
-    assert all(width(line) <= 60 for line in shown)
+    shown = render_models(settings(), MISSING, ENTRIES, DisplayOptions(60)).splitlines()
+    assert all(text_width(line) <= 60 for line in shown)
     assert "endpoint" not in "".join(shown)
     assert shown[-2:] == ["ollama/a:1b", "ollama/b"]
 
 
 def test_a_list_for_which_nobody_was_asked_ends_with_the_table() -> None:
-    assert screen(settings(), MISSING, ENTRIES[:2], Medium()).endswith("none needed           -")
+    assert render_models(settings(), MISSING, ENTRIES[:2], DisplayOptions()).endswith("none needed           -")
 
 
 def test_a_name_that_a_terminal_would_obey_is_spelled_out() -> None:
-    hostile = Entry(GROQ, "set", "GROQ_API_KEY", models=["\x1b[2Jgone"])
-    assert screen(settings(), MISSING, [hostile], Medium()).endswith("\n\ngroq/\\x1b[2Jgone")
+    hostile = ProviderStatus(GROQ, "set", "GROQ_API_KEY", models=["\x1b[2Jgone"])
+    assert render_models(settings(), MISSING, [hostile], DisplayOptions()).endswith("\n\ngroq/\\x1b[2Jgone")
 
 
 def test_weights_that_are_here_are_named_with_their_size() -> None:
-    here = BuiltIn("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
-    assert "  built in  local/tiny, /models/tiny.gguf (98 MB)\n" in screen(settings(), here, ENTRIES, Medium())
+    here = BuiltInModel("local/tiny", 98_362_432, Path("/models/tiny.gguf"))
+    assert "  built in  local/tiny, /models/tiny.gguf (98 MB)\n" in render_models(
+        settings(), here, ENTRIES, DisplayOptions()
+    )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from convo.ui.pager import pager, show, taller
+from convo.terminal.pager import get_pager_command, is_taller_than, print_paged
 
 
 @pytest.mark.parametrize(
@@ -17,17 +17,17 @@ from convo.ui.pager import pager, show, taller
     ],
 )
 def test_pager_names_the_command_and_its_words(said: dict[str, str], command: tuple[str, ...]) -> None:
-    assert pager(said) == command
+    assert get_pager_command(said) == command
 
 
 def test_lines_are_counted_as_the_terminal_breaks_them_and_a_row_is_left_for_the_prompt() -> None:
-    assert not taller("a\nb\n", 80, 3)
-    assert taller("a\nb\nc\n", 80, 3)
-    assert taller("x" * 161, 80, 3)
-    assert not taller("\x1b[33m" + "x" * 80 + "\x1b[0m", 80, 2)
-    assert taller("宽" * 41, 80, 2)
+    assert not is_taller_than("a\nb\n", 80, 3)
+    assert is_taller_than("a\nb\nc\n", 80, 3)
+    assert is_taller_than("x" * 161, 80, 3)
+    assert not is_taller_than("\x1b[33m" + "x" * 80 + "\x1b[0m", 80, 2)
+    assert is_taller_than("宽" * 41, 80, 2)
 
 
 def test_what_goes_into_a_pipe_is_written_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    show("a\n" * 500, {"PAGER": "false"})
+    print_paged("a\n" * 500, {"PAGER": "false"})
     assert capsys.readouterr().out == "a\n" * 500

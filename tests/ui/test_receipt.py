@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from convo.config import Price
-from convo.history import Link, Session, Strategy, root
-from convo.history.link import Status
-from convo.items import Json
-from convo.ui.receipt import owner, receipt
+from convo.config.sections import Price
+from convo.history.items import Json
+from convo.history.records import Link, LinkStatus, Session, Strategy
+from convo.history.tree import root_key
+from convo.terminal.status_line import format_owner_handle, format_receipt
 
-NOWHERE = root("local")
+NOWHERE = root_key("local")
 LINK = Link(
     id="resp_1",
     saw=NOWHERE,
@@ -35,14 +35,17 @@ def used(into: int, out: int, *, cached: int = 0, reasoning: int = 0, written: b
 
 
 def test_what_is_not_known_is_left_out() -> None:
-    assert receipt(replace(LINK, id="try_1", seconds=None), SESSION) == "session mine"
+    assert format_receipt(replace(LINK, id="try_1", seconds=None), SESSION) == "session mine"
 
 
 def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:
     link = replace(LINK, usage=used(12_345, 67, cached=12_288, reasoning=64))
-    assert receipt(link, SESSION) == "12,345 in (12,288 cached) · 67 out (64 reasoning) · 1.2 s · resp_1 · session mine"
+    assert (
+        format_receipt(link, SESSION)
+        == "12,345 in (12,288 cached) · 67 out (64 reasoning) · 1.2 s · resp_1 · session mine"
+    )
     link = replace(LINK, usage=used(3, 4, written=False))
-    assert receipt(link, SESSION) == "3 in · 4 out · 1.2 s · resp_1 · session mine"
+    assert format_receipt(link, SESSION) == "3 in · 4 out · 1.2 s · resp_1 · session mine"
 
 
 @pytest.mark.parametrize(
@@ -57,17 +60,17 @@ def test_cached_and_reasoning_tokens_are_shown_where_there_are_some() -> None:
 )
 def test_a_cost_is_never_shown_as_nothing_when_it_is_something(price: Price, cost: str) -> None:
     link = replace(LINK, usage=used(600, 200, cached=200))
-    assert f" out · {cost} · 1.2 s" in receipt(link, SESSION, price)
+    assert f" out · {cost} · 1.2 s" in format_receipt(link, SESSION, price)
 
 
 def test_without_usage_no_cost_is_guessed() -> None:
-    assert "$" not in receipt(LINK, SESSION, Price(input=1.0, output=1.0, cached=1.0))
+    assert "$" not in format_receipt(LINK, SESSION, Price(input=1.0, output=1.0, cached=1.0))
 
 
 @pytest.mark.parametrize("status", ["incomplete", "failed", "cancelled"])
-def test_an_end_that_is_not_whole_comes_first(status: Status) -> None:
+def test_an_end_that_is_not_whole_comes_first(status: LinkStatus) -> None:
     link = replace(LINK, status=status)
-    assert receipt(link, SESSION).startswith(f"{status} · ")
+    assert format_receipt(link, SESSION).startswith(f"{status} · ")
 
 
 @pytest.mark.parametrize(
@@ -81,4 +84,4 @@ def test_an_end_that_is_not_whole_comes_first(status: Status) -> None:
     ],
 )
 def test_the_owner_is_named_with_the_handle_to_come_back_by(strategy: Strategy, handle: str | None, words: str) -> None:
-    assert owner(replace(SESSION, strategy=strategy, handle=handle)) == words
+    assert format_owner_handle(replace(SESSION, strategy=strategy, handle=handle)) == words

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.ui.commands import COMMANDS
+from convo.terminal.slash_commands import SLASH_COMMANDS
 from tests.ui.walk import STEPS, WIDTHS, place, recorded
 
 pytestmark = pytest.mark.needs("terminal")
@@ -20,4 +20,4 @@ def test_every_key_and_command_leaves_the_screen_that_is_written_down(columns: i
 
 def test_the_walk_leaves_no_command_out() -> None:
     typed = " ".join(step.keys for step in STEPS)
-    assert [name for name in COMMANDS if f"/{name}" not in typed] == ["exit"]  # by which it ends
+    assert [name for name in SLASH_COMMANDS if f"/{name}" not in typed] == ["exit"]  # by which it ends

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from convo.ui.answer import Printer
-from convo.ui.sheet import clickable, sheet_at
+from convo.terminal.answer import has_clickable_links, make_answer_renderer
+from convo.terminal.terminal import AnswerPrinter
 from tests.cli.chatting import scripted
 from tests.running import Convo
 from tests.ui.markdown.laying_out import on_screen
@@ -27,17 +27,17 @@ def test_a_pipe_gets_the_words_of_the_model_byte_for_byte(convo: Convo) -> None:
 
 @pytest.mark.parametrize("term", ["dumb", "unknown", None])
 def test_a_terminal_that_cannot_be_drawn_on_has_no_sheet(term: str | None) -> None:
-    assert sheet_at(terminal(), {"TERM": term} if term else {}) is None
-    assert sheet_at(terminal(), {"TERM": "xterm"}) is not None
-    assert sheet_at(io.StringIO(), {"TERM": "xterm"}) is None
+    assert make_answer_renderer(terminal(), {"TERM": term} if term else {}) is None
+    assert make_answer_renderer(terminal(), {"TERM": "xterm"}) is not None
+    assert make_answer_renderer(io.StringIO(), {"TERM": "xterm"}) is None
 
 
 def test_parts_and_messages_and_calls_each_have_their_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     out, err = terminal(), io.StringIO()
-    sheet = sheet_at(out, {"TERM": "xterm", "NO_COLOR": "1"})
+    sheet = make_answer_renderer(out, {"TERM": "xterm", "NO_COLOR": "1"})
     assert sheet
-    printer = Printer(out, err, live=True, sheet=sheet)
+    printer = AnswerPrinter(out, err, live=True, sheet=sheet)
     printer.take(delta("*a*", part=0))
     printer.take(delta("- b\x1b", part=1))
     printer.take(done(0, message("*a*", "- b\x1b")))
@@ -71,7 +71,7 @@ def test_at_the_prompt_an_answer_is_laid_out_while_it_comes(home: Path) -> None:
 
 def test_nothing_before_the_first_words_loads_what_lays_out() -> None:
     code = (
-        "import sys, convo.cli.chat, convo.cli.talking, convo.ui.conversing, convo.ui.sheet, convo.ui.telling\n"
+        "import sys, convo.cli.commands.chat, convo.cli.chat, convo.terminal.repl, convo.terminal.answer\n"
         "print([name for name in ('markdown_it', 'pygments') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
@@ -94,4 +94,4 @@ def test_nothing_before_the_first_words_loads_what_lays_out() -> None:
     ],
 )
 def test_words_are_clickable_in_terminals_that_are_known_for_it(environ: dict[str, str], can: bool) -> None:
-    assert clickable(environ) is can
+    assert has_clickable_links(environ) is can

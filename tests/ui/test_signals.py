@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from convo.ui.signals import on_signal
+from convo.terminal.signals import on_signal
 
 
 @pytest.mark.needs("posix")

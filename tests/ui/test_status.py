@@ -2,13 +2,14 @@
 
 from dataclasses import replace
 
-from convo.history import Path, Scope, Session, Strategy, root
-from convo.items import assistant, user
-from convo.strategies import Held
-from convo.ui.status import status
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Scope, Session, Strategy
+from convo.history.tree import Path, root_key
+from convo.strategies.state import ConversationState
+from convo.terminal.status_line import format_status
 
-EMPTY = Path(root("local"))
-ASKED = EMPTY.grow([user("one"), assistant("two"), user("three")])
+EMPTY = Path(root_key("local"))
+ASKED = EMPTY.grow([user_message("one"), assistant_message("two"), user_message("three")])
 SESSION = Session("ses_1", "mine", Strategy.SESSION, "scripted/echo", EMPTY.head, EMPTY.head, 0.0, 0.0)
 
 
@@ -19,7 +20,7 @@ def rows(text: str) -> dict[str, str]:
 
 def test_a_new_chat_has_no_name_and_no_handle_yet() -> None:
     session = replace(SESSION, name="", strategy=Strategy.CHAIN)
-    shown = rows(status(session, Held(Strategy.CHAIN, EMPTY, EMPTY.head), "scripted/echo"))
+    shown = rows(format_status(session, ConversationState(Strategy.CHAIN, EMPTY, EMPTY.head), "scripted/echo"))
     assert shown == {
         "owner": "the endpoint's Responses API (--chain)",
         "session": "(named after the first message)",
@@ -32,8 +33,8 @@ def test_a_new_chat_has_no_name_and_no_handle_yet() -> None:
 
 
 def test_what_is_unacknowledged_is_counted() -> None:
-    held = Held(Strategy.SESSION, ASKED, ASKED.first(2).head)
-    shown = rows(status(replace(SESSION, scope=Scope("https://x/v1", "org")), held, "openai/gpt-5"))
+    held = ConversationState(Strategy.SESSION, ASKED, ASKED.first(2).head)
+    shown = rows(format_status(replace(SESSION, scope=Scope("https://x/v1", "org")), held, "openai/gpt-5"))
     assert shown["items"] == "3, of them 1 unacknowledged"
     assert (shown["handle"], shown["turn sends"]) == ("the session itself", "the whole path")
     assert (shown["endpoint"], shown["model"]) == ("https://x/v1 (org)", "openai/gpt-5")

@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as some
 
-from convo.ui.medium import Medium, width
-from convo.ui.table import Column, fitted, lines
+from convo.terminal.terminal import Column, DisplayOptions, fit_columns, table_lines, text_width
 
 COLUMNS = [
     Column("id", ["one", "two"]),
@@ -14,12 +13,12 @@ COLUMNS = [
 ]
 
 
-def shown(medium: Medium) -> str:
-    return "\n".join(lines(fitted(COLUMNS, medium), medium))
+def shown(medium: DisplayOptions) -> str:
+    return "\n".join(table_lines(fit_columns(COLUMNS, medium), medium))
 
 
 def test_in_a_pipe_everything_stands_in_every_line() -> None:
-    assert shown(Medium()) == (
+    assert shown(DisplayOptions()) == (
         "id   owner     in  words\n"  #
         "one  chain      7  what is a monad\n"
         "two  chain  1,024  日本語 and more words"
@@ -27,9 +26,9 @@ def test_in_a_pipe_everything_stands_in_every_line() -> None:
 
 
 def test_in_a_narrow_terminal_what_says_the_same_everywhere_goes_and_is_said_once() -> None:
-    table = fitted(COLUMNS, Medium(26))
+    table = fit_columns(COLUMNS, DisplayOptions(26))
     assert table.said == (("owner", "chain"),)
-    assert "\n".join(lines(table, Medium(26))) == (
+    assert "\n".join(table_lines(table, DisplayOptions(26))) == (
         "id      in  words\n"  #
         "one      7  what is a mon…\n"
         "two  1,024  日本語 and mo…"
@@ -37,20 +36,20 @@ def test_in_a_narrow_terminal_what_says_the_same_everywhere_goes_and_is_said_onc
 
 
 def test_in_a_narrower_one_other_columns_go_as_they_were_told_to() -> None:
-    table = fitted(COLUMNS, Medium(20))
+    table = fit_columns(COLUMNS, DisplayOptions(20))
     assert [column.head for column in table.columns] == ["id", "words"]
     assert table.said == (("owner", "chain"),)
 
 
 def test_one_line_alone_says_nothing_twice() -> None:
     only = [Column("id", ["one"]), Column("owner", ["chain"], goes=1), Column("words", ["w" * 40])]
-    assert fitted(only, Medium(60)).said == ()
+    assert fit_columns(only, DisplayOptions(60)).said == ()
 
 
 def test_colours_do_not_move_the_columns() -> None:
     painted = [Column("id", ["a", "bc"], style="id"), Column("words", ["x", "y"])]
-    medium = Medium(80, colour=True)
-    assert list(lines(fitted(painted, medium), medium)) == [
+    medium = DisplayOptions(80, colour=True)
+    assert list(table_lines(fit_columns(painted, medium), medium)) == [
         "\x1b[2mid  words\x1b[0m",
         "\x1b[33ma \x1b[0m  x",
         "\x1b[33mbc\x1b[0m  y",
@@ -59,7 +58,7 @@ def test_colours_do_not_move_the_columns() -> None:
 
 def test_what_a_terminal_would_obey_is_spelled_out() -> None:
     hostile = [Column("id", ["a"]), Column("words", ["\x1b[2Jgone"])]
-    assert list(lines(fitted(hostile, Medium()), Medium()))[1] == "a   \\x1b[2Jgone"
+    assert list(table_lines(fit_columns(hostile, DisplayOptions()), DisplayOptions()))[1] == "a   \\x1b[2Jgone"
 
 
 CELLS = some.lists(some.text(max_size=30), min_size=2, max_size=2)
@@ -68,5 +67,5 @@ CELLS = some.lists(some.text(max_size=30), min_size=2, max_size=2)
 @given(some.lists(CELLS, min_size=1, max_size=6), some.integers(1, 100))
 def test_no_line_is_wider_than_the_terminal(cells: list[list[str]], columns: int) -> None:
     made = [Column(f"c{at}", found, goes=at if at % 2 else None) for at, found in enumerate(cells)]
-    medium = Medium(columns)
-    assert all(width(line) <= columns for line in lines(fitted(made, medium), medium))
+    medium = DisplayOptions(columns)
+    assert all(text_width(line) <= columns for line in table_lines(fit_columns(made, medium), medium))

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO, receipts, said
 from tests.cli.held import held, talks
 from tests.loopback import Loopback, answers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from convo.history import Strategy
+from convo.history.records import Strategy
 from tests.cli.chatting import ECHO, kept, said
 from tests.cli.held import held, talks
 from tests.ui.glass import watched_glass

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from convo.ui.medium import Medium
-from convo.ui.thinking import folded, thought
+from convo.terminal.answer import format_reasoning_line, reasoning_text
+from convo.terminal.terminal import DisplayOptions
 from tests.cli.chatting import scripted
 from tests.running import Convo
 from tests.ui.terminal import at_terminal
@@ -14,18 +14,18 @@ THOUGHT = "The sky scatters blue light more than red. " * 4
 def test_the_text_of_a_thought_is_told_and_its_summary_where_that_is_all() -> None:
     summary = [{"type": "summary_text", "text": "In short."}]
     content = [{"type": "reasoning_text", "text": "One."}, {"type": "reasoning_text", "text": "Two."}]
-    assert thought({"type": "reasoning", "summary": summary, "content": content}) == "One.\n\nTwo."
-    assert thought({"type": "reasoning", "summary": summary}) == "In short."
-    assert thought({"type": "reasoning", "summary": [], "encrypted_content": "x"}) == ""
+    assert reasoning_text({"type": "reasoning", "summary": summary, "content": content}) == "One.\n\nTwo."
+    assert reasoning_text({"type": "reasoning", "summary": summary}) == "In short."
+    assert reasoning_text({"type": "reasoning", "summary": [], "encrypted_content": "x"}) == ""
 
 
 def test_a_thought_is_folded_into_one_row_that_says_how_much_it_is() -> None:
-    assert folded("Hm.\n\nYes\x1b.", Medium(40)) == "thought: Hm. Yes\\x1b."
-    row = folded(THOUGHT, Medium(60))
+    assert format_reasoning_line("Hm.\n\nYes\x1b.", DisplayOptions(40)) == "thought: Hm. Yes\\x1b."
+    row = format_reasoning_line(THOUGHT, DisplayOptions(60))
     assert row == "thought: The sky scatters blue ligh… (32 words; /reasoning)"
     assert len(row) < 60
-    assert folded("a", Medium(40, colour=True)) == "\x1b[2mthought: a\x1b[0m"
-    assert folded(" ", Medium(40)) == ""
+    assert format_reasoning_line("a", DisplayOptions(40, colour=True)) == "\x1b[2mthought: a\x1b[0m"
+    assert format_reasoning_line(" ", DisplayOptions(40)) == ""
 
 
 def test_a_pipe_hears_nothing_of_a_thought(convo: Convo) -> None:

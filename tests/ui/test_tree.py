@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from convo.history import Strategy
-from convo.ui.medium import Medium, width
-from convo.ui.tree import short_ids, table, tree
+from convo.history.records import Strategy
+from convo.terminal.inspect_view import fit_link_table, shorten_ids, tree_lines
+from convo.terminal.terminal import DisplayOptions, text_width
 from tests.inspection.built import Talk, chain
 
 
@@ -23,8 +23,8 @@ def forked() -> Talk:
     return talk
 
 
-def drawn(talk: Talk, at: str | None, medium: Medium) -> str:
-    return "\n".join(tree(table(talk.known(at), medium), medium))
+def drawn(talk: Talk, at: str | None, medium: DisplayOptions) -> str:
+    return "\n".join(tree_lines(fit_link_table(talk.known(at), medium), medium))
 
 
 NARROW = """\
@@ -38,8 +38,8 @@ response     sent     ~tokens  saw  in  cached  out  time   first words
 
 
 def test_a_chain_with_forks_in_eighty_columns() -> None:
-    assert drawn(forked(), "resp_5", Medium(80)) == NARROW
-    assert max(map(width, NARROW.splitlines())) <= 80
+    assert drawn(forked(), "resp_5", DisplayOptions(80)) == NARROW
+    assert max(map(text_width, NARROW.splitlines())) <= 80
 
 
 WIDE = """\
@@ -65,17 +65,17 @@ GONE = ["owner", "day", "reasoned", "model", "cached", "secs", "~tokens", "out",
 def test_in_a_narrower_terminal_one_column_after_the_other_goes() -> None:
     """The day and the reasoning tokens say the same on every line here, so only their order decides."""
     talk = chain(3)
-    lines = [drawn(talk, "resp_3", Medium(columns)).splitlines()[0] for columns in range(119, 29, -1)]
+    lines = [drawn(talk, "resp_3", DisplayOptions(columns)).splitlines()[0] for columns in range(119, 29, -1)]
     heads = [line.removesuffix("first words").split() for line in lines]
     assert [head for before, after in pairwise(heads) for head in before if head not in after] == GONE
 
 
 def test_in_a_pipe_every_line_says_everything() -> None:
-    assert drawn(forked(), "resp_5", Medium()) == WIDE
+    assert drawn(forked(), "resp_5", DisplayOptions()) == WIDE
 
 
 def test_the_head_is_marked_wherever_it_stands() -> None:
-    lines = drawn(forked(), "resp_3b", Medium()).splitlines()
+    lines = drawn(forked(), "resp_3b", DisplayOptions()).splitlines()
     assert [line[:11].rstrip() for line in lines[1:]] == [
         "┌─○ try_0a",
         "● resp_1",
@@ -87,9 +87,9 @@ def test_the_head_is_marked_wherever_it_stands() -> None:
 
 
 def test_a_long_chain_does_not_move_to_the_right() -> None:
-    lines = drawn(chain(2_000), "resp_2000", Medium(80)).splitlines()
+    lines = drawn(chain(2_000), "resp_2000", DisplayOptions(80)).splitlines()
     assert [line[:2] for line in lines[1:]] == ["● "] * 1_999 + ["@ "]
-    assert max(map(width, lines)) <= 80
+    assert max(map(text_width, lines)) <= 80
 
 
 def test_forks_within_forks_still_fit_into_a_terminal() -> None:
@@ -98,16 +98,16 @@ def test_forks_within_forks_still_fit_into_a_terminal() -> None:
         before = "resp_1" if depth == 0 else f"resp_d{depth - 1}"
         talk.turn(f"resp_d{depth}", "down", "and down", after=before)
         talk.turn(f"resp_e{depth}", "along", "the line", after=before)
-    lines = drawn(talk, None, Medium(80)).splitlines()
+    lines = drawn(talk, None, DisplayOptions(80)).splitlines()
     assert len(lines) == 122
-    assert max(map(width, lines)) <= 80
+    assert max(map(text_width, lines)) <= 80
 
 
 def test_a_session_that_resends_everything_says_full() -> None:
     talk = Talk(Strategy.SESSION)
     talk.turn("resp_1", "one", "two")
     talk.turn("resp_2", "three", "four", after="resp_1")
-    lines = drawn(talk, "resp_2", Medium()).splitlines()
+    lines = drawn(talk, "resp_2", DisplayOptions()).splitlines()
     assert [line.split()[2:5] for line in lines[1:]] == [["session", "full", "1"], ["session", "full", "3"]]
 
 
@@ -117,7 +117,7 @@ def test_responses_of_several_clients_say_whose_they_are() -> None:
     talk.turn("resp_2", "yours", "no", after="resp_1")
     talk.turn("resp_3", "theirs", "gone", after="resp_1", session="ses_9")
     known = talk.known("resp_2", names={"ses_1": "monads"})
-    lines = list(tree(table(known, Medium()), Medium()))
+    lines = list(tree_lines(fit_link_table(known, DisplayOptions()), DisplayOptions()))
     assert [re.split(r"  +", line)[1] for line in lines[1:]] == ["monads", "(removed)", "(other client)"]
 
 
@@ -132,4 +132,4 @@ def test_responses_of_several_clients_say_whose_they_are() -> None:
     ],
 )
 def test_ids_are_cut_where_they_still_differ(ids: list[str], short: list[str]) -> None:
-    assert list(short_ids(ids).values()) == short
+    assert list(shorten_ids(ids).values()) == short

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from convo import errors
 from convo.errors import ConvoError
-from tests.house import Module, modules
+from tests.modules import Module, modules
 
 VALUE = "(a value)"
 

@@ -12,9 +12,8 @@ from unittest.mock import patch
 
 from typer._click import Command, Context
 
-from convo.cli.app import shell
-from convo.cli.failures import AT_THE_SHELL
-from convo.cli.shape import Group
+from convo.cli.app import PlainHelpGroup, make_root_group
+from convo.cli.output import SHELL_HINTS
 from convo.errors import ConvoError
 from tests.running import ROOT
 from tests.words.errors import classes
@@ -41,7 +40,7 @@ endpoint's own code and status stand in place of these where it gave them.
 def reference() -> str:
     """The page."""
     with patch.dict(os.environ, {"COLUMNS": "80", "CONVO_HOME": "/nowhere"}):
-        pages = [*pages_of(shell(), None, "convo")]
+        pages = [*pages_of(make_root_group(), None, "convo")]
     listed = [f"* [`{name}`](#{name.replace(' ', '-')})" for name, _ in pages] + ["* [errors](#errors)"]
     helps = [f"\n## {name}\n\n```text\n{help_}\n```" for name, help_ in pages]
     return "\n".join([HEAD, *listed, *helps, ERRORS, *map(row, classes()[1:])]) + "\n"
@@ -50,7 +49,7 @@ def reference() -> str:
 def row(error: type[ConvoError]) -> str:
     """An error as a program sees it, and what a person is told to do."""
     meant = (error.__doc__ or "").split("\n")[0].rstrip(".").replace("`", "")
-    step = AT_THE_SHELL.get(error.hint, error.hint)
+    step = SHELL_HINTS.get(error.hint, error.hint)
     return f"| `{error.code}` | {error.exit} | {error.status} | {meant} | {step} |"
 
 
@@ -58,7 +57,7 @@ def pages_of(command: Command, parent: Context | None, name: str) -> Iterator[tu
     """A command's full name and its help, and those of all commands below it."""
     ctx = Context(command, parent=parent, info_name=name.rpartition(" ")[2], help_option_names=["-h", "--help"])
     yield name, command.get_help(ctx).rstrip()
-    if isinstance(command, Group):
+    if isinstance(command, PlainHelpGroup):
         for below in command.list_commands(ctx):
             found = command.get_command(ctx, below)
             assert found

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
-from convo.cli.app import run
+from convo.cli.app import run_command_line
 from tests.running import said, stream
 from tests.warm import Begun
 
@@ -150,7 +150,7 @@ class Stage:
         """A command in this process; the shell does what stands behind the first pipe."""
         out, err = stream(), stream()
         with redirect_stdout(out), redirect_stderr(err if rest else out), patch.object(sys, "stdin", stream()):
-            self.status = run(shlex.split(command)[1:])
+            self.status = run_command_line(shlex.split(command)[1:])
         return self._shell(rest, said(out)) + said(err) if rest else said(out)
 
     def _shell(self, command: str, given: str = "") -> str:

@@ -1,14 +1,12 @@
-"""Every label that a release ever wrote, the oldest first.
+"""The schema versions of RunState, one module each, oldest first.
 
-Read one file to know what came with a label: `v1_6` for 1.6. A released label's file is only ever
-added to: states with that label lie on people's disks. 1.3, 1.7, 1.8, 1.14, 1.19 and 1.20 were
-steps between two releases; no release ever wrote them, so a state that carries one was not written
-by a release.
+`v1_6` has what version 1.6 added. A published version is never changed: files of it exist. 1.3, 1.7, 1.8, 1.14, 1.19
+and 1.20 were never published.
 """
 
-from convo.items import Json
-from convo.runstate.identity import Call
-from convo.runstate.version import Room, Version
+from convo.history.items import Json
+from convo.runstate.format import RecordSlots, Version
+from convo.runstate.identity import StateCall
 from convo.runstate.versions import (
     v1_0,
     v1_1,
@@ -36,34 +34,34 @@ VERSIONS: tuple[Version, ...] = tuple(
     )
 )
 
-NEWEST = VERSIONS[-1]
+NEWEST_VERSION = VERSIONS[-1]
 LABELS = tuple(version.label for version in VERSIONS)
-BY_LABEL = {version.label: version for version in VERSIONS}
+VERSION_BY_LABEL = {version.label: version for version in VERSIONS}
 
-BOUND = BY_LABEL["1.15"]
+LEDGER_SINCE = VERSION_BY_LABEL["1.15"]
 """From this label on a decision counts only with its entry in the ledger."""
 
-WORDED = BY_LABEL["1.6"]
+REJECTION_MESSAGE_SINCE = VERSION_BY_LABEL["1.6"]
 """From this label on a rejection can carry words for the model."""
 
-NESTED = BY_LABEL["1.1"]
+NESTED_STATE_SINCE = VERSION_BY_LABEL["1.1"]
 """From this label on the state of an agent used as a tool is kept."""
 
-LIMITLESS = BY_LABEL["1.10"]
+UNLIMITED_TURNS_SINCE = VERSION_BY_LABEL["1.10"]
 """From this label on a run may have no limit of turns."""
 
 
-def upto(version: Version) -> tuple[Version, ...]:
+def list_versions_up_to(version: Version) -> tuple[Version, ...]:
     """`version` and every label before it, the newest first."""
     return tuple(one for one in reversed(VERSIONS) if one.number <= version.number)
 
 
-def after(version: Version) -> tuple[Version, ...]:
+def list_versions_after(version: Version) -> tuple[Version, ...]:
     """The labels that came after `version`, the oldest first."""
     return tuple(one for one in VERSIONS if one.number > version.number)
 
 
-def room(version: Version, document: Json, call: Call, *, always: bool) -> Room:
+def find_record_slots(version: Version, document: Json, call: StateCall, *, always: bool) -> RecordSlots:
     """Where this label keeps a decision on `call`; the newest rule that speaks of such calls wins."""
-    found = (one.room(document, call, always) for one in upto(version))
+    found = (one.room(document, call, always) for one in list_versions_up_to(version))
     return next(answer for answer in found if answer is not None)

@@ -5,28 +5,27 @@ A decision stands under its tool's name in `context.approvals`, for a call's id 
 
 from collections.abc import Iterator
 
-from convo.items import Json
-from convo.runstate.identity import Call
-from convo.runstate.paths import at
-from convo.runstate.records import Kept
-from convo.runstate.version import Room, Slot, Version
+from convo.history.items import Json
+from convo.runstate.document import get_path
+from convo.runstate.format import LocatedRecord, RecordSlot, RecordSlots, Version
+from convo.runstate.identity import StateCall
 
-APPROVALS = ("context", "approvals")
-
-
-def _records(document: Json) -> Iterator[Kept]:
-    for key, record in (at(document, APPROVALS) or {}).items():
-        yield Kept((*APPROVALS, key), key, record)
+APPROVALS_PATH = ("context", "approvals")
 
 
-def _room(document: Json, call: Call, always: bool) -> Room:
-    return document, tuple(Slot((*APPROVALS, key)) for key in call.kept_under(always=always))
+def _find_records(document: Json) -> Iterator[LocatedRecord]:
+    for key, record in (get_path(document, APPROVALS_PATH) or {}).items():
+        yield LocatedRecord((*APPROVALS_PATH, key), key, record)
+
+
+def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots:
+    return document, tuple(RecordSlot((*APPROVALS_PATH, key)) for key in call.kept_under(always=always))
 
 
 VERSION = Version(
     "1.0",
     "0.8.0",
     "a run, its items, and its decisions by tool and call",
-    reads=_records,
-    room=_room,
+    reads=_find_records,
+    room=_find_slots,
 )

@@ -1,6 +1,6 @@
 """1.1: an agent used as a tool keeps its own paused run (first written by 0.9.1)."""
 
-from convo.runstate.version import Version
+from convo.runstate.format import Version
 
 VERSION = Version(
     "1.1",

@@ -2,24 +2,26 @@
 
 from collections.abc import Iterator
 
-from convo.items import Json
-from convo.runstate.paths import Place
-from convo.runstate.version import Change, Loss, Version
+from convo.history.items import Json
+from convo.runstate.document import PathMatch
+from convo.runstate.format import RelabelLoss, RelabelResult, Version
 
-UNLIMITED = 1_000_000
+UNLIMITED_SUBSTITUTE = 1_000_000
 """What stands for "no limit" under a label that needs a number."""
 
 
-def _limitless(document: Json) -> Iterator[Place]:
+def _find_unlimited(document: Json) -> Iterator[PathMatch]:
     if document.get("max_turns", 0) is None:
-        yield Place(("max_turns",), None)
+        yield PathMatch(("max_turns",), None)
 
 
-def _limited(document: Json) -> Change:
-    if not any(_limitless(document)):
+def _to_older(document: Json) -> RelabelResult:
+    if not any(_find_unlimited(document)):
         return document, ()
-    loss = Loss("$.max_turns", "no limit", f"labels before 1.10 need a number: {UNLIMITED:,} stands for it")
-    return {**document, "max_turns": UNLIMITED}, (loss,)
+    loss = RelabelLoss(
+        "$.max_turns", "no limit", f"labels before 1.10 need a number: {UNLIMITED_SUBSTITUTE:,} stands for it"
+    )
+    return {**document, "max_turns": UNLIMITED_SUBSTITUTE}, (loss,)
 
 
-VERSION = Version("1.10", "0.16.0", "a run may have no limit of turns", values=_limitless, older=_limited)
+VERSION = Version("1.10", "0.16.0", "a run may have no limit of turns", values=_find_unlimited, older=_to_older)

@@ -1,6 +1,6 @@
 """1.12: usage tells what was written to the prompt cache (first written by 0.18.1)."""
 
-from convo.runstate.version import Version
+from convo.runstate.format import Version
 
 VERSION = Version(
     "1.12",

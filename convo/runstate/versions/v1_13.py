@@ -2,22 +2,24 @@
 
 from collections.abc import Iterator
 
-from convo.items import Json
-from convo.runstate.paths import Place, found, pattern
-from convo.runstate.version import ITEM_LISTS, Version
+from convo.history.items import Json
+from convo.runstate.document import PathMatch, iter_path_matches, parse_path_pattern
+from convo.runstate.format import RUN_ITEM_PATTERNS, Version
 
-RAW = tuple(pattern(words) for words in (*(f"{holder}.raw_item" for holder in ITEM_LISTS), "original_input[]"))
+RAW_ITEM_PATTERNS = tuple(
+    parse_path_pattern(words) for words in (*(f"{holder}.raw_item" for holder in RUN_ITEM_PATTERNS), "original_input[]")
+)
 
 
-def _programs(document: Json) -> Iterator[Place]:
+def _find_program_items(document: Json) -> Iterator[PathMatch]:
     """Items of a program that called tools; older readers would take their calls for the model's own."""
-    for steps in RAW:
-        for place in found(document, steps):
-            if _of_a_program(place.value):
+    for steps in RAW_ITEM_PATTERNS:
+        for place in iter_path_matches(document, steps):
+            if _is_program_item(place.value):
                 yield place
 
 
-def _of_a_program(raw: Json) -> bool:
+def _is_program_item(raw: Json) -> bool:
     if not isinstance(raw, dict):
         return False
     caller = raw.get("caller")
@@ -30,5 +32,5 @@ VERSION = Version(
     "0.19.0",
     "items that a nested history repeats are known by digest; programs may call tools",
     keys=("nested_history_owned_session_item_refs", "generated_session_item_indexes"),
-    values=_programs,
+    values=_find_program_items,
 )

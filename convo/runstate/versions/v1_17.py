@@ -1,6 +1,6 @@
 """1.17: what a session still has to be told, and whose items are whose (first written by 0.22.1)."""
 
-from convo.runstate.version import Version
+from convo.runstate.format import Version
 
 VERSION = Version(
     "1.17",

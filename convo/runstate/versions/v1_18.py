@@ -6,81 +6,91 @@ kinds of calls stay where they were.
 
 from collections.abc import Iterator
 
-from convo.items import Json
-from convo.runstate.identity import Call, call_of
-from convo.runstate.nested import interruptions
-from convo.runstate.paths import at, path, replaced, without
-from convo.runstate.records import Kept, for_good, merged
-from convo.runstate.version import Change, Loss, Room, Slot, Version
-from convo.runstate.versions.v1_0 import APPROVALS
+from convo.history.items import Json
+from convo.runstate.document import format_path, get_path, remove_path, replace_path
+from convo.runstate.format import (
+    LocatedRecord,
+    RecordSlot,
+    RecordSlots,
+    RelabelLoss,
+    RelabelResult,
+    Version,
+    get_sticky_decision,
+    iter_interruptions,
+    merge_decision_records,
+)
+from convo.runstate.identity import StateCall, parse_state_call
+from convo.runstate.versions.v1_0 import APPROVALS_PATH
 
-OWNED = ("context", "function_tool_approvals")
+FUNCTION_APPROVALS_PATH = ("context", "function_tool_approvals")
 
 
-def _records(document: Json) -> Iterator[Kept]:
-    for index, one in enumerate(at(document, OWNED) or []):
-        yield Kept((*OWNED, index, "decision"), one["tool_key"], one["decision"], agent=one["agent"])
+def _find_records(document: Json) -> Iterator[LocatedRecord]:
+    for index, one in enumerate(get_path(document, FUNCTION_APPROVALS_PATH) or []):
+        yield LocatedRecord(
+            (*FUNCTION_APPROVALS_PATH, index, "decision"), one["tool_key"], one["decision"], agent=one["agent"]
+        )
 
 
-def _room(document: Json, call: Call, always: bool) -> Room | None:
+def _find_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | None:
     if not call.is_function or call.agent is None:
         return None
     slots = []
     for key in call.kept_under(always=always):
-        document, index = _listed(document, call.agent, key)
-        slots.append(Slot((*OWNED, index, "decision")))
+        document, index = _ensure_record(document, call.agent, key)
+        slots.append(RecordSlot((*FUNCTION_APPROVALS_PATH, index, "decision")))
     return document, tuple(slots)
 
 
-def _listed(document: Json, agent: Json, key: str) -> tuple[Json, int]:
+def _ensure_record(document: Json, agent: Json, key: str) -> tuple[Json, int]:
     """The document with a record for this agent's tool, and its number."""
-    records = at(document, OWNED) or []
+    records = get_path(document, FUNCTION_APPROVALS_PATH) or []
     for index, one in enumerate(records):
         if one["agent"] == agent and one["tool_key"] == key:
             return document, index
     empty = {"agent": agent, "tool_key": key, "decision": {"approved": [], "rejected": []}}
-    return replaced(document, OWNED, [*records, empty]), len(records)
+    return replace_path(document, FUNCTION_APPROVALS_PATH, [*records, empty]), len(records)
 
 
-def _older(document: Json) -> Change:
+def _to_older(document: Json) -> RelabelResult:
     """Under the tools' names, whoever's tools they are."""
-    losses: list[Loss] = []
-    for kept in _records(document):
-        steps = (*APPROVALS, kept.key)
-        there = at(document, steps)
-        document = replaced(document, steps, merged(there, kept.record) if there else kept.record)
-        if for_good(kept.record) is not None:
+    losses: list[RelabelLoss] = []
+    for kept in _find_records(document):
+        steps = (*APPROVALS_PATH, kept.key)
+        there = get_path(document, steps)
+        document = replace_path(document, steps, merge_decision_records(there, kept.record) if there else kept.record)
+        if get_sticky_decision(kept.record) is not None:
             why = "labels before 1.18 know no owner: the decision holds for every agent with such a tool"
-            losses.append(Loss(path(kept.steps), f"that {kept.key} is {_name(kept.agent)}'s", why))
-    return without(document, OWNED), tuple(losses)
+            losses.append(RelabelLoss(format_path(kept.steps), f"that {kept.key} is {_agent_name(kept.agent)}'s", why))
+    return remove_path(document, FUNCTION_APPROVALS_PATH), tuple(losses)
 
 
-def _newer(document: Json) -> Change:
+def _from_older(document: Json) -> RelabelResult:
     """With the agent of the pending call; decisions on calls that are over stay under their tool's name."""
-    losses: list[Loss] = []
-    for item in interruptions(document):
-        call = call_of(item.value.get("raw_item"), item.value)
+    losses: list[RelabelLoss] = []
+    for item in iter_interruptions(document):
+        call = parse_state_call(item.value.get("raw_item"), item.value)
         if call is None or not call.is_function or call.agent is None:
             continue
         for key in call.keys:
-            document, loss = _owned(document, call.agent, key)
+            document, loss = _move_to_agent(document, call.agent, key)
             losses += loss
     return document, tuple(losses)
 
 
-def _owned(document: Json, agent: Json, key: str) -> tuple[Json, list[Loss]]:
-    record = at(document, (*APPROVALS, key))
+def _move_to_agent(document: Json, agent: Json, key: str) -> tuple[Json, list[RelabelLoss]]:
+    record = get_path(document, (*APPROVALS_PATH, key))
     if not record:
         return document, []
-    document, index = _listed(without(document, (*APPROVALS, key)), agent, key)
-    document = replaced(document, (*OWNED, index, "decision"), record)
-    if for_good(record) is None:
+    document, index = _ensure_record(remove_path(document, (*APPROVALS_PATH, key)), agent, key)
+    document = replace_path(document, (*FUNCTION_APPROVALS_PATH, index, "decision"), record)
+    if get_sticky_decision(record) is None:
         return document, []
-    why = f"from 1.18 on it holds for one agent, {_name(agent)}; other agents' calls are asked for"
-    return document, [Loss(path((*APPROVALS, key)), f"a decision on {key} for every agent", why)]
+    why = f"from 1.18 on it holds for one agent, {_agent_name(agent)}; other agents' calls are asked for"
+    return document, [RelabelLoss(format_path((*APPROVALS_PATH, key)), f"a decision on {key} for every agent", why)]
 
 
-def _name(agent: Json) -> str:
+def _agent_name(agent: Json) -> str:
     return str(agent.get("name")) if isinstance(agent, dict) else "nobody"
 
 
@@ -97,8 +107,8 @@ VERSION = Version(
         "pending_session_write.append_acknowledged",
         "pending_session_write.compaction_model_exchange",
     ),
-    older=_older,
-    newer=_newer,
-    reads=_records,
-    room=_room,
+    older=_to_older,
+    newer=_from_older,
+    reads=_find_records,
+    room=_find_slots,
 )

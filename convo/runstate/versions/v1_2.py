@@ -1,6 +1,6 @@
 """1.2: whether reasoning items are sent again with their ids (first written by 0.9.2)."""
 
-from convo.runstate.version import Version
+from convo.runstate.format import Version
 
 VERSION = Version(
     "1.2",

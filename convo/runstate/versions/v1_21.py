@@ -1,19 +1,21 @@
 """1.21: session writes may be held back until guardrails passed (first written by 0.24.0)."""
 
-from convo.items import Json
-from convo.runstate.paths import at, without
-from convo.runstate.version import Change, Loss, Version
+from convo.history.items import Json
+from convo.runstate.document import get_path, remove_path
+from convo.runstate.format import RelabelLoss, RelabelResult, Version
 
-WRITE = ("pending_session_write",)
+SESSION_WRITE_PATH = ("pending_session_write",)
 
 
-def _older(document: Json) -> Change:
+def _to_older(document: Json) -> RelabelResult:
     """Without a write that is held back: an older reader would settle it at once."""
-    if at(document, (*WRITE, "held")) is not True:
+    if get_path(document, (*SESSION_WRITE_PATH, "held")) is not True:
         return document, ()
-    count = len(at(document, (*WRITE, "items")) or [])
-    loss = Loss("$.pending_session_write", f"{count} held items", "labels before 1.21 would write them unguarded")
-    return without(document, WRITE), (loss,)
+    count = len(get_path(document, (*SESSION_WRITE_PATH, "items")) or [])
+    loss = RelabelLoss(
+        "$.pending_session_write", f"{count} held items", "labels before 1.21 would write them unguarded"
+    )
+    return remove_path(document, SESSION_WRITE_PATH), (loss,)
 
 
 VERSION = Version(
@@ -26,5 +28,5 @@ VERSION = Version(
         "pending_session_write.current_response",
         "last_processed_response.tool_output_guardrail_result_start",
     ),
-    older=_older,
+    older=_to_older,
 )

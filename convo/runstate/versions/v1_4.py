@@ -1,6 +1,6 @@
 """1.4: a model response keeps the id of its request (first written by 0.10.2)."""
 
-from convo.runstate.version import Version
+from convo.runstate.format import Version
 
 VERSION = Version(
     "1.4",

@@ -1,6 +1,6 @@
 """1.6: a rejection carries its message (first written by 0.12.1)."""
 
-from convo.runstate.version import Version
+from convo.runstate.format import Version
 
 VERSION = Version(
     "1.6",

@@ -1,6 +1,6 @@
 """1.9: agents of one name are told apart, and a call says where its tool came from (first written by 0.14.0)."""
 
-from convo.runstate.version import Version, on_items
+from convo.runstate.format import Version, expand_item_keys
 
 VERSION = Version(
     "1.9",
@@ -8,7 +8,7 @@ VERSION = Version(
     "agents of one name are told apart; calls say where their tool came from; custom tools and sandboxes",
     keys=(
         "current_agent.identity",
-        *on_items("agent.identity", "source_agent.identity", "target_agent.identity", "tool_origin"),
+        *expand_item_keys("agent.identity", "source_agent.identity", "target_agent.identity", "tool_origin"),
         "last_processed_response.custom_tool_actions",
         "generated_prompt_cache_key",
         "sandbox",

@@ -1,32 +1,41 @@
-"""Sessions and conversations as rows.
+"""Sessions, conversations and links as rows.
 
-A conversation's row of ids is not written again with every item: only an id that the conversation
-itself gave is kept, beside the node that it was given to.
+JSON that many links repeat is stored once in `repeated`. Links refer to their parent by id, not by row: it may
+be a response of another endpoint. Functions named `build_` return statements, for the pipeline of a commit.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from uuid import UUID
 
 from convo.errors import NotFound
-from convo.history import Key, Session
-from convo.stores import rules
-from convo.stores.contract import Conversation, Outline
-from convo.stores.forms import record_of, session_of
-from convo.stores.postgres import names
-from convo.stores.postgres.bodies import item_of
-from convo.stores.postgres.tenant import Ask, Row, Tenant, columns
-from convo.stores.postgres.tree import KEY
-from convo.stores.verbatim import dumps, loads
+from convo.history.records import Link, LinkStatus, Session
+from convo.history.tree import Key
+from convo.stores import base
+from convo.stores.base import Conversation, SessionStats
+from convo.stores.codec import (
+    SAME_AS_PARENT,
+    decode_json,
+    decode_link,
+    decode_session,
+    encode_json,
+    encode_previous_response_id,
+    encode_route,
+    encode_session_record,
+)
+from convo.stores.postgres import tenant_rows
+from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, decode_body, to_columns
+from convo.stores.postgres.tree import NODE_KEY_SQL
 
-SESSION = f"""
-id, name, (SELECT {KEY} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.head),
-    (SELECT {KEY} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.mark),
-    (SELECT {KEY} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.written), link, used_at, record, used
+SESSION_COLUMNS = f"""
+id, name, (SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.head),
+    (SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.mark),
+    (SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = sessions.written),
+    link, used_at, record, used
 """
 
-SESSIONS = f"SELECT {SESSION} FROM convo.sessions WHERE tenant = $1"
+SELECT_SESSIONS = f"SELECT {SESSION_COLUMNS} FROM convo.sessions WHERE tenant = $1"
 
-OUTLINE = """
+SELECT_SESSION_STATS = """
 WITH RECURSIVE up (id, parent, item, depth) AS (
     SELECT nodes.id, parent, item, depth FROM convo.sessions JOIN convo.nodes
         ON nodes.tenant = $1 AND nodes.id = sessions.head WHERE sessions.tenant = $1 AND sessions.id = $2
@@ -41,31 +50,31 @@ SELECT (SELECT max(depth) FROM up), (SELECT depth FROM up WHERE id = mark),
 FROM convo.sessions WHERE tenant = $1 AND id = $2
 """
 
-USED_LAST = "(SELECT coalesce(max(used), 0) FROM convo.sessions WHERE tenant = $1 AND id <> $2)"
+SELECT_LAST_USE = "(SELECT coalesce(max(used), 0) FROM convo.sessions WHERE tenant = $1 AND id <> $2)"
 """The place of the session used last among the others; `used` counts up with every use, whatever the clock says."""
 
-ADD_SESSION = f"""
+INSERT_SESSION = f"""
 INSERT INTO convo.sessions (tenant, id, name, head, mark, written, link, used_at, record, used)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10::bigint, {USED_LAST} + 1))
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, coalesce($10::bigint, {SELECT_LAST_USE} + 1))
 """
-REPLACE_SESSION = f"""
+UPDATE_SESSION = f"""
 UPDATE convo.sessions SET (name, head, mark, written, link, used_at, record) = ROW ($3, $4, $5, $6, $7, $8, $9),
     used = CASE
         WHEN $10::bigint IS NOT NULL THEN $10
-        WHEN used_at = $8 OR used > {USED_LAST} THEN used
-        ELSE {USED_LAST} + 1
+        WHEN used_at = $8 OR used > {SELECT_LAST_USE} THEN used
+        ELSE {SELECT_LAST_USE} + 1
     END
 WHERE tenant = $1 AND id = $2
 """
-NOT_REMOVED = "DELETE FROM convo.removed WHERE tenant = $1 AND session = $2"
+DELETE_REMOVED_MARKER = "DELETE FROM convo.removed WHERE tenant = $1 AND session = $2"
 
-MEMBERS = f"""
+SELECT_MEMBERS = f"""
 WITH RECURSIVE up (id, parent, item, erased, key) AS (
-    SELECT nodes.id, parent, item, erased, {KEY} FROM convo.conversations JOIN convo.nodes
+    SELECT nodes.id, parent, item, erased, {NODE_KEY_SQL} FROM convo.conversations JOIN convo.nodes
         ON nodes.tenant = $1 AND nodes.id = head WHERE conversations.tenant = $1 AND conversations.id = $2
     UNION ALL
     SELECT before.* FROM up JOIN LATERAL (
-        SELECT id, parent, item, erased, {KEY} FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
+        SELECT id, parent, item, erased, {NODE_KEY_SQL} FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
     ) AS before ON true
 ), called (key, erased, item, given) AS (
     SELECT key, erased, item,
@@ -78,7 +87,7 @@ FROM called, convo.conversations WHERE tenant = $1 AND id = $2
 """
 """The nodes from a conversation's head back to the root, and what names each."""
 
-BEHIND = """
+SELECT_PATH_TO_CONVERSATION = """
 WITH RECURSIVE up (id, parent, item, erased) AS (
     SELECT id, parent, item, erased FROM convo.nodes WHERE tenant = $1 AND id = $2
     UNION ALL
@@ -91,13 +100,13 @@ SELECT id, (SELECT named FROM convo.items WHERE tenant = $1 AND hash = up.item),
 """
 """The nodes from a place back to the head of a conversation or to the root, both included."""
 
-ADD_CONVERSATION = """
+INSERT_CONVERSATION = """
 INSERT INTO convo.conversations (tenant, id, head, created_at, metadata) VALUES ($1, $2, $3, $4, $5)
 """
-REPLACE_CONVERSATION = """
+UPDATE_CONVERSATION = """
 UPDATE convo.conversations SET (head, created_at, metadata) = ROW ($3, $4, $5) WHERE tenant = $1 AND id = $2
 """
-UNNAME = """
+DELETE_ASSIGNED_IDS = """
 WITH RECURSIVE up (id, parent) AS (
     SELECT id, parent FROM convo.nodes WHERE tenant = $1 AND id = $3
     UNION ALL
@@ -109,7 +118,7 @@ DELETE FROM convo.members WHERE tenant = $1 AND conversation = $2 AND node IN (S
 """
 """Forget the ids that a conversation gave to the items before a place."""
 
-NAME = """
+INSERT_ASSIGNED_IDS = """
 INSERT INTO convo.members (tenant, conversation, node, named, id)
 SELECT $1, $2, node, named, id FROM unnest($3::uuid[], $4::bigint[], $5::text[]) AS new (node, named, id)
 """
@@ -118,80 +127,246 @@ SELECT $1, $2, node, named, id FROM unnest($3::uuid[], $4::bigint[], $5::text[])
 # -- sessions -------------------------------------------------------------------------------------
 
 
-async def session(t: Tenant, name_or_id: str) -> Session | None:
-    by_either = f"{SESSIONS} AND (id = $2 OR name = $2) ORDER BY id <> $2 LIMIT 1"
-    found = await t.row(by_either, names.written(name_or_id))
-    return read_session(found) if found else None
+async def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
+    by_either = f"{SELECT_SESSIONS} AND (id = $2 OR name = $2) ORDER BY id <> $2 LIMIT 1"
+    found = await t.row(by_either, tenant_rows.escape_name(name_or_id))
+    return session_from_row(found) if found else None
 
 
-async def sessions(t: Tenant, limit: int | None) -> Sequence[Session]:
-    rows = await t.all(f"{SESSIONS} ORDER BY used DESC NULLS FIRST, used_at DESC, id DESC LIMIT $2", limit)
-    return [read_session(row) for row in rows]
+async def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
+    rows = await t.all(f"{SELECT_SESSIONS} ORDER BY used DESC NULLS FIRST, used_at DESC, id DESC LIMIT $2", limit)
+    return [session_from_row(row) for row in rows]
 
 
-async def outline(t: Tenant, session_id: str) -> Outline:
+async def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     """A session in figures. raises: NotFound"""
-    found = await t.row(OUTLINE, names.written(session_id), list(rules.ANSWERED))
+    found = await t.row(SELECT_SESSION_STATS, tenant_rows.escape_name(session_id), list(base.ANSWERED_STATUSES))
     if found is None:
         raise NotFound("session", session_id)
     items, confirmed, turns, body = found
-    return Outline(items, items - (confirmed or 0), turns, item_of(body) if body else None)
+    return SessionStats(items, items - (confirmed or 0), turns, decode_body(body) if body else None)
 
 
-def read_session(row: Row) -> Session:
-    """The session in the columns `SESSION`."""
+def session_from_row(row: Row) -> Session:
+    """The session in the columns `SESSION_COLUMNS`."""
     session_id, name, head, mark, written, link, used_at, record, used = row
-    own = names.read(session_id), names.read(name)
-    return session_of((*own, head, mark, written, link and names.read(link), used_at, record, used))
+    own = tenant_rows.unescape_name(session_id), tenant_rows.unescape_name(name)
+    return decode_session((*own, head, mark, written, link and tenant_rows.unescape_name(link), used_at, record, used))
 
 
-def put_session(t: Tenant, new: Session, *, there: bool) -> Iterable[Ask]:
+def build_session_upsert(t: TenantConnection, new: Session, *, there: bool) -> Iterable[Statement]:
     """Write a record. raises: NotCanonical"""
     yield t.ask(
-        REPLACE_SESSION if there else ADD_SESSION,
-        *(names.written(new.id), names.written(new.name), names.half(new.head), names.half(new.mark)),
-        *(names.half(new.written) if new.written else None, names.maybe(new.link), new.used_at, record_of(new)),
+        UPDATE_SESSION if there else INSERT_SESSION,
+        *(
+            tenant_rows.escape_name(new.id),
+            tenant_rows.escape_name(new.name),
+            tenant_rows.node_id(new.head),
+            tenant_rows.node_id(new.mark),
+        ),
+        *(
+            tenant_rows.node_id(new.written) if new.written else None,
+            tenant_rows.escape_optional_name(new.link),
+            new.used_at,
+            encode_session_record(new),
+        ),
         new.use,
     )
     if not there:
-        yield t.ask(NOT_REMOVED, names.written(new.id))
+        yield t.ask(DELETE_REMOVED_MARKER, tenant_rows.escape_name(new.id))
 
 
 # -- conversations --------------------------------------------------------------------------------
 
 
-async def conversation(t: Tenant, conversation_id: str) -> Conversation | None:
-    rows = await t.all(MEMBERS, names.written(conversation_id))
+async def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
+    rows = await t.all(SELECT_MEMBERS, tenant_rows.escape_name(conversation_id))
     if not rows:
         return None
     key, *_, created_at, metadata = rows[0]
-    ids = tuple(_id(given, erased, body) for _, given, erased, body, _, _ in rows[-2::-1])
-    return Conversation(conversation_id, Key(key.hex()), created_at, ids, loads(metadata))
+    ids = tuple(_member_id(given, erased, body) for _, given, erased, body, _, _ in rows[-2::-1])
+    return Conversation(conversation_id, Key(key.hex()), created_at, ids, decode_json(metadata))
 
 
-def _id(given: str | None, erased: str | None, body: bytes | None) -> str:
+def _member_id(given: str | None, erased: str | None, body: bytes | None) -> str:
     if body is not None:
-        return rules.own_id(item_of(body))
-    return names.read(given or erased or "")
+        return base.own_item_id(decode_body(body))
+    return tenant_rows.unescape_name(given or erased or "")
 
 
-def put_conversation(
-    t: Tenant, new: Conversation, old: UUID | None, behind: Sequence[tuple[UUID, int | None]], *, further: bool
-) -> Iterable[Ask]:
+def build_conversation_upsert(
+    t: TenantConnection,
+    new: Conversation,
+    old: UUID | None,
+    behind: Sequence[tuple[UUID, int | None]],
+    *,
+    further: bool,
+) -> Iterable[Statement]:
     """Write a conversation and the ids it gave. raises: NotCanonical
 
     behind:   places, oldest first, each with the own id of its item as a number: those behind the
               old head where the head went `further`, else all
     """
-    row = names.written(new.id), names.half(new.head), new.created_at, dumps(dict(new.metadata))
-    yield t.ask(ADD_CONVERSATION if old is None else REPLACE_CONVERSATION, *row)
+    row = (
+        tenant_rows.escape_name(new.id),
+        tenant_rows.node_id(new.head),
+        new.created_at,
+        encode_json(dict(new.metadata)),
+    )
+    yield t.ask(INSERT_CONVERSATION if old is None else UPDATE_CONVERSATION, *row)
     if old is not None and not further:
-        yield t.ask(UNNAME, names.written(new.id), old)
+        yield t.ask(DELETE_ASSIGNED_IDS, tenant_rows.escape_name(new.id), old)
     ids = new.ids[len(new.ids) - len(behind) :]
     given = [
-        (place, names.number(item_id), names.written(item_id))
+        (place, tenant_rows.hash_item_id(item_id), tenant_rows.escape_name(item_id))
         for (place, own), item_id in zip(behind, ids, strict=True)
-        if own != names.number(item_id)
+        if own != tenant_rows.hash_item_id(item_id)
     ]
     if given:
-        yield t.ask(NAME, names.written(new.id), *columns(given, 3))
+        yield t.ask(INSERT_ASSIGNED_IDS, tenant_rows.escape_name(new.id), *to_columns(given, 3))
+
+
+SELECT_LINKS = f"""
+SELECT id, parent, session,
+    (SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = links.saw),
+    (SELECT {NODE_KEY_SQL} FROM convo.nodes WHERE nodes.tenant = $1 AND nodes.id = links.head),
+    sent, (SELECT body FROM convo.repeated WHERE repeated.tenant = $1 AND hash = route), status, created_at, previous,
+    seconds, first_token_s,
+    (SELECT body FROM convo.repeated WHERE repeated.tenant = $1 AND hash = parameters), usage, error
+FROM convo.links
+"""
+
+ORDER_OLDEST_FIRST = "ORDER BY created_at, id"
+
+WHERE_CONVERSATION = """
+WHERE tenant = $1 AND route IN (SELECT hash FROM convo.repeated WHERE repeated.tenant = $1 AND conversation = $2)
+"""
+
+WITH_RELATED_LINKS = """
+WITH RECURSIVE kin (id) AS (
+    SELECT id FROM convo.links WHERE tenant = $1 AND id = $2
+    UNION
+    SELECT near.id FROM kin JOIN LATERAL (
+        SELECT parent AS id FROM convo.links WHERE tenant = $1 AND links.id = kin.id AND parent IS NOT NULL
+        UNION ALL SELECT id FROM convo.links WHERE tenant = $1 AND parent = kin.id
+        OFFSET 0
+    ) AS near ON true
+)
+"""
+
+INSERT_JSON = """
+INSERT INTO convo.repeated (tenant, hash, body, conversation)
+SELECT $1, hash, body, conversation FROM unnest($2::uuid[], $3::text[], $4::text[]) AS new (hash, body, conversation)
+ON CONFLICT DO NOTHING
+"""
+
+LINK_COLUMNS = """
+id, parent, session, saw, head, sent, route, status, created_at, previous, seconds, first_token_s, parameters,
+    usage, error"""
+LINK_PLACEHOLDERS = "$2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16"
+INSERT_LINK = f"INSERT INTO convo.links (tenant, {LINK_COLUMNS}) VALUES ($1, {LINK_PLACEHOLDERS})"
+UPDATE_FINAL_LINK = """
+UPDATE convo.links SET session = coalesce(nullif(session, ''), $3), parent = coalesce(nullif(parent, ''), $4),
+    first_token_s = coalesce(first_token_s, $5)
+WHERE tenant = $1 AND id = $2
+"""
+"""What a final link may still be told; see `rules.written`."""
+
+UPDATE_LINK = f"UPDATE convo.links SET ({LINK_COLUMNS}) = ROW ({LINK_PLACEHOLDERS}) WHERE tenant = $1 AND id = $2"
+
+
+async def select_link(t: TenantConnection, link_id: str) -> Link | None:
+    found = await t.row(f"{SELECT_LINKS} WHERE tenant = $1 AND id = $2", tenant_rows.escape_name(link_id))
+    return _link_from_row(found) if found else None
+
+
+async def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]:
+    return await _select_links_oldest_first(
+        t, "WHERE tenant = $1 AND session = $2", tenant_rows.escape_name(session_id)
+    )
+
+
+async def select_conversation_links(t: TenantConnection, conversation_id: str) -> Sequence[Link]:
+    return await _select_links_oldest_first(t, WHERE_CONVERSATION, tenant_rows.escape_name(conversation_id))
+
+
+async def select_responses_to(t: TenantConnection, saw: Collection[Key]) -> Sequence[Link]:
+    asked = {key: tenant_rows.node_id(key) for key in saw if tenant_rows.is_node_key(key)}
+    if not asked:
+        return []
+    found = await _select_links_oldest_first(t, "WHERE tenant = $1 AND saw = ANY ($2::uuid[])", [*asked.values()])
+    return [link for link in found if link.saw in asked]
+
+
+async def select_related_links(t: TenantConnection, link_id: str) -> Sequence[Link]:
+    kin = "WHERE tenant = $1 AND id IN (SELECT id FROM kin)"
+    return await _select_links_oldest_first(t, kin, tenant_rows.escape_name(link_id), before=WITH_RELATED_LINKS)
+
+
+async def _select_links_oldest_first(t: TenantConnection, where: str, *values: object, before: str = "") -> list[Link]:
+    return [_link_from_row(row) for row in await t.all(f"{before}{SELECT_LINKS}{where} {ORDER_OLDEST_FIRST}", *values)]
+
+
+def _link_from_row(row: Row) -> Link:
+    """The link in a row of `SELECT_LINKS`."""
+    link_id, parent, session, *middle = row
+    previous = middle[6] and tenant_rows.unescape_name(middle[6])
+    own = (
+        tenant_rows.unescape_name(link_id),
+        parent and tenant_rows.unescape_name(parent),
+        session and tenant_rows.unescape_name(session),
+    )
+    return decode_link((*own, *middle[:6], previous, *middle[7:]))
+
+
+def build_link_upsert(t: TenantConnection, made: Link, there: LinkStatus | None) -> Iterable[Statement]:
+    """Write a link, and what it repeats, by the rules for one that is there. raises: NotCanonical"""
+    if there is not None and there not in base.UNFINISHED_STATUSES:
+        known = (
+            tenant_rows.escape_optional_name(made.session),
+            tenant_rows.escape_optional_name(made.parent),
+            made.first_token_s,
+        )
+        yield t.ask(UPDATE_FINAL_LINK, tenant_rows.escape_name(made.id), *known)
+        return
+    route, figures = encode_route(made)
+    repeated = {
+        "route": encode_json(route),
+        **({"parameters": encode_json(made.parameters)} if made.parameters else {}),
+    }
+    hashes = {kind: tenant_rows.json_uuid(body) for kind, body in repeated.items()}
+    previous = encode_previous_response_id(made)
+    yield t.ask(
+        INSERT_JSON, *_sort_json_columns(repeated, hashes, tenant_rows.escape_optional_name(made.conversation_id))
+    )
+    yield t.ask(
+        UPDATE_LINK if there else INSERT_LINK,
+        *(
+            tenant_rows.escape_name(made.id),
+            tenant_rows.escape_optional_name(made.parent),
+            tenant_rows.escape_optional_name(made.session),
+        ),
+        *(
+            tenant_rows.node_id(made.saw),
+            tenant_rows.node_id(made.head),
+            made.sent,
+            hashes["route"],
+            made.status,
+            made.created_at,
+        ),
+        *(
+            previous if previous == SAME_AS_PARENT else tenant_rows.escape_optional_name(previous),
+            made.seconds,
+            made.first_token_s,
+        ),
+        *(hashes.get("parameters"), figures, encode_json(made.error) if made.error is not None else None),
+    )
+
+
+def _sort_json_columns(
+    repeated: dict[str, str], hashes: dict[str, UUID], conversation: str | None
+) -> tuple[list[UUID], list[str], list[str | None]]:
+    """In one order for every writer, so that two never wait for each other."""
+    kinds = sorted(repeated, key=lambda kind: str(hashes[kind]))
+    at = [conversation if kind == "route" else None for kind in kinds]
+    return [hashes[kind] for kind in kinds], [repeated[kind] for kind in kinds], at

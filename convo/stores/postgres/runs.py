@@ -1,26 +1,30 @@
-"""Runs as rows, and their events in the batches that they came in.
+"""Response runs and their events, agent runs and their tool calls, leases.
 
-A run ends once: whoever comes second finds it closed, and nothing of what that one brought is kept.
+A run ends once: the second writer gets `Conflict`. Events are stored in the batches that they arrive in. Leases
+expire by the clock of the database.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from convo.errors import Conflict, InputFault
-from convo.items import Event
-from convo.stores import rules
-from convo.stores.postgres import names
-from convo.stores.postgres.tenant import Ask, Tenant
-from convo.stores.verbatim import dumps, loads
+from convo.errors import Busy, Conflict, InputFault, NotFound
+from convo.history.items import StreamEvent
+from convo.stores import base
+from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, Lease, Transaction
+from convo.stores.codec import decode_json, encode_json
+from convo.stores.postgres import tenant_rows
+from convo.stores.postgres.tenant_rows import Row, Statement, TenantConnection, decode_body, encode_body, to_columns
 
-NOW = "extract(epoch FROM clock_timestamp())::double precision"
+DATABASE_TIME_SQL = "extract(epoch FROM clock_timestamp())::double precision"
 """Seconds since 1970 on the database's clock."""
 
-START = "INSERT INTO convo.runs (tenant, id) VALUES ($1, $2) ON CONFLICT (tenant, id) DO UPDATE SET ended_at = NULL"
+UPSERT_RUN = (
+    "INSERT INTO convo.runs (tenant, id) VALUES ($1, $2) ON CONFLICT (tenant, id) DO UPDATE SET ended_at = NULL"
+)
 
-END = f"UPDATE convo.runs SET ended_at = {NOW} WHERE tenant = $1 AND id = $2"
-FORGET_EMPTY = "DELETE FROM convo.runs WHERE tenant = $1 AND id = $2 AND last < 0"
+END_RUN = f"UPDATE convo.runs SET ended_at = {DATABASE_TIME_SQL} WHERE tenant = $1 AND id = $2"
+DELETE_EMPTY_RUN = "DELETE FROM convo.runs WHERE tenant = $1 AND id = $2 AND last < 0"
 
-APPEND = """
+INSERT_EVENTS = """
 WITH run AS (
     UPDATE convo.runs SET last = $4 WHERE tenant = $1 AND id = $2 AND ended_at IS NULL AND last < $3 RETURNING id
 )
@@ -28,51 +32,273 @@ INSERT INTO convo.events (tenant, run, last, many, body) SELECT $1, id, $4, $5, 
 """
 """Keep a batch if the run is open and its first event comes behind the last that is kept."""
 
-OPEN = "SELECT last FROM convo.runs WHERE tenant = $1 AND id = $2 AND ended_at IS NULL"
+SELECT_OPEN_RUN = "SELECT last FROM convo.runs WHERE tenant = $1 AND id = $2 AND ended_at IS NULL"
 
-EVENTS = "SELECT body FROM convo.events WHERE tenant = $1 AND run = $2 AND last > $3 ORDER BY last"
+SELECT_EVENTS = "SELECT body FROM convo.events WHERE tenant = $1 AND run = $2 AND last > $3 ORDER BY last"
 
 
-def start(t: Tenant, response_id: str) -> Ask:
+def build_run_start(t: TenantConnection, response_id: str) -> Statement:
     """Open the run of a response."""
-    return t.ask(START, names.written(response_id))
+    return t.ask(UPSERT_RUN, tenant_rows.escape_name(response_id))
 
 
-def end(t: Tenant, response_id: str) -> Iterable[Ask]:
+def build_run_end(t: TenantConnection, response_id: str) -> Iterable[Statement]:
     """End an open run; without events nothing of it is left."""
-    yield t.ask(FORGET_EMPTY, names.written(response_id))
-    yield t.ask(END, names.written(response_id))
+    yield t.ask(DELETE_EMPTY_RUN, tenant_rows.escape_name(response_id))
+    yield t.ask(END_RUN, tenant_rows.escape_name(response_id))
 
 
-def drop(t: Tenant, responses: Sequence[str]) -> Iterable[Ask]:
+def build_run_deletes(t: TenantConnection, responses: Sequence[str]) -> Iterable[Statement]:
     """Take the runs of these responses, given as columns hold them, and their events."""
     yield t.ask("DELETE FROM convo.events WHERE tenant = $1 AND run = ANY($2::text[])", responses)
     yield t.ask("DELETE FROM convo.runs WHERE tenant = $1 AND id = ANY($2::text[])", responses)
 
 
-async def append(t: Tenant, response_id: str, events: Sequence[Event]) -> None:
+async def insert_events(t: TenantConnection, response_id: str, events: Sequence[StreamEvent]) -> None:
     """Keep events behind those that are there. raises: Conflict, InputFault"""
-    run, batch = names.written(response_id), _batch(events)
-    if batch and await t.one(APPEND, run, *batch):
+    run, batch = tenant_rows.escape_name(response_id), _encode_event_batch(events)
+    if batch and await t.one(INSERT_EVENTS, run, *batch):
         return
-    kept = await t.one(OPEN, run)
+    kept = await t.one(SELECT_OPEN_RUN, run)
     if kept is None:
-        raise rules.not_running(response_id)
-    rules.last_number(events, kept)
-    dumps(list(events))
+        raise base.run_not_open_error(response_id)
+    base.check_sequence_numbers(events, kept)
+    encode_json(list(events))
     if batch:
         raise Conflict(f"{response_id!a} took other events meanwhile")
 
 
-def _batch(events: Sequence[Event]) -> tuple[int, int, int, str] | None:
+def _encode_event_batch(events: Sequence[StreamEvent]) -> tuple[int, int, int, str] | None:
     """The first and the last number of some events, how many there are, and their text; None if they are no batch."""
     try:
-        last = rules.last_number(events, -1)
-        return (events[0]["sequence_number"], last, len(events), dumps(list(events))) if events else None
+        last = base.check_sequence_numbers(events, -1)
+        return (events[0]["sequence_number"], last, len(events), encode_json(list(events))) if events else None
     except (Conflict, InputFault):  # which of them to tell depends on whether the run is open
         return None
 
 
-async def events(t: Tenant, response_id: str, after: int) -> Sequence[Event]:
-    rows = await t.all(EVENTS, names.written(response_id), after)
-    return [event for (body,) in rows for event in loads(body) if event["sequence_number"] > after]
+async def select_events(t: TenantConnection, response_id: str, after: int) -> Sequence[StreamEvent]:
+    rows = await t.all(SELECT_EVENTS, tenant_rows.escape_name(response_id), after)
+    return [event for (body,) in rows for event in decode_json(body) if event["sequence_number"] > after]
+
+
+LOCK_AGENT_RUNS = """
+SELECT id, revision FROM convo.agent_runs WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE
+"""
+
+SELECT_SESSION_EXISTS = "SELECT 1 FROM convo.sessions WHERE tenant = $1 AND id = $2"
+
+SELECT_AGENT_RUNS = """
+SELECT id, session, revision, status, document, created_at, changed_at, state FROM convo.agent_runs WHERE tenant = $1
+"""
+
+INSERT_AGENT_RUN = """
+INSERT INTO convo.agent_runs (tenant, id, session, revision, status, state, created_at, changed_at, document)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+"""
+
+UPDATE_AGENT_RUN = """
+UPDATE convo.agent_runs
+SET (session, revision, status, state, created_at, changed_at, document)
+    = ROW ($3, $4, $5, $6, $7, $8, coalesce($9, document))
+WHERE tenant = $1 AND id = $2
+"""
+
+UPSERT_AGENT_CALLS = """
+INSERT INTO convo.agent_calls (tenant, run, id, started_at, output, place)
+SELECT $1, $2, id, started_at, output, place + coalesce((
+    SELECT max(place) FROM convo.agent_calls WHERE tenant = $1 AND run = $2), 0)
+FROM unnest($3::text[], $4::float8[], $5::text[], $6::integer[]) AS new (id, started_at, output, place)
+ON CONFLICT (tenant, run, id) DO UPDATE SET (started_at, output) = ROW (excluded.started_at, excluded.output)
+WHERE agent_calls.output IS NULL
+"""
+
+SELECT_AGENT_CALLS = (
+    "SELECT id, started_at, output FROM convo.agent_calls WHERE tenant = $1 AND run = $2 ORDER BY started_at, place"
+)
+
+DELETE_AGENT_RUNS = (
+    "DELETE FROM convo.agent_calls WHERE tenant = $1 AND run IN ("
+    "SELECT id FROM convo.agent_runs WHERE tenant = $1 AND session = ANY($2::text[]))",
+    "DELETE FROM convo.agent_runs WHERE tenant = $1 AND session = ANY($2::text[])",
+)
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+async def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
+    found = await t.row(f"{SELECT_AGENT_RUNS} AND id = $2", tenant_rows.escape_name(run_id))
+    return _agent_run_from_row(found) if found else None
+
+
+async def select_agent_runs(
+    t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
+) -> Sequence[AgentRun]:
+    """Runs, changed last first: those that have what is asked for."""
+    bounds = {"session": session, "state": state, "status": status}
+    wanted = {column: tenant_rows.escape_name(value) for column, value in bounds.items() if value is not None}
+    where = "".join(f" AND {column} = ${number}" for number, column in enumerate(wanted, start=3))
+    newest_first = " ORDER BY changed_at DESC, id DESC LIMIT $2"
+    return [
+        _agent_run_from_row(row)
+        for row in await t.all(SELECT_AGENT_RUNS + where + newest_first, limit, *wanted.values())
+    ]
+
+
+async def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
+    """The ledger of a run, started first first."""
+    return [
+        AgentCall(
+            run_id,
+            tenant_rows.unescape_name(call_id),
+            started_at,
+            output is not None,
+            None if output is None else decode_json(output),
+        )
+        for call_id, started_at, output in await t.all(SELECT_AGENT_CALLS, tenant_rows.escape_name(run_id))
+    ]
+
+
+def _agent_run_from_row(row: Row) -> AgentRun:
+    """A run from the columns of `SELECT_AGENT_RUNS`."""
+    run_id, session, revision, status, document, created_at, changed_at, state = row
+    own = tenant_rows.unescape_name(run_id), tenant_rows.unescape_name(session)
+    return AgentRun(
+        *own,
+        revision,
+        status,
+        decode_body(document),
+        created_at,
+        changed_at,
+        state and tenant_rows.unescape_name(state),
+    )
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def build_agent_run_reads(t: TenantConnection, change: Transaction) -> Mapping[str, Statement]:
+    """What must be known of runs before they are written; nothing where the change has none."""
+    run, asked = change.agent_run, {}
+    if run or change.calls:
+        named = {call.run for call in change.calls} | ({run.id} if run else set())
+        asked["agent runs"] = t.ask(LOCK_AGENT_RUNS, sorted(map(tenant_rows.escape_name, named)))
+    if run and not _writes_own_session(change, run):
+        asked["agent session"] = t.ask(SELECT_SESSION_EXISTS, tenant_rows.escape_name(run.session))
+    return asked
+
+
+def check_agent_run_revision(change: Transaction, told: Mapping[str, list[Row]]) -> None:
+    """Make sure that a run follows the revision that is there. raises: Conflict"""
+    if change.agent_run:
+        base.check_next_revision(change.agent_run, _stored_revisions(told).get(change.agent_run.id, 0))
+
+
+def check_agent_run_references(change: Transaction, told: Mapping[str, list[Row]]) -> None:
+    """Make sure that a run has its session, and each call its run. raises: NotFound"""
+    run = change.agent_run
+    if run and not _writes_own_session(change, run) and not told["agent session"]:
+        raise NotFound("session", run.session)
+    there = {*_stored_revisions(told), *((run.id,) if run else ())}
+    for call in change.calls:
+        if call.run not in there:
+            raise base.agent_run_not_found_error(call.run)
+
+
+def build_agent_run_upsert(t: TenantConnection, new: AgentRun) -> Statement:
+    """Write a run that was checked. raises: NotCanonical"""
+    is_new = new.revision == 1
+    return t.ask(
+        INSERT_AGENT_RUN if is_new else UPDATE_AGENT_RUN,
+        *(
+            tenant_rows.escape_name(new.id),
+            tenant_rows.escape_name(new.session),
+            new.revision,
+            new.status,
+            tenant_rows.escape_optional_name(new.state),
+        ),
+        *(
+            new.created_at,
+            new.changed_at,
+            encode_body(dict(new.document)) if is_new or new.document is not UNCHANGED_DOCUMENT else None,
+        ),
+    )
+
+
+def build_agent_call_upserts(t: TenantConnection, calls: Sequence[AgentCall]) -> Iterator[Statement]:
+    """Write calls into the ledgers of their runs, but for those that have ended there. raises: NotCanonical"""
+    for run in sorted({call.run for call in calls}):
+        rows = [
+            (
+                tenant_rows.escape_name(call.call_id),
+                call.started_at,
+                encode_json(call.output) if call.ended else None,
+                place,
+            )
+            for place, call in enumerate(_merge_agent_calls(call for call in calls if call.run == run), start=1)
+        ]
+        yield t.ask(UPSERT_AGENT_CALLS, tenant_rows.escape_name(run), *to_columns(rows, 4))
+
+
+def build_agent_run_deletes(t: TenantConnection, sessions: Sequence[str]) -> list[Statement]:
+    """Take the runs of these sessions, given as columns hold them, and their calls."""
+    return [t.ask(sql, sessions) for sql in DELETE_AGENT_RUNS]
+
+
+def _writes_own_session(change: Transaction, run: AgentRun) -> bool:
+    return change.session is not None and change.session.id == run.session
+
+
+def _stored_revisions(told: Mapping[str, list[Row]]) -> dict[str, int]:
+    return {tenant_rows.unescape_name(run_id): revision for run_id, revision in told.get("agent runs", [])}
+
+
+def _merge_agent_calls(calls: Iterable[AgentCall]) -> Iterable[AgentCall]:
+    """One call for each id, in the order of their first: one statement writes no row twice."""
+    last: dict[str, AgentCall] = {}
+    for call in calls:
+        if call.call_id not in last or not last[call.call_id].ended:
+            last[call.call_id] = call
+    return last.values()
+
+
+UPSERT_LEASE = f"""
+INSERT INTO convo.leases (tenant, name, holder, expires_at)
+VALUES ($1, $2, $3, {DATABASE_TIME_SQL} + $4::double precision)
+ON CONFLICT (tenant, name) DO UPDATE SET (holder, expires_at) = (excluded.holder, excluded.expires_at)
+    WHERE leases.expires_at <= {DATABASE_TIME_SQL} OR leases.holder = $3 OR leases.holder = $5
+RETURNING expires_at
+"""
+
+SELECT_LEASE = "SELECT holder FROM convo.leases WHERE tenant = $1 AND name = $2"
+
+SELECT_LIVE_LEASE = f"{SELECT_LEASE} AND expires_at > {DATABASE_TIME_SQL}"
+
+
+async def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
+    """Take or renew a lease. raises: Busy, NotCanonical"""
+    base.check_stored_name(name)
+    base.check_stored_name(holder)
+    asked = (
+        tenant_rows.escape_name(name),
+        tenant_rows.escape_name(holder),
+        ttl_s,
+        tenant_rows.escape_optional_name(instead_of),
+    )
+    while (until := await t.one(UPSERT_LEASE, *asked)) is None:
+        there = await t.one(SELECT_LEASE, tenant_rows.escape_name(name))
+        if there is not None:
+            raise Busy(name, tenant_rows.unescape_name(there))
+    return Lease(name, holder, until)
+
+
+async def release_lease(t: TenantConnection, lease: Lease) -> None:
+    released = "DELETE FROM convo.leases WHERE tenant = $1 AND name = $2 AND holder = $3"
+    await t.together(t.ask(released, tenant_rows.escape_name(lease.name), tenant_rows.escape_name(lease.holder)))
+
+
+async def select_lease_holder(t: TenantConnection, name: str) -> str | None:
+    """Who has a lease that has not run out."""
+    there = await t.one(SELECT_LIVE_LEASE, tenant_rows.escape_name(name))
+    return None if there is None else tenant_rows.unescape_name(there)

@@ -1,21 +1,33 @@
-"""The contract, over one PostgreSQL.
+"""`Store` over one PostgreSQL database.
 
-Each method is one job on a connection of the pool, over one tenant's rows. What a job does stands
-in the module that it names here. A change is tried beside others first, and alone where that cannot
-be.
+Each method is one job on a pooled connection, over the rows of one tenant. A commit is tried with a shared lock
+first, then with an exclusive one.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
-from convo.history import Key, Link, Path, Session
-from convo.items import Event, Item
-from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Found, Hit, Lease, Outline
-from convo.stores.postgres import agents, changing, leases, links, records, removing, runs, searching, tree
-from convo.stores.postgres.database import Database
-from convo.stores.postgres.planning import Plan, plan
-from convo.stores.postgres.tenant import Tenant
-from convo.stores.postgres.upkeep import PostgresUpkeep
+from convo.history.items import Item, StreamEvent
+from convo.history.records import Link, Session
+from convo.history.tree import Key, Path
+from convo.stores.base import (
+    AgentCall,
+    AgentRun,
+    Conversation,
+    HandleMatch,
+    Lease,
+    SearchHit,
+    SessionStats,
+    Transaction,
+)
+from convo.stores.postgres import commit, gc, records, runs, search, tree
+from convo.stores.postgres import records as links
+from convo.stores.postgres import runs as agents
+from convo.stores.postgres import runs as leases
+from convo.stores.postgres.admin import PostgresAdmin
+from convo.stores.postgres.commit import CommitPlan, plan_commit
+from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.tenant_rows import TenantConnection
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -24,7 +36,7 @@ Result = TypeVar("Result")
 class PostgresStore:
     """Keeps histories in a database, for every process of every machine that reaches it."""
 
-    def __init__(self, database: Database, tenant: str = "local") -> None:
+    def __init__(self, database: PostgresDatabase, tenant: str = "local") -> None:
         self.tenant = tenant
         self.database = database
 
@@ -32,97 +44,97 @@ class PostgresStore:
         return PostgresStore(self.database, tenant)
 
     @property
-    def upkeep(self) -> PostgresUpkeep:
-        return PostgresUpkeep(self.database)
+    def upkeep(self) -> PostgresAdmin:
+        return PostgresAdmin(self.database)
 
-    async def commit(self, change: Change) -> None:
-        planned = plan(change)
+    async def commit(self, change: Transaction) -> None:
+        planned = plan_commit(change)
         if change.erase or not await self._commit(planned, alone=False):
             await self._commit(planned, alone=True)
 
-    async def _commit(self, planned: Plan, *, alone: bool) -> bool:
+    async def _commit(self, planned: CommitPlan, *, alone: bool) -> bool:
         tenants, name = self.database.tenants, self.tenant
-        done = await self._run(lambda t: changing.commit(t, planned, alone=alone, known=name in tenants))
+        done = await self._run(lambda t: commit.apply_transaction(t, planned, alone=alone, known=name in tenants))
         if done:
             tenants.add(name)
         return done
 
     async def path(self, head: Key) -> Path:
-        return await self._run(tree.path, head)
+        return await self._run(tree.select_path, head)
 
     async def tail(self, head: Key, after: Key) -> Sequence[Item]:
-        return await self._run(tree.tail, head, after)
+        return await self._run(tree.select_items_after, head, after)
 
     async def session(self, name_or_id: str) -> Session | None:
-        return await self._run(records.session, name_or_id)
+        return await self._run(records.select_session, name_or_id)
 
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
-        return await self._run(records.sessions, limit)
+        return await self._run(records.select_sessions, limit)
 
-    async def outline(self, session_id: str) -> Outline:
-        return await self._run(records.outline, session_id)
+    async def outline(self, session_id: str) -> SessionStats:
+        return await self._run(records.select_session_stats, session_id)
 
     async def link(self, link_id: str) -> Link | None:
-        return await self._run(links.link, link_id)
+        return await self._run(links.select_link, link_id)
 
     async def links(self, session_id: str) -> Sequence[Link]:
-        return await self._run(links.of_session, session_id)
+        return await self._run(links.select_session_links, session_id)
 
     async def answers(self, *saw: Key) -> Sequence[Link]:
-        return await self._run(links.answers, saw)
+        return await self._run(links.select_responses_to, saw)
 
     async def family(self, link_id: str) -> Sequence[Link]:
-        return await self._run(links.family, link_id)
+        return await self._run(links.select_related_links, link_id)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        return await self._run(records.conversation, conversation_id)
+        return await self._run(records.select_conversation, conversation_id)
 
     async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
-        return await self._run(links.of_conversation, conversation_id)
+        return await self._run(links.select_conversation_links, conversation_id)
 
     async def item(self, item_id: str) -> Item | None:
-        return await self._run(tree.item, item_id)
+        return await self._run(tree.select_item, item_id)
 
-    async def append(self, response_id: str, events: Sequence[Event]) -> None:
-        await self._run(runs.append, response_id, events)
+    async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
+        await self._run(runs.insert_events, response_id, events)
 
-    async def events(self, response_id: str, *, after: int = -1) -> Sequence[Event]:
-        return await self._run(runs.events, response_id, after)
+    async def events(self, response_id: str, *, after: int = -1) -> Sequence[StreamEvent]:
+        return await self._run(runs.select_events, response_id, after)
 
     async def agent_run(self, run_id: str) -> AgentRun | None:
-        return await self._run(agents.run, run_id)
+        return await self._run(agents.select_agent_run, run_id)
 
     async def agent_runs(
         self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
     ) -> Sequence[AgentRun]:
-        return await self._run(agents.runs, session, state, status, limit)
+        return await self._run(agents.select_agent_runs, session, state, status, limit)
 
     async def calls(self, run_id: str) -> Sequence[AgentCall]:
-        return await self._run(agents.calls, run_id)
+        return await self._run(agents.select_agent_calls, run_id)
 
-    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
-        return await self._run(searching.find, prefix, limit)
+    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
+        return await self._run(search.find_handles, prefix, limit)
 
-    async def search(self, words: str, *, limit: int = 20) -> Sequence[Hit]:
-        return await self._run(searching.search, words, limit)
+    async def search(self, words: str, *, limit: int = 20) -> Sequence[SearchHit]:
+        return await self._run(search.search_items, words, limit)
 
     async def remove_session(self, session_id: str) -> None:
-        await self._run(removing.remove_session, session_id)
+        await self._run(gc.remove_session, session_id)
 
     async def remove_link(self, link_id: str) -> None:
-        await self._run(removing.remove_link, link_id)
+        await self._run(gc.remove_link, link_id)
 
     async def remove_conversation(self, conversation_id: str) -> None:
-        await self._run(removing.remove_conversation, conversation_id)
+        await self._run(gc.remove_conversation, conversation_id)
 
     async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
-        return await self._run(leases.take, name, holder, ttl_s, instead_of)
+        return await self._run(leases.acquire_lease, name, holder, ttl_s, instead_of)
 
     async def release(self, lease: Lease) -> None:
-        await self._run(leases.release, lease)
+        await self._run(leases.release_lease, lease)
 
     async def holder(self, name: str) -> str | None:
-        return await self._run(leases.holder, name)
+        return await self._run(leases.select_lease_holder, name)
 
     async def revision(self) -> str:
         """Which transactions are done: it moves when one begins to write, and when it ends."""
@@ -132,7 +144,7 @@ class PostgresStore:
         await self.database.aclose()
 
     async def _run(
-        self, job: Callable[Concatenate[Tenant, P], Awaitable[Result]], *args: P.args, **named: P.kwargs
+        self, job: Callable[Concatenate[TenantConnection, P], Awaitable[Result]], *args: P.args, **named: P.kwargs
     ) -> Result:
         """What `job` does on a connection; all of it again where another writer came between."""
-        return await self.database.run(lambda db: job(Tenant.of(db, self.tenant), *args, **named))
+        return await self.database.run(lambda db: job(TenantConnection.of(db, self.tenant), *args, **named))

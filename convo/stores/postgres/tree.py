@@ -1,29 +1,28 @@
-"""Items and nodes as rows.
+"""Paths and items, read from the tree of nodes.
 
-A way back to the root asks for one node after the other by its own index, and says so (`LATERAL ...
-LIMIT 1`): a planner that has not yet seen how large the table is would otherwise read all of it.
+Queries walk to the root with `LATERAL ... LIMIT 1` per node: without table statistics the planner would
+otherwise read the whole table.
 """
 
 from collections.abc import Sequence
 from uuid import UUID
 
 from convo.errors import ItemDeleted
-from convo.history import Key, Node, Path, Prefix
-from convo.items import Item, first_words
-from convo.stores import rules
-from convo.stores.postgres import names
-from convo.stores.postgres.bodies import item_of, items_of
-from convo.stores.postgres.tenant import Row, Tenant
+from convo.history.items import Item, item_preview
+from convo.history.tree import Key, Node, Path, Prefix
+from convo.stores import base
+from convo.stores.postgres import tenant_rows
+from convo.stores.postgres.tenant_rows import Row, TenantConnection, decode_bodies, decode_body
 
-KEY = "uuid_send(nodes.id) || uuid_send(nodes.rest)"
+NODE_KEY_SQL = "uuid_send(nodes.id) || uuid_send(nodes.rest)"
 """The whole key of a node, as bytes."""
 
-PATH = f"""
+SELECT_PATH = f"""
 WITH RECURSIVE up (id, parent, item, key) AS (
-    SELECT id, parent, item, {KEY} FROM convo.nodes WHERE tenant = $1 AND id = $2 AND rest = $3
+    SELECT id, parent, item, {NODE_KEY_SQL} FROM convo.nodes WHERE tenant = $1 AND id = $2 AND rest = $3
     UNION ALL
     SELECT before.* FROM up JOIN LATERAL (
-        SELECT id, parent, item, {KEY} FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
+        SELECT id, parent, item, {NODE_KEY_SQL} FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1
     ) AS before ON true
     WHERE up.id IS DISTINCT FROM $4::uuid
 )
@@ -34,50 +33,54 @@ FROM up
 """Keys and items from a node back to another one, or else to the root: that one is the last row, without its item."""
 
 
-async def path(t: Tenant, head: Key) -> Path:
+async def select_path(t: TenantConnection, head: Key) -> Path:
     """The path to `head`. raises: NotFound, ItemDeleted"""
     if head == t.root:
         return Path(t.root)
-    _, rows = await _way(t, head, None)
-    return Path(t.root, Prefix(_nodes(rows)))
+    _, rows = await _select_path_rows(t, head, None)
+    return Path(t.root, Prefix(_nodes_from_rows(rows)))
 
 
-async def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:
+async def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequence[Item]:
     """The items behind `after` on the path to `head`. raises: NotFound, Conflict, ItemDeleted"""
     if head == after == t.root:
         return []
-    end, rows = await _way(t, head, after if names.is_key(after) else None)
+    end, rows = await _select_path_rows(t, head, after if tenant_rows.is_node_key(after) else None)
     if end != after:
-        raise rules.not_through(after)
-    return [one.item for one in _nodes(rows)]
+        raise base.not_on_path_error(after)
+    return [one.item for one in _nodes_from_rows(rows)]
 
 
-async def _way(t: Tenant, head: Key, after: Key | None) -> tuple[Key, list[Row]]:
+async def _select_path_rows(t: TenantConnection, head: Key, after: Key | None) -> tuple[Key, list[Row]]:
     """Where the way back from `head` ended, at `after` or at the root; the rows behind that. raises: NotFound"""
-    stop = names.half(after) if after else None
-    rows = await t.all(PATH, names.half(head), names.rest(head), stop) if names.is_key(head) else []
+    stop = tenant_rows.node_id(after) if after else None
+    rows = (
+        await t.all(SELECT_PATH, tenant_rows.node_id(head), tenant_rows.node_rest(head), stop)
+        if tenant_rows.is_node_key(head)
+        else []
+    )
     if not rows:
-        raise rules.no_place(head)
+        raise base.node_not_found_error(head)
     (end, _), *behind = rows[::-1]
     return Key(end.hex()), behind
 
 
-def _nodes(rows: Sequence[Row]) -> Sequence[Node]:
+def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
     """The nodes of a way. raises: ItemDeleted"""
     keys, bodies = [Key(key.hex()) for key, _ in rows], [body for _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
-    return list(map(Node, keys, items_of(bodies)))
+    return list(map(Node, keys, decode_bodies(bodies)))
 
 
-def words(body: bytes | None) -> str:
+def first_words_of_body(body: bytes | None) -> str:
     """The first words of an item; "" where there is none."""
-    return first_words(item_of(body)) if body else ""
+    return item_preview(decode_body(body)) if body else ""
 
 
 # -- items by their ids ---------------------------------------------------------------------------
 
-CALLED = """
+SELECT_ITEMS_BY_HASH = """
 SELECT body, id FROM (
     SELECT body, NULL AS id, stored_at FROM convo.items WHERE tenant = $1 AND named = $2
     UNION ALL
@@ -88,23 +91,23 @@ SELECT body, id FROM (
 ) AS called ORDER BY stored_at DESC
 """
 
-STANDING = f"""
-SELECT {KEY}, body FROM convo.nodes JOIN convo.items ON items.tenant = $1 AND items.hash = nodes.item
+SELECT_ITEM_BY_HALF_KEY = f"""
+SELECT {NODE_KEY_SQL}, body FROM convo.nodes JOIN convo.items ON items.tenant = $1 AND items.hash = nodes.item
 WHERE nodes.tenant = $1 AND nodes.id = $2
 """
 
 
-async def item(t: Tenant, item_id: str) -> Item | None:
+async def select_item(t: TenantConnection, item_id: str) -> Item | None:
     """The item with this id, the one stored last if several have it."""
-    for body, given in await t.all(CALLED, names.number(item_id)) if item_id else []:
-        found = item_of(body)
-        if item_id == (rules.own_id(found) if given is None else names.read(given)):
+    for body, given in await t.all(SELECT_ITEMS_BY_HASH, tenant_rows.hash_item_id(item_id)) if item_id else []:
+        found = decode_body(body)
+        if item_id == (base.own_item_id(found) if given is None else tenant_rows.unescape_name(given)):
             return found
-    return await _in_place(t, rules.place_in(item_id))
+    return await _select_item_by_key(t, base.parse_key_prefix(item_id))
 
 
-async def _in_place(t: Tenant, digits: str) -> Item | None:
+async def _select_item_by_key(t: TenantConnection, digits: str) -> Item | None:
     if not digits:
         return None
-    found = await t.row(STANDING, UUID(hex=digits[: names.HALF]))
-    return item_of(found[1]) if found and found[0].hex().startswith(digits) else None
+    found = await t.row(SELECT_ITEM_BY_HALF_KEY, UUID(hex=digits[: tenant_rows.HALF_KEY_DIGITS]))
+    return decode_body(found[1]) if found and found[0].hex().startswith(digits) else None

@@ -1,51 +1,169 @@
-"""Copies a database into one file while others write to it."""
+"""Copy a database into a new file while other processes write to it.
 
+The copy is built in an unnamed file, synced, checked and then linked to its name. An existing file is never
+overwritten, and a killed process leaves no file behind (on macOS a temporary one).
+"""
+
+import errno
 import os
+import shutil
 import sqlite3
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
-from convo.errors import NotFound
-from convo.stores.sqlite import schema
-from convo.stores.sqlite.checking import quick_check
-from convo.stores.sqlite.faults import damaged, translated
-from convo.stores.sqlite.new_file import new_database
-from convo.stores.upkeep import Progress
+from convo.config.paths import DATABASE_FILE_MODE
+from convo.errors import InvalidUsage, NotFound, StoreUnavailable
+from convo.runtime import open_temporary_file
+from convo.stores.base import ReportProgress
+from convo.stores.sqlite import connection
+from convo.stores.sqlite.check import quick_check
+from convo.stores.sqlite.connection import damaged_file_error, translate_errors
 
-PAGES = 1000
+PAGES_PER_STEP = 1000
 """Pages of one step."""
 
-FOREVER_S = 10**9
+NO_LIMIT_S = 10**9
 
 
-def backup(file: Path, target: Path, progress: Progress) -> int:
+def backup_database(file: Path, target: Path, progress: ReportProgress) -> int:
     """Copy one state of a database into a new file, which is then checked; returns its size in bytes.
 
     raises:  NotFound    there is no database
-             Usage       `target` exists
+             InvalidUsage       `target` exists
              StoreFault  the database is damaged, or `target` cannot be written; there is no `target` then
     """
     if not file.exists():
         raise NotFound("database", str(file), hint='convo chat "hello" makes one')
-    with translated(file), closing(_source(file)) as source:
-        schema.check(source, file)
+    with translate_errors(file), closing(_open_source(file)) as source:
+        connection.check_schema_version(source, file)
         # A read transaction keeps this state of the file: without one the copy begins anew with every write.
         source.execute("BEGIN")
         source.execute("SELECT 1 FROM sqlite_schema").fetchone()
         with new_database(target) as copy:
             source.backup(
-                copy, pages=PAGES, progress=lambda _, left, pages: progress("pages", pages - left, pages), sleep=0
+                copy,
+                pages=PAGES_PER_STEP,
+                progress=lambda _, left, pages: progress("pages", pages - left, pages),
+                sleep=0,
             )
-    with translated(target):
-        found = quick_check(target, FOREVER_S)
+    with translate_errors(target):
+        found = quick_check(target, NO_LIMIT_S)
     if found != "ok":
         os.unlink(target)
-        raise damaged(f"{file} is damaged: {found}", file)
+        raise damaged_file_error(f"{file} is damaged: {found}", file)
     return target.stat().st_size
 
 
-def _source(file: Path) -> sqlite3.Connection:
+def _open_source(file: Path) -> sqlite3.Connection:
     place = file.absolute().as_uri()
     if not os.access(file.parent, os.W_OK) and not Path(f"{file}-wal").exists():
         return sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True, isolation_level=None)
     return sqlite3.connect(f"{place}?mode=rw", uri=True, timeout=5.0, isolation_level=None)
+
+
+COPY_CHUNK_BYTES = 16 * 2**20
+"""Bytes that are copied at a time."""
+
+NO_TMPFILE_ERRNOS = (errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL)
+
+
+@contextmanager
+def new_database(target: Path) -> Iterator[sqlite3.Connection]:
+    """A connection to an empty database that becomes `target` when the block ends without an error.
+
+    raises:  InvalidUsage       something has this name already: nothing is ever overwritten
+             StoreFault  the folder cannot be written, or has no room; there is no `target` then
+    """
+    if os.path.lexists(target):
+        raise _target_exists_error(target)
+    with translate_errors(target):
+        db, written = _open_unlinked_database(target)
+        try:
+            with closing(db):
+                yield db
+            _publish_file(written, target)
+        finally:
+            os.close(written)
+
+
+def _target_exists_error(target: Path) -> InvalidUsage:
+    return InvalidUsage(f"{target} exists, and no file is overwritten", hint="name a file that does not exist yet")
+
+
+def _open_unlinked_database(target: Path) -> tuple[sqlite3.Connection, int]:
+    """A connection to a file whose name is gone, and the file itself, which the caller closes."""
+    folder = target.absolute().parent
+    try:
+        written, name = open_temporary_file(folder)
+    except (FileNotFoundError, NotADirectoryError) as wrong:
+        hint = "name a file in a folder that exists"
+        raise StoreUnavailable(f"{target} cannot be opened: {wrong.strerror}", hint=hint) from wrong
+    try:
+        db = sqlite3.connect(name.as_uri(), uri=True, isolation_level=None)
+        # no journal: what goes wrong ends with this file, and a journal would be a second name
+        for pragma in ("journal_mode = OFF", "synchronous = OFF", "temp_store = MEMORY", "user_version"):
+            db.execute(f"PRAGMA {pragma}").fetchall()
+    except BaseException:
+        os.close(written)
+        raise
+    finally:
+        os.unlink(name)
+    return db, written
+
+
+def _publish_file(written: int, target: Path) -> None:
+    """Give the bytes of an open file the name `target`, durably. raises: InvalidUsage, OSError"""
+    folder = target.absolute().parent
+    try:
+        copy, name = os.open(folder, os.O_TMPFILE | os.O_RDWR, DATABASE_FILE_MODE), None
+    except (AttributeError, OSError) as wrong:
+        if isinstance(wrong, OSError) and wrong.errno not in NO_TMPFILE_ERRNOS:
+            raise
+        copy, name = open_temporary_file(folder)
+    try:
+        _copy_file_bytes(written, copy)
+        os.fsync(copy)
+        if name:
+            os.link(name, target)
+        else:
+            _link_unnamed_file(copy, target)
+    except FileExistsError:
+        raise _target_exists_error(target) from None
+    finally:
+        os.close(copy)
+        if name:
+            with suppress(OSError):
+                os.unlink(name)
+    _sync_folder(folder)
+
+
+def _link_unnamed_file(nameless: int, target: Path) -> None:
+    """Give an open file without a name the name `target`. raises: FileExistsError"""
+    opened = os.open("/proc/self/fd", os.O_RDONLY)
+    try:
+        os.link(str(nameless), target, src_dir_fd=opened, follow_symlinks=True)
+    finally:
+        os.close(opened)
+
+
+def _copy_file_bytes(source: int, target: int) -> None:
+    size, done = os.fstat(source).st_size, 0
+    if hasattr(os, "copy_file_range"):
+        with suppress(OSError):  # not between these file systems: the bytes go through memory
+            while done < size:
+                done += os.copy_file_range(source, target, size - done, done, done)
+            return
+    os.lseek(source, 0, os.SEEK_SET)
+    os.ftruncate(target, 0)
+    with open(source, "rb", closefd=False) as reader, open(target, "wb", closefd=False) as writer:
+        shutil.copyfileobj(reader, writer, COPY_CHUNK_BYTES)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in this folder durable."""
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -1,25 +1,42 @@
-"""Sessions and conversations as rows.
+"""Sessions, conversations and links as rows.
 
-What queries ask for stands in columns, the rest of a session's record as JSON. A conversation's
-row of ids is not written again with every item: only an id that the conversation itself gave is
-kept, beside the node that it was given to.
+JSON that many links repeat (parameters; the route: model, strategy, scope, conversation) is stored once in
+`repeated`. A link or session that others refer to but that is not stored, or was removed, is a row with only
+an id. A conversation stores only the item ids that it assigned itself.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
 from typing import NamedTuple
 
 from convo.errors import NotFound
-from convo.history import Key, Session
-from convo.stores import rules
-from convo.stores.contract import Conversation, Outline
-from convo.stores.forms import record_of, session_of
-from convo.stores.sqlite import links, names
-from convo.stores.sqlite.tenant import Row, Tenant, asked
-from convo.stores.sqlite.tree import NOWHERE, decoded, item, node
-from convo.stores.sqlite.unneeded import drop_link
-from convo.stores.verbatim import dumps, loads
+from convo.history.items import Json
+from convo.history.records import Link, Session
+from convo.history.tree import Key
+from convo.stores import base
+from convo.stores.base import Conversation, SessionStats
+from convo.stores.codec import (
+    decode_json,
+    decode_link,
+    decode_session,
+    encode_json,
+    encode_previous_response_id,
+    encode_route,
+    encode_session_record,
+)
+from convo.stores.sqlite import tenant_rows
+from convo.stores.sqlite.tenant_rows import Columns, Row, TenantConnection, to_query_name
+from convo.stores.sqlite.tree import (
+    NO_NODE,
+    decode_items,
+    delete_unreferenced_link,
+    delete_unreferenced_targets,
+    find_node,
+    node_rowid,
+    select_node_item,
+)
 
-SESSIONS = """
+SELECT_SESSIONS = """
 SELECT sessions.id, sessions.name, head.key, mark.key, written.key, links.id, sessions.used_at, sessions.record,
     sessions.used
 FROM sessions
@@ -29,7 +46,7 @@ FROM sessions
     LEFT JOIN links ON links.n = sessions.link
 """
 
-RECORDED = """
+SELECT_SESSION_ROW = """
 SELECT sessions.n, head.key, links.id, links.saw IS NULL, sessions.name, sessions.head, mark, written, sessions.link,
     used_at, used
 FROM sessions
@@ -38,16 +55,16 @@ FROM sessions
 WHERE sessions.tenant = ? AND sessions.id = ?
 """
 
-USED_LAST = "SELECT coalesce(max(used), 0) FROM sessions WHERE tenant = ? AND id <> ?"
+SELECT_LAST_USE = "SELECT coalesce(max(used), 0) FROM sessions WHERE tenant = ? AND id <> ?"
 
-CALLED_SO = "SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND id <> ?"
+SELECT_NAME_CONFLICT = "SELECT 1 FROM sessions WHERE tenant = ? AND name = ? AND id <> ?"
 
-STANDING = """
+SELECT_CONVERSATION_ROW = """
 SELECT conversations.n, head, length, key FROM conversations JOIN nodes ON nodes.n = head
 WHERE conversations.tenant = ? AND id = ?
 """
 
-MEMBERS = """
+SELECT_MEMBERS = """
 WITH RECURSIVE up (n, parent, item, erased) AS (
     SELECT n, parent, item, erased FROM nodes WHERE n = ?
     UNION ALL
@@ -60,7 +77,7 @@ FROM up LEFT JOIN items ON items.n = up.item
 """
 """The nodes from a head back to another one or to the root, both included, and what names each."""
 
-BACK = """
+SELECT_PATH_ROWIDS = """
 WITH RECURSIVE up (n, parent) AS (
     SELECT n, parent FROM nodes WHERE n = ?
     UNION ALL
@@ -74,43 +91,47 @@ SELECT n FROM up
 # -- sessions -------------------------------------------------------------------------------------
 
 
-def session(t: Tenant, name_or_id: str) -> Session | None:
-    by_id = t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.n, asked(name_or_id))
-    found = by_id or t.row(SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.n, asked(name_or_id))
-    return session_of(found) if found else None
+def select_session(t: TenantConnection, name_or_id: str) -> Session | None:
+    by_id = t.row(SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.id = ?", t.n, to_query_name(name_or_id))
+    found = by_id or t.row(
+        SELECT_SESSIONS + "WHERE sessions.tenant = ? AND sessions.name = ?", t.n, to_query_name(name_or_id)
+    )
+    return decode_session(found) if found else None
 
 
-def numbered_session(t: Tenant, n: int) -> Session:
+def select_session_by_rowid(t: TenantConnection, n: int) -> Session:
     """The session whose row is number `n`."""
-    found = t.row(SESSIONS + "WHERE sessions.n = ?", n)
+    found = t.row(SELECT_SESSIONS + "WHERE sessions.n = ?", n)
     assert found is not None
-    return session_of(found)
+    return decode_session(found)
 
 
-def sessions(t: Tenant, limit: int | None) -> Sequence[Session]:
+def select_sessions(t: TenantConnection, limit: int | None) -> Sequence[Session]:
     newest_first = "WHERE sessions.tenant = ? ORDER BY used DESC NULLS FIRST, used_at DESC, sessions.n DESC LIMIT ?"
-    return [session_of(row) for row in t.all(SESSIONS + newest_first, t.n, -1 if limit is None else limit)]
+    return [decode_session(row) for row in t.all(SELECT_SESSIONS + newest_first, t.n, -1 if limit is None else limit)]
 
 
-def outline(t: Tenant, session_id: str) -> Outline:
+def select_session_stats(t: TenantConnection, session_id: str) -> SessionStats:
     """A session in figures. raises: NotFound"""
     found = t.row(
-        "SELECT n, head, mark FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL", t.n, asked(session_id)
+        "SELECT n, head, mark FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL",
+        t.n,
+        to_query_name(session_id),
     )
     if found is None:
         raise NotFound("session", session_id)
     n, head, mark = found
-    *back, _ = [number for (number,) in t.all(BACK, head)]
+    *back, _ = [number for (number,) in t.all(SELECT_PATH_ROWIDS, head)]
     answered = "SELECT count(*) FROM links WHERE session = ? AND status IN (?, ?)"
-    return Outline(
+    return SessionStats(
         items=len(back),
         waiting=back.index(mark) if mark in back else len(back),
-        turns=t.one(answered, n, *rules.ANSWERED),
-        first=item(t, back[-1]) if back else None,
+        turns=t.one(answered, n, *base.ANSWERED_STATUSES),
+        first=select_node_item(t, back[-1]) if back else None,
     )
 
 
-class Recorded(NamedTuple):
+class SessionRow(NamedTuple):
     """The row of a session's record, as a change finds it.
 
     key:   of the node at its head
@@ -130,13 +151,13 @@ class Recorded(NamedTuple):
     used: int | None
 
 
-def check_session(t: Tenant, new: Session, expected: rules.Expected) -> Recorded | None:
+def check_stored_session(t: TenantConnection, new: Session, expected: base.ExpectedHead) -> SessionRow | None:
     """The record that is there, if `new` may be written over it. raises: Conflict"""
-    found = t.row(RECORDED, t.n, new.id)
-    there = Recorded(*found) if found else None
-    rules.expect(f"session {new.name!r}", expected, Key(there.key.hex()) if there else None)
-    if not (there and there.name == new.name) and t.one(CALLED_SO, t.n, new.name, new.id):
-        raise rules.name_taken(new.name)
+    found = t.row(SELECT_SESSION_ROW, t.n, new.id)
+    there = SessionRow(*found) if found else None
+    base.check_expected_head(f"session {new.name!r}", expected, Key(there.key.hex()) if there else None)
+    if not (there and there.name == new.name) and t.one(SELECT_NAME_CONFLICT, t.n, new.name, new.id):
+        raise base.session_name_taken_error(new.name)
     if there:
         t.numbers["sessions", new.id] = there.n
         t.numbers["nodes", there.key.hex()] = there.head
@@ -145,17 +166,17 @@ def check_session(t: Tenant, new: Session, expected: rules.Expected) -> Recorded
     return there
 
 
-def put_session(t: Tenant, new: Session, there: Recorded | None) -> tuple[int, ...]:
-    """Write a record over the one that `check_session` found; the nodes that it stood on before."""
+def upsert_session(t: TenantConnection, new: Session, there: SessionRow | None) -> tuple[int, ...]:
+    """Write a record over the one that `check_stored_session` found; the nodes that it stood on before."""
     row: dict[str, object] = {
         "name": new.name,
-        "head": node(t, new.head),
-        "mark": node(t, new.mark),
-        "written": node(t, new.written) if new.written else None,
-        "link": links.number(t, new.link),
+        "head": node_rowid(t, new.head),
+        "mark": node_rowid(t, new.mark),
+        "written": node_rowid(t, new.written) if new.written else None,
+        "link": link_rowid(t, new.link),
         "used_at": new.used_at,
-        "used": _place(t, new, there),
-        "record": record_of(new),
+        "used": _use_number(t, new, there),
+        "record": encode_session_record(new),
     }
     if there is None:
         n = t.number("sessions", new.id)
@@ -164,13 +185,13 @@ def put_session(t: Tenant, new: Session, there: Recorded | None) -> tuple[int, .
         else:  # only a name so far, or again
             t.update("sessions", n, {**row, "removed": 0}, {})
         return ()
-    t.update("sessions", there.n, row, _columns(there))
+    t.update("sessions", there.n, row, _session_columns(there))
     if there.link is not None and there.bare:
-        drop_link(t, there.link)
+        delete_unreferenced_link(t, there.link)
     return tuple(n for n in (there.head, there.mark, there.written) if n is not None)
 
 
-def _columns(there: Recorded) -> dict[str, object]:
+def _session_columns(there: SessionRow) -> dict[str, object]:
     """The columns of a session's row as they are."""
     return {
         "name": there.name,
@@ -183,40 +204,42 @@ def _columns(there: Recorded) -> dict[str, object]:
     }
 
 
-def _place(t: Tenant, new: Session, there: Recorded | None) -> int | None:
+def _use_number(t: TenantConnection, new: Session, there: SessionRow | None) -> int | None:
     """The place of a session among the last used: its own where it has one, else the last when `new` is a use of it."""
     if new.use is not None:
         return new.use
     if there and there.used_at == new.used_at:
         return there.used
-    others: int = t.one(USED_LAST, t.n, new.id)
+    others: int = t.one(SELECT_LAST_USE, t.n, new.id)
     return there.used if there and there.used is not None and there.used > others else others + 1
 
 
 # -- conversations --------------------------------------------------------------------------------
 
 
-def conversation(t: Tenant, conversation_id: str) -> Conversation | None:
+def select_conversation(t: TenantConnection, conversation_id: str) -> Conversation | None:
     found = t.row(
         "SELECT conversations.n, nodes.n, nodes.key, created_at, metadata FROM conversations"
         " JOIN nodes ON nodes.n = head WHERE conversations.tenant = ? AND id = ?",
-        *(t.n, asked(conversation_id)),
+        *(t.n, to_query_name(conversation_id)),
     )
     if found is None:
         return None
     n, head, key, created_at, metadata = found
-    rows = t.all(MEMBERS, head, NOWHERE, n)[-2::-1]
-    own = iter(decoded([body for _, _, _, body, _ in rows if body is not None]))
-    ids = tuple(rules.own_id(next(own)) if body is not None else given or erased for _, given, erased, body, _ in rows)
-    return Conversation(conversation_id, Key(key.hex()), created_at, ids, _metadata(metadata))
+    rows = t.all(SELECT_MEMBERS, head, NO_NODE, n)[-2::-1]
+    own = iter(decode_items([body for _, _, _, body, _ in rows if body is not None]))
+    ids = tuple(
+        base.own_item_id(next(own)) if body is not None else given or erased for _, given, erased, body, _ in rows
+    )
+    return Conversation(conversation_id, Key(key.hex()), created_at, ids, _decode_metadata(metadata))
 
 
-def _metadata(text: str) -> Mapping[str, str]:
-    found: dict[str, str] = loads(text)
+def _decode_metadata(text: str) -> Mapping[str, str]:
+    found: dict[str, str] = decode_json(text)
     return found
 
 
-class Standing(NamedTuple):
+class ConversationRow(NamedTuple):
     """The row of a conversation, as a change finds it; `length` counts the items up to its head, which is at `key`."""
 
     n: int
@@ -225,55 +248,57 @@ class Standing(NamedTuple):
     key: bytes
 
 
-def check_conversation(t: Tenant, new: Conversation, expected: rules.Expected) -> Standing | None:
+def check_stored_conversation(
+    t: TenantConnection, new: Conversation, expected: base.ExpectedHead
+) -> ConversationRow | None:
     """The conversation that is there, if it stands where it should. raises: Conflict"""
-    found = t.row(STANDING, t.n, new.id)
-    there = Standing(*found) if found else None
-    rules.expect(new.id, expected, Key(there.key.hex()) if there else None)
+    found = t.row(SELECT_CONVERSATION_ROW, t.n, new.id)
+    there = ConversationRow(*found) if found else None
+    base.check_expected_head(new.id, expected, Key(there.key.hex()) if there else None)
     if there:
         t.numbers["nodes", there.key.hex()] = there.head
     return there
 
 
-def put_conversation(t: Tenant, new: Conversation, there: Standing | None) -> tuple[int, ...]:
+def upsert_conversation(t: TenantConnection, new: Conversation, there: ConversationRow | None) -> tuple[int, ...]:
     """Write a conversation over the one that was found, and the ids it gave; the node that its head stood on before."""
-    head = node(t, new.head)
-    n, old, length, _ = there or (_make(t, new, head), NOWHERE, 0, b"")
-    rows = t.all(MEMBERS, head, old, n)
+    head = node_rowid(t, new.head)
+    n, old, length, _ = there or (_insert_conversation(t, new, head), NO_NODE, 0, b"")
+    rows = t.all(SELECT_MEMBERS, head, old, n)
     if rows[-1][0] == old:  # the head moved on, or stayed
         behind = rows[-2::-1]
     else:
         behind, length = rows[-2::-1], 0
-        unname(t, n, old)
-    rules.check_ids(new, length + len(behind))
+        delete_assigned_ids(t, n, old)
+    base.check_item_ids(new, length + len(behind))
     t.run(
         "UPDATE conversations SET head = ?, length = ?, created_at = ?, metadata = ? WHERE n = ?",
-        *(head, len(new.ids), new.created_at, dumps(dict(new.metadata)), n),
+        *(head, len(new.ids), new.created_at, encode_json(dict(new.metadata)), n),
     )
-    _name(t, n, behind, new.ids[length:])
+    _insert_assigned_ids(t, n, behind, new.ids[length:])
     return (old,) if there else ()
 
 
-def unname(t: Tenant, conversation: int, head: int) -> None:
+def delete_assigned_ids(t: TenantConnection, conversation: int, head: int) -> None:
     """Forget the ids that a conversation gave to the items on its path."""
-    for n, given, _, _, kept in t.all(MEMBERS, head, NOWHERE, conversation):
+    for n, given, _, _, kept in t.all(SELECT_MEMBERS, head, NO_NODE, conversation):
         if given is not None:
             t.run("DELETE FROM members WHERE node = ? AND conversation = ?", n, conversation)
-            names.drop(t, given, kept)
+            tenant_rows.unindex_item_id(t, given, kept)
 
 
-def _make(t: Tenant, new: Conversation, head: int) -> int:
+def _insert_conversation(t: TenantConnection, new: Conversation, head: int) -> int:
     return t.add(
         "INSERT INTO conversations (tenant, id, head, length, created_at, metadata) VALUES (?, ?, ?, 0, ?, '')",
         *(t.n, new.id, head, new.created_at),
     )
 
 
-def _name(t: Tenant, conversation: int, nodes: Iterable[Row], ids: Iterable[str]) -> None:
+def _insert_assigned_ids(t: TenantConnection, conversation: int, nodes: Iterable[Row], ids: Iterable[str]) -> None:
     """Keep the ids that the items at `nodes` do not have themselves."""
     for (n, _, erased, body, kept), item_id in zip(nodes, ids, strict=True):
-        rules.check_name(item_id)
-        if item_id != (rules.own_id(loads(body)) if body else erased):
+        base.check_stored_name(item_id)
+        if item_id != (base.own_item_id(decode_json(body)) if body else erased):
             t.run(
                 "INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
                 t.n,
@@ -282,4 +307,143 @@ def _name(t: Tenant, conversation: int, nodes: Iterable[Row], ids: Iterable[str]
                 item_id,
             )
             if kept is not None:
-                names.put(t, item_id, kept)
+                tenant_rows.index_item_id(t, item_id, kept)
+
+
+SELECT_LINKS = """
+SELECT links.id, parents.id, sessions.id, saw.key, head.key, links.sent, routes.body, links.status, links.created_at,
+    links.previous, links.seconds, links.first_token_s, parameters.body, links.usage, links.error
+FROM links
+    JOIN nodes AS saw ON saw.n = links.saw
+    JOIN nodes AS head ON head.n = links.head
+    JOIN repeated AS routes ON routes.n = links.route
+    LEFT JOIN links AS parents ON parents.n = links.parent
+    LEFT JOIN sessions ON sessions.n = links.session
+    LEFT JOIN repeated AS parameters ON parameters.n = links.parameters
+"""
+
+WITH_RELATED_LINKS = """
+WITH RECURSIVE kin (n) AS (
+    SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
+    UNION SELECT links.parent FROM kin JOIN links ON links.n = kin.n WHERE links.parent IS NOT NULL
+    UNION SELECT links.n FROM kin JOIN links ON links.parent = kin.n
+)
+"""
+
+LINK_REFERENCE_COLUMNS = ("saw", "head", "parent", "session", "route", "parameters")
+"""The columns of a link that name other rows."""
+
+SELECT_LINK_REFERENCES = f"SELECT n, {', '.join(LINK_REFERENCE_COLUMNS)} FROM links WHERE tenant = ? AND id = ?"  # noqa: S608 - our own columns
+
+
+def select_link(t: TenantConnection, link_id: str) -> Link | None:
+    found = t.row(SELECT_LINKS + "WHERE links.tenant = ? AND links.id = ?", t.n, to_query_name(link_id))
+    return decode_link(found) if found else None
+
+
+def select_session_links(t: TenantConnection, session_id: str) -> Sequence[Link]:
+    return _select_links_oldest_first(t, "WHERE links.tenant = ? AND sessions.id = ?", t.n, to_query_name(session_id))
+
+
+def select_responses_to(t: TenantConnection, saw: Sequence[Key]) -> Sequence[Link]:
+    found = [place[0] for place in (find_node(t, key) for key in saw) if place]
+    return (
+        _select_links_oldest_first(t, "WHERE links.saw IN (SELECT value FROM json_each(?))", encode_json(found))
+        if found
+        else []
+    )
+
+
+def select_related_links(t: TenantConnection, link_id: str) -> Sequence[Link]:
+    return _select_links_oldest_first(
+        t, "WHERE links.n IN (SELECT n FROM kin)", t.n, to_query_name(link_id), before=WITH_RELATED_LINKS
+    )
+
+
+def select_conversation_links(t: TenantConnection, conversation_id: str) -> Sequence[Link]:
+    routes = tenant_rows.select_route_rowids(t, conversation_id)
+    return _select_links_oldest_first(t, f"WHERE links.route IN ({', '.join('?' for _ in routes)})", *routes)
+
+
+def _select_links_oldest_first(t: TenantConnection, where: str, *values: object, before: str = "") -> list[Link]:
+    return [
+        decode_link(row) for row in t.all(f"{before}{SELECT_LINKS}{where} ORDER BY links.created_at, links.n", *values)
+    ]
+
+
+def upsert_link(t: TenantConnection, new: Link) -> tuple[int, ...]:
+    """Write a link, by the rules for one that is there; the nodes that it stood on before."""
+    n, *holds = t.row(SELECT_LINK_REFERENCES, t.n, new.id) or (None,)
+    before = dict(zip(LINK_REFERENCE_COLUMNS, holds, strict=False))
+    there = select_link(t, new.id) if before.get("saw") else None
+    made = base.merge_link(there, new)
+    if there and there.status not in base.UNFINISHED_STATUSES:
+        filled = {"parent": link_rowid(t, made.parent), "session": _session_rowid(t, made.session)}
+        t.update("links", n, {**filled, "first_token_s": made.first_token_s}, before)
+        return ()
+    row = _link_columns(t, made)
+    n = n or t.numbers.get(("links", made.id))  # a link may name itself as its parent
+    if n is None:
+        t.insert("links", made.id, row)
+        return ()
+    t.update("links", n, row, before)
+    t.numbers["links", made.id] = n
+    if there is None:
+        return ()
+    delete_unreferenced_targets(
+        t, *(before[column] if before[column] != row[column] else None for column in LINK_REFERENCE_COLUMNS[2:])
+    )
+    return before["saw"], before["head"]
+
+
+def _link_columns(t: TenantConnection, made: Link) -> Columns:
+    """The columns of a link. raises: NotFound, NotCanonical"""
+    route, figures = encode_route(made)
+    parameters = _intern_json(t, made.parameters)[0] if made.parameters else None
+    return {
+        "parent": link_rowid(t, made.parent),
+        "session": _session_rowid(t, made.session),
+        "route": _route_rowid(t, route),
+        "parameters": parameters,
+        "saw": node_rowid(t, made.saw),
+        "head": node_rowid(t, made.head),
+        "sent": made.sent,
+        "status": made.status,
+        "created_at": made.created_at,
+        "previous": encode_previous_response_id(made),
+        "seconds": made.seconds,
+        "first_token_s": made.first_token_s,
+        "usage": figures,
+        "error": encode_json(made.error) if made.error is not None else None,
+    }
+
+
+def _route_rowid(t: TenantConnection, route: Sequence[Json]) -> int:
+    """The number of the way that a call took, which calls before it may have taken."""
+    n, is_new = _intern_json(t, route)
+    if is_new:
+        tenant_rows.index_route(t, route, n)
+    return n
+
+
+def link_rowid(t: TenantConnection, link_id: str | None) -> int | None:
+    """The number of a link, of which only the name may be known."""
+    if link_id is None:
+        return None
+    return t.number("links", link_id) or t.insert("links", link_id, {})
+
+
+def _session_rowid(t: TenantConnection, session_id: str | None) -> int | None:
+    if session_id is None:
+        return None
+    return t.number("sessions", session_id) or t.insert("sessions", session_id, {})
+
+
+def _intern_json(t: TenantConnection, value: Json) -> tuple[int, bool]:
+    """The number of JSON that is stored once, and whether it was not there before."""
+    body = encode_json(value)
+    name = sha256(body.encode()).digest()
+    found: int | None = t.one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", t.n, name)
+    if found is not None:
+        return found, False
+    return t.add("INSERT INTO repeated (tenant, hash, body) VALUES (?, ?, ?)", t.n, name, body), True

@@ -1,41 +1,299 @@
-"""Copies every row that can be read from a damaged file into a new database, and repairs what refers to lost rows.
+"""Copy every readable row of a damaged file into a new database.
 
-The damaged file is only read, page by page (see `page_reader`), so neither its header nor its schema nor
-the upper pages of a table are needed. Rows go into the new file as they are found; then each rule that
-`checking` checks is restored, by what the rows themselves prove: a key is a hash over the path before it,
-so an item or a node that was changed is noticed, and a node whose row is lost is made again from its indexes.
-
-A session whose history is broken is cut at the last node whose path to the root is whole; the items
-after the break become a session of their own. A changed history is never presented as the stored one.
+The file is read page by page, so neither its header nor its schema has to be intact. Keys are hashes of the
+path before them, so a changed item or node is noticed. A session whose history is broken is cut after its last
+intact node; the items after the break become a session of their own.
+source: https://www.sqlite.org/fileformat2.html
 """
 
+import os
 import sqlite3
+import struct
+import sys
+from array import array
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from types import TracebackType
+from typing import Any, BinaryIO, NamedTuple, TypeAlias
 
 from convo.errors import NotFound, StoreUnavailable
-from convo.history import HERE, Key, Strategy, child, root
-from convo.items import Item, hash_of, user
-from convo.stores import rules
-from convo.stores.contract import Growth
-from convo.stores.forms import session_of
-from convo.stores.sqlite import checking, names, schema, tree
-from convo.stores.sqlite.faults import translated
-from convo.stores.sqlite.new_file import new_database
-from convo.stores.sqlite.page_reader import TABLE_LEAF, PageReader, Value
-from convo.stores.sqlite.tenant import Tenant
-from convo.stores.terms import terms_of
-from convo.stores.upkeep import CutSession, NamedSession, Progress, Recovery
-from convo.stores.verbatim import dumps, loads
+from convo.history.canonical import item_hash
+from convo.history.items import Item, user_message
+from convo.history.records import EMBEDDED_SCOPE, Strategy
+from convo.history.tree import Key, child_key, root_key
+from convo.stores import base
+from convo.stores.base import AppendItems, NamedSession, RecoveryReport, ReportProgress, TruncatedSession
+from convo.stores.codec import decode_json, decode_session, encode_json, tokenize_item
+from convo.stores.sqlite import check, connection, tenant_rows, tree
+from convo.stores.sqlite.backup import new_database
+from convo.stores.sqlite.connection import translate_errors
+from convo.stores.sqlite.tenant_rows import TenantConnection
 
-BATCH = 500
-REPORTED = 1000
+ColumnValue: TypeAlias = int | float | str | bytes | None
+
+SQLITE_MAGIC = b"SQLite format 3\0"
+PAGE_SIZES = (4096, 1024, 2048, 512, 8192, 16384, 32768, 65536)
+DEFAULT_PAGE_SIZE = PAGE_SIZES[0]
+FILE_HEADER_BYTES = 100
+"""Bytes of the file's header, which the first page begins with."""
+
+APPLICATION_ID_SLICE = slice(68, 72)
+
+INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF = 2, 5, 10, 13
+TREE_PAGES = frozenset({INDEX_INTERIOR, TABLE_INTERIOR, INDEX_LEAF, TABLE_LEAF})
+PAGES_WITH_ROWS = frozenset({INDEX_INTERIOR, INDEX_LEAF, TABLE_LEAF})
+
+WAL_MAGIC = (0x377F0682, 0x377F0683)
+WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24
+MAX_SAMPLED_PAGES = 500
+"""Pages by which a page size is judged whose header is lost."""
+
+
+class PageCell(NamedTuple):
+    """One row: `rowid` is None in an index, and in a table without row ids."""
+
+    rowid: int | None
+    values: tuple[ColumnValue, ...]
+
+
+class PageReader:
+    """The pages of a database file with those of its log; nothing is written."""
+
+    def __init__(self, file: Path) -> None:
+        self._file: BinaryIO = file.open("rb")
+        self._size = os.fstat(self._file.fileno()).st_size
+        log = Path(f"{file}-wal")
+        self._log: BinaryIO | None = log.open("rb") if log.is_file() else None
+        self.page_size = self._found_size()
+        self._in_log: dict[int, int] = {}
+        logged = self._read_log()
+        self.count = max(-(-self._size // self.page_size), logged)
+        self._max_table, self._max_index = self.page_size - 35, (self.page_size - 12) * 64 // 255 - 23
+        self._min = (self.page_size - 12) * 32 // 255 - 23
+
+    def __enter__(self) -> "PageReader":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, wrong: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
+        if self._log:
+            self._log.close()
+
+    @property
+    def application_id(self) -> int:
+        """The number by which the file's header names its program; 0 where the header is lost."""
+        first = self.page(1)
+        return int.from_bytes(first[APPLICATION_ID_SLICE], "big") if first.startswith(SQLITE_MAGIC) else 0
+
+    def page(self, number: int) -> bytes:
+        """A page as the last transaction left it; zeros for what the file is too short for."""
+        if number in self._in_log and self._log:
+            self._log.seek(self._in_log[number])
+            found = self._log.read(self.page_size)
+        else:
+            self._file.seek((number - 1) * self.page_size)
+            found = self._file.read(self.page_size)
+        return found.ljust(self.page_size, b"\0")
+
+    def kind(self, number: int) -> int:
+        """The first byte of a page's header: one of `TREE_PAGES` where it is a page of a tree."""
+        return self.page(number)[FILE_HEADER_BYTES if number == 1 else 0]
+
+    def cells(self, number: int) -> Iterator[PageCell]:
+        """The rows of a page, without those that cannot be read."""
+        page = self.page(number)
+        start = FILE_HEADER_BYTES if number == 1 else 0
+        kind = page[start]
+        if kind not in PAGES_WITH_ROWS:
+            return
+        for at in self._pointers(page, start):
+            found = self._cell(page, at, kind)
+            if found is not None:
+                yield found
+
+    def children(self, number: int) -> list[int]:
+        """The pages below an interior page; none of another page."""
+        page = self.page(number)
+        start = FILE_HEADER_BYTES if number == 1 else 0
+        if page[start] not in (INDEX_INTERIOR, TABLE_INTERIOR):
+            return []
+        found = [_read_u32(page, at) for at in self._pointers(page, start)]
+        return [child for child in (*found, _read_u32(page, start + 8)) if 1 < child <= self.count]
+
+    def free(self) -> set[int]:
+        """The pages that hold nothing any more, as far as their list can be read."""
+        first, found = self.page(1), set[int]()
+        if first[:16] != SQLITE_MAGIC:
+            return found
+        trunk = _read_u32(first, 32)
+        while 1 < trunk <= self.count and trunk not in found:
+            page = self.page(trunk)
+            found.add(trunk)
+            many = min(_read_u32(page, 4), self.page_size // 4 - 2)
+            found.update(leaf for leaf in struct.unpack_from(f">{many}I", page, 8) if 1 < leaf <= self.count)
+            trunk = _read_u32(page, 0)
+        return found
+
+    # -- cells ------------------------------------------------------------------------------------
+
+    def _pointers(self, page: bytes, start: int) -> list[int]:
+        first = start + (12 if page[start] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8)
+        many = min(struct.unpack_from(">H", page, start + 3)[0], (self.page_size - first) // 2)
+        found = struct.unpack_from(f">{many}H", page, first)
+        return [at for at in found if first <= at < self.page_size - 3]
+
+    def _cell(self, page: bytes, at: int, kind: int) -> PageCell | None:
+        try:
+            if kind == INDEX_INTERIOR:
+                at += 4
+            size, at = _read_varint(page, at)
+            rowid = None
+            if kind == TABLE_LEAF:
+                unsigned, at = _read_varint(page, at)
+                rowid = unsigned - 2**64 if unsigned >= 2**63 else unsigned
+            most = self._max_table if kind == TABLE_LEAF else self._max_index
+            payload = self._payload(page, at, size, most)
+            values = None if payload is None else _parse_record(payload)
+        except (IndexError, struct.error):
+            return None
+        return None if values is None else PageCell(rowid, values)
+
+    def _payload(self, page: bytes, at: int, size: int, most: int) -> bytes | None:
+        """A row's bytes, with those on overflow pages as far as they can be followed; None where it is no row."""
+        if size > self.count * self.page_size:
+            return None
+        if size <= most:
+            return page[at : at + size] if at + size <= self.page_size else None
+        local = self._min + (size - self._min) % (self.page_size - 4)
+        if local > most:
+            local = self._min
+        if at + local + 4 > self.page_size:
+            return None
+        parts, left, following = [page[at : at + local]], size - local, _read_u32(page, at + local)
+        while left > 0:
+            if not 1 < following <= self.count:
+                break
+            more = self.page(following)
+            parts.append(more[4 : 4 + left])
+            left -= len(parts[-1])
+            following = _read_u32(more, 0)
+        return b"".join(parts).rstrip(b"\0") if left > 0 else b"".join(parts)
+
+    # -- the size of a page, and the log ----------------------------------------------------------
+
+    def _found_size(self) -> int:
+        head = self._file.read(FILE_HEADER_BYTES)
+        size = struct.unpack_from(">H", head, 16)[0] if len(head) >= FILE_HEADER_BYTES else 0
+        size = 65536 if size == 1 else size
+        if head[:16] == SQLITE_MAGIC and size in PAGE_SIZES:
+            return size
+        scores = {size: self._score(size) for size in PAGE_SIZES}
+        best = max(PAGE_SIZES, key=scores.__getitem__)
+        return best if scores[best] else DEFAULT_PAGE_SIZE
+
+    def _score(self, size: int) -> int:
+        """How many pages there are, at most, that look like pages of a tree if pages have this size."""
+        score = 0
+        for number in range(min(self._size // size, MAX_SAMPLED_PAGES)):
+            self._file.seek(number * size)
+            page = self._file.read(size)
+            many = struct.unpack_from(">H", page, 3)[0]
+            if page[0] not in TREE_PAGES or not 0 < many <= (size - 12) // 2:
+                continue
+            first = 12 if page[0] in (INDEX_INTERIOR, TABLE_INTERIOR) else 8
+            if first + 2 * many <= size:
+                score += all(first <= at < size for at in struct.unpack_from(f">{many}H", page, first))
+        return score
+
+    def _read_log(self) -> int:
+        """Note which pages the log holds, up to its last whole transaction; how many pages the file has then."""
+        if self._log is None:
+            return 0
+        head = self._log.read(WAL_HEADER_BYTES)
+        if len(head) < WAL_HEADER_BYTES:
+            return 0
+        magic, _, size, _, salt1, salt2, sum1, sum2 = struct.unpack(">8I", head)
+        order = "big" if magic == WAL_MAGIC[1] else "little"
+        if magic not in WAL_MAGIC or size != self.page_size or _wal_checksum(head[:24], (0, 0), order) != (sum1, sum2):
+            return 0
+        sums, pages, pending, at = (sum1, sum2), 0, dict[int, int](), WAL_HEADER_BYTES
+        while len(frame := self._log.read(FRAME_HEADER_BYTES + size)) == FRAME_HEADER_BYTES + size:
+            number, commit, *salts, sum1, sum2 = struct.unpack(">6I", frame[:FRAME_HEADER_BYTES])
+            sums = _wal_checksum(frame[:8] + frame[FRAME_HEADER_BYTES:], sums, order)
+            if salts != [salt1, salt2] or sums != (sum1, sum2) or not number:
+                break
+            pending[number] = at + FRAME_HEADER_BYTES
+            if commit:
+                self._in_log.update(pending)
+                pending, pages = {}, commit
+            at += FRAME_HEADER_BYTES + size
+        return pages
+
+
+def _wal_checksum(data: bytes, before: tuple[int, int], order: str) -> tuple[int, int]:
+    words = array("I", data)
+    if order != sys.byteorder:
+        words.byteswap()
+    first, second = before
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        first = (first + even + second) & 0xFFFFFFFF
+        second = (second + odd + first) & 0xFFFFFFFF
+    return first, second
+
+
+def _read_u32(page: bytes, at: int) -> int:
+    return int.from_bytes(page[at : at + 4], "big")
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """A number and the place behind it. raises: IndexError"""
+    value = 0
+    for place in range(at, at + 8):
+        byte = data[place]
+        value = value << 7 | byte & 0x7F
+        if byte < 0x80:
+            return value, place + 1
+    return value << 8 | data[at + 8], at + 9
+
+
+INTEGER_SIZES_BYTES = (0, 1, 2, 3, 4, 6, 8)
+
+
+def _parse_record(payload: bytes) -> tuple[ColumnValue, ...] | None:
+    """The values of a row; None where it is not one. A text at the end may be cut. raises: IndexError, struct.error"""
+    head, at = _read_varint(payload, 0)
+    if not at <= head <= len(payload):
+        return None
+    values: list[ColumnValue] = []
+    body = head
+    while at < head:
+        kind, at = _read_varint(payload, at)
+        length = INTEGER_SIZES_BYTES[kind] if kind < 7 else 8 if kind == 7 else 0 if kind < 12 else (kind - 12) // 2
+        is_cut = body + length > len(payload)
+        if kind in (10, 11) or (is_cut and (kind < 13 or kind % 2 == 0 or at < head)):
+            return None
+        raw = payload[body : body + length]
+        body += length
+        if kind == 0:
+            values.append(None)
+        elif kind == 7:
+            values.append(struct.unpack(">d", raw)[0])
+        elif kind < 10:
+            values.append(kind - 8 if kind > 7 else int.from_bytes(raw, "big", signed=True))
+        elif kind % 2:
+            values.append(raw.decode(errors="replace"))
+        else:
+            values.append(raw)
+    return tuple(values)
+
+
+ROWS_PER_BATCH = 500
+PROGRESS_INTERVAL_PAGES = 1000
 """Pages between two reports of progress."""
 
-ROW_ID = "#"
-SHAPES = {
+ROWID_CODE = "#"
+TABLE_SHAPES = {
     "tenants": "#T",
     "items": "I#T",
     "nodes": "I#iiBt",
@@ -50,7 +308,7 @@ SHAPES = {
 }
 """The columns of each table with row ids: # the row id; an integer, text, bytes or real; small where it may be null."""
 
-WITHOUT_ROW_IDS = {
+INDEX_SHAPES = {
     "members": "IIIT",
     "events": "IIIT",
     "secrets": "TB",
@@ -58,17 +316,19 @@ WITHOUT_ROW_IDS = {
     "pairs": "II",
     "labels": "ITI",
 }
-"""Rows in index trees: `marks` are those of `hashes` and `nodes_by_key`, `pairs` and `labels` those of `INDEXES`."""
+"""Rows in index trees: `marks` are those of `hashes` and `nodes_by_key`, `pairs` and `labels` those of
+`RECOVERY_INDEXES`.
+"""
 
-INDEXES = ("nodes_by_parent", "nodes_by_item", "sessions_by_head", "sessions_by_id", "sessions_by_name")
+RECOVERY_INDEXES = ("nodes_by_parent", "nodes_by_item", "sessions_by_head", "sessions_by_id", "sessions_by_name")
 """What a lost row can be made again from; each row of an index ends in the number of the row that it is of."""
 
-ADDED = {"sessions": 1}
+ADDED_COLUMN_COUNTS = {"sessions": 1}
 """How many of the last columns of a table rows of an older schema lack."""
 
-TYPES: dict[str, tuple[type, ...]] = {"I": (int,), "T": (str,), "B": (bytes,), "R": (int, float)}
+COLUMN_TYPES: dict[str, tuple[type, ...]] = {"I": (int,), "T": (str,), "B": (bytes,), "R": (int, float)}
 
-COLUMNS = {
+TABLE_COLUMNS = {
     "tenants": "n, name",
     "items": "tenant, n, body",
     "nodes": "tenant, n, parent, item, key, erased",
@@ -89,12 +349,12 @@ COLUMNS = {
     "labels": "tenant, label, n, tree",
 }
 
-HALF_KEY, KEY = 16, 32
+HALF_KEY_BYTES, KEY_BYTES = 16, 32
 
-DOCUMENT = '{"version":'
+AGENT_DOCUMENT_PREFIX = '{"version":'
 """The beginning of the document of a run of agents; an item's text begins otherwise."""
 
-SCRATCH = """
+CREATE_SCRATCH_TABLES = """
 CREATE TABLE temp.marks (tenant INTEGER, hash BLOB, n INTEGER, PRIMARY KEY (n, hash)) WITHOUT ROWID;
 CREATE TABLE temp.pairs (named INTEGER, n INTEGER, tree TEXT, PRIMARY KEY (tree, n, named)) WITHOUT ROWID;
 CREATE TABLE temp.labels (tenant INTEGER, label TEXT, n INTEGER, tree TEXT, PRIMARY KEY (tree, n, label)) WITHOUT ROWID;
@@ -106,10 +366,28 @@ CREATE TABLE temp.referenced (n INTEGER PRIMARY KEY);
 why:   "lost" (its item is gone), "changed" (its item is another one, kept in `item`), "moved" (its parent is gone)
 """
 
-UNKNOWN_ROUTE = ["unknown/unknown", "session", HERE.url, HERE.organisation, HERE.project, None, False, None]
-UNKNOWN_RECORD = ["session", "unknown/unknown", 0.0, HERE.url, HERE.organisation, HERE.project, None, None]
+UNKNOWN_ROUTE = [
+    "unknown/unknown",
+    "session",
+    EMBEDDED_SCOPE.url,
+    EMBEDDED_SCOPE.organisation,
+    EMBEDDED_SCOPE.project,
+    None,
+    False,
+    None,
+]
+UNKNOWN_RECORD = [
+    "session",
+    "unknown/unknown",
+    0.0,
+    EMBEDDED_SCOPE.url,
+    EMBEDDED_SCOPE.organisation,
+    EMBEDDED_SCOPE.project,
+    None,
+    None,
+]
 
-WAY = """
+SELECT_PATH_FROM_ROOT = """
 WITH RECURSIVE up (n, parent, item, depth) AS (
     SELECT n, parent, item, 0 FROM nodes WHERE n = :head
     UNION ALL SELECT nodes.n, nodes.parent, nodes.item, depth + 1 FROM up JOIN nodes ON nodes.n = up.parent
@@ -118,7 +396,7 @@ SELECT up.n, up.parent, up.item, broken.why, broken.item FROM up LEFT JOIN broke
 """
 """The nodes from the root to a head. There is no circle: each parent's number was made sure to be smaller."""
 
-STANDING = """
+INSERT_REFERENCED_NODES = """
 INSERT OR IGNORE INTO referenced
 SELECT saw FROM links WHERE saw IS NOT NULL UNION SELECT head FROM links WHERE head IS NOT NULL
 UNION SELECT head FROM sessions WHERE head IS NOT NULL UNION SELECT mark FROM sessions WHERE mark IS NOT NULL
@@ -126,32 +404,32 @@ UNION SELECT written FROM sessions WHERE written IS NOT NULL UNION SELECT head F
 UNION SELECT parent FROM nodes WHERE parent IS NOT NULL
 """
 
-Row: TypeAlias = tuple[Any, ...]
+RecoveredRow: TypeAlias = tuple[Any, ...]
 
 
-NAME_THE_FILE = "name the file with --store sqlite:PATH"
+STORE_OPTION_HINT = "name the file with --store sqlite:PATH"
 
 
-def recover(file: Path, target: Path, progress: Progress) -> Recovery:
+def recover_database(file: Path, target: Path, progress: ReportProgress) -> RecoveryReport:
     """Copy what can be read of `file` into a new database.
 
     raises:  NotFound    there is no such file
-             Usage       `target` exists
+             InvalidUsage       `target` exists
              StoreFault  `target` cannot be written, or `file` holds no row of convo; there is no `target` then
     """
     if not file.exists():
-        raise NotFound("database", str(file), hint=NAME_THE_FILE)
+        raise NotFound("database", str(file), hint=STORE_OPTION_HINT)
     if not file.is_file():  # a pipe would be waited for
-        raise StoreUnavailable(f"{file} is not a regular file", hint=NAME_THE_FILE)
-    with translated(file), PageReader(file) as pages, new_database(target) as db:
-        db.execute(f"PRAGMA page_size = {schema.PAGE}")
-        schema.migrate(db)
-        db.executescript(SCRATCH)
+        raise StoreUnavailable(f"{file} is not a regular file", hint=STORE_OPTION_HINT)
+    with translate_errors(file), PageReader(file) as pages, new_database(target) as db:
+        db.execute(f"PRAGMA page_size = {connection.PAGE_SIZE_BYTES}")
+        connection.migrate_schema(db)
+        db.executescript(CREATE_SCRATCH_TABLES)
         db.execute("BEGIN")
-        _Reading(pages, db, progress).run()
-        found = _Repair(db, progress).run()
-        if not any(found.rows.values()) and pages.application_id != schema.OURS:
-            raise StoreUnavailable(f"{file} holds no row of convo; nothing was written", hint=NAME_THE_FILE)
+        _RowReader(pages, db, progress).run()
+        found = _RowRepair(db, progress).run()
+        if not any(found.rows.values()) and pages.application_id != connection.APPLICATION_ID:
+            raise StoreUnavailable(f"{file} holds no row of convo; nothing was written", hint=STORE_OPTION_HINT)
         db.execute("COMMIT")
         db.execute("PRAGMA journal_mode = OFF")
         return found
@@ -160,10 +438,10 @@ def recover(file: Path, target: Path, progress: Progress) -> Recovery:
 # -- reading --------------------------------------------------------------------------------------
 
 
-class _Reading:
+class _RowReader:
     """Reads rows into the new database, those of the trees first and then those of pages that no tree reaches."""
 
-    def __init__(self, pages: PageReader, db: sqlite3.Connection, progress: Progress) -> None:
+    def __init__(self, pages: PageReader, db: sqlite3.Connection, progress: ReportProgress) -> None:
         self._pages, self._db, self._progress = pages, db, progress
         self._owner: dict[int, str] = {}
 
@@ -175,7 +453,7 @@ class _Reading:
         reached = sorted(self._owner)
         others = (number for number in range(1, self._pages.count + 1) if number not in self._owner)
         for done, number in enumerate((*reached, *others)):
-            if done % REPORTED == 0:
+            if done % PROGRESS_INTERVAL_PAGES == 0:
                 self._progress("pages", done, self._pages.count)
             if number not in free or number in self._owner:
                 self._take(number)
@@ -208,58 +486,60 @@ class _Reading:
         owner = self._owner.get(number)
         has_ids = self._pages.kind(number) == TABLE_LEAF
         for rowid, values in self._pages.cells(number):
-            table, values = _table_of(rowid, values) if has_ids else (_index_of(values), values)
+            table, values = _identify_table(rowid, values) if has_ids else (_identify_index(values), values)
             if table in ("pairs", "labels"):
-                if owner in INDEXES:
+                if owner in RECOVERY_INDEXES:
                     self._add(table, (*values, owner))
             elif table:
-                self._add(table, tuple(rowid if at == _place(table) else value for at, value in enumerate(values)))
+                self._add(
+                    table, tuple(rowid if at == _rowid_column(table) else value for at, value in enumerate(values))
+                )
 
-    def _add(self, table: str, row: tuple[Value, ...]) -> None:
+    def _add(self, table: str, row: tuple[ColumnValue, ...]) -> None:
         marks = ", ".join("?" for _ in row)
-        statement = f"INSERT OR IGNORE INTO {table} ({COLUMNS[table]}) VALUES ({marks})"
+        statement = f"INSERT OR IGNORE INTO {table} ({TABLE_COLUMNS[table]}) VALUES ({marks})"
         try:
             self._db.execute(statement, row)
         except (sqlite3.Error, OverflowError, UnicodeEncodeError):
             return  # a value that its column refuses was no row of ours
 
 
-def _place(table: str) -> int | None:
+def _rowid_column(table: str) -> int | None:
     """The position of the row id among the columns; None for a table without."""
-    at = SHAPES.get(table, "").find(ROW_ID)
+    at = TABLE_SHAPES.get(table, "").find(ROWID_CODE)
     return None if at < 0 else at
 
 
-def _fits(shape: str, values: tuple[Value, ...]) -> bool:
-    return len(shape) == len(values) and all(map(_has_type, shape, values))
+def _matches_shape(shape: str, values: tuple[ColumnValue, ...]) -> bool:
+    return len(shape) == len(values) and all(map(_matches_column_type, shape, values))
 
 
-def _has_type(sign: str, value: Value) -> bool:
+def _matches_column_type(sign: str, value: ColumnValue) -> bool:
     if value is None:
-        return sign == ROW_ID or sign.islower()
-    return sign != ROW_ID and isinstance(value, TYPES[sign.upper()])
+        return sign == ROWID_CODE or sign.islower()
+    return sign != ROWID_CODE and isinstance(value, COLUMN_TYPES[sign.upper()])
 
 
-def _table_of(rowid: int | None, values: tuple[Value, ...]) -> tuple[str | None, tuple[Value, ...]]:
+def _identify_table(rowid: int | None, values: tuple[ColumnValue, ...]) -> tuple[str | None, tuple[ColumnValue, ...]]:
     """The table that a row belongs to, by its columns; the row with the columns that it lacks."""
-    for table, shape in SHAPES.items():
+    for table, shape in TABLE_SHAPES.items():
         lacking = len(shape) - len(values)
-        row = (*values, *(None for _ in range(lacking))) if 0 < lacking <= ADDED.get(table, 0) else values
-        if rowid is None or rowid < 1 or not _fits(shape, row):
+        row = (*values, *(None for _ in range(lacking))) if 0 < lacking <= ADDED_COLUMN_COUNTS.get(table, 0) else values
+        if rowid is None or rowid < 1 or not _matches_shape(shape, row):
             continue
-        if table == "items" and str(row[2]).startswith(DOCUMENT) and '"phase"' in str(row[2]):
+        if table == "items" and str(row[2]).startswith(AGENT_DOCUMENT_PREFIX) and '"phase"' in str(row[2]):
             return "agent_documents", row
-        if table == "nodes" and len(row[4]) != KEY:  # type: ignore[arg-type]  # its shape says bytes
+        if table == "nodes" and len(row[4]) != KEY_BYTES:  # type: ignore[arg-type]  # its shape says bytes
             return None, row
         return table, row
     return None, values
 
 
-def _index_of(values: tuple[Value, ...]) -> str | None:
-    fitting = [table for table, shape in WITHOUT_ROW_IDS.items() if _fits(shape, values)]
+def _identify_index(values: tuple[ColumnValue, ...]) -> str | None:
+    fitting = [table for table, shape in INDEX_SHAPES.items() if _matches_shape(shape, values)]
     if fitting and fitting[0] == "members":
         return "events" if str(values[3]).startswith("{") else "members"
-    if fitting and fitting[0] == "marks" and len(values[1]) != HALF_KEY:  # type: ignore[arg-type]
+    if fitting and fitting[0] == "marks" and len(values[1]) != HALF_KEY_BYTES:  # type: ignore[arg-type]
         return None
     return fitting[0] if fitting else None
 
@@ -267,7 +547,7 @@ def _index_of(values: tuple[Value, ...]) -> str | None:
 # -- repairing ------------------------------------------------------------------------------------
 
 
-class _Broken(NamedTuple):
+class _BrokenHistory(NamedTuple):
     """A history that is not whole.
 
     kept:   the last node whose path to the root is whole; None where there is none
@@ -280,20 +560,20 @@ class _Broken(NamedTuple):
     total: int
 
 
-class _Repair:
+class _RowRepair:
     """Restores every rule that a store keeps, over rows that may refer to lost ones."""
 
-    def __init__(self, db: sqlite3.Connection, progress: Progress) -> None:
+    def __init__(self, db: sqlite3.Connection, progress: ReportProgress) -> None:
         self._db, self._progress = db, progress
-        self._tenants: dict[int, Tenant] = {}
+        self._tenants: dict[int, TenantConnection] = {}
         self._roots: dict[int, int] = {}
         self._texts: dict[int, str] = {}
         self._whole: list[NamedSession] = []
-        self._cut: list[CutSession] = []
+        self._cut: list[TruncatedSession] = []
         self._lost: list[NamedSession] = []
         self._made: list[NamedSession] = []
 
-    def run(self) -> Recovery:
+    def run(self) -> RecoveryReport:
         steps: tuple[Callable[[], None], ...] = (
             self._repair_tenants, self._repair_items, self._restore_nodes, self._repair_nodes,
             self._repair_records, self._repair_links, self._restore_sessions, self._repair_sessions,
@@ -302,8 +582,8 @@ class _Repair:
         for done, step in enumerate(steps):
             self._progress("rows", done, len(steps))
             step()
-        rows = {table: self._one(f"SELECT count(*) FROM {table}") for table in checking.COUNTED}
-        return Recovery(rows, self._whole, self._cut, self._lost, self._made)
+        rows = {table: self._one(f"SELECT count(*) FROM {table}") for table in check.COUNTED_TABLES}
+        return RecoveryReport(rows, self._whole, self._cut, self._lost, self._made)
 
     # -- tenants and items ------------------------------------------------------------------------
 
@@ -316,12 +596,12 @@ class _Repair:
                     bytes(key) for (key,) in self._all("SELECT key FROM nodes WHERE tenant = ? AND parent IS NULL", n)
                 }
                 free = "local" not in known.values()
-                is_local = bytes.fromhex(root("local")) in tops or (free and len(known) == 0)
+                is_local = bytes.fromhex(root_key("local")) in tops or (free and len(known) == 0)
                 known[n] = "local" if is_local and free else f"recovered-{n}"
                 self._run("INSERT INTO tenants (n, name) VALUES (?, ?)", n, known[n])
         for n, name in known.items():
-            top = root(name)
-            self._tenants[n] = Tenant(self._db, n, top)
+            top = root_key(name)
+            self._tenants[n] = TenantConnection(self._db, n, top)
             self._roots[n] = self._root(n, bytes.fromhex(top))
         self._run("DELETE FROM nodes WHERE tenant NOT IN (SELECT n FROM tenants)")
 
@@ -331,7 +611,7 @@ class _Repair:
         if there is not None:
             self._run("UPDATE nodes SET item = NULL, erased = NULL WHERE n = ?", there)
             return int(there)
-        marked = self._one("SELECT n FROM marks WHERE tenant = ? AND hash = ?", tenant, key[:HALF_KEY])
+        marked = self._one("SELECT n FROM marks WHERE tenant = ? AND hash = ?", tenant, key[:HALF_KEY_BYTES])
         if marked is not None and self._one("SELECT 1 FROM nodes WHERE n = ?", marked) is None:
             self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", marked, tenant, key)
             return int(marked)
@@ -340,8 +620,8 @@ class _Repair:
             "SELECT parent, key, body FROM nodes JOIN items ON items.n = item WHERE nodes.tenant = ? AND parent NOT IN"
         )
         for parent, own, body in self._all(f"{lost} (SELECT n FROM nodes) ORDER BY nodes.n LIMIT 1000", tenant):
-            hashed = checking.hash_of_text(body)
-            if hashed and child(Key(key.hex()), hashed) == own.hex():
+            hashed = check.hash_item_text(body)
+            if hashed and child_key(Key(key.hex()), hashed) == own.hex():
                 self._run("INSERT INTO nodes (n, tenant, key) VALUES (?, ?, ?)", parent, tenant, key)
                 return int(parent)
         first = self._one("SELECT min(n) FROM nodes") or 2
@@ -352,23 +632,21 @@ class _Repair:
     def _repair_items(self) -> None:
         """Items are found by their hash, their id and their words; a text that is no item is kept aside."""
         for n, tenant, body in self._each("SELECT n, tenant, body FROM items WHERE n > ? ORDER BY n LIMIT ?"):
-            t, hashed = self._tenants.get(tenant), checking.hash_of_text(body)
+            t, hashed = self._tenants.get(tenant), check.hash_item_text(body)
             if t is None or hashed is None:
                 if t is not None:
                     self._texts[n] = body
                 self._run("DELETE FROM items WHERE n = ?", n)
                 continue
-            there = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, checking.short_hash(hashed))
+            there = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, check.short_hash(hashed))
             if there is not None:  # the same item twice: another one was changed into it
                 self._run("UPDATE nodes SET item = ? WHERE item = ?", there, n)
                 self._run("DELETE FROM items WHERE n = ?", n)
                 continue
-            self._run(
-                "INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", tenant, checking.short_hash(hashed), n
-            )
-            item = loads(body)
-            names.put(t, rules.own_id(item), n)
-            if cut := terms_of(item):
+            self._run("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", tenant, check.short_hash(hashed), n)
+            item = decode_json(body)
+            tenant_rows.index_item_id(t, base.own_item_id(item), n)
+            if cut := tokenize_item(item):
                 self._run("INSERT INTO words (rowid, terms) VALUES (?, ?)", n, cut)
 
     # -- nodes ------------------------------------------------------------------------------------
@@ -384,11 +662,11 @@ class _Repair:
         for n, tenant, half, parent, item in self._all(sql):
             above = self._one("SELECT key FROM nodes WHERE n = ? AND tenant = ?", parent, tenant)
             body = self._one("SELECT body FROM items WHERE n = ? AND tenant = ?", item, tenant)
-            hashed = checking.hash_of_text(body) if body else None
+            hashed = check.hash_item_text(body) if body else None
             if above is None or hashed is None:
                 continue
-            key = bytes.fromhex(child(Key(above.hex()), hashed))
-            if key[:HALF_KEY] == half:
+            key = bytes.fromhex(child_key(Key(above.hex()), hashed))
+            if key[:HALF_KEY_BYTES] == half:
                 row = n, tenant, parent, item, key
                 self._run("INSERT OR IGNORE INTO nodes (n, tenant, parent, item, key) VALUES (?, ?, ?, ?, ?)", *row)
 
@@ -413,7 +691,7 @@ class _Repair:
                 elif erased is None:
                     self._run("UPDATE nodes SET erased = '' WHERE n = ?", n)
                 continue
-            self._rekey(n, tenant, parent, item, bytes.fromhex(_follows(above, body)), key, rekeyed)
+            self._rekey(n, tenant, parent, item, bytes.fromhex(_child_key(above, body)), key, rekeyed)
 
     def _rekey(self, n: int, tenant: int, parent: int, item: int, right: bytes, key: bytes, rekeyed: set[int]) -> None:
         """Give a node the key that it has to have, or take out an item that is not the one that it was made with."""
@@ -423,14 +701,17 @@ class _Repair:
                 self._run("DELETE FROM broken WHERE n = ?", n)  # its parent was the root all along
             return
         if n not in rekeyed and parent not in rekeyed and not self._is_marked(item):
-            own = rules.own_id(loads(self._one("SELECT body FROM items WHERE n = ?", item)))
+            own = base.own_item_id(decode_json(self._one("SELECT body FROM items WHERE n = ?", item)))
             self._run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", own, n)
             self._break(n, "changed", item)
             return
         if parent in rekeyed:
             rekeyed.add(n)
         same = self._one(
-            "SELECT n FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND n <> ?", tenant, right[:HALF_KEY], n
+            "SELECT n FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND n <> ?",
+            tenant,
+            right[:HALF_KEY_BYTES],
+            n,
         )
         if same is None:
             self._run("UPDATE nodes SET key = ? WHERE n = ?", right, n)
@@ -443,9 +724,9 @@ class _Repair:
     def _is_marked(self, item: int) -> bool:
         """Whether the damaged file stored this item under the hash that it has."""
         body = self._one("SELECT body FROM items WHERE n = ?", item)
-        hashed = checking.hash_of_text(body)
+        hashed = check.hash_item_text(body)
         return bool(
-            hashed and self._one("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, checking.short_hash(hashed))
+            hashed and self._one("SELECT 1 FROM marks WHERE n = ? AND hash = ?", item, check.short_hash(hashed))
         )
 
     def _merge(self, n: int, same: int) -> None:
@@ -467,7 +748,7 @@ class _Repair:
     def _repair_records(self) -> None:
         """What is JSON is JSON, and what is stored once has the hash of its text."""
         for n, tenant, body in self._each("SELECT n, tenant, body FROM repeated WHERE n > ? ORDER BY n LIMIT ?"):
-            if tenant not in self._tenants or not checking.is_json(body):
+            if tenant not in self._tenants or not check.is_valid_json(body):
                 self._run("DELETE FROM repeated WHERE n = ?", n)
                 continue
             self._run("UPDATE OR REPLACE repeated SET hash = ? WHERE n = ?", sha256(body.encode()).digest(), n)
@@ -477,11 +758,11 @@ class _Repair:
             ("agent_calls", "n", "output", "null"),
         ):
             for n, text in self._all(f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):
-                if not checking.is_json(text):
+                if not check.is_valid_json(text):
                     self._run(f"UPDATE {table} SET {column} = ? WHERE {key} = ?", instead, n)
         for table, key in (("events", "link"), ("agent_documents", "run")):
             for n, text in self._all(f"SELECT {key}, body FROM {table}"):
-                if not checking.is_json(text):
+                if not check.is_valid_json(text):
                     self._run(f"DELETE FROM {table} WHERE {key} = ? AND body = ?", n, text)
 
     def _repair_links(self) -> None:
@@ -512,16 +793,16 @@ class _Repair:
                     "UPDATE links SET status = coalesce(status, 'failed'), created_at = coalesce(created_at, 0),"
                     " sent = coalesce(sent, 0) WHERE n = ?", n)  # fmt: skip
         for n, tenant, body in self._all("SELECT n, tenant, body FROM repeated WHERE n IN (SELECT route FROM links)"):
-            names.put_route(self._tenants[tenant], loads(body), n)
+            tenant_rows.index_route(self._tenants[tenant], decode_json(body), n)
 
     def _is_route(self, n: int | None, tenant: int) -> bool:
         body = self._one("SELECT body FROM repeated WHERE n = ? AND tenant = ?", n, tenant)
-        route = loads(body) if body else None
+        route = decode_json(body) if body else None
         return isinstance(route, list) and len(route) == len(UNKNOWN_ROUTE)
 
     def _some_route(self, tenant: int) -> int:
         """A route that says of a link that its own is lost."""
-        body = dumps(UNKNOWN_ROUTE)
+        body = encode_json(UNKNOWN_ROUTE)
         hashed = sha256(body.encode()).digest()
         there = self._one("SELECT n FROM repeated WHERE tenant = ? AND hash = ?", tenant, hashed)
         if there is not None:
@@ -547,14 +828,14 @@ class _Repair:
                 " WHERE session = ? AND links.tenant = ? ORDER BY created_at DESC, links.n DESC",
                 (n, tenant),
             ).fetchone()
-            head, model, at = (last[0], loads(last[1])[0], last[2]) if last else (None, UNKNOWN_RECORD[1], 0.0)
+            head, model, at = (last[0], decode_json(last[1])[0], last[2]) if last else (None, UNKNOWN_RECORD[1], 0.0)
             indexed = self._one("SELECT named FROM pairs WHERE tree = 'sessions_by_head' AND n = ?", n)
             head = self._there("nodes", indexed, tenant) or head or self._roots[tenant]
             record = [UNKNOWN_RECORD[0], model, at, *UNKNOWN_RECORD[3:]]
             labelled = "SELECT label FROM labels WHERE tree = ? AND n = ? AND tenant = ?"
             name = self._one(labelled, "sessions_by_name", n, tenant) or f"recovered-{n}"
             own = self._one(labelled, "sessions_by_id", n, tenant)
-            self._session(tenant, name, head, dumps(record), at, n=n, own=own)
+            self._session(tenant, name, head, encode_json(record), at, n=n, own=own)
         self._run("UPDATE links SET session = NULL WHERE session NOT IN (SELECT n FROM sessions)")
         self._run(
             "UPDATE links SET session = NULL WHERE session IS NOT NULL"
@@ -568,10 +849,10 @@ class _Repair:
         rows = list(self._all(f"SELECT {fields} FROM sessions WHERE record IS NOT NULL ORDER BY n"))
         for n, tenant, _, name, head, mark, written, link, used_at, record in rows:
             name = self._free_name(tenant, name, n) if name is None else name
-            record = record if _is_record(record) else dumps(UNKNOWN_RECORD)
+            record = record if _is_known_session_record(record) else encode_json(UNKNOWN_RECORD)
             history = self._history(n, tenant, head)
             kept = self._roots[tenant] if history.kept is None else history.kept
-            on_path = {place for place, *_ in self._db.execute(WAY, {"head": kept})}
+            on_path = {place for place, *_ in self._db.execute(SELECT_PATH_FROM_ROOT, {"head": kept})}
             new_link = self._there("links", link, tenant)
             self._run(
                 "UPDATE sessions SET (name, head, mark, written, link, used_at, record) = (?, ?, ?, ?, ?, ?, ?)"
@@ -583,7 +864,15 @@ class _Repair:
                 self._report(tenant, name, kept, history, record, used_at, is_whole=kept == head and not history.items)
 
     def _report(
-        self, tenant: int, name: str, kept: int, history: _Broken, record: str, used_at: float | None, *, is_whole: bool
+        self,
+        tenant: int,
+        name: str,
+        kept: int,
+        history: _BrokenHistory,
+        record: str,
+        used_at: float | None,
+        *,
+        is_whole: bool,
     ) -> None:
         one = NamedSession(self._name(tenant), name)
         if is_whole:
@@ -592,46 +881,48 @@ class _Repair:
         rest = ""
         if history.items:
             rest = self._free_name(tenant, f"{name}-rest", 0)
-            head = tree.grow(self._t(tenant), Growth(self._tenants[tenant].root, tuple(history.items)))
-            model = loads(record)[1]
+            head = tree.insert_missing_nodes(
+                self._t(tenant), AppendItems(self._tenants[tenant].root, tuple(history.items))
+            )
+            model = decode_json(record)[1]
             own = [UNKNOWN_RECORD[0], model, used_at or 0.0, *UNKNOWN_RECORD[3:]]
-            self._session(tenant, rest, head, dumps(own), used_at or 0.0, reported=False)
+            self._session(tenant, rest, head, encode_json(own), used_at or 0.0, reported=False)
         items = len(self._way(kept)) - 1
         if items or rest:
-            self._cut.append(CutSession(*one, items, rest, len(history.items)))
+            self._cut.append(TruncatedSession(*one, items, rest, len(history.items)))
         else:
             self._lost.append(one)
 
-    def _history(self, session: int, tenant: int, head: int | None) -> _Broken:
+    def _history(self, session: int, tenant: int, head: int | None) -> _BrokenHistory:
         """What is left of a session's history."""
         ways = [self._way(head)] if self._there("nodes", head, tenant) is not None else []
         if ways and not any(why for *_, why, _ in ways[0]):
-            return _Broken(head, [], len(ways[0]))
+            return _BrokenHistory(head, [], len(ways[0]))
         placed = "SELECT head FROM links WHERE session = ? AND head IS NOT NULL UNION SELECT saw FROM links"
         others = self._all(f"{placed} WHERE session = ? AND saw IS NOT NULL", session, session)
         ways += [self._way(place) for (place,) in others]
-        before = [way[: _broken_at(way)] for way in ways]
+        before = [way[: _first_broken_index(way)] for way in ways]
         kept = max(before, key=len, default=[])
-        behind = max((way[_broken_at(way) :] for way in ways), key=len, default=[])
+        behind = max((way[_first_broken_index(way) :] for way in ways), key=len, default=[])
         items = [item for _, _, item_n, why, other in behind for item in self._item(item_n, why, other)]
         if len(kept) > 1:
-            return _Broken(kept[-1][0], items, len(kept) + len(behind))
+            return _BrokenHistory(kept[-1][0], items, len(kept) + len(behind))
         moved = ways and ways[0] and all(why in (None, "moved") for *_, why, _ in ways[0])
         if moved and head is not None:  # only its beginning is lost: its head stays
-            return _Broken(head, [], len(ways[0]))
-        return _Broken(None, items, len(behind))
+            return _BrokenHistory(head, [], len(ways[0]))
+        return _BrokenHistory(None, items, len(behind))
 
-    def _way(self, head: int | None) -> list[Row]:
-        return self._db.execute(WAY, {"head": head}).fetchall()
+    def _way(self, head: int | None) -> list[RecoveredRow]:
+        return self._db.execute(SELECT_PATH_FROM_ROOT, {"head": head}).fetchall()
 
     def _item(self, n: int | None, why: str | None, other: int | None) -> Iterator[Item]:
         """The item of a node, or what is left of it."""
         if why == "lost" and other in self._texts:
-            yield user(f"[an item that was damaged while it was stored, as it was found]\n{self._texts[other]}")
+            yield user_message(f"[an item that was damaged while it was stored, as it was found]\n{self._texts[other]}")
             return
         body = self._one("SELECT body FROM items WHERE n = ?", other if why == "changed" else n)
         if body:
-            yield loads(body)
+            yield decode_json(body)
 
     def _session(
         self, tenant: int, name: str, head: int, record: str, at: float, *, n: int | None = None,
@@ -662,10 +953,10 @@ class _Repair:
         for n, tenant, own, head in list(self._all("SELECT n, tenant, id, head FROM conversations")):
             t = self._tenants[tenant]
             heads = [head] if self._there("nodes", head, tenant) is not None else []
-            for route in names.routes(t, own):
+            for route in tenant_rows.select_route_rowids(t, own):
                 heads += [place for (place,) in self._all("SELECT head FROM links WHERE route = ?", route)]
             ways = [self._way(place) for place in heads]
-            whole = [way[: _broken_at(way)] for way in ways]
+            whole = [way[: _first_broken_index(way)] for way in ways]
             kept = max(whole, key=len, default=[])
             moved = ways and len(kept) <= 1 and all(why in (None, "moved") for *_, why, _ in ways[0])
             way = ways[0] if moved else kept
@@ -674,14 +965,14 @@ class _Repair:
             places = [place for place, *_ in way[1:]]
             self._run(
                 "DELETE FROM members WHERE conversation = ? AND node NOT IN (SELECT value FROM json_each(?))",
-                n, dumps(places),
+                n, encode_json(places),
             )  # fmt: skip
             self._name_items(n, tenant, places)
         self._run("DELETE FROM members WHERE conversation NOT IN (SELECT n FROM conversations)")
         for tenant, node, item in self._all(
             "SELECT members.tenant, node, item FROM members JOIN nodes ON nodes.n = node WHERE item IS NOT NULL"
         ):
-            names.put_given(self._tenants[tenant], node, item)
+            tenant_rows.index_assigned_ids(self._tenants[tenant], node, item)
 
     def _name_items(self, conversation: int, tenant: int, places: list[int]) -> None:
         for place in places:
@@ -690,9 +981,9 @@ class _Repair:
                 " LEFT JOIN members ON members.node = nodes.n AND conversation = ? WHERE nodes.n = ?",
                 (conversation, place),
             ).fetchone()
-            if given is None and not erased and not (body and rules.own_id(loads(body))):
+            if given is None and not erased and not (body and base.own_item_id(decode_json(body))):
                 self._run("INSERT INTO members (tenant, conversation, node, id) VALUES (?, ?, ?, ?)",
-                          tenant, conversation, place, f"msg_{key.hex()[:HALF_KEY * 2]}")  # fmt: skip
+                          tenant, conversation, place, f"msg_{key.hex()[:HALF_KEY_BYTES * 2]}")  # fmt: skip
         self._run("UPDATE members SET tenant = ? WHERE conversation = ?", tenant, conversation)
 
     def _repair_runs(self) -> None:
@@ -713,7 +1004,7 @@ class _Repair:
 
     def _keep_unreferenced_nodes(self) -> None:
         """Histories that nothing leads to any more become sessions; nodes without anything in them go."""
-        self._run(STANDING)
+        self._run(INSERT_REFERENCED_NODES)
         unreferenced = self._all("SELECT n, tenant FROM nodes WHERE n NOT IN (SELECT n FROM referenced) ORDER BY n")
         for n, tenant in unreferenced:
             if n == self._roots[tenant]:
@@ -723,10 +1014,10 @@ class _Repair:
                 items = [item for _, _, item_n, why, other in way for item in self._item(item_n, why, other)]
                 if items:
                     t = self._t(tenant)
-                    head = tree.grow(t, Growth(t.root, tuple(items)))
-                    self._session(tenant, f"recovered-{n}", head, dumps(UNKNOWN_RECORD), 0.0)
+                    head = tree.insert_missing_nodes(t, AppendItems(t.root, tuple(items)))
+                    self._session(tenant, f"recovered-{n}", head, encode_json(UNKNOWN_RECORD), 0.0)
             elif len(way) > 1:
-                self._session(tenant, f"recovered-{n}", n, dumps(UNKNOWN_RECORD), 0.0)
+                self._session(tenant, f"recovered-{n}", n, encode_json(UNKNOWN_RECORD), 0.0)
         self._keep_unlinked_items()
 
     def _keep_unlinked_items(self) -> None:
@@ -735,10 +1026,10 @@ class _Repair:
             rows = self._all(
                 "SELECT body FROM items WHERE tenant = ? AND n NOT IN (SELECT item FROM nodes WHERE item IS NOT NULL)"
                 " ORDER BY n", tenant)  # fmt: skip
-            items = [loads(body) for (body,) in rows]
+            items = [decode_json(body) for (body,) in rows]
             if items:
-                head = tree.grow(self._t(tenant), Growth(t.root, tuple(items)))
-                self._session(tenant, "recovered-items", head, dumps(UNKNOWN_RECORD), 0.0)
+                head = tree.insert_missing_nodes(self._t(tenant), AppendItems(t.root, tuple(items)))
+                self._session(tenant, "recovered-items", head, encode_json(UNKNOWN_RECORD), 0.0)
 
     def _drop_unfit(self) -> None:
         """Drop rows that still refer to nothing, and names that nobody needs."""
@@ -753,15 +1044,15 @@ class _Repair:
         while violations := self._all("PRAGMA foreign_key_check"):
             for table, rowid, _, _ in violations:
                 if rowid is None:
-                    self._run(f"DELETE FROM {table} WHERE {_orphaned(self._db, table)}")
+                    self._run(f"DELETE FROM {table} WHERE {_orphan_condition(self._db, table)}")
                 else:
                     self._run(f"DELETE FROM {table} WHERE rowid = ?", rowid)
 
     # -- statements -------------------------------------------------------------------------------
 
-    def _t(self, tenant: int) -> Tenant:
+    def _t(self, tenant: int) -> TenantConnection:
         """The tenant without what it remembers: rows were deleted since."""
-        return Tenant(self._db, tenant, self._tenants[tenant].root)
+        return TenantConnection(self._db, tenant, self._tenants[tenant].root)
 
     def _name(self, tenant: int) -> str:
         return str(self._one("SELECT name FROM tenants WHERE n = ?", tenant))
@@ -774,22 +1065,22 @@ class _Repair:
     def _run(self, sql: str, *values: object) -> sqlite3.Cursor:
         return self._db.execute(sql, values)
 
-    def _all(self, sql: str, *values: object) -> list[Row]:
+    def _all(self, sql: str, *values: object) -> list[RecoveredRow]:
         return self._db.execute(sql, values).fetchall()
 
     def _one(self, sql: str, *values: object) -> Any:
         found = self._db.execute(sql, values).fetchone()
         return found[0] if found else None
 
-    def _each(self, sql: str) -> Iterator[Row]:
+    def _each(self, sql: str) -> Iterator[RecoveredRow]:
         """Rows in the order of their number, some at a time, so that they may be changed on the way."""
         last = -1
-        while rows := self._db.execute(sql, (last, BATCH)).fetchall():
+        while rows := self._db.execute(sql, (last, ROWS_PER_BATCH)).fetchall():
             yield from rows
             last = rows[-1][0]
 
 
-def _orphaned(db: sqlite3.Connection, table: str) -> str:
+def _orphan_condition(db: sqlite3.Connection, table: str) -> str:
     """The condition that picks the rows of a table without row ids that refer to nothing."""
     keys = db.execute(f"PRAGMA foreign_key_list({table})").fetchall()
     parts = []
@@ -799,18 +1090,18 @@ def _orphaned(db: sqlite3.Connection, table: str) -> str:
     return " OR ".join(parts)
 
 
-def _broken_at(way: list[Row]) -> int:
+def _first_broken_index(way: list[RecoveredRow]) -> int:
     """The position of the first node of a path that is broken; its length where none is."""
     return next((at for at, (*_, why, _) in enumerate(way) if why), len(way))
 
 
-def _follows(above: bytes, body: str) -> Key:
-    return child(Key(above.hex()), hash_of(loads(body)))
+def _child_key(above: bytes, body: str) -> Key:
+    return child_key(Key(above.hex()), item_hash(decode_json(body)))
 
 
-def _is_record(record: str) -> bool:
+def _is_known_session_record(record: str) -> bool:
     try:
-        session_of(("", "", b"", b"", None, None, 0.0, record, None))
+        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
     except (ValueError, TypeError, RecursionError):
         return False
-    return isinstance(loads(record)[0], str) and loads(record)[0] in list(Strategy)
+    return isinstance(decode_json(record)[0], str) and decode_json(record)[0] in list(Strategy)

@@ -1,73 +1,228 @@
-"""Runs as rows, and their events.
+"""Response runs and their events, agent runs and their tool calls, leases.
 
-A run ends once: whoever comes second finds it closed, and nothing of what that one brought is kept.
+A run ends once: the second writer gets `Conflict`, and nothing that it sent is stored. Leases expire by the
+clock of the machine that holds the file.
 """
 
 import sqlite3
 from collections.abc import Sequence
+from typing import NamedTuple
 
-from convo.errors import NotFound
-from convo.items import Event
-from convo.stores import rules
-from convo.stores.sqlite.tenant import Tenant, asked, now
-from convo.stores.verbatim import dumps, loads
+from convo.errors import Busy, NotFound
+from convo.history.items import StreamEvent
+from convo.stores import base
+from convo.stores.base import UNCHANGED_DOCUMENT, AgentCall, AgentRun, Lease
+from convo.stores.codec import decode_json, encode_json
+from convo.stores.sqlite.tenant_rows import Row, TenantConnection, database_time_s, to_query_name
 
-OPEN = """
+SELECT_OPEN_RUN = """
 SELECT links.n FROM links JOIN runs ON runs.link = links.n
 WHERE links.tenant = ? AND links.id = ? AND ended_at IS NULL
 """
 
-START = "INSERT INTO runs (tenant, link) VALUES (?, ?) ON CONFLICT (link) DO UPDATE SET ended_at = NULL"
+UPSERT_RUN = "INSERT INTO runs (tenant, link) VALUES (?, ?) ON CONFLICT (link) DO UPDATE SET ended_at = NULL"
 
 
-def start(t: Tenant, response_id: str) -> None:
+def start_response_run(t: TenantConnection, response_id: str) -> None:
     """Open the run of a response. raises: NotFound"""
-    n = t.one("SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, asked(response_id))
+    n = t.one("SELECT n FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL", t.n, to_query_name(response_id))
     if n is None:
         raise NotFound("response", response_id)
-    t.run(START, t.n, n)
+    t.run(UPSERT_RUN, t.n, n)
 
 
-def open_run(t: Tenant, response_id: str) -> int:
+def require_open_run(t: TenantConnection, response_id: str) -> int:
     """The number of a response whose run is open. raises: Conflict"""
-    found: int | None = t.one(OPEN, t.n, asked(response_id))
+    found: int | None = t.one(SELECT_OPEN_RUN, t.n, to_query_name(response_id))
     if found is None:
-        raise rules.not_running(response_id)
+        raise base.run_not_open_error(response_id)
     return found
 
 
-def end(t: Tenant, response: int) -> None:
+def end_response_run(t: TenantConnection, response: int) -> None:
     """End an open run; without events nothing of it is left."""
-    if _last(t, response) is None:
-        drop(t.db, response)
+    if _last_event_number(t, response) is None:
+        delete_response_run(t.db, response)
     else:
-        t.run("UPDATE runs SET ended_at = ? WHERE link = ?", now(t.db), response)
+        t.run("UPDATE runs SET ended_at = ? WHERE link = ?", database_time_s(t.db), response)
 
 
-def drop(db: sqlite3.Connection, response: int) -> None:
+def delete_response_run(db: sqlite3.Connection, response: int) -> None:
     """Take the run of a response and its events, if there is one."""
     db.execute("DELETE FROM events WHERE link = ?", (response,))
     db.execute("DELETE FROM runs WHERE link = ?", (response,))
 
 
-def append(t: Tenant, response_id: str, events: Sequence[Event]) -> None:
+def insert_events(t: TenantConnection, response_id: str, events: Sequence[StreamEvent]) -> None:
     """Keep events behind those that are there. raises: Conflict, InputFault"""
-    n = open_run(t, response_id)
-    kept = _last(t, n)
-    rules.last_number(events, -1 if kept is None else kept)
-    rows = [(t.n, n, event["sequence_number"], dumps(event)) for event in events]
+    n = require_open_run(t, response_id)
+    kept = _last_event_number(t, n)
+    base.check_sequence_numbers(events, -1 if kept is None else kept)
+    rows = [(t.n, n, event["sequence_number"], encode_json(event)) for event in events]
     t.db.executemany("INSERT INTO events (tenant, link, number, body) VALUES (?, ?, ?, ?)", rows)
 
 
-def _last(t: Tenant, response: int) -> int | None:
+def _last_event_number(t: TenantConnection, response: int) -> int | None:
     found: int | None = t.one("SELECT max(number) FROM events WHERE link = ?", response)
     return found
 
 
-def events(t: Tenant, response_id: str, after: int) -> Sequence[Event]:
+def select_events(t: TenantConnection, response_id: str, after: int) -> Sequence[StreamEvent]:
     rows = t.all(
         "SELECT body FROM links JOIN events ON events.link = links.n WHERE links.tenant = ? AND id = ? AND number > ?"
         " ORDER BY number",
-        *(t.n, asked(response_id), after),
+        *(t.n, to_query_name(response_id), after),
     )
-    return [loads(body) for (body,) in rows]
+    return [decode_json(body) for (body,) in rows]
+
+
+SELECT_AGENT_RUNS = """
+SELECT agent_runs.id, sessions.id, revision, status, body, created_at, changed_at, state
+FROM agent_runs JOIN sessions ON sessions.n = agent_runs.session JOIN agent_documents ON run = agent_runs.n
+WHERE agent_runs.tenant = ?
+"""
+
+UPSERT_AGENT_DOCUMENT = """
+INSERT INTO agent_documents (tenant, run, body) VALUES (?, ?, ?) ON CONFLICT (run) DO UPDATE SET body = excluded.body
+"""
+
+UPSERT_AGENT_CALL = """
+INSERT INTO agent_calls (tenant, run, id, started_at, output) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT (run, id) DO UPDATE SET (started_at, output) = (excluded.started_at, excluded.output)
+WHERE agent_calls.output IS NULL
+"""
+
+SELECT_AGENT_CALLS = """
+SELECT agent_calls.id, started_at, output FROM agent_runs JOIN agent_calls ON run = agent_runs.n
+WHERE agent_runs.tenant = ? AND agent_runs.id = ? ORDER BY started_at, agent_calls.n
+"""
+
+
+class AgentRunRow(NamedTuple):
+    """The row of a run, as a change finds it."""
+
+    n: int
+    session: int
+    revision: int
+
+
+def select_agent_run(t: TenantConnection, run_id: str) -> AgentRun | None:
+    found = t.row(SELECT_AGENT_RUNS + "AND agent_runs.id = ?", t.n, to_query_name(run_id))
+    return _agent_run_from_row(found) if found else None
+
+
+def select_agent_runs(
+    t: TenantConnection, session: str | None, state: str | None, status: str | None, limit: int
+) -> Sequence[AgentRun]:
+    """Runs, changed last first: those that have what is asked for."""
+    bounds = {"sessions.id": session, "state": state, "status": status}
+    wanted = {column: to_query_name(value) for column, value in bounds.items() if value is not None}
+    where = "".join(f"AND {column} = ? " for column in wanted)
+    newest_first = "ORDER BY changed_at DESC, agent_runs.n DESC LIMIT ?"
+    return [
+        _agent_run_from_row(row)
+        for row in t.all(f"{SELECT_AGENT_RUNS}{where}{newest_first}", t.n, *wanted.values(), limit)
+    ]
+
+
+def select_agent_calls(t: TenantConnection, run_id: str) -> Sequence[AgentCall]:
+    """The ledger of a run, started first first."""
+    return [
+        AgentCall(run_id, call_id, started_at, output is not None, None if output is None else decode_json(output))
+        for call_id, started_at, output in t.all(SELECT_AGENT_CALLS, t.n, to_query_name(run_id))
+    ]
+
+
+def check_agent_run_revision(t: TenantConnection, new: AgentRun) -> AgentRunRow | None:
+    """The row of a run that is there, whose revision `new` must follow. raises: Conflict"""
+    found = t.row("SELECT n, session, revision FROM agent_runs WHERE tenant = ? AND id = ?", t.n, new.id)
+    there = AgentRunRow(*found) if found else None
+    base.check_next_revision(new, there.revision if there else 0)
+    return there
+
+
+def upsert_agent_run(t: TenantConnection, new: AgentRun, there: AgentRunRow | None) -> None:
+    """Write a run over the row that `check` found. raises: NotFound, NotCanonical"""
+    row: dict[str, object] = {
+        "session": _require_session_rowid(t, new.session, there),
+        "revision": new.revision,
+        "status": new.status,
+        "state": new.state,
+        "created_at": new.created_at,
+        "changed_at": new.changed_at,
+    }
+    if there:
+        n = t.numbers["agent_runs", new.id] = there.n
+        t.update("agent_runs", n, row, {"session": there.session})
+    else:
+        n = t.insert("agent_runs", new.id, row)
+    if new.document is not UNCHANGED_DOCUMENT or there is None:
+        t.run(UPSERT_AGENT_DOCUMENT, t.n, n, encode_json(dict(new.document)))
+
+
+def _require_session_rowid(t: TenantConnection, session_id: str, there: AgentRunRow | None) -> int:
+    """The number of a run's session. raises: NotFound"""
+    session = t.number("sessions", session_id)
+    if there and there.session == session:  # one that has runs has its record
+        return there.session
+    if session is None or t.one("SELECT 1 FROM sessions WHERE n = ? AND record IS NOT NULL", session) is None:
+        raise NotFound("session", session_id)
+    return session
+
+
+def upsert_agent_call(t: TenantConnection, new: AgentCall) -> None:
+    """Write a call into the ledger of its run, unless it has ended there. raises: NotFound, NotCanonical"""
+    number = t.number("agent_runs", new.run)
+    if number is None:
+        raise base.agent_run_not_found_error(new.run)
+    t.run(UPSERT_AGENT_CALL, t.n, number, new.call_id, new.started_at, encode_json(new.output) if new.ended else None)
+
+
+def delete_agent_runs(t: TenantConnection, session: int) -> None:
+    """Take the runs of a session, and their calls."""
+    for (number,) in t.all("SELECT n FROM agent_runs WHERE session = ?", session):
+        t.run("DELETE FROM agent_calls WHERE run = ?", number)
+        t.run("DELETE FROM agent_documents WHERE run = ?", number)
+        t.delete("DELETE FROM agent_runs WHERE n = ?", number)
+
+
+def _agent_run_from_row(row: Row) -> AgentRun:
+    """A run from the columns of `SELECT_AGENT_RUNS`."""
+    run_id, session, revision, status, body, created_at, changed_at, state = row
+    return AgentRun(run_id, session, revision, status, decode_json(body), created_at, changed_at, state)
+
+
+def acquire_lease(t: TenantConnection, name: str, holder: str, ttl_s: float, instead_of: str | None) -> Lease:
+    """Take or renew a lease. raises: Busy, NotCanonical"""
+    base.check_stored_name(name)
+    base.check_stored_name(holder)
+    moment = database_time_s(t.db)
+    there = t.row("SELECT holder, expires_at FROM leases WHERE tenant = ? AND name = ?", t.n, name)
+    if there and there[1] > moment and there[0] not in (holder, instead_of):
+        raise Busy(name, there[0])
+    t.run(
+        "INSERT INTO leases (tenant, name, holder, expires_at) VALUES (?, ?, ?, ?) ON CONFLICT (tenant, name)"
+        " DO UPDATE SET (holder, expires_at) = (excluded.holder, excluded.expires_at)",
+        *(t.n, name, holder, moment + ttl_s),
+    )
+    return Lease(name, holder, moment + ttl_s)
+
+
+def release_lease(t: TenantConnection, lease: Lease) -> None:
+    t.run(
+        "DELETE FROM leases WHERE tenant = ? AND name = ? AND holder = ?",
+        t.n,
+        to_query_name(lease.name),
+        to_query_name(lease.holder),
+    )
+
+
+def select_lease_holder(t: TenantConnection, name: str) -> str | None:
+    """Who has a lease that has not run out."""
+    there = t.row(
+        "SELECT holder FROM leases WHERE tenant = ? AND name = ? AND expires_at > ?",
+        t.n,
+        to_query_name(name),
+        database_time_s(t.db),
+    )
+    return str(there[0]) if there else None

@@ -1,19 +1,33 @@
-"""The contract, over one SQLite file.
+"""`Store` over one SQLite file.
 
-Each method is one job on the thread that owns the connection, over one tenant's rows. What a job
-does stands in the module that it names here; jobs that come together share a transaction.
+Each method is one job for the connection, over the rows of one tenant. `apply_transaction` compares the heads
+first, so an outdated writer gets `Conflict` before anything is written, and deletes unreferenced nodes last.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Concatenate, ParamSpec, TypeVar
 
-from convo.history import Key, Link, Path, Session
-from convo.items import Event, Item
-from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Found, Hit, Lease, Outline
-from convo.stores.sqlite import agents, changing, leases, links, names, records, removing, runs, searching, tree
-from convo.stores.sqlite.database import Database
-from convo.stores.sqlite.tenant import Tenant
-from convo.stores.sqlite.upkeep import SqliteUpkeep
+from convo.history.items import Item, StreamEvent
+from convo.history.records import Link, Session
+from convo.history.tree import Key, Path
+from convo.stores import base
+from convo.stores.base import (
+    AgentCall,
+    AgentRun,
+    Conversation,
+    HandleMatch,
+    Lease,
+    SearchHit,
+    SessionStats,
+    Transaction,
+)
+from convo.stores.sqlite import connection, gc, records, runs, search, tenant_rows, tree
+from convo.stores.sqlite import records as links
+from convo.stores.sqlite import runs as agents
+from convo.stores.sqlite import runs as leases
+from convo.stores.sqlite.admin import SqliteAdmin
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.tenant_rows import TenantConnection
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -22,93 +36,95 @@ Result = TypeVar("Result")
 class SqliteStore:
     """Keeps histories in a file, for every process of this machine that opens it."""
 
-    def __init__(self, database: Database, tenant: str = "local") -> None:
+    def __init__(self, database: SqliteDatabase, tenant: str = "local") -> None:
         self.tenant = tenant
         self.database = database
-        self.upkeep = SqliteUpkeep(database)
+        self.upkeep = SqliteAdmin(database)
 
     def of(self, tenant: str) -> "SqliteStore":
         return SqliteStore(self.database, tenant)
 
-    async def commit(self, change: Change) -> None:
-        await self._write(changing.commit, change)
+    async def commit(self, change: Transaction) -> None:
+        await self._write(apply_transaction, change)
 
     async def path(self, head: Key) -> Path:
-        return await self._read(tree.path, head)
+        return await self._read(tree.select_path, head)
 
     async def tail(self, head: Key, after: Key) -> Sequence[Item]:
-        return await self._read(tree.tail, head, after)
+        return await self._read(tree.select_items_after, head, after)
 
     async def session(self, name_or_id: str) -> Session | None:
-        return await self._read(records.session, name_or_id)
+        return await self._read(records.select_session, name_or_id)
 
     async def sessions(self, *, limit: int | None = None) -> Sequence[Session]:
-        return await self._read(records.sessions, limit)
+        return await self._read(records.select_sessions, limit)
 
-    async def outline(self, session_id: str) -> Outline:
-        return await self._read(records.outline, session_id)
+    async def outline(self, session_id: str) -> SessionStats:
+        return await self._read(records.select_session_stats, session_id)
 
     async def link(self, link_id: str) -> Link | None:
-        return await self._read(links.link, link_id)
+        return await self._read(links.select_link, link_id)
 
     async def links(self, session_id: str) -> Sequence[Link]:
-        return await self._read(links.of_session, session_id)
+        return await self._read(links.select_session_links, session_id)
 
     async def answers(self, *saw: Key) -> Sequence[Link]:
-        return await self._read(links.answers, saw)
+        return await self._read(links.select_responses_to, saw)
 
     async def family(self, link_id: str) -> Sequence[Link]:
-        return await self._read(links.family, link_id)
+        return await self._read(links.select_related_links, link_id)
 
     async def conversation(self, conversation_id: str) -> Conversation | None:
-        return await self._read(records.conversation, conversation_id)
+        return await self._read(records.select_conversation, conversation_id)
 
     async def conversation_links(self, conversation_id: str) -> Sequence[Link]:
-        return await self._read(links.of_conversation, conversation_id)
+        return await self._read(links.select_conversation_links, conversation_id)
 
     async def item(self, item_id: str) -> Item | None:
-        return await self._read(names.item, item_id)
+        return await self._read(tenant_rows.select_item, item_id)
 
-    async def append(self, response_id: str, events: Sequence[Event]) -> None:
-        await self._write(runs.append, response_id, events)
+    async def append(self, response_id: str, events: Sequence[StreamEvent]) -> None:
+        await self._write(runs.insert_events, response_id, events)
 
-    async def events(self, response_id: str, *, after: int = -1) -> Sequence[Event]:
-        return await self._read(runs.events, response_id, after)
+    async def events(self, response_id: str, *, after: int = -1) -> Sequence[StreamEvent]:
+        return await self._read(runs.select_events, response_id, after)
 
     async def agent_run(self, run_id: str) -> AgentRun | None:
-        return await self._read(agents.run, run_id)
+        return await self._read(agents.select_agent_run, run_id)
 
     async def agent_runs(
         self, *, session: str | None = None, state: str | None = None, status: str | None = None, limit: int = 100
     ) -> Sequence[AgentRun]:
-        return await self._read(agents.runs, session, state, status, limit)
+        return await self._read(agents.select_agent_runs, session, state, status, limit)
 
     async def calls(self, run_id: str) -> Sequence[AgentCall]:
-        return await self._read(agents.calls, run_id)
+        return await self._read(agents.select_agent_calls, run_id)
 
-    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[Found]:
-        return await self._read(searching.find, prefix, limit)
+    async def find(self, prefix: str, *, limit: int = 20) -> Sequence[HandleMatch]:
+        return await self._read(search.find_handles, prefix, limit)
 
-    async def search(self, words: str, *, limit: int = 20) -> Sequence[Hit]:
-        return await self._read(searching.search, words, limit)
+    async def search(self, words: str, *, limit: int = 20) -> Sequence[SearchHit]:
+        return await self._read(search.search_items, words, limit)
 
     async def remove_session(self, session_id: str) -> None:
-        await self._remove(removing.remove_session, session_id)
+        await self._remove(gc.remove_session, session_id)
 
     async def remove_link(self, link_id: str) -> None:
-        await self._remove(removing.remove_link, link_id)
+        await self._remove(gc.remove_link, link_id)
 
     async def remove_conversation(self, conversation_id: str) -> None:
-        await self._remove(removing.remove_conversation, conversation_id)
+        await self._remove(gc.remove_conversation, conversation_id)
 
     async def lease(self, name: str, holder: str, ttl_s: float, *, instead_of: str | None = None) -> Lease:
-        return await self._write(leases.take, name, holder, ttl_s, instead_of)
+        return await self._write(leases.acquire_lease, name, holder, ttl_s, instead_of)
 
     async def release(self, lease: Lease) -> None:
-        await self.database.write(lambda db: leases.release(Tenant.known(db, self.tenant), lease), create=False)
+        await self.database.write(
+            lambda db: leases.release_lease(TenantConnection.known(db, self.tenant), lease), create=False
+        )
 
     async def holder(self, name: str) -> str | None:
-        return await self._read(leases.holder, name)
+        return await self._read(leases.select_lease_holder, name)
 
     async def revision(self) -> str:
         """SQLite counts what other connections commit; this one's own changes are counted by rows."""
@@ -119,11 +135,73 @@ class SqliteStore:
     async def aclose(self) -> None:
         await self.database.aclose()
 
-    async def _read(self, job: Callable[Concatenate[Tenant, P], Result], *args: P.args, **named: P.kwargs) -> Result:
-        return await self.database.read(lambda db: job(Tenant.known(db, self.tenant), *args, **named))
+    async def _read(
+        self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **named: P.kwargs
+    ) -> Result:
+        return await self.database.read(lambda db: job(TenantConnection.known(db, self.tenant), *args, **named))
 
-    async def _write(self, job: Callable[Concatenate[Tenant, P], Result], *args: P.args, **named: P.kwargs) -> Result:
-        return await self.database.write(lambda db: job(Tenant.made(db, self.tenant), *args, **named))
+    async def _write(
+        self, job: Callable[Concatenate[TenantConnection, P], Result], *args: P.args, **named: P.kwargs
+    ) -> Result:
+        return await self.database.write(lambda db: job(TenantConnection.made(db, self.tenant), *args, **named))
 
-    async def _remove(self, job: Callable[[Tenant, str], None], name: str) -> None:
-        await self.database.write(lambda db: job(Tenant.known(db, self.tenant), name), create=False)
+    async def _remove(self, job: Callable[[TenantConnection, str], None], name: str) -> None:
+        await self.database.write(lambda db: job(TenantConnection.known(db, self.tenant), name), create=False)
+
+
+def apply_transaction(t: TenantConnection, change: Transaction) -> None:
+    """Make `change` true. raises: as the contract says; the caller rolls back"""
+    base.check_stored_names(change)
+    session = records.check_stored_session(t, change.session, change.expect) if change.session else None
+    talk = (
+        records.check_stored_conversation(t, change.conversation, change.conversation_expect)
+        if change.conversation
+        else None
+    )
+    run = agents.check_agent_run_revision(t, change.agent_run) if change.agent_run else None
+    ended = runs.require_open_run(t, change.ends) if change.ends else None
+    loose = [tree.insert_missing_nodes(t, growth) for growth in change.grow]
+    for link in change.links:
+        loose += links.upsert_link(t, link)
+    if change.session:
+        loose += records.upsert_session(t, change.session, session)
+    if change.conversation:
+        loose += records.upsert_conversation(t, change.conversation, talk)
+    for n in _nodes_to_erase(t, change):
+        tree.erase_item(t, n)
+    if change.starts:
+        runs.start_response_run(t, change.starts)
+    if ended is not None:
+        runs.end_response_run(t, ended)
+    if change.agent_run:
+        agents.upsert_agent_run(t, change.agent_run, run)
+    for call in change.calls:
+        agents.upsert_agent_call(t, call)
+    tree.delete_unreferenced_nodes(t, set(loose) - _referenced_nodes(t, change))
+    if change.erase:
+        connection.request_vacuum(t.db)
+
+
+def _referenced_nodes(t: TenantConnection, change: Transaction) -> set[int]:
+    """Nodes that something stands on for sure: a record of this change, or the first node of a growth.
+
+    Should that first node go, then collecting it comes to the one before it too.
+    """
+    heads = [growth.after for growth in change.grow if growth.items]
+    if change.session:
+        heads += [change.session.head, change.session.mark]
+    if change.conversation:
+        heads.append(change.conversation.head)
+    return {tree.node_rowid(t, key) for key in heads}
+
+
+def _nodes_to_erase(t: TenantConnection, change: Transaction) -> set[int]:
+    """The nodes whose items go. raises: NotFound"""
+    named = [tree.node_rowid(t, key) for key in change.erase]
+    if not named or not change.conversation:
+        return set(named)
+    routes, head = (
+        tenant_rows.select_route_rowids(t, change.conversation.id),
+        tree.node_rowid(t, change.conversation.head),
+    )
+    return {*named, *(n for gone in named for n in tree.select_other_nodes_of_item(t, gone, routes, head))}

@@ -1,26 +1,25 @@
 """Items and nodes as rows.
 
-An item is stored once for its tenant, a node is a few numbers and a key. A node that nothing
-stands on any more is collected with its item in the transaction that left it so, and what is
-before it after it; whoever removes a record hands in the nodes that it stood on.
+An item is stored once per tenant, a node is its rowid, key, parent and item. A caller that removes a reference
+to a node passes the node to `delete_unreferenced_nodes` in the same transaction.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 
 from convo.errors import ItemDeleted
-from convo.history import Key, Node, Path, Prefix, child
-from convo.items import Hash, Item, first_words, hash_of
-from convo.stores import rules
-from convo.stores.contract import Growth
-from convo.stores.sqlite import names
-from convo.stores.sqlite.tenant import Row, Tenant, blob
-from convo.stores.terms import terms_of
-from convo.stores.verbatim import dumps, loads
+from convo.history.canonical import Hash, item_hash
+from convo.history.items import Item, item_preview
+from convo.history.tree import Key, Node, Path, Prefix, child_key
+from convo.stores import base
+from convo.stores.base import AppendItems
+from convo.stores.codec import decode_json, encode_json, tokenize_item
+from convo.stores.sqlite import tenant_rows
+from convo.stores.sqlite.tenant_rows import Row, TenantConnection, key_to_blob
 
-NODE = "SELECT n, item FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND key = ?"
+SELECT_NODE = "SELECT n, item FROM nodes WHERE tenant = ? AND substr(key, 1, 16) = ? AND key = ?"
 
-PATH = """
+SELECT_PATH = """
 WITH RECURSIVE up (n, parent, item, key) AS (
     SELECT n, parent, item, key FROM nodes WHERE n = :head
     UNION ALL
@@ -30,7 +29,7 @@ SELECT up.n, up.key, items.body FROM up LEFT JOIN items ON items.n = up.item AND
 """
 """Keys and items from a node back to another one, or else to the root: that one is the last row, without its item."""
 
-LEFT_BEHIND = """
+SELECT_OTHER_NODES_OF_ITEM = """
 WITH RECURSIVE old (n) AS (
     SELECT head FROM links WHERE route IN (SELECT value FROM json_each(:routes)) AND head IS NOT NULL
     UNION SELECT nodes.parent FROM old JOIN nodes ON nodes.n = old.n WHERE nodes.parent IS NOT NULL
@@ -41,10 +40,10 @@ SELECT n FROM nodes WHERE item = (SELECT item FROM nodes WHERE n = :gone) AND n 
     AND n IN (SELECT n FROM old) AND n NOT IN (SELECT n FROM own)
 """
 
-NOWHERE = 0
+NO_NODE = 0
 """No node has this number: a way that would stop there goes on to the root."""
 
-NEEDED = """
+SELECT_NODE_USE = """
 SELECT parent, item, parent IS NULL
     OR EXISTS (SELECT 1 FROM nodes AS child WHERE child.parent = nodes.n)
     OR EXISTS (SELECT 1 FROM links WHERE saw = nodes.n) OR EXISTS (SELECT 1 FROM links WHERE head = nodes.n)
@@ -55,159 +54,208 @@ FROM nodes WHERE n = ?
 """
 
 
-def node(t: Tenant, key: Key) -> int:
+def node_rowid(t: TenantConnection, key: Key) -> int:
     """The number of the node at `key`. raises: NotFound"""
     known = t.numbers.get(("nodes", key))
     if known is not None:
         return known
-    found = seek(t, key)
+    found = find_node(t, key)
     if found is None:
-        raise rules.no_place(key)
+        raise base.node_not_found_error(key)
     n: int = found[0]
     return n
 
 
-def seek(t: Tenant, key: Key) -> Row | None:
+def find_node(t: TenantConnection, key: Key) -> Row | None:
     """The number of the node at `key` and that of its item; None when there is no such node."""
-    raw = blob(key)
-    found = t.row(NODE, t.n, raw[:16], raw)
+    raw = key_to_blob(key)
+    found = t.row(SELECT_NODE, t.n, raw[:16], raw)
     if found is not None:
         t.numbers["nodes", key] = found[0]
     return found
 
 
-def path(t: Tenant, head: Key) -> Path:
+def select_path(t: TenantConnection, head: Key) -> Path:
     """The path to `head`. raises: NotFound, ItemDeleted"""
     if head == t.root:
         return Path(t.root)
-    _, rows = _way(t, node(t, head), NOWHERE)
-    return Path(t.root, Prefix(_nodes(rows)))
+    _, rows = _select_path_rows(t, node_rowid(t, head), NO_NODE)
+    return Path(t.root, Prefix(_nodes_from_rows(rows)))
 
 
-def tail(t: Tenant, head: Key, after: Key) -> Sequence[Item]:
+def select_items_after(t: TenantConnection, head: Key, after: Key) -> Sequence[Item]:
     """The items behind `after` on the path to `head`. raises: NotFound, Conflict, ItemDeleted"""
     if head == after == t.root:
         return []
-    start, found = node(t, head), seek(t, after)
+    start, found = node_rowid(t, head), find_node(t, after)
     if found is None:
-        raise rules.not_through(after)
-    end, rows = _way(t, start, found[0])
+        raise base.not_on_path_error(after)
+    end, rows = _select_path_rows(t, start, found[0])
     if end != found[0]:
-        raise rules.not_through(after)
-    return [one.item for one in _nodes(rows)]
+        raise base.not_on_path_error(after)
+    return [one.item for one in _nodes_from_rows(rows)]
 
 
-def _way(t: Tenant, head: int, after: int) -> tuple[int, list[Row]]:
+def _select_path_rows(t: TenantConnection, head: int, after: int) -> tuple[int, list[Row]]:
     """Where the way back from `head` ended, at `after` or at the root; the rows behind that, oldest first."""
-    (end, _, _), *rows = t.db.execute(PATH, {"head": head, "after": after}).fetchall()[::-1]
+    (end, _, _), *rows = t.db.execute(SELECT_PATH, {"head": head, "after": after}).fetchall()[::-1]
     return end, rows
 
 
-def _nodes(rows: Sequence[Row]) -> Sequence[Node]:
+def _nodes_from_rows(rows: Sequence[Row]) -> Sequence[Node]:
     """The nodes of a way. raises: ItemDeleted"""
     keys, bodies = [Key(key.hex()) for _, key, _ in rows], [body for _, _, body in rows]
     if None in bodies:
         raise ItemDeleted(keys[bodies.index(None)])
-    return list(map(Node, keys, decoded(bodies)))
+    return list(map(Node, keys, decode_items(bodies)))
 
 
-def decoded(bodies: Sequence[str]) -> Sequence[Item]:
+def decode_items(bodies: Sequence[str]) -> Sequence[Item]:
     """Items from their texts; as one text they take half the time."""
-    found: list[Item] = loads(f"[{','.join(bodies)}]")
+    found: list[Item] = decode_json(f"[{','.join(bodies)}]")
     return found
 
 
-def item(t: Tenant, n: int) -> Item | None:
+def select_node_item(t: TenantConnection, n: int) -> Item | None:
     """The item at a node; None where there is none."""
     body = t.one("SELECT body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
-    return loads(body) if body else None
+    return decode_json(body) if body else None
 
 
-def words(t: Tenant, n: int) -> str:
+def select_first_words(t: TenantConnection, n: int) -> str:
     """The first words of the item at a node; "" where there is none."""
-    found = item(t, n)
-    return "" if found is None else first_words(found)
+    found = select_node_item(t, n)
+    return "" if found is None else item_preview(found)
 
 
-def grow(t: Tenant, growth: Growth) -> int:
+def insert_missing_nodes(t: TenantConnection, growth: AppendItems) -> int:
     """Make the nodes that are not there yet; the number of the last. raises: NotFound"""
-    at, key, new = node(t, growth.after), growth.after, False
+    at, key, new = node_rowid(t, growth.after), growth.after, False
     for item in growth.items:
-        hashed = hash_of(item)
-        key = child(key, hashed)
-        found = None if new else seek(t, key)  # nothing stands behind a node that was not there
+        hashed = item_hash(item)
+        key = child_key(key, hashed)
+        found = None if new else find_node(t, key)  # nothing stands behind a node that was not there
         if found is None:
-            at, new = _make(t, at, _keep(t, hashed, item), key), True
+            at, new = _insert_node(t, at, _insert_missing_item(t, hashed, item), key), True
         else:
             at = found[0]
             if found[1] is None:
-                kept = _keep(t, hashed, item)
+                kept = _insert_missing_item(t, hashed, item)
                 t.run("UPDATE nodes SET item = ?, erased = NULL WHERE n = ?", kept, at)
-                names.put_given(t, at, kept)
+                tenant_rows.index_assigned_ids(t, at, kept)
     return at
 
 
-def _make(t: Tenant, parent: int, item: int, key: Key) -> int:
+def _insert_node(t: TenantConnection, parent: int, item: int, key: Key) -> int:
     """The number of a new node."""
-    n = t.add("INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)", t.n, parent, item, blob(key))
+    n = t.add("INSERT INTO nodes (tenant, parent, item, key) VALUES (?, ?, ?, ?)", t.n, parent, item, key_to_blob(key))
     t.numbers["nodes", key] = n
     return n
 
 
-def _keep(t: Tenant, hashed: Hash, item: Item) -> int:
+def _insert_missing_item(t: TenantConnection, hashed: Hash, item: Item) -> int:
     """The number of an item, which is stored if it is new."""
-    found: int | None = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.n, _raw(hashed))
+    found: int | None = t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", t.n, _short_hash(hashed))
     if found is not None:
         return found
-    number = t.add("INSERT INTO items (tenant, body) VALUES (?, ?)", t.n, dumps(item))
-    t.run("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.n, _raw(hashed), number)
-    names.put(t, rules.own_id(item), number)
-    if cut := terms_of(item):
+    number = t.add("INSERT INTO items (tenant, body) VALUES (?, ?)", t.n, encode_json(item))
+    t.run("INSERT INTO hashes (tenant, hash, item) VALUES (?, ?, ?)", t.n, _short_hash(hashed), number)
+    tenant_rows.index_item_id(t, base.own_item_id(item), number)
+    if cut := tokenize_item(item):
         t.run("INSERT INTO words (rowid, terms) VALUES (?, ?)", number, cut)
     return number
 
 
-def _raw(hashed: Hash) -> bytes:
+def _short_hash(hashed: Hash) -> bytes:
     return bytes.fromhex(hashed.partition(":")[2])[:16]
 
 
-def left_behind(t: Tenant, gone: int, routes: Sequence[int], head: int) -> list[int]:
+def select_other_nodes_of_item(t: TenantConnection, gone: int, routes: Sequence[int], head: int) -> list[int]:
     """The other nodes with the item of `gone` on the paths of links that took `routes`, without those up to `head`."""
     values = {"gone": gone, "routes": json.dumps(routes), "head": head}
-    return [n for (n,) in t.db.execute(LEFT_BEHIND, values).fetchall()]
+    return [n for (n,) in t.db.execute(SELECT_OTHER_NODES_OF_ITEM, values).fetchall()]
 
 
-def erase(t: Tenant, n: int) -> None:
+def erase_item(t: TenantConnection, n: int) -> None:
     """Take the item out of a node."""
     found = t.row("SELECT item, body FROM nodes JOIN items ON items.n = nodes.item WHERE nodes.n = ?", n)
     if found:
         item, body = found
-        t.run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", rules.own_id(loads(body)), n)
-        names.drop_given(t, n, item)
-        _drop(t, item)
+        t.run("UPDATE nodes SET item = NULL, erased = ? WHERE n = ?", base.own_item_id(decode_json(body)), n)
+        tenant_rows.unindex_assigned_ids(t, n, item)
+        _delete_unreferenced_item(t, item)
 
 
-def collect(t: Tenant, nodes: Iterable[int]) -> None:
+def delete_unreferenced_nodes(t: TenantConnection, nodes: Iterable[int]) -> None:
     """Take those of `nodes` that nothing stands on, and what that leaves without need."""
     for start in nodes:
         n: int | None = start
         while n is not None:
-            found = t.row(NEEDED, n)
+            found = t.row(SELECT_NODE_USE, n)
             if found is None or found[2]:
                 break
             t.delete("DELETE FROM nodes WHERE n = ?", n)
             if found[1] is not None:
-                _drop(t, found[1])
+                _delete_unreferenced_item(t, found[1])
             n = found[0]
 
 
-def _drop(t: Tenant, item: int) -> None:
+def _delete_unreferenced_item(t: TenantConnection, item: int) -> None:
     """Take an item that stands nowhere any more, and its terms."""
     if t.one("SELECT 1 FROM nodes WHERE item = ?", item):
         return
-    kept = loads(t.one("SELECT body FROM items WHERE n = ?", item))
-    if cut := terms_of(kept):
+    kept = decode_json(t.one("SELECT body FROM items WHERE n = ?", item))
+    if cut := tokenize_item(kept):
         t.run("INSERT INTO words (words, rowid, terms) VALUES ('delete', ?, ?)", item, cut)
-    names.drop(t, rules.own_id(kept), item)
-    t.run("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.n, _raw(hash_of(kept)))
+    tenant_rows.unindex_item_id(t, base.own_item_id(kept), item)
+    t.run("DELETE FROM hashes WHERE tenant = ? AND hash = ?", t.n, _short_hash(item_hash(kept)))
     t.run("DELETE FROM items WHERE n = ?", item)
+
+
+DELETE_UNREFERENCED_LINK = """
+DELETE FROM links WHERE n = ? AND saw IS NULL
+    AND NOT EXISTS (SELECT 1 FROM links AS children WHERE children.parent = links.n)
+    AND NOT EXISTS (SELECT 1 FROM sessions WHERE sessions.link = links.n)
+"""
+
+DELETE_UNREFERENCED_SESSION = """
+DELETE FROM sessions WHERE n = ? AND record IS NULL
+    AND NOT EXISTS (SELECT 1 FROM links WHERE links.session = sessions.n)
+"""
+
+DELETE_UNREFERENCED_JSON = """
+DELETE FROM repeated WHERE n = ?
+    AND NOT EXISTS (SELECT 1 FROM links WHERE route = repeated.n)
+    AND NOT EXISTS (SELECT 1 FROM links WHERE parameters = repeated.n)
+RETURNING body
+"""
+
+
+def delete_unreferenced_link(t: TenantConnection, n: int) -> None:
+    """Take a link that is only a name, if nobody holds it."""
+    t.delete(DELETE_UNREFERENCED_LINK, n)
+
+
+def delete_unreferenced_session(t: TenantConnection, n: int) -> None:
+    """Take a session that is only a name, if nobody holds it."""
+    t.delete(DELETE_UNREFERENCED_SESSION, n)
+
+
+def _delete_unreferenced_json(t: TenantConnection, n: int) -> None:
+    """Take a route or parameters that no call has."""
+    for (body,) in t.all(DELETE_UNREFERENCED_JSON, n):
+        if isinstance(route := decode_json(body), list):
+            tenant_rows.unindex_route(t, route, n)
+
+
+def delete_unreferenced_targets(
+    t: TenantConnection, parent: int | None, session: int | None, *repeated: int | None
+) -> None:
+    """Take of what a link held that which nobody else does."""
+    if parent is not None:
+        delete_unreferenced_link(t, parent)
+    if session is not None:
+        delete_unreferenced_session(t, session)
+    for n in repeated:
+        if n is not None:
+            _delete_unreferenced_json(t, n)

@@ -2,12 +2,12 @@
 
 from types import MappingProxyType
 
-from convo.cli.commands import Row, Table
+from convo.cli.app import CommandEntry, CommandTable
 
-SAMPLES: Table = MappingProxyType(
+SAMPLES: CommandTable = MappingProxyType(
     {
-        "greet": Row("tests.cli.sample.greet", "Say good day to somebody."),
-        "box": Row("tests.cli.sample.box", "Keep things in a box."),
-        "stumble": Row("tests.cli.sample.stumble", "End in one of many ways."),
+        "greet": CommandEntry("tests.cli.sample.greet", "Say good day to somebody."),
+        "box": CommandEntry("tests.cli.sample.box", "Keep things in a box."),
+        "stumble": CommandEntry("tests.cli.sample.stumble", "End in one of many ways."),
     }
 )

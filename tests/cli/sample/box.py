@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from convo.cli.shape import App
+from convo.cli.app import App
 
 app = App()
 

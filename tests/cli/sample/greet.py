@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from convo.cli.shape import App, call_of
+from convo.cli.app import App, get_root_options
 
 app = App()
 
@@ -27,4 +27,4 @@ def greet(
     And mean it, with --warmly.
     """
     word = {"english": "good day", "german": "guten Tag"}[tongue]
-    print(f"{word}, {name}{'!' if warmly else ''} {call_of(ctx).config or ''}".rstrip())
+    print(f"{word}, {name}{'!' if warmly else ''} {get_root_options(ctx).config or ''}".rstrip())

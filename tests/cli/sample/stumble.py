@@ -5,8 +5,8 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from convo.cli.shape import App
-from convo.errors import ConvoError, NotFound, Refused
+from convo.cli.app import App
+from convo.errors import ConvoError, NotFound, RequestRefused
 
 app = App()
 
@@ -22,7 +22,7 @@ WAYS: Mapping[str, Callable[[], object]] = {
     "not-found": throw(NotFound("session", "nope")),
     "no-hint": throw(ConvoError("it failed")),
     "in-a-group": throw(ExceptionGroup("tasks", [NotFound("session", "nope")])),
-    "hostile": throw(Refused("clear \x1b[2J the \rscreen\nnow", hint="\x07")),
+    "hostile": throw(RequestRefused("clear \x1b[2J the \rscreen\nnow", hint="\x07")),
     "interrupt": throw(KeyboardInterrupt()),
     "abort": throw(typer.Abort()),
     "paused": throw(typer.Exit(3)),

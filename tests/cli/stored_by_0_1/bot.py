@@ -1,7 +1,7 @@
 """The agents of the stored runs."""
 
-from convo.agents import Agent
-from convo.tools import tool
+from convo.agents.agent import Agent
+from convo.tools.tool import tool
 
 
 @tool(needs_approval=True)

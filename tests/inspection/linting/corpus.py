@@ -5,21 +5,9 @@ One for each rule at least, and the failures that people have written about: see
 
 from dataclasses import dataclass, replace
 
-from convo.history import Strategy
-from convo.inspection.linting import View, bare
-from tests.inspection.linting.told import (
-    ACME,
-    DAY_S,
-    OPENAI,
-    answer,
-    call,
-    output,
-    thought,
-    told,
-    turn,
-    unsealed,
-    user,
-)
+from convo.history.records import Strategy
+from convo.lint.model import LintView, lint_view_of_file
+from tests.inspection.linting.told import ACME, DAY_S, OPENAI, answer, call, output, thought, told, turn, unsealed, user
 
 CHAIN, CONVERSATION, SESSION = Strategy.CHAIN, Strategy.CONVERSATION, Strategy.SESSION
 
@@ -33,7 +21,7 @@ class Broken:
     """
 
     title: str
-    view: View
+    view: LintView
     found: tuple[tuple[str, int | None], ...]
     refused: bool = True
 
@@ -48,14 +36,14 @@ CORPUS = [
     # -- states -----------------------------------------------------------------------------------
     Broken(
         "a paused run whose context holds the key of a provider",
-        replace(bare([user(), answer()]), exposed=((".context.context.api_key", "an API key"),)),
+        replace(lint_view_of_file([user(), answer()]), exposed=((".context.context.api_key", "an API key"),)),
         (("secret-in-state", None),),
         refused=False,
     ),
     # -- pairs ------------------------------------------------------------------------------------
     Broken(
         "a call stored without its output, so that every later turn is refused",
-        bare([user(), call(), user("and now?")]),
+        lint_view_of_file([user(), call(), user("and now?")]),
         (("call-without-output", 1),),
     ),
     Broken(
@@ -75,22 +63,22 @@ CORPUS = [
     ),
     Broken(
         "a fork dropped the output of one of three parallel calls",
-        bare([user(), call("c1"), call("c2"), call("c3"), output("c1"), output("c3"), answer()]),
+        lint_view_of_file([user(), call("c1"), call("c2"), call("c3"), output("c1"), output("c3"), answer()]),
         (("call-without-output", 2),),
     ),
     Broken(
         "a fork dropped one of two parallel calls and kept its output",
-        bare([user(), call("c1"), output("c1"), output("c2"), answer()]),
+        lint_view_of_file([user(), call("c1"), output("c1"), output("c2"), answer()]),
         (("output-without-call", 3),),
     ),
     Broken(
         "trimming left the output of a call that went",
-        bare([output("c0"), answer(), user()]),
+        lint_view_of_file([output("c0"), answer(), user()]),
         (("output-without-call", 0),),
     ),
     Broken(
         "an output stands before its call",
-        bare([user(), output("c1"), call("c1"), answer()]),
+        lint_view_of_file([user(), output("c1"), call("c1"), answer()]),
         (("output-without-call", 1), ("call-without-output", 2)),
     ),
     Broken(
@@ -100,12 +88,12 @@ CORPUS = [
     ),
     Broken(
         "a screenshot was asked for and never taken",
-        bare([user(), {"type": "computer_call", "call_id": "c1", "id": "cu_1", "action": {}}, user()]),
+        lint_view_of_file([user(), {"type": "computer_call", "call_id": "c1", "id": "cu_1", "action": {}}, user()]),
         (("call-without-output", 1),),
     ),
     Broken(
         "calls of every other kind that a client answers were interrupted",
-        bare(
+        lint_view_of_file(
             [
                 user(),
                 {"type": "custom_tool_call", "call_id": "c1", "name": "sed", "input": "s/a/b/"},
@@ -119,12 +107,12 @@ CORPUS = [
     # -- reasoning --------------------------------------------------------------------------------
     Broken(
         "reasoning without its follower, at the end",
-        bare([user(), thought()]),
+        lint_view_of_file([user(), thought()]),
         (("reasoning-without-follower", 1),),
     ),
     Broken(
         "two thoughts, and the answer to them was trimmed",
-        bare([user(), thought(1), thought(2), user("again"), answer()]),
+        lint_view_of_file([user(), thought(1), thought(2), user("again"), answer()]),
         (("reasoning-without-follower", 1), ("reasoning-without-follower", 2)),
     ),
     Broken(
@@ -134,7 +122,7 @@ CORPUS = [
     ),
     Broken(
         "an id of reasoning replayed that no longer exists",
-        bare([user(), unsealed(), answer(id="msg_1")]),
+        lint_view_of_file([user(), unsealed(), answer(id="msg_1")]),
         (("reasoning-id-replayed", 1),),
     ),
     Broken(
@@ -149,12 +137,12 @@ CORPUS = [
     ),
     Broken(
         "reasoning is only referred to",
-        bare([user(), {"type": "item_reference", "id": "rs_1"}, answer()]),
+        lint_view_of_file([user(), {"type": "item_reference", "id": "rs_1"}, answer()]),
         (("reasoning-id-replayed", 1),),
     ),
     Broken(
         "an empty summary was dropped",
-        bare([user(), {key: value for key, value in thought().items() if key != "summary"}, answer()]),
+        lint_view_of_file([user(), {key: value for key, value in thought().items() if key != "summary"}, answer()]),
         (("missing-summary", 1),),
     ),
     Broken(
@@ -164,29 +152,31 @@ CORPUS = [
     ),
     Broken(
         "an answer lost its phase",
-        bare([user(), answer(phase="commentary"), call(), output(), answer(), user(), answer(phase="final_answer")]),
+        lint_view_of_file(
+            [user(), answer(phase="commentary"), call(), output(), answer(), user(), answer(phase="final_answer")]
+        ),
         (("missing-phase", 4),),
         refused=False,
     ),
     # -- arguments --------------------------------------------------------------------------------
     Broken(
         "half-streamed arguments were saved, and the call was answered",
-        bare([user(), call(arguments='{"city": "Bo'), output(), answer()]),
+        lint_view_of_file([user(), call(arguments='{"city": "Bo'), output(), answer()]),
         (("invalid-arguments", 1),),
     ),
     Broken(
         "half a call was saved when its stream broke",
-        bare([user(), call(arguments='{"city": "Bonn", "da', status="incomplete")]),
+        lint_view_of_file([user(), call(arguments='{"city": "Bonn", "da', status="incomplete")]),
         (("invalid-arguments", 1), ("call-without-output", 1)),
     ),
     Broken(
         "arguments were streamed twice",
-        bare([user(), call(arguments='{"city": "Bonn"}{"city": "Bonn"}'), output()]),
+        lint_view_of_file([user(), call(arguments='{"city": "Bonn"}{"city": "Bonn"}'), output()]),
         (("invalid-arguments", 1),),
     ),
     Broken(
         "arguments were stored as an object, as nothing, and as a list",
-        bare(
+        lint_view_of_file(
             [
                 user(),
                 call("c1", arguments={"city": "Bonn"}),
@@ -202,17 +192,17 @@ CORPUS = [
     # -- ids and shapes ---------------------------------------------------------------------------
     Broken(
         "two owners of one history: an answer came back with its id",
-        bare([user(), answer(id="msg_1"), user(), answer(id="msg_1")]),
+        lint_view_of_file([user(), answer(id="msg_1"), user(), answer(id="msg_1")]),
         (("duplicate-item-id", 3),),
     ),
     Broken(
         "two answers got one id",
-        bare([user(), answer("one", id="msg_1"), user(), answer("two", id="msg_1")]),
+        lint_view_of_file([user(), answer("one", id="msg_1"), user(), answer("two", id="msg_1")]),
         (("duplicate-item-id", 3),),
     ),
     Broken(
         "a batch was written twice",
-        bare(
+        lint_view_of_file(
             [
                 user(),
                 *[call(id="fc_1"), output(id="fco_1")],
@@ -229,12 +219,12 @@ CORPUS = [
     ),
     Broken(
         "messages of Chat Completions, and something without a type",
-        bare([user(), {"role": "tool", "tool_call_id": "c1", "content": "sunny"}, {"text": "hi"}]),
+        lint_view_of_file([user(), {"role": "tool", "tool_call_id": "c1", "content": "sunny"}, {"text": "hi"}]),
         (("malformed-item", 1), ("malformed-item", 2)),
     ),
     Broken(
         "a call without its id, and so its output",
-        bare([user(), {"type": "function_call", "name": "f", "arguments": "{}"}, output()]),
+        lint_view_of_file([user(), {"type": "function_call", "name": "f", "arguments": "{}"}, output()]),
         (("malformed-item", 1), ("output-without-call", 2)),
     ),
     # -- seals ------------------------------------------------------------------------------------
@@ -259,7 +249,7 @@ CORPUS = [
     # -- compaction -------------------------------------------------------------------------------
     Broken(
         "a compaction between a call and its output",
-        bare([user(), call(), _compaction(), output(), answer()]),
+        lint_view_of_file([user(), call(), _compaction(), output(), answer()]),
         (("misplaced-compaction", 2),),
     ),
     Broken(
@@ -269,7 +259,7 @@ CORPUS = [
     ),
     Broken(
         "a compaction is asked for, and more is said",
-        bare([user(), {"type": "compaction_trigger"}, user()]),
+        lint_view_of_file([user(), {"type": "compaction_trigger"}, user()]),
         (("misplaced-compaction", 1),),
     ),
     # -- chains -----------------------------------------------------------------------------------
@@ -316,7 +306,7 @@ CORPUS = [
     ),
     Broken(
         "nearly everything",
-        bare(
+        lint_view_of_file(
             [
                 {"role": "user", "content": "hi"},
                 unsealed(1),

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
-from convo.inspection.linting import bare, for_a_file, lint
-from convo.inspection.linting.pairs import INTERRUPTED
+from convo.lint.items import INTERRUPTED_MESSAGE
+from convo.lint.model import lint_view_of_file
+from convo.lint.repair import repair_for_file
+from convo.lint.rules import lint_history
 from tests.inspection.linting.told import answer, call, output, user
 from tests.running import Convo
 
@@ -32,7 +34,7 @@ PAIRS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 def codes(*items: dict[str, Any]) -> list[tuple[str, int | None]]:
-    return [(one.code, one.fault.at) for one in lint(bare(items))]
+    return [(one.code, one.fault.at) for one in lint_history(lint_view_of_file(items))]
 
 
 @pytest.mark.parametrize(("first", "second"), PAIRS.values(), ids=PAIRS)
@@ -41,15 +43,15 @@ def test_half_of_a_pair_is_found_and_mended(first: dict[str, Any], second: dict[
     assert codes(user(), first, answer(), user()) == [("call-without-output", 1)]
     assert codes(user(), second, answer()) == [("output-without-call", 1)]
     for items in ([user(), first, answer(), user()], [user(), second, answer()]):
-        assert lint(for_a_file(bare(items)).view) == ()
+        assert lint_history(repair_for_file(lint_view_of_file(items)).view) == ()
 
 
 def test_a_search_goes_and_an_approval_is_declined() -> None:
-    searched = for_a_file(bare([user(), SEARCH, answer("x"), user()])).view
+    searched = repair_for_file(lint_view_of_file([user(), SEARCH, answer("x"), user()])).view
     assert [one["type"] for one in searched.items] == ["message", "message", "message"]
-    asked = for_a_file(bare([user(), ASKS, answer("x"), user()])).view
+    asked = repair_for_file(lint_view_of_file([user(), ASKS, answer("x"), user()])).view
     declined = {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": False}
-    assert asked.items[2] == {**declined, "reason": INTERRUPTED}
+    assert asked.items[2] == {**declined, "reason": INTERRUPTED_MESSAGE}
 
 
 def test_a_request_for_approval_may_wait_at_the_end() -> None:
@@ -61,21 +63,21 @@ def test_a_request_for_approval_may_wait_at_the_end() -> None:
 def test_a_program_goes_with_what_it_called() -> None:
     assert codes(user(), PROGRAM, *CALLED, ENDED, answer()) == []
     assert codes(user(), PROGRAM, *CALLED, answer()) == [("call-without-output", 1)]
-    left = for_a_file(bare([user(), PROGRAM, *CALLED, answer(), user()])).view
+    left = repair_for_file(lint_view_of_file([user(), PROGRAM, *CALLED, answer(), user()])).view
     assert [one["type"] for one in left.items] == ["message", "message", "message"]
 
 
 def test_of_several_calls_with_one_id_an_output_answers_the_last() -> None:
     three = [user(), call("a"), call("a"), call("a"), output("a"), answer()]
     assert codes(*three) == [("call-without-output", 1), ("call-without-output", 2)]
-    mended = for_a_file(bare(three)).view
+    mended = repair_for_file(lint_view_of_file(three)).view
     assert [one["type"] for one in mended.items[1:3]] == ["function_call", "function_call_output"]
-    assert lint(mended) == ()
+    assert lint_history(mended) == ()
     again = [user(), call("a"), answer(), user(), call("a"), output("a"), answer()]
     assert codes(*again) == [("call-without-output", 1)]
-    closed = for_a_file(bare(again)).view
-    assert closed.items[2] == {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED}
-    assert lint(closed) == ()
+    closed = repair_for_file(lint_view_of_file(again)).view
+    assert closed.items[2] == {"type": "function_call_output", "call_id": "a", "output": INTERRUPTED_MESSAGE}
+    assert lint_history(closed) == ()
 
 
 def test_the_command_names_the_item(convo: Convo, tmp_path: Path) -> None:
@@ -89,12 +91,12 @@ def test_the_command_names_the_item(convo: Convo, tmp_path: Path) -> None:
 def test_of_several_outputs_of_one_call_the_last_stays() -> None:
     twice = [user(), call("a"), output("a"), output("a"), answer()]
     assert codes(*twice) == [("output-without-call", 2)]
-    mended = for_a_file(bare(twice)).view
+    mended = repair_for_file(lint_view_of_file(twice)).view
     assert mended.items == (*twice[:2], *twice[3:])
-    assert lint(mended) == ()
+    assert lint_history(mended) == ()
 
     three = [user(), *[call("a")] * 3, *[output("a")] * 3, answer()]
-    mended = for_a_file(bare(three)).view
+    mended = repair_for_file(lint_view_of_file(three)).view
     assert [one["type"] for one in mended.items] == ["message", "function_call", "function_call_output", "message"]
 
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from convo.inspection.linting import RULES, bare, report, sarif
-from convo.inspection.linting.lines import lines
+from convo.lint.model import lint_view_of_file
+from convo.lint.report import build_lint_report, build_sarif, find_item_lines
+from convo.lint.rules import LINT_RULES
 from tests.inspection.linting.told import answer, call, output, thought, user
 
-PAGES = {rule.code: f"# {rule.code}" for rule in RULES}
+PAGES = {rule.code: f"# {rule.code}" for rule in LINT_RULES}
 
 TEXT = '[\n {"role": "user", "content": "hi"},\n\n {"type": "message", "role": "user"}, {"id": 1}\n]'
 
@@ -65,8 +66,8 @@ def fits(value: Any, shape: Any, where: str = "$") -> None:
 
 def test_findings_of_a_file_have_its_name_and_line_and_their_path_in_it() -> None:
     broken = [user(), call(), thought(), answer(), {"type": "message", "role": "user"}]
-    found = report("a file.json", bare(broken), file="a file.json", lines=(1, 2, 3, 4, 9))
-    log = sarif([found], PAGES, "1.0")
+    found = build_lint_report("a file.json", lint_view_of_file(broken), file="a file.json", lines=(1, 2, 3, 4, 9))
+    log = build_sarif([found], PAGES, "1.0")
     fits(log, LOG)
     (run,) = log["runs"]
     assert [(one["ruleId"], one["level"]) for one in run["results"]] == [
@@ -81,7 +82,7 @@ def test_findings_of_a_file_have_its_name_and_line_and_their_path_in_it() -> Non
 
 
 def test_a_result_points_at_its_rule() -> None:
-    log = sarif([report("monads", bare([user(), output()]))], PAGES, "1.0")
+    log = build_sarif([build_lint_report("monads", lint_view_of_file([user(), output()]))], PAGES, "1.0")
     fits(log, LOG)
     (run,) = log["runs"]
     (result,) = run["results"]
@@ -89,10 +90,10 @@ def test_a_result_points_at_its_rule() -> None:
 
 
 def test_a_clean_history_has_no_results_and_all_rules() -> None:
-    log = sarif([report("monads", bare([user()]))], PAGES, "1.0")
+    log = build_sarif([build_lint_report("monads", lint_view_of_file([user()]))], PAGES, "1.0")
     fits(log, LOG)
     (run,) = log["runs"]
-    assert (run["results"], len(run["tool"]["driver"]["rules"])) == ([], len(RULES))
+    assert (run["results"], len(run["tool"]["driver"]["rules"])) == ([], len(LINT_RULES))
 
 
 @pytest.mark.parametrize(
@@ -110,4 +111,4 @@ def test_a_clean_history_has_no_results_and_all_rules() -> None:
     ],
 )
 def test_the_line_of_each_item(text: str, field: str, found: tuple[int, ...]) -> None:
-    assert lines(text, field) == found
+    assert find_item_lines(text, field) == found

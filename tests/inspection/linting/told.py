@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from convo.history import HERE, Link, Path, Scope, Session, Strategy, root
-from convo.inspection import Known
-from convo.inspection.linting import View, viewed
-from convo.items import Item
+from convo.history.items import Item
+from convo.history.records import EMBEDDED_SCOPE, Link, Scope, Session, Strategy
+from convo.history.tree import Path, root_key
+from convo.inspect.view import ConversationView
+from convo.lint.model import LintView, lint_view_of_conversation
 from tests.inspection.built import BEGUN, places_of
 
 OPENAI = Scope("https://api.openai.com/v1")
@@ -60,17 +61,17 @@ def told(
     strategy: Strategy,
     *turns: Turn,
     waiting: Sequence[Item] = (),
-    scope: Scope = HERE,
+    scope: Scope = EMBEDDED_SCOPE,
     model: str = GPT,
     age_s: float = 60.0,
     **session: Any,
-) -> View:
+) -> LintView:
     """A session of these turns: resp_1, resp_2, ... a minute apart.
 
     waiting:  said since, and not acknowledged
     age_s:    how old its last response is
     """
-    path, links = Path(root("local")), list[Link]()
+    path, links = Path(root_key("local")), list[Link]()
     paths = [path]
     for number, one in enumerate(turns, 1):
         saw = path.grow(one.put_in)
@@ -107,7 +108,7 @@ def told(
         handle=last.id if last and strategy is Strategy.CHAIN else None,
     )
     record = replace(record, **session)
-    known = Known(
+    known = ConversationView(
         handle="monads",
         strategy=strategy,
         scope=record.scope,
@@ -118,4 +119,4 @@ def told(
         at=record.link,
         session=record,
     )
-    return viewed(known, (last.created_at if last else BEGUN) + age_s)
+    return lint_view_of_conversation(known, (last.created_at if last else BEGUN) + age_s)

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from convo.stores.postgres import PostgresStore
-from convo.stores.postgres.database import Database
+from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.store import PostgresStore
 from tests import databases
 
 
@@ -27,6 +27,6 @@ def bare() -> Iterator[str]:
 
 @pytest.fixture
 async def postgres(url: str) -> AsyncIterator[PostgresStore]:
-    opened = PostgresStore(Database(url))
+    opened = PostgresStore(PostgresDatabase(url))
     yield opened
     await opened.aclose()

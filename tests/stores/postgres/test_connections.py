@@ -9,21 +9,21 @@ from random import Random
 import psycopg
 import pytest
 
-from convo.errors import BadSettings, InputFault, StoreFault, StoreReadOnly, StoreUnavailable, Usage
-from convo.history import Path, root
-from convo.items import user
-from convo.stores.contract import Change, Growth
-from convo.stores.open import open_store
-from convo.stores.postgres import PostgresStore
-from convo.stores.postgres.database import Database
-from convo.stores.postgres.tenant import Ask, together
+from convo.errors import InputFault, InvalidSettings, InvalidUsage, StoreFault, StoreReadOnly, StoreUnavailable
+from convo.history.items import user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.factory import open_store
+from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.store import PostgresStore
+from convo.stores.postgres.tenant_rows import Statement, run_pipeline
 from tests import databases
 from tests.stores.chats import session
 from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
 
-TOP = root("local")
+TOP = root_key("local")
 OTHERS = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
 
 HELD = """
@@ -53,7 +53,7 @@ def answer(url: str, sql: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("call", ["a read", "a change"])
 async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(url: str, call: str) -> None:
     """Somebody else holds a table; a network that swallows everything looks the same from here."""
-    postgres = PostgresStore(Database(url, answer_s=0.3))
+    postgres = PostgresStore(PostgresDatabase(url, answer_s=0.3))
     await postgres.commit(everything("local"))
     with psycopg.connect(url) as other:
         other.execute("LOCK TABLE convo.sessions, convo.links IN ACCESS EXCLUSIVE MODE")
@@ -65,8 +65,8 @@ async def test_a_server_that_says_nothing_is_left_in_time_and_asked_again_later(
 
 
 async def test_who_looks_at_everything_takes_the_time_it_takes(url: str) -> None:
-    database = Database(url, answer_s=0.05)
-    found = await database.run(lambda db: together(db, Ask("SELECT 1 FROM pg_sleep(0.3)")), however_long=True)
+    database = PostgresDatabase(url, answer_s=0.05)
+    found = await database.run(lambda db: run_pipeline(db, Statement("SELECT 1 FROM pg_sleep(0.3)")), however_long=True)
     assert found == [[(1,)]]
     await database.aclose()
 
@@ -79,13 +79,13 @@ async def test_a_connection_that_the_server_closed_is_replaced_unseen(postgres: 
         pass
 
     assert len(await postgres.sessions()) == 1
-    await postgres.commit(Change(session=session(id="ses_2", name="two")))
+    await postgres.commit(Transaction(session=session(id="ses_2", name="two")))
 
 
 async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
     """Lost as with a power cut; what was confirmed before is there, and the same store goes on."""
     with databases.started() as server:
-        store = PostgresStore(Database(server.url(), wait_s=1.0))
+        store = PostgresStore(PostgresDatabase(server.url(), wait_s=1.0))
         await store.upkeep.migrate()
         await store.commit(everything("local"))
         server.stop()
@@ -95,23 +95,23 @@ async def test_a_server_that_was_lost_serves_again_when_it_is_back() -> None:
         server.start()
 
         assert await store.link("resp_1") is not None
-        await store.commit(Change(session=session(id="ses_2", name="two")))
+        await store.commit(Transaction(session=session(id="ses_2", name="two")))
         assert len(await store.sessions()) == 2
         await store.aclose()
 
 
 async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there() -> None:
     with databases.started() as server:
-        store = PostgresStore(Database(server.url(), wait_s=1.0))
+        store = PostgresStore(PostgresDatabase(server.url(), wait_s=1.0))
         await store.upkeep.migrate()
         confirmed: list[str] = []
 
         async def chat(name: str) -> None:
             for number in range(30):
-                path = Path(TOP).grow([user(f"{name} {number}"), user("and more")])
+                path = Path(TOP).grow([user_message(f"{name} {number}"), user_message("and more")])
                 record = session(id=f"ses_{name}_{number}", name=f"{name}_{number}", head=path.head)
                 try:
-                    await store.commit(Change((Growth(TOP, path.items),), session=record, expect=None))
+                    await store.commit(Transaction((AppendItems(TOP, path.items),), session=record, expect=None))
                 except StoreFault:
                     continue
                 confirmed.append(record.id)
@@ -130,7 +130,7 @@ async def test_changes_under_way_while_a_server_restarts_are_whole_or_not_there(
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 async def test_a_server_that_is_not_there_is_a_fault_without_the_password(call: Call) -> None:
-    store = PostgresStore(Database("postgresql://me:hush%40hush@127.0.0.1:1/db", wait_s=0.5))
+    store = PostgresStore(PostgresDatabase("postgresql://me:hush%40hush@127.0.0.1:1/db", wait_s=0.5))
     with pytest.raises(StoreUnavailable) as told:
         await call(store)
     await store.aclose()
@@ -142,7 +142,7 @@ async def test_a_server_that_is_not_there_is_a_fault_without_the_password(call: 
 
 async def test_a_server_that_does_not_speak_tls_is_refused_where_the_url_asks_for_it(url: str) -> None:
     """Over a socket of the file system there is no TLS, so it is asked for through a loopback address."""
-    store = PostgresStore(Database("postgresql://me@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=system"))
+    store = PostgresStore(PostgresDatabase("postgresql://me@127.0.0.1:1/db?sslmode=verify-full&sslrootcert=system"))
     with pytest.raises(StoreUnavailable):
         await store.sessions()
     await store.aclose()
@@ -165,7 +165,7 @@ async def test_nothing_outlives_a_transaction(postgres: PostgresStore, url: str)
 
 
 async def test_a_closed_store_says_so_and_closes_twice(url: str) -> None:
-    store = PostgresStore(Database(url))
+    store = PostgresStore(PostgresDatabase(url))
     await store.sessions()
     await store.of("guest").aclose()
     await store.aclose()
@@ -179,23 +179,23 @@ async def test_a_closed_store_says_so_and_closes_twice(url: str) -> None:
 
 
 async def test_a_database_that_may_only_be_read_is_read(url: str) -> None:
-    before = PostgresStore(Database(url))
+    before = PostgresStore(PostgresDatabase(url))
     await before.commit(everything("local"))
     await before.aclose()
     with psycopg.connect(url, autocommit=True) as db:
         db.execute(f"ALTER DATABASE {databases.name_of(url)} SET default_transaction_read_only = on")
 
-    store = PostgresStore(Database(url))
+    store = PostgresStore(PostgresDatabase(url))
     assert len(await store.sessions()) == 1
     with pytest.raises(StoreReadOnly):
-        await store.commit(Change(session=session(id="ses_2", name="two")))
+        await store.commit(Transaction(session=session(id="ses_2", name="two")))
     await store.aclose()
 
 
 async def test_a_name_that_no_index_takes_is_the_callers_fault(postgres: PostgresStore) -> None:
     name = "".join(chr(Random(number).randrange(0x4E00, 0x9FFF)) for number in range(9000))
     with pytest.raises(InputFault):
-        await postgres.commit(Change(session=session(name=name)))
+        await postgres.commit(Transaction(session=session(name=name)))
 
     assert await postgres.sessions() == []
 
@@ -208,7 +208,7 @@ async def test_a_name_that_no_index_takes_is_the_callers_fault(postgres: Postgre
     ],
 )
 def test_a_url_that_cannot_be_read_says_how_a_password_is_written(url: str) -> None:
-    with pytest.raises(BadSettings) as told:
+    with pytest.raises(InvalidSettings) as told:
         open_store(url)
 
     assert "%40" in told.value.hint
@@ -226,14 +226,14 @@ async def test_both_schemes_name_a_database(url: str, scheme: str) -> None:
 def test_without_the_driver_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg_pool", None)
 
-    with pytest.raises(Usage) as told:
+    with pytest.raises(InvalidUsage) as told:
         open_store("postgresql://host/db")
     assert told.value.hint == "pip install 'convo-state[postgres]'"
 
 
 LOGS = """
 import logging
-import convo.stores.postgres.database
+import convo.stores.postgres.connection
 logging.getLogger("psycopg.pool").warning("error connecting")
 """
 

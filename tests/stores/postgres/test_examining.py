@@ -4,17 +4,17 @@ import psycopg
 import pytest
 
 from convo.errors import StoreTooNew
-from convo.stores.condition import ServerCondition
-from convo.stores.open import examine
-from convo.stores.postgres.schema import SCHEMA
+from convo.stores.base import ServerHealth
+from convo.stores.factory import probe_store
+from convo.stores.postgres.connection import SCHEMA_VERSION
 from tests import databases
 
 pytestmark = pytest.mark.needs("postgresql")
 
 
-async def seen(url: str) -> ServerCondition:
-    found = await examine(url)
-    assert isinstance(found, ServerCondition)
+async def seen(url: str) -> ServerHealth:
+    found = await probe_store(url)
+    assert isinstance(found, ServerHealth)
     return found
 
 
@@ -27,7 +27,7 @@ def run(url: str, *statements: str) -> None:
 async def test_a_database_that_is_ready_lacks_nothing(url: str) -> None:
     found = await seen(url)
 
-    assert (found.role, found.schema, found.known) == ("postgres", SCHEMA, SCHEMA)
+    assert (found.role, found.schema, found.known) == ("postgres", SCHEMA_VERSION, SCHEMA_VERSION)
     assert (found.lacking, found.read_only, found.may_create) == ([], False, True)
     assert found.version >= 120_000
 
@@ -54,7 +54,7 @@ async def test_every_right_that_a_role_lacks_is_named(url: str) -> None:
 
         run(url, f"GRANT USAGE ON SCHEMA convo TO {role}", f"GRANT SELECT ON ALL TABLES IN SCHEMA convo TO {role}")
         found = await seen(theirs)
-        assert (found.schema, found.lacking) == (SCHEMA, ["INSERT", "UPDATE", "DELETE"])
+        assert (found.schema, found.lacking) == (SCHEMA_VERSION, ["INSERT", "UPDATE", "DELETE"])
 
         run(url, f"GRANT INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA convo TO {role}")
         run(url, f"REVOKE DELETE ON convo.leases FROM {role}")
@@ -73,7 +73,7 @@ async def test_the_rights_to_partitions_are_those_to_their_table() -> None:
     run(made, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
     databases.drop(made)
 
-    assert (found.schema, found.lacking) == (SCHEMA, [])
+    assert (found.schema, found.lacking) == (SCHEMA_VERSION, [])
 
 
 async def test_a_database_that_takes_no_writes_says_so(url: str) -> None:
@@ -86,7 +86,7 @@ async def test_a_database_that_takes_no_writes_says_so(url: str) -> None:
 async def test_through_a_transaction_pooler_the_same_is_seen() -> None:
     found = await seen(databases.pooled(databases.empty_database()))
 
-    assert (found.schema, found.lacking, found.read_only) == (SCHEMA, [], False)
+    assert (found.schema, found.lacking, found.read_only) == (SCHEMA_VERSION, [], False)
 
 
 @pytest.mark.needs("postgresql 12")
@@ -98,5 +98,5 @@ async def test_the_oldest_server_is_looked_at_alike() -> None:
     run(url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
     assert ours.version // 10_000 == 12
-    assert (ours.schema, ours.lacking) == (SCHEMA, [])
+    assert (ours.schema, ours.lacking) == (SCHEMA_VERSION, [])
     assert (theirs.schema, theirs.lacking) == (None, ["SELECT", "INSERT", "UPDATE", "DELETE"])

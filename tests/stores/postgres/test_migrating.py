@@ -9,13 +9,19 @@ import psycopg
 import pytest
 
 from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
-from convo.history import Path, root
-from convo.items import user
-from convo.stores.contract import Change, Growth, run_lease
-from convo.stores.open import schema_sql
-from convo.stores.postgres import PostgresStore, schema
-from convo.stores.postgres.database import Database
-from convo.stores.postgres.schema import MIGRATIONS, SCHEMA, partitioned, script
+from convo.history.items import user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Transaction, run_lease_name
+from convo.stores.factory import store_schema_sql
+from convo.stores.postgres import connection
+from convo.stores.postgres.connection import (
+    MIGRATIONS_FOLDER,
+    SCHEMA_VERSION,
+    PostgresDatabase,
+    partition_tables,
+    read_migration,
+)
+from convo.stores.postgres.store import PostgresStore
 from tests import databases
 from tests.stores.chats import NOW, link, session
 from tests.stores.test_agent_runs import CALL, RUN, later
@@ -23,8 +29,8 @@ from tests.stores.test_tenants import everything
 
 pytestmark = pytest.mark.needs("postgresql")
 
-TOP = root("local")
-ALL = list(range(1, SCHEMA + 1))
+TOP = root_key("local")
+ALL = list(range(1, SCHEMA_VERSION + 1))
 
 DESCRIPTION = """
 SELECT relname, relkind, attname, format_type(atttypid, atttypmod), attnotnull, attstorage, reloptions
@@ -35,7 +41,7 @@ WHERE relnamespace = 'convo'::regnamespace AND attnum > 0 AND NOT attisdropped O
 
 @asynccontextmanager
 async def opened(url: str) -> AsyncIterator[PostgresStore]:
-    store = PostgresStore(Database(url))
+    store = PostgresStore(PostgresDatabase(url))
     try:
         yield store
     finally:
@@ -54,7 +60,7 @@ def described(url: str) -> list[object]:
 
 
 def test_the_last_migration_is_the_schema() -> None:
-    assert sorted(int(file.name[:4]) for file in MIGRATIONS.glob("*.sql")) == ALL
+    assert sorted(int(file.name[:4]) for file in MIGRATIONS_FOLDER.glob("*.sql")) == ALL
 
 
 async def test_replicas_that_start_together_migrate_once(bare: str) -> None:
@@ -83,7 +89,7 @@ async def test_a_newer_database_is_left_as_it_is(url: str) -> None:
         for asked in (store.sessions, store.upkeep.check, store.upkeep.migrate):
             with pytest.raises(StoreTooNew) as told:
                 await asked()
-            assert (told.value.found, told.value.known) == (99, SCHEMA)
+            assert (told.value.found, told.value.known) == (99, SCHEMA_VERSION)
 
 
 async def test_a_migration_that_fails_half_way_leaves_nothing(bare: str) -> None:
@@ -101,7 +107,7 @@ async def test_what_is_printed_makes_the_same_tables_as_a_migration(url: str, ba
     async with opened(bare) as store:
         await store.upkeep.migrate()
     printed = databases.new_database(schema=False)
-    run(printed, schema_sql(printed))
+    run(printed, store_schema_sql(printed))
 
     assert described(printed) == described(bare) != []
     async with opened(printed) as store:
@@ -128,7 +134,7 @@ async def test_a_database_of_schema_1_keeps_everything_and_gets_what_it_lacks(pa
     async with opened(url) as store:
         await store.commit(everything("local"))
     run(url, *BACK_TO_1)
-    run(first, partitioned(script(1), partitions))
+    run(first, partition_tables(read_migration(1), partitions))
     assert described(url) == described(first) != new
 
     async with opened(url) as store:
@@ -136,7 +142,7 @@ async def test_a_database_of_schema_1_keeps_everything_and_gets_what_it_lacks(pa
             await store.sessions()
         assert list(await store.upkeep.migrate()) == [2, 3]
         assert [one.name for one in await store.sessions()] == ["one"]
-        await store.commit(Change(agent_run=RUN, calls=(CALL,)))
+        await store.commit(Transaction(agent_run=RUN, calls=(CALL,)))
         assert await store.agent_run("run_1") == RUN
     assert described(url) == new
     for made in (url, first):
@@ -147,7 +153,7 @@ async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
     """An older convo that still has the database open goes on adding sessions, which are the last used."""
     async with opened(url) as store:
         for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
-            await store.commit(Change(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
+            await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
     run(url, *BACK_TO_2)
     async with opened(url) as store:
         assert list(await store.upkeep.migrate()) == [3]
@@ -158,19 +164,19 @@ async def test_sessions_of_schema_2_keep_their_order(url: str) -> None:
         assert [one.name for one in await store.sessions()] == ["old", "late", "between", "early"]
         early = await store.session("early")
         assert early
-        await store.commit(Change(session=replace(early, used_at=50.0, use=None), expect=early.head))
+        await store.commit(Transaction(session=replace(early, used_at=50.0, use=None), expect=early.head))
         old = await store.session("old")
         assert old
-        await store.commit(Change(session=replace(old, used_at=20.0, use=None), expect=old.head))
+        await store.commit(Transaction(session=replace(old, used_at=20.0, use=None), expect=old.head))
         assert [one.name for one in await store.sessions()] == ["old", "early", "late", "between"]
 
 
 async def test_what_an_old_database_lacks_can_be_printed_alone(url: str) -> None:
     new = described(url)
-    run(url, *BACK_TO_1, schema.schema_sql(above=1))
+    run(url, *BACK_TO_1, connection.schema_sql(above=1))
 
     assert described(url) == new
-    assert schema.schema_sql(above=SCHEMA) == ""
+    assert connection.schema_sql(above=SCHEMA_VERSION) == ""
 
 
 def test_every_key_reference_and_unique_index_begins_with_the_tenant(url: str) -> None:
@@ -221,22 +227,22 @@ async def test_a_role_that_may_only_change_rows_does_everything_but_migrate(url:
 async def use(store: PostgresStore) -> None:
     """Call everything once."""
     await store.commit(everything("local"))
-    path = Path(TOP).grow([user("hi there"), user("and more")])
+    path = Path(TOP).grow([user_message("hi there"), user_message("and more")])
     running = link("resp_2", path.head, status="in_progress", conversation_id="conv_1", created_at=NOW + 1)
-    await store.commit(Change((Growth(TOP, path.items),), (running,), starts="resp_2"))
-    lease = await store.lease(run_lease("resp_2"), "me", 60)
+    await store.commit(Transaction((AppendItems(TOP, path.items),), (running,), starts="resp_2"))
+    lease = await store.lease(run_lease_name("resp_2"), "me", 60)
     await store.append("resp_2", [{"sequence_number": 0}])
     assert await store.upkeep.abandoned() == []
     await store.release(lease)
     assert [one.response_id for one in await store.upkeep.abandoned()] == ["resp_2"]
-    await store.commit(Change(links=(link("resp_2", path.head),), ends="resp_2"))
+    await store.commit(Transaction(links=(link("resp_2", path.head),), ends="resp_2"))
     assert len(await store.events("resp_2")) == 1
     assert await store.upkeep.forget_events(-60) == 1
     assert [len(await store.search("hi")), len(await store.find("")), len(await store.sessions())] == [1, 4, 1]
     assert await store.upkeep.secret("seal", b"1") == b"1"
     assert len(await store.upkeep.holdings()) == 1
-    await store.commit(Change(erase=(path.head,), agent_run=RUN, calls=(CALL,)))
-    await store.commit(Change(agent_run=later(), calls=(CALL._replace(ended=True),)))
+    await store.commit(Transaction(erase=(path.head,), agent_run=RUN, calls=(CALL,)))
+    await store.commit(Transaction(agent_run=later(), calls=(CALL._replace(ended=True),)))
     assert [len(await store.agent_runs()), len(await store.calls("run_1"))] == [1, 1]
     await store.remove_link("resp_2")
     await store.remove_conversation("conv_1")

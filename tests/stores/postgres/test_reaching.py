@@ -9,8 +9,15 @@ from pathlib import Path
 import pytest
 
 from convo.errors import StoreUnavailable
-from convo.stores.open import open_store
-from convo.stores.postgres.reaching import PAUSED, POOLERS_USER, REACH, SESSION_POOLER, shortened, step
+from convo.stores.factory import open_store
+from convo.stores.postgres.connection import (
+    DEFAULT_CONNECTION_HINT,
+    SUPABASE_DIRECT_HINT,
+    SUPABASE_POOLER_HINT,
+    SUPABASE_USER_HINT,
+    choose_connection_hint,
+    shorten_message,
+)
 from tests import databases
 
 pytestmark = pytest.mark.needs("postgresql")
@@ -142,19 +149,19 @@ POOLER = "PostgreSQL at aws-0-us-west-2.pooler.supabase.com:6543/postgres"
 @pytest.mark.parametrize(
     ("words", "place", "advised"),
     [
-        ("failed to resolve host 'db.abcdefghij.supabase.co': no address", DIRECT, SESSION_POOLER),
-        ("connection to server failed: Network is unreachable", DIRECT, SESSION_POOLER),
-        ("connection timeout expired", POOLER, PAUSED),
-        ("FATAL:  Tenant or user not found", POOLER, POOLERS_USER),
-        ("something that nobody heard before", POOLER, REACH),
+        ("failed to resolve host 'db.abcdefghij.supabase.co': no address", DIRECT, SUPABASE_DIRECT_HINT),
+        ("connection to server failed: Network is unreachable", DIRECT, SUPABASE_DIRECT_HINT),
+        ("connection timeout expired", POOLER, SUPABASE_POOLER_HINT),
+        ("FATAL:  Tenant or user not found", POOLER, SUPABASE_USER_HINT),
+        ("something that nobody heard before", POOLER, DEFAULT_CONNECTION_HINT),
     ],
 )
 def test_supabases_hosts_have_reasons_of_their_own(words: str, place: str, advised: str) -> None:
-    assert step(words, place) == advised
+    assert choose_connection_hint(words, place) == advised
 
 
 def test_of_what_was_said_the_first_line_stays_without_the_place() -> None:
     said = 'connection failed: connection to server at "db", port 1 failed: FATAL:  sorry\n\tIs it running?'
 
-    assert shortened(said) == "sorry"
-    assert shortened("plain words") == "plain words"
+    assert shorten_message(said) == "sorry"
+    assert shorten_message("plain words") == "plain words"

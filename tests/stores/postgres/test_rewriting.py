@@ -11,9 +11,9 @@ from random import Random
 import psycopg
 import pytest
 
-from convo.items import Json
-from convo.stores.contract import Change
-from convo.stores.postgres import PostgresStore
+from convo.history.items import Json
+from convo.stores.base import Transaction
+from convo.stores.postgres.store import PostgresStore
 from tests import databases
 from tests.databases import Server
 from tests.stores.chats import NOW, prose, session
@@ -42,7 +42,7 @@ async def rewritten(postgres: PostgresStore, revisions: range, characters: int) 
     for revision in revisions:
         document: dict[str, Json] = {"history": Random(revision).sample(pieces, characters // 500)}
         run = replace(RUN, revision=revision, document=document, changed_at=NOW + revision)
-        await postgres.commit(Change(session=session() if revision == 1 else None, agent_run=run))
+        await postgres.commit(Transaction(session=session() if revision == 1 else None, agent_run=run))
 
 
 @pytest.mark.parametrize("characters", [5_000, 50_000])

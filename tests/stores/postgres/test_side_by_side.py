@@ -10,11 +10,11 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, run_state_machine_as_test
 
 from convo.errors import ItemDeleted
-from convo.history import Path
-from convo.stores.contract import Store
+from convo.history.tree import Path
+from convo.stores.base import Store
+from convo.stores.factory import open_store
 from convo.stores.memory import MemoryStore
-from convo.stores.open import open_store
-from convo.stores.postgres.bodies import item_of
+from convo.stores.postgres.tenant_rows import decode_body
 from tests import databases
 from tests.stores.chats import NOW
 from tests.stores.test_side_by_side import EMPTY, SideBySide
@@ -71,7 +71,7 @@ class BesidePostgres(SideBySide):
             for unneeded in UNNEEDED:
                 assert db.execute(unneeded).fetchall() == []
             bodies = [
-                json.dumps(item_of(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM convo.items")
+                json.dumps(decode_body(body), sort_keys=True) for (body,) in db.execute("SELECT body FROM convo.items")
             ]
             assert len(set(bodies)) == len(bodies)
 

@@ -5,16 +5,18 @@ import json
 import psycopg
 import pytest
 
-from convo.history import Path, Strategy, root
-from convo.items import user
-from convo.stores.contract import Change, Growth
-from convo.stores.postgres import PostgresStore, tree
-from convo.stores.postgres.tenant import Ask, Tenant, together
+from convo.history.items import user_message
+from convo.history.records import Strategy
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.postgres import tree
+from convo.stores.postgres.store import PostgresStore
+from convo.stores.postgres.tenant_rows import Statement, TenantConnection, run_pipeline
 from tests.stores.chats import json_bytes, long_chat, session
 
 pytestmark = pytest.mark.needs("postgresql")
 
-TOP = root("local")
+TOP = root_key("local")
 MOST = 1.6
 """Bytes in tables and indexes for each byte of new items, the search index apart."""
 
@@ -59,7 +61,7 @@ async def test_a_thousand_turns_of_any_owner_cost_no_more(
 
 async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStore, url: str) -> None:
     path = Path(TOP).grow(item for turn in long_chat(Strategy.SESSION, 30) for item in turn.new)
-    again = Change((Growth(TOP, path.items),), session=session(head=path.head))
+    again = Transaction((AppendItems(TOP, path.items),), session=session(head=path.head))
     await postgres.commit(again)
     with psycopg.connect(url) as db:
         count = "SELECT (SELECT count(*) FROM convo.nodes), (SELECT count(*) FROM convo.items)"
@@ -74,18 +76,18 @@ async def test_a_history_that_is_sent_again_costs_nothing(postgres: PostgresStor
 async def test_a_long_path_is_walked_by_its_index_before_the_tables_were_ever_analysed(
     postgres: PostgresStore,
 ) -> None:
-    path = Path(TOP).grow(user(f"number {number}") for number in range(2000))
-    await postgres.commit(Change((Growth(TOP, path.items),), session=session(head=path.head)))
+    path = Path(TOP).grow(user_message(f"number {number}") for number in range(2000))
+    await postgres.commit(Transaction((AppendItems(TOP, path.items),), session=session(head=path.head)))
     assert await postgres.path(path.head) == path
 
-    async def planned(t: Tenant) -> str:
+    async def planned(t: TenantConnection) -> str:
         key = bytes.fromhex(path.head)
         values = key[:16].hex(), key[16:].hex(), None
-        (found,) = await together(t.db, Ask(f"EXPLAIN (FORMAT JSON) {tree.PATH}", (t.n, *values)))
+        (found,) = await run_pipeline(t.db, Statement(f"EXPLAIN (FORMAT JSON) {tree.SELECT_PATH}", (t.n, *values)))
         return json.dumps(found)
 
     async with postgres.database.connection() as db:
-        plan = await planned(Tenant.of(db, "local"))
+        plan = await planned(TenantConnection.of(db, "local"))
     assert "Index Scan" in plan
     assert "Seq Scan" not in plan
     assert "Hash Join" not in plan

@@ -10,24 +10,24 @@ import psycopg
 import pytest
 
 from convo.errors import Busy, Conflict, NotFound
-from convo.history import Path, root
-from convo.items import assistant, user
-from convo.stores.contract import Change, Conversation, Growth
-from convo.stores.postgres import PostgresStore
-from convo.stores.postgres.database import Database
+from convo.history.items import assistant_message, user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Conversation, Transaction
+from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.store import PostgresStore
 from tests.stores.chats import NOW, link, session
 from tests.stores.postgres.test_side_by_side import UNNEEDED
 
 pytestmark = pytest.mark.needs("postgresql")
 
-TOP = root("local")
-SHARED = Path(TOP).grow([user("everybody says hello"), assistant("and is answered")])
+TOP = root_key("local")
+SHARED = Path(TOP).grow([user_message("everybody says hello"), assistant_message("and is answered")])
 
 
 @asynccontextmanager
 async def replicas(url: str, number: int) -> AsyncIterator[list[PostgresStore]]:
     async with AsyncExitStack() as stack:
-        stores = [PostgresStore(Database(url, size=4)) for _ in range(number)]
+        stores = [PostgresStore(PostgresDatabase(url, size=4)) for _ in range(number)]
         for store in stores:
             stack.push_async_callback(store.aclose)
         yield stores
@@ -59,13 +59,13 @@ async def test_of_writers_from_one_head_one_succeeds(url: str, begun: bool) -> N
     record = session(head=SHARED.head, mark=SHARED.head)
     async with replicas(url, 8) as stores:
         if begun:
-            await stores[0].commit(Change((Growth(TOP, SHARED.items),), session=record, expect=None))
+            await stores[0].commit(Transaction((AppendItems(TOP, SHARED.items),), session=record, expect=None))
 
-        def attempt(number: int) -> Change:
-            path = (SHARED if begun else Path(TOP)).grow([user(f"from {number}")])
-            grow = Growth(SHARED.head if begun else TOP, (user(f"from {number}"),))
+        def attempt(number: int) -> Transaction:
+            path = (SHARED if begun else Path(TOP)).grow([user_message(f"from {number}")])
+            grow = AppendItems(SHARED.head if begun else TOP, (user_message(f"from {number}"),))
             moved = replace(record, head=path.head, mark=path.root)
-            return Change((grow,), session=moved, expect=SHARED.head if begun else None)
+            return Transaction((grow,), session=moved, expect=SHARED.head if begun else None)
 
         commits = [store.commit(attempt(number)) for number, store in enumerate(stores)]
         assert await counted(commits, Conflict) == 1
@@ -75,13 +75,15 @@ async def test_of_writers_from_one_head_one_succeeds(url: str, begun: bool) -> N
 @pytest.mark.parametrize("kind", ["conversation", "name", "run"])
 async def test_of_writers_of_one_thing_one_succeeds(url: str, kind: str) -> None:
     async with replicas(url, 6) as stores:
-        await stores[0].commit(Change((Growth(TOP, SHARED.items),), (link("resp_1", SHARED.head),), starts="resp_1"))
-        changes: dict[str, Callable[[int], Change]] = {
-            "conversation": lambda n: Change(
+        await stores[0].commit(
+            Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), starts="resp_1")
+        )
+        changes: dict[str, Callable[[int], Transaction]] = {
+            "conversation": lambda n: Transaction(
                 conversation=Conversation("conv_1", SHARED.head, NOW + n, ("a", "b")), conversation_expect=None
             ),
-            "name": lambda n: Change(session=session(id=f"ses_{n}", name="mine", head=SHARED.head), expect=None),
-            "run": lambda n: Change(ends="resp_1"),
+            "name": lambda n: Transaction(session=session(id=f"ses_{n}", name="mine", head=SHARED.head), expect=None),
+            "run": lambda n: Transaction(ends="resp_1"),
         }
         commits = [store.commit(changes[kind](number)) for number, store in enumerate(stores)]
         assert await counted(commits, Conflict) == 1
@@ -89,7 +91,9 @@ async def test_of_writers_of_one_thing_one_succeeds(url: str, kind: str) -> None
 
 async def test_of_two_that_append_the_same_event_one_succeeds(url: str) -> None:
     async with replicas(url, 6) as stores:
-        await stores[0].commit(Change((Growth(TOP, SHARED.items),), (link("resp_1", SHARED.head),), starts="resp_1"))
+        await stores[0].commit(
+            Transaction((AppendItems(TOP, SHARED.items),), (link("resp_1", SHARED.head),), starts="resp_1")
+        )
         events = [{"sequence_number": 0, "type": "a"}, {"sequence_number": 1, "type": "b"}]
         assert await counted([store.append("resp_1", events) for store in stores], Conflict) == 1
         assert list(await stores[3].events("resp_1")) == events
@@ -105,12 +109,14 @@ async def test_of_those_that_want_a_lease_one_has_it(url: str) -> None:
 
 async def test_writers_who_share_items_in_any_order_wait_for_nobody_in_a_circle(url: str) -> None:
     dice = random.Random(3)
-    items = [user(f"item {number}") for number in range(20)]
+    items = [user_message(f"item {number}") for number in range(20)]
 
     async def say(store: PostgresStore, number: int) -> None:
         path = Path(TOP).grow(dice.sample(items, len(items)))
         await store.commit(
-            Change((Growth(TOP, path.items),), session=session(id=f"ses_{number}", name=f"{number}", head=path.head))
+            Transaction(
+                (AppendItems(TOP, path.items),), session=session(id=f"ses_{number}", name=f"{number}", head=path.head)
+            )
         )
 
     async with replicas(url, 6) as stores:
@@ -125,12 +131,12 @@ async def test_nothing_is_collected_that_another_builds_on_and_all_else_is(url: 
 
     async def live(store: PostgresStore, name: str) -> None:
         for number in range(8):
-            path = SHARED.grow([user(f"turn {dice.randrange(3)}")])
+            path = SHARED.grow([user_message(f"turn {dice.randrange(3)}")])
             record = session(id=f"ses_{name}", name=name, head=path.head, mark=path.head)
             made = link(f"resp_{name}_{number}", SHARED.head, path.head, session=record.id)
-            await store.commit(Change((Growth(TOP, path.items),), (made,), record))
+            await store.commit(Transaction((AppendItems(TOP, path.items),), (made,), record))
             assert await store.path(path.head) == path
-            await store.commit(Change(session=replace(record, head=SHARED.keys[0], mark=SHARED.keys[0])))
+            await store.commit(Transaction(session=replace(record, head=SHARED.keys[0], mark=SHARED.keys[0])))
             await store.remove_link(made.id)
             if number % 3 == 2:
                 await store.remove_session(record.id)
@@ -149,11 +155,11 @@ async def test_nothing_is_collected_that_another_builds_on_and_all_else_is(url: 
 async def test_a_place_that_two_let_go_of_at_once_is_collected(url: str) -> None:
     async with replicas(url, 2) as stores:
         for round_ in range(10):
-            path = Path(TOP).grow([user("both stand here"), user(f"in round {round_}")])
+            path = Path(TOP).grow([user_message("both stand here"), user_message(f"in round {round_}")])
             records = [session(id=f"ses_{n}", name=f"{n}", head=path.head, mark=path.head) for n in range(2)]
             for record in records:
-                await stores[0].commit(Change((Growth(TOP, path.items),), session=record))
-            back = (Change(session=replace(record, head=TOP, mark=TOP)) for record in records)
+                await stores[0].commit(Transaction((AppendItems(TOP, path.items),), session=record))
+            back = (Transaction(session=replace(record, head=TOP, mark=TOP)) for record in records)
             await asyncio.gather(*(store.commit(change) for store, change in zip(stores, back, strict=True)))
             assert left(url) == []
     assert rows(url) == [0, 0]
@@ -162,14 +168,14 @@ async def test_a_place_that_two_let_go_of_at_once_is_collected(url: str) -> None
 async def test_a_pruning_lets_others_write(url: str) -> None:
     async with replicas(url, 2) as (one, two):
         for number in range(30):
-            path = Path(TOP).grow([user(f"old {number}")])
-            await one.commit(Change((Growth(TOP, path.items),), (link(f"resp_{number}", path.head),)))
+            path = Path(TOP).grow([user_message(f"old {number}")])
+            await one.commit(Transaction((AppendItems(TOP, path.items),), (link(f"resp_{number}", path.head),)))
 
         async def write() -> None:
             for number in range(20):
-                path = Path(TOP).grow([user(f"new {number}")])
+                path = Path(TOP).grow([user_message(f"new {number}")])
                 made = link(f"resp_new_{number}", path.head, created_at=NOW + 100)
-                await two.commit(Change((Growth(TOP, path.items),), (made,)))
+                await two.commit(Transaction((AppendItems(TOP, path.items),), (made,)))
 
         pruned, _ = await asyncio.gather(one.upkeep.prune("local", NOW + 1, dry=False), write())
         assert pruned.responses == 30

@@ -8,11 +8,11 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path as File
 
-from convo.history import Path, root
-from convo.items import user
-from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.history.items import user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import NOW, answer, link, prose, session
 
 
@@ -23,7 +23,7 @@ def build(file: File) -> None:
 
 async def _filled(file: File) -> None:
     work = file.with_name("building.db")
-    store = SqliteStore(Database(work, synchronous="OFF"))
+    store = SqliteStore(SqliteDatabase(work, synchronous="OFF"))
     dice = random.Random(1)
     for number in range(24):
         tenant = "guest" if number % 6 == 5 else "local"
@@ -45,7 +45,7 @@ async def _chat(store: SqliteStore, dice: random.Random, number: int, tenant: st
     record = session(tenant, id=f"ses_{number}", name=f"chat {number}")
     path, expect, before = Path(record.head), None, None
     for turn in range(dice.randrange(3, 12)):
-        said = user(prose(dice, 15_000 if number % 8 == 1 else 300))
+        said = user_message(prose(dice, 15_000 if number % 8 == 1 else 300))
         asked = path.grow([said])
         path = asked.grow([answer(dice, dice.randrange(100, 3000))])
         made = replace(
@@ -57,11 +57,11 @@ async def _chat(store: SqliteStore, dice: random.Random, number: int, tenant: st
         ids = tuple(f"msg_{place}" for place in range(len(path)))
         held = Conversation(f"conv_{number}", path.head, NOW, ids)
         await store.commit(
-            Change((Growth(asked.first(len(asked) - 1).head, path.items[-2:]),), (made,), record,
+            Transaction((AppendItems(asked.first(len(asked) - 1).head, path.items[-2:]),), (made,), record,
                    conversation=held if number % 4 == 2 else None, starts=made.id, expect=expect)
         )  # fmt: skip
         await store.append(made.id, [{"sequence_number": 0, "type": "x"}])
         expect, before = path.head, made.id
     run = AgentRun(f"run_{number}", record.id, 1, "paused", {"version": 1, "agent": "a", "phase": "X"}, NOW, NOW)
-    await store.commit(Change(agent_run=run, calls=(AgentCall(run.id, "call_1", NOW, ended=True, output="done"),)))
-    assert root(tenant)
+    await store.commit(Transaction(agent_run=run, calls=(AgentCall(run.id, "call_1", NOW, ended=True, output="done"),)))
+    assert root_key(tenant)

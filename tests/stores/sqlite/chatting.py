@@ -12,37 +12,40 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path as File
 
-from convo.history import Path, Session
-from convo.items import assistant, user
-from convo.stores.contract import Change, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.history.items import assistant_message, user_message
+from convo.history.records import Session
+from convo.history.tree import Path
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import USAGE, link, session
 
 UNDO_EVERY = 5
 
 
 def asked(path: Path) -> Path:
-    return path.grow([user(f"question {len(path)} of some words"), user("and you?")])
+    return path.grow([user_message(f"question {len(path)} of some words"), user_message("and you?")])
 
 
 def answered(path: Path) -> Path:
-    return path.grow([assistant(f"answer {len(path)} of some words"), assistant("the same words each time")])
+    return path.grow(
+        [assistant_message(f"answer {len(path)} of some words"), assistant_message("the same words each time")]
+    )
 
 
-def turn(record: Session, path: Path, *, new: bool) -> Iterator[tuple[Change, Session]]:
+def turn(record: Session, path: Path, *, new: bool) -> Iterator[tuple[Transaction, Session]]:
     """The changes of one turn, each with the record that it leaves."""
     question, answer = asked(path), answered(asked(path))
     asking, done = replace(record, head=question.head), replace(record, head=answer.head)
     made = link(f"resp_{record.name}_{len(path)}", question.head, answer.head, session=record.id, usage=USAGE)
-    yield Change((Growth(path.head, question.items[-2:]),), (), asking, None if new else record.head), asking
-    yield Change((Growth(question.head, answer.items[-2:]),), (made,), done, asking.head), done
+    yield Transaction((AppendItems(path.head, question.items[-2:]),), (), asking, None if new else record.head), asking
+    yield Transaction((AppendItems(question.head, answer.items[-2:]),), (made,), done, asking.head), done
 
 
-def undo(record: Session, path: Path) -> tuple[Change, Session]:
+def undo(record: Session, path: Path) -> tuple[Transaction, Session]:
     """The last answer taken back, so that something is collected too."""
     back = replace(record, head=path.first(len(path) - 2).head)
-    return Change(session=back, expect=record.head), back
+    return Transaction(session=back, expect=record.head), back
 
 
 async def chat(store: SqliteStore, name: str, turns: int) -> None:
@@ -66,7 +69,7 @@ async def chat(store: SqliteStore, name: str, turns: int) -> None:
 
 
 async def main(file: str, name: str, turns: str) -> None:
-    store = SqliteStore(Database(File(file)))
+    store = SqliteStore(SqliteDatabase(File(file)))
     await chat(store, name, int(turns))
     await store.aclose()
 

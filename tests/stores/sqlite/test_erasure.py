@@ -17,15 +17,15 @@ from pathlib import Path as File
 
 import pytest
 
-from convo.history import Path, root
-from convo.items import Item, user
-from convo.stores.contract import AgentCall, AgentRun, Change, Conversation, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.history.items import Item, user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AgentCall, AgentRun, AppendItems, Conversation, Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import NOW, link, session
 
-TOP = root("local")
-SHARED = Path(TOP).grow([user("what everybody was asked")])
+TOP = root_key("local")
+SHARED = Path(TOP).grow([user_message("what everybody was asked")])
 ENDS = 9
 """Letters of a mark that are enough to know it by."""
 
@@ -37,12 +37,12 @@ def mark(number: int, dice: random.Random) -> str:
 def items(mark: str, dice: random.Random) -> list[Item]:
     """A call and a message that say nothing but `mark`, of a few bytes or of some pages."""
     call = {"type": "function_call", "call_id": mark, "name": "look", "arguments": f'{{"at": "{mark}"}}', "id": mark}
-    return [call, user(f"{mark} " * dice.choice([1, 3, 40, 700])), {"type": "unknown", "field": [mark] * 5}]
+    return [call, user_message(f"{mark} " * dice.choice([1, 3, 40, 700])), {"type": "unknown", "field": [mark] * 5}]
 
 
 @asynccontextmanager
 async def opened(file: File) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(Database(file, synchronous="OFF", busy_timeout_s=0.1))
+    store = SqliteStore(SqliteDatabase(file, synchronous="OFF", busy_timeout_s=0.1))
     try:
         yield store
     finally:
@@ -64,14 +64,14 @@ async def say(store: SqliteStore, mark: str, turn: int, dice: random.Random) -> 
         error={"message": f"{mark} " * dice.choice([1, 500])},
         conversation_id=f"conv_{mark}",
     )
-    grow = (Growth(TOP, SHARED.items), Growth(record.head, tuple(new)))
+    grow = (AppendItems(TOP, SHARED.items), AppendItems(record.head, tuple(new)))
     after = replace(record, head=path.head, link=made.id, used_at=NOW + turn)
     there = await store.agent_run(f"run_{mark}")
     revision = there.revision + 1 if there else 1
     run = AgentRun(f"run_{mark}", record.id, revision, "running", {mark: f"{mark} " * dice.choice([1, 900])}, NOW, NOW)
     call = AgentCall(run.id, f"call_{mark}_{turn}", NOW, ended=True, output=f"{mark} " * dice.choice([1, 500]))
     await store.commit(
-        Change(grow, (made,), after, record.head if found else None, agent_run=run, calls=(call,) * (turn % 2))
+        Transaction(grow, (made,), after, record.head if found else None, agent_run=run, calls=(call,) * (turn % 2))
     )
 
 
@@ -124,7 +124,7 @@ async def test_nothing_is_left_when_the_remover_is_killed_and_another_comes(file
 DEAD = 9
 REMOVE_AND_DIE = """
 import asyncio, os, sys
-from convo.stores.open import open_store
+from convo.stores.factory import open_store
 
 async def main():
     await open_store(f"sqlite:{sys.argv[1]}").remove_session(sys.argv[2])
@@ -173,8 +173,8 @@ async def test_a_removed_response_and_a_removed_conversation_leave_nothing(file:
     ids = tuple(f"msg_{number}_{second}" for number in range(len(two)))
     async with opened(file) as store:
         await store.commit(
-            Change(
-                (Growth(TOP, one.items), Growth(TOP, two.items)),
+            Transaction(
+                (AppendItems(TOP, one.items), AppendItems(TOP, two.items)),
                 (made,),
                 conversation=Conversation("conv_1", two.head, NOW, ids, {"topic": second}),
             )
@@ -191,8 +191,8 @@ async def test_an_erased_item_leaves_nothing(file: File) -> None:
     path = SHARED.grow(items(erased, dice)[1:2])
     async with opened(file) as store:
         await say(store, kept, 0, dice)
-        await store.commit(Change((Growth(TOP, path.items),), session=session(head=path.head)))
-        await store.commit(Change(erase=(path.head,)))
+        await store.commit(Transaction((AppendItems(TOP, path.items),), session=session(head=path.head)))
+        await store.commit(Transaction(erase=(path.head,)))
 
     assert left(file, erased) == []
 
@@ -204,8 +204,8 @@ async def test_what_was_taken_back_leaves_nothing_once_something_is_removed(file
     async with opened(file) as store:
         await say(store, removed, 0, dice)
         record = session(head=path.head)
-        await store.commit(Change((Growth(TOP, path.items),), session=record))
-        await store.commit(Change(session=replace(record, head=SHARED.head)))
+        await store.commit(Transaction((AppendItems(TOP, path.items),), session=record))
+        await store.commit(Transaction(session=replace(record, head=SHARED.head)))
         await store.remove_session(f"ses_{removed}")
 
     assert left(file, undone) == left(file, removed) == []

@@ -9,10 +9,10 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from convo.errors import StoreReadOnly, StoreTooNew, StoreUnavailable
-from convo.stores.condition import FileCondition
-from convo.stores.open import examine, open_store
-from convo.stores.sqlite.examining import filesystem
-from convo.stores.sqlite.schema import SCHEMA
+from convo.stores.base import FileHealth
+from convo.stores.factory import open_store, probe_store
+from convo.stores.sqlite.check import filesystem_type
+from convo.stores.sqlite.connection import SCHEMA_VERSION
 from tests.config.rights import without_rights
 from tests.stores.test_tenants import everything
 
@@ -36,8 +36,8 @@ MOUNTS = r"""
     ],
 )
 def test_the_file_system_is_the_one_mounted_nearest(folder: str, kind: str) -> None:
-    assert filesystem(Path(folder), MOUNTS) == kind
-    assert filesystem(Path(folder), "") == ""
+    assert filesystem_type(Path(folder), MOUNTS) == kind
+    assert filesystem_type(Path(folder), "") == ""
 
 
 @pytest.fixture
@@ -56,9 +56,9 @@ def filled(file: Path) -> Path:
     return file
 
 
-def seen(file: Path) -> FileCondition:
-    found = asyncio.run(examine(f"sqlite:{file}"))
-    assert isinstance(found, FileCondition)
+def seen(file: Path) -> FileHealth:
+    found = asyncio.run(probe_store(f"sqlite:{file}"))
+    assert isinstance(found, FileHealth)
     return found
 
 
@@ -72,20 +72,20 @@ def sign(file: Path, number: int) -> bytes:
 def test_a_file_tells_its_schema_and_its_room(file: Path) -> None:
     found = seen(file)
 
-    assert (found.schema, found.known) == (SCHEMA, SCHEMA)
+    assert (found.schema, found.known) == (SCHEMA_VERSION, SCHEMA_VERSION)
     assert [path.name for path in file.parent.iterdir()] == ["convo.db"]
 
 
 def test_an_older_schema_stays_as_it_is(file: Path) -> None:
-    before = sign(file, SCHEMA - 1)
+    before = sign(file, SCHEMA_VERSION - 1)
     found = seen(file)
 
-    assert (found.schema, found.known) == (SCHEMA - 1, SCHEMA)
+    assert (found.schema, found.known) == (SCHEMA_VERSION - 1, SCHEMA_VERSION)
     assert file.read_bytes() == before
 
 
 def test_a_newer_schema_is_refused(file: Path) -> None:
-    sign(file, SCHEMA + 1)
+    sign(file, SCHEMA_VERSION + 1)
     with pytest.raises(StoreTooNew):
         seen(file)
 
@@ -115,8 +115,8 @@ def test_a_file_that_may_only_be_read_is_told_from_one_that_may_be_written() -> 
             seen(file)
         file.chmod(0o666)
         with without_rights():
-            assert seen(file).schema == SCHEMA
+            assert seen(file).schema == SCHEMA_VERSION
 
 
 def test_what_is_kept_nowhere_has_no_place() -> None:
-    assert asyncio.run(examine("memory")) is None
+    assert asyncio.run(probe_store("memory")) is None

@@ -16,18 +16,18 @@ from typing import Any
 import pytest
 
 from convo.errors import NotFound, StoreFault, StoreFull, StoreTooNew, StoreUnavailable
-from convo.history import Path, root
-from convo.items import user
-from convo.stores.contract import Change, Growth, Lease, Store
-from convo.stores.sqlite import SqliteStore, schema
-from convo.stores.sqlite.checking import check
-from convo.stores.sqlite.database import Database
-from convo.stores.sqlite.schema import MIGRATIONS, OURS, SCHEMA
+from convo.history.items import user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Lease, Store, Transaction
+from convo.stores.sqlite import connection
+from convo.stores.sqlite.check import check_database
+from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SCHEMA_VERSION, SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import session
 
-TOP = root("local")
-PATH = Path(TOP).grow([user("hi")])
-SAY = Change((Growth(TOP, PATH.items),), session=session(head=PATH.head))
+TOP = root_key("local")
+PATH = Path(TOP).grow([user_message("hi")])
+SAY = Transaction((AppendItems(TOP, PATH.items),), session=session(head=PATH.head))
 
 READS: dict[str, Callable[[Store], Awaitable[object]]] = {
     "a list": lambda store: store.sessions(),
@@ -43,7 +43,7 @@ CALLS = READS | WRITES
 
 @asynccontextmanager
 async def opened(file: File, busy_timeout_s: float = 5.0) -> AsyncIterator[SqliteStore]:
-    store = SqliteStore(Database(file, busy_timeout_s=busy_timeout_s))
+    store = SqliteStore(SqliteDatabase(file, busy_timeout_s=busy_timeout_s))
     try:
         yield store
     finally:
@@ -117,7 +117,7 @@ async def test_a_commit_is_on_the_disk_when_it_returns_unless_that_is_turned_off
     """WAL with synchronous FULL is what SQLite calls durable; 2 is FULL."""
     await sqlite.commit(SAY)
     ask = ["journal_mode", "synchronous", "foreign_keys", "secure_delete"]
-    store = SqliteStore(Database(file, **chosen))
+    store = SqliteStore(SqliteDatabase(file, **chosen))
     found = await store.database.read(lambda db: [db.execute(f"PRAGMA {one}").fetchone()[0] for one in ask])
     await store.aclose()
 
@@ -125,7 +125,7 @@ async def test_a_commit_is_on_the_disk_when_it_returns_unless_that_is_turned_off
 
 
 async def test_a_closed_store_says_so_and_closes_twice(file: File) -> None:
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     await store.of("guest").aclose()
     await store.aclose()
 
@@ -134,15 +134,15 @@ async def test_a_closed_store_says_so_and_closes_twice(file: File) -> None:
 
 
 def test_the_last_migration_is_the_schema() -> None:
-    numbers = sorted(int(file.name[:4]) for file in MIGRATIONS.glob("*.sql"))
+    numbers = sorted(int(file.name[:4]) for file in MIGRATIONS_FOLDER.glob("*.sql"))
 
-    assert numbers == list(range(1, SCHEMA + 1))
+    assert numbers == list(range(1, SCHEMA_VERSION + 1))
 
 
 async def test_a_migration_that_fails_half_way_leaves_the_file_as_it_was(file: File) -> None:
     nothing(file)
     with closing(sqlite3.connect(file)) as db:
-        db.execute(f"PRAGMA application_id = {OURS}")
+        db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         db.execute("CREATE TABLE leases (in_the_way)")
     async with opened(file) as store:
         with pytest.raises(StoreUnavailable, match="table leases already exists"):
@@ -204,7 +204,7 @@ def marked(file: File) -> None:
 def newer(file: File) -> None:
     ran(MAKE, file)
     with closing(sqlite3.connect(file)) as db:
-        db.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
         db.execute("ALTER TABLE items ADD COLUMN from_the_future TEXT")
         db.execute("PRAGMA journal_mode = DELETE")
 
@@ -217,14 +217,14 @@ def cut(file: File) -> None:
 MAKE = """
 import asyncio, sys
 from pathlib import Path
-from convo.stores.sqlite import SqliteStore, schema
-from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.store import SqliteStore
+from convo.stores.sqlite.connection import SqliteDatabase
 from tests.stores.chats import session
-from convo.stores.contract import Change
+from convo.stores.base import Transaction
 
 async def main():
-    store = SqliteStore(Database(Path(sys.argv[1])))
-    await store.commit(Change(session=session()))
+    store = SqliteStore(SqliteDatabase(Path(sys.argv[1])))
+    await store.commit(Transaction(session=session()))
     await store.aclose()
 
 asyncio.run(main())
@@ -235,7 +235,11 @@ UNUSABLE: dict[str, tuple[Callable[[File], None], type[StoreFault], str]] = {
     "a text": (words, StoreUnavailable, "is not a database"),
     "another program's": (foreign, StoreUnavailable, "is another program's database"),
     "an empty one of another program": (marked, StoreUnavailable, "is another program's database"),
-    "a newer convo's": (newer, StoreTooNew, f"has schema {SCHEMA + 1}; this convo knows up to {SCHEMA}"),
+    "a newer convo's": (
+        newer,
+        StoreTooNew,
+        f"has schema {SCHEMA_VERSION + 1}; this convo knows up to {SCHEMA_VERSION}",
+    ),
     "half a file": (cut, StoreUnavailable, "is damaged"),
 }
 
@@ -248,12 +252,12 @@ def test_a_file_that_becomes_a_store_while_it_is_looked_at_is_nobody_elses(file:
 
         def beside(statement: str) -> None:
             if "user_version" in statement:
-                schema.migrate(another)
+                connection.migrate_schema(another)
 
         one.set_trace_callback(beside)
-        schema.check(one, file)
+        connection.check_schema_version(one, file)
         one.set_trace_callback(None)
-        assert schema.applied(one) == SCHEMA
+        assert connection.read_schema_version(one) == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
@@ -315,10 +319,10 @@ async def test_a_database_without_room_says_so_and_keeps_what_it_has(file: File,
     await sqlite.commit(SAY)
     pages = await sqlite.database.read(lambda db: db.execute("PRAGMA page_count").fetchone()[0])
     await sqlite.database.read(lambda db: db.execute(f"PRAGMA max_page_count = {pages}").fetchone())
-    big = Path(TOP).grow([user("x" * 2**20)])
+    big = Path(TOP).grow([user_message("x" * 2**20)])
 
     with pytest.raises(StoreFull) as told:
-        await sqlite.commit(Change((Growth(TOP, big.items),), session=session(head=big.head)))
+        await sqlite.commit(Transaction((AppendItems(TOP, big.items),), session=session(head=big.head)))
 
     assert str(told.value) == f"there is no room left for {file}"
     assert await sqlite.path(PATH.head) == PATH
@@ -331,22 +335,23 @@ LIMITED = """
 import asyncio, resource, sys
 from pathlib import Path
 from convo.errors import ConvoError
-from convo.history import Path as History, root
-from convo.items import user
-from convo.stores.contract import Change, Growth
-from convo.stores.sqlite import SqliteStore, schema
-from convo.stores.sqlite.database import Database
+from convo.history.tree import Path as History, root_key
+from convo.history.items import user_message
+from convo.stores.base import Transaction, AppendItems
+from convo.stores.sqlite.store import SqliteStore
+from convo.stores.sqlite.connection import SqliteDatabase
 from tests.stores.chats import session
 
 async def main():
-    store = SqliteStore(Database(Path(sys.argv[1])))
-    await store.commit(Change(session=session()))
+    store = SqliteStore(SqliteDatabase(Path(sys.argv[1])))
+    await store.commit(Transaction(session=session()))
     resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
-    path = History(root("local"))
+    path = History(root_key("local"))
     try:
         for turn in range(1000):
-            grown = path.grow([user(f"{turn} " * 500)])
-            await store.commit(Change((Growth(path.head, grown.items[turn:]),), session=session(head=grown.head)))
+            grown = path.grow([user_message(f"{turn} " * 500)])
+            appended = AppendItems(path.head, grown.items[turn:])
+            await store.commit(Transaction((appended,), session=session(head=grown.head)))
             path = grown
             print(path.head, flush=True)
     except ConvoError as wrong:
@@ -399,7 +404,7 @@ async def test_a_file_that_comes_back_has_all_that_was_confirmed(tmp_path: File)
         with pytest.raises(StoreUnavailable):
             await store.sessions()
         aside.replace(file)
-        await store.commit(Change(session=session(id="ses_2", name="two")))
+        await store.commit(Transaction(session=session(id="ses_2", name="two")))
     async with opened(file) as store:
         assert {one.name for one in await store.sessions()} == {"one", "two"}
 
@@ -418,7 +423,7 @@ async def test_a_file_that_was_replaced_in_use_is_opened_anew(tmp_path: File) ->
         other.replace(file)
 
         assert [one.name for one in await store.sessions()] == ["two"]
-        await store.commit(Change(session=session(id="ses_3", name="three")))
+        await store.commit(Transaction(session=session(id="ses_3", name="three")))
     assert check_whole(file)
     async with opened(file) as store:
         assert {one.name for one in await store.sessions()} == {"two", "three"}
@@ -429,11 +434,11 @@ async def test_the_log_of_a_replaced_file_is_not_taken_for_the_new_ones(tmp_path
     file, other = tmp_path / "convo.db", tmp_path / "other.db"
     async with opened(other) as store:
         for number in range(40):
-            await store.commit(Change(session=session(id=f"ses_{number}", name=f"chat {number}")))
+            await store.commit(Transaction(session=session(id=f"ses_{number}", name=f"chat {number}")))
     async with opened(file) as store:
         await store.commit(SAY)
         await store.database.read(lambda db: db.execute("PRAGMA wal_autocheckpoint = 0").fetchall())
-        await store.commit(Change(session=session(id="ses_x", name="x")))
+        await store.commit(Transaction(session=session(id="ses_x", name="x")))
         other.replace(file)
         assert len(await store.sessions()) == 40
     assert check_whole(file)
@@ -444,7 +449,7 @@ async def test_what_was_confirmed_outlives_the_deletion_of_the_log(tmp_path: Fil
     async with opened(file) as store:
         await store.commit(SAY)
         delete(file, "-wal")
-        await store.commit(Change(session=session(id="ses_2", name="two")))
+        await store.commit(Transaction(session=session(id="ses_2", name="two")))
     async with opened(file) as store:
         assert {one.name for one in await store.sessions()} == {"one", "two"}
     assert check_whole(file)
@@ -456,7 +461,7 @@ def delete(file: File, *parts: str) -> None:
 
 
 def check_whole(file: File) -> bool:
-    return not check(file, lambda *_: None).problems
+    return not check_database(file, lambda *_: None).problems
 
 
 async def test_a_migration_begins_an_empty_database_in_the_place_of_a_deleted_one(tmp_path: File) -> None:

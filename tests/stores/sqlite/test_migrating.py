@@ -10,22 +10,22 @@ from pathlib import Path as File
 import pytest
 
 from convo.errors import StoreUnavailable
-from convo.history import Path, root
-from convo.items import Item, assistant, hash_of, user
-from convo.stores.contract import Change, Conversation, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
-from convo.stores.sqlite.schema import MIGRATIONS, OURS, SCHEMA, schema_sql
+from convo.history.canonical import item_hash
+from convo.history.items import Item, assistant_message, user_message
+from convo.history.tree import Path, root_key
+from convo.stores.base import AppendItems, Conversation, Transaction
+from convo.stores.sqlite.connection import APPLICATION_ID, MIGRATIONS_FOLDER, SCHEMA_VERSION, SqliteDatabase, schema_sql
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import NOW, link, session
 from tests.stores.test_agent_runs import CALL as LEDGER
 from tests.stores.test_agent_runs import RUN
 
-TOP = root("local")
+TOP = root_key("local")
 CALL: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
-PATH = Path(TOP).grow([user("hi"), CALL, assistant("hello")])
+PATH = Path(TOP).grow([user_message("hi"), CALL, assistant_message("hello")])
 TALK = Conversation("conv_1", PATH.head, NOW, ("msg_a", "fc_1", "msg_b"))
 CALLED = link("resp_1", PATH.head, session="ses_1", conversation_id="conv_1")
-SAY = Change((Growth(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
+SAY = Transaction((AppendItems(TOP, PATH.items),), (CALLED,), session(head=PATH.head), conversation=TALK)
 
 BACK_TO_3 = """
 DROP INDEX sessions_by_use; ALTER TABLE sessions DROP COLUMN used;
@@ -50,13 +50,13 @@ HASHES = re.compile(r"CREATE TABLE hashes .*?;", re.DOTALL)
 
 def first() -> str:
     """The statements of the first migration."""
-    return (MIGRATIONS / "0001_tree.sql").read_text()
+    return (MIGRATIONS_FOLDER / "0001_tree.sql").read_text()
 
 
 @pytest.fixture
 async def old(file: File) -> File:
     """A chat in a file of schema 1."""
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     await store.commit(SAY)
     await store.aclose()
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
@@ -64,7 +64,7 @@ async def old(file: File) -> File:
         assert hashes
         db.executescript(BACK_TO_1 + hashes[0])
         for n, body in db.execute("SELECT n, body FROM items").fetchall():
-            whole = bytes.fromhex(hash_of(json.loads(body)).partition(":")[2])
+            whole = bytes.fromhex(item_hash(json.loads(body)).partition(":")[2])
             db.execute("INSERT INTO hashes VALUES (1, ?, ?)", (whole, n))
         db.execute("INSERT INTO repeated (tenant, hash, body) VALUES (1, x'00', '{}')")
     return file
@@ -82,8 +82,8 @@ async def test_the_old_file_has_the_shape_that_the_first_migration_gave_it(old: 
 
 
 async def test_an_old_file_is_brought_up_once_and_keeps_everything(old: File) -> None:
-    store = SqliteStore(Database(old))
-    assert list(await store.upkeep.migrate()) == list(range(2, SCHEMA + 1))
+    store = SqliteStore(SqliteDatabase(old))
+    assert list(await store.upkeep.migrate()) == list(range(2, SCHEMA_VERSION + 1))
     assert list(await store.upkeep.migrate()) == []
 
     assert await store.path(PATH.head) == PATH
@@ -93,9 +93,9 @@ async def test_an_old_file_is_brought_up_once_and_keeps_everything(old: File) ->
 
 
 async def test_what_was_there_before_is_found_by_its_names(old: File) -> None:
-    store = SqliteStore(Database(old))
+    store = SqliteStore(SqliteDatabase(old))
     assert await store.item("fc_1") == CALL
-    assert [await store.item(name) for name in ("msg_a", "msg_b")] == [user("hi"), assistant("hello")]
+    assert [await store.item(name) for name in ("msg_a", "msg_b")] == [user_message("hi"), assistant_message("hello")]
     assert await store.conversation_links("conv_1") == [CALLED]
     await store.remove_session("ses_1")
     await store.remove_conversation("conv_1")
@@ -105,9 +105,11 @@ async def test_what_was_there_before_is_found_by_its_names(old: File) -> None:
 
 
 async def test_what_is_said_again_is_still_stored_once(old: File) -> None:
-    store = SqliteStore(Database(old))
-    again = Path(TOP).grow([CALL, user("hi"), assistant("hello")])
-    await store.commit(Change((Growth(TOP, again.items),), session=session(id="ses_2", name="two", head=again.head)))
+    store = SqliteStore(SqliteDatabase(old))
+    again = Path(TOP).grow([CALL, user_message("hi"), assistant_message("hello")])
+    await store.commit(
+        Transaction((AppendItems(TOP, again.items),), session=session(id="ses_2", name="two", head=again.head))
+    )
 
     (ours,) = await store.upkeep.holdings()
     assert (ours.rows["items"], ours.rows["places"]) == (3, 6)
@@ -115,26 +117,26 @@ async def test_what_is_said_again_is_still_stored_once(old: File) -> None:
 
 
 async def test_what_nobody_needed_any_more_goes(old: File) -> None:
-    store = SqliteStore(Database(old))
+    store = SqliteStore(SqliteDatabase(old))
 
     assert await store.database.read(lambda db: db.execute("SELECT n FROM repeated WHERE body = '{}'").fetchall()) == []
     await store.aclose()
 
 
 async def test_a_file_of_schema_2_keeps_everything_and_gets_runs_of_agents(file: File) -> None:
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     await store.commit(SAY)
     await store.aclose()
     with closing(sqlite3.connect(file, isolation_level=None)) as db, closing(sqlite3.connect(":memory:")) as second:
         new = shape(db)
         db.executescript(BACK_TO_2)
-        second.executescript(first() + (MIGRATIONS / "0002_runs.sql").read_text())
+        second.executescript(first() + (MIGRATIONS_FOLDER / "0002_runs.sql").read_text())
         assert shape(db) == shape(second) != new
 
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     assert list(await store.upkeep.migrate()) == [3, 4]
     assert await store.path(PATH.head) == PATH
-    await store.commit(Change(agent_run=RUN, calls=(LEDGER,)))
+    await store.commit(Transaction(agent_run=RUN, calls=(LEDGER,)))
     assert await store.agent_run("run_1") == RUN
     assert list(await store.calls("run_1")) == [LEDGER]
     assert await store.database.read(shape) == new
@@ -142,37 +144,37 @@ async def test_a_file_of_schema_2_keeps_everything_and_gets_runs_of_agents(file:
 
 
 async def test_sessions_of_schema_3_keep_their_order(file: File) -> None:
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     for name, used_at in (("early", 100.0), ("late", 300.0), ("between", 200.0)):
-        await store.commit(Change(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
+        await store.commit(Transaction(session=session(id=f"ses_{name}", name=name, head=TOP, used_at=used_at)))
     await store.aclose()
     with closing(sqlite3.connect(file, isolation_level=None)) as db:
         db.executescript(BACK_TO_3)
 
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     assert list(await store.upkeep.migrate()) == [4]
     assert [one.name for one in await store.sessions()] == ["late", "between", "early"]
     early = await store.session("early")
     assert early
-    await store.commit(Change(session=replace(early, used_at=50.0, use=None), expect=early.head))
+    await store.commit(Transaction(session=replace(early, used_at=50.0, use=None), expect=early.head))
     assert [one.name for one in await store.sessions()] == ["early", "late", "between"]
     await store.aclose()
 
 
 async def test_a_new_file_goes_through_every_migration(sqlite: SqliteStore) -> None:
-    assert list(await sqlite.upkeep.migrate()) == list(range(1, SCHEMA + 1))
+    assert list(await sqlite.upkeep.migrate()) == list(range(1, SCHEMA_VERSION + 1))
 
 
 async def test_the_statements_that_are_printed_make_a_store(file: File) -> None:
     file.parent.mkdir()
     with closing(sqlite3.connect(file)) as db:
         db.executescript(schema_sql())
-        assert db.execute("PRAGMA application_id").fetchone() == (OURS,)
-    store = SqliteStore(Database(file))
+        assert db.execute("PRAGMA application_id").fetchone() == (APPLICATION_ID,)
+    store = SqliteStore(SqliteDatabase(file))
 
     assert list(await store.upkeep.migrate()) == []
     await store.commit(SAY)
-    assert await store.item("msg_a") == user("hi")
+    assert await store.item("msg_a") == user_message("hi")
     await store.aclose()
 
 
@@ -195,12 +197,12 @@ def foreign(file: File) -> File:
 
 async def test_a_check_of_a_file_that_is_no_store_fails(foreign: File) -> None:
     with pytest.raises(StoreUnavailable):
-        await SqliteStore(Database(foreign)).upkeep.check()
+        await SqliteStore(SqliteDatabase(foreign)).upkeep.check()
 
 
 async def test_the_secret_stays_when_the_file_is_opened_again(file: File) -> None:
     for fresh in (b"first", b"second"):
-        store = SqliteStore(Database(file))
+        store = SqliteStore(SqliteDatabase(file))
         assert await store.upkeep.secret("seal", fresh) == b"first"
         await store.aclose()
 

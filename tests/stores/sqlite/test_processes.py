@@ -9,9 +9,9 @@ from pathlib import Path as File
 
 import pytest
 
-from convo.history import Path
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.history.tree import Path
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.sqlite.chatting import UNDO_EVERY, answered
 
 WRITERS, TURNS = 8, 12
@@ -46,7 +46,7 @@ async def test_eight_processes_write_one_new_file_at_once_and_lose_nothing(file:
 
     assert [writer.returncode for writer in writers] == [0] * WRITERS
     sound(file)
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     for number, lines in enumerate(said):
         record = await store.session(f"w{number}")
         assert record is not None
@@ -75,7 +75,7 @@ async def kill_again_and_again(file: File, kills: int, dice: random.Random) -> N
 
 async def all_that_was_told_is_there(file: File, heads: list[str], links: set[str]) -> None:
     """The store opens, stands at the head told last or one commit further, and has every link."""
-    store = SqliteStore(Database(file))
+    store = SqliteStore(SqliteDatabase(file))
     record = await store.session("one")
     if heads:
         assert record is not None

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from convo.stores.contract import Change
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
+from convo.stores.base import Transaction
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import session
 
 NOBODY = 65534
@@ -20,22 +20,22 @@ TRY = """
 import asyncio, os, sqlite3, sys
 from pathlib import Path
 from convo.errors import ConvoError
-from convo.stores.contract import Change
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
-from convo.stores.sqlite.schema import migrate
+from convo.stores.base import Transaction
+from convo.stores.sqlite.store import SqliteStore
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.connection import migrate_schema
 from tests.stores.chats import session
 
 async def main(store):
-    for call in (store.sessions(), store.commit(Change(session=session(name="new")))):
+    for call in (store.sessions(), store.commit(Transaction(session=session(name="new")))):
         try:
             print("done", len(await call or ()))
         except ConvoError as wrong:
             print(type(wrong).__name__, wrong)
     await store.aclose()
 
-migrate(sqlite3.connect(":memory:", isolation_level=None))    # the package itself may lie where nobody can read
-store = SqliteStore(Database(Path(sys.argv[1])))
+migrate_schema(sqlite3.connect(":memory:", isolation_level=None))    # the package itself may lie where nobody can read
+store = SqliteStore(SqliteDatabase(Path(sys.argv[1])))
 if os.getuid() == 0:
     os.setgid(65534)
     os.setuid(65534)
@@ -60,8 +60,8 @@ def place() -> Iterator[File]:
 async def file(place: File) -> File:
     """A store with one session, which that user owns too."""
     made = place / "convo.db"
-    store = SqliteStore(Database(made))
-    await store.commit(Change(session=session()))
+    store = SqliteStore(SqliteDatabase(made))
+    await store.commit(Transaction(session=session()))
     await store.aclose()
     hand_over(made)
     return made

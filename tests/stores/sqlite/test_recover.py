@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from convo.items import Item
-from convo.stores.open import open_store
-from convo.stores.sqlite import schema
-from convo.stores.sqlite.checking import check
-from convo.stores.sqlite.recover import COLUMNS, SHAPES, recover
-from convo.stores.upkeep import Recovery
+from convo.history.items import Item
+from convo.stores.base import RecoveryReport
+from convo.stores.factory import open_store
+from convo.stores.sqlite import connection
+from convo.stores.sqlite.check import check_database
+from convo.stores.sqlite.recover import TABLE_COLUMNS, TABLE_SHAPES, recover_database
 from tests.running import Convo
 from tests.stores.sqlite.building import build
 from tests.stores.sqlite.damaging import DAMAGES, counted, pages_of, recovered_by_sqlite, zero
@@ -74,12 +74,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {one.name: one.read_bytes() for one in sorted(folder.iterdir())}
 
 
-def recovered(file: Path, target: Path) -> Recovery:
+def recovered(file: Path, target: Path) -> RecoveryReport:
     """Recover a file, and make sure of what always holds."""
     before = contents(file.parent)
-    found = recover(file, target, quiet)
+    found = recover_database(file, target, quiet)
     assert contents(file.parent) == before
-    assert check(target, quiet).problems == []
+    assert check_database(target, quiet).problems == []
     return found
 
 
@@ -218,19 +218,19 @@ def test_a_file_without_any_row_of_convo_is_refused_and_nothing_is_written(
 def test_a_store_that_nothing_was_written_into_is_recovered_empty(tmp_path: Path) -> None:
     place, target = tmp_path / "empty.db", tmp_path / "new.db"
     with closing(sqlite3.connect(place, isolation_level=None)) as db:
-        schema.migrate(db)
+        connection.migrate_schema(db)
 
-    assert not any(recover(place, target, quiet).rows.values())
+    assert not any(recover_database(place, target, quiet).rows.values())
     assert target.exists()
 
 
 def test_every_column_of_the_schema_is_known(tmp_path: Path) -> None:
     """A migration that adds a column has to add it here too: rows with it would be taken for no rows of ours."""
     with closing(sqlite3.connect(tmp_path / "new.db", isolation_level=None)) as db:
-        schema.migrate(db)
-        for table in SHAPES:
+        connection.migrate_schema(db)
+        for table in TABLE_SHAPES:
             columns = [name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")]
-            assert (table, COLUMNS[table].split(", "), len(SHAPES[table])) == (table, columns, len(columns))
+            assert (table, TABLE_COLUMNS[table].split(", "), len(TABLE_SHAPES[table])) == (table, columns, len(columns))
 
 
 def test_a_file_of_an_older_schema_is_recovered(file: Path, said: Histories, tmp_path: Path) -> None:
@@ -305,9 +305,9 @@ def test_a_server_is_not_read_page_by_page(convo: Convo) -> None:
 RUN = """
 import sys
 from pathlib import Path
-from convo.stores.sqlite.recover import recover
+from convo.stores.sqlite.recover import recover_database
 print("up", flush=True)
-recover(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: None)
+recover_database(Path(sys.argv[1]), Path(sys.argv[2]), lambda *_: None)
 """
 
 
@@ -323,7 +323,7 @@ def killed(file: Path, target: Path, after_s: float) -> bool:
     left = [one.name for one in folder.iterdir()]
     assert left in ([], [target.name])
     if left:
-        assert check(target, quiet).problems == []
+        assert check_database(target, quiet).problems == []
         target.unlink()
     return bool(left)
 

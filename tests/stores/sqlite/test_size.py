@@ -6,11 +6,10 @@ from random import Random
 
 import pytest
 
-from convo.history import Strategy
-from convo.stores.contract import Change, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
-from convo.stores.sqlite.schema import PAGE
+from convo.history.records import Strategy
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import json_bytes, long_chat, prose, session
 from tests.stores.sqlite.measuring import stored
 from tests.stores.test_agent_runs import RUN
@@ -29,7 +28,7 @@ MOST = 1.6
 )
 async def test_a_thousand_turns_cost_at_most_1_6_times_what_is_new_in_them(file: File, strategy: Strategy) -> None:
     """Turns of 1 KB and 1 KB. Without fsync, which changes no byte."""
-    store = SqliteStore(Database(file, synchronous="OFF"))
+    store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
     new = 0
     for turn in long_chat(strategy, 1000):
         new += json_bytes(turn.new)
@@ -41,7 +40,7 @@ async def test_a_thousand_turns_cost_at_most_1_6_times_what_is_new_in_them(file:
 
 
 async def test_a_history_that_is_sent_again_costs_nothing(file: File) -> None:
-    store = SqliteStore(Database(file, synchronous="OFF"))
+    store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
     turns = list(long_chat(Strategy.SESSION, 20))
     for turn in turns:
         await store.commit(turn.changes[0])
@@ -50,25 +49,25 @@ async def test_a_history_that_is_sent_again_costs_nothing(file: File) -> None:
     grown = turns[0].changes[0].grow[0].after
     everything = tuple(item for turn in turns for item in turn.new)
     for _ in range(10):
-        await store.commit(Change((Growth(grown, everything),)))
+        await store.commit(Transaction((AppendItems(grown, everything),)))
 
     assert await rows(store) == before
     await store.aclose()
 
 
 async def test_a_run_that_is_written_anew_each_turn_takes_the_room_of_its_last_turn(file: File) -> None:
-    store = SqliteStore(Database(file, synchronous="OFF"))
-    await store.commit(Change(session=session()))
+    store = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
+    await store.commit(Transaction(session=session()))
     for revision in range(1, 201):
         document = {"history": prose(Random(revision), 5000)}
-        await store.commit(Change(agent_run=replace(RUN, revision=revision, document=document)))
+        await store.commit(Transaction(agent_run=replace(RUN, revision=revision, document=document)))
         if revision == 1:
             await store.database.read(lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
             first = size(file)
     log = size(file.with_name(f"{file.name}-wal"))
     await store.aclose()
 
-    assert size(file) <= first + 2 * PAGE
+    assert size(file) <= first + 2 * PAGE_SIZE_BYTES
     assert log < 10_000_000  # SQLite writes it back after a thousand pages, and begins it anew
 
 

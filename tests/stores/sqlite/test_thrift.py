@@ -6,39 +6,38 @@ from pathlib import Path as File
 
 import pytest
 
-from convo.history import Path, root
-from convo.items import Item
-from convo.stores.contract import AgentCall, Change, Growth
-from convo.stores.sqlite import SqliteStore
-from convo.stores.sqlite.database import Database
-from convo.stores.sqlite.schema import PAGE
+from convo.history.items import Item
+from convo.history.tree import Path, root_key
+from convo.stores.base import AgentCall, AppendItems, Transaction
+from convo.stores.sqlite.connection import PAGE_SIZE_BYTES, SqliteDatabase
+from convo.stores.sqlite.store import SqliteStore
 from tests.stores.chats import NOW, link, session
 from tests.stores.test_agent_runs import RUN
 
-FRAME = PAGE + 24
+FRAME = PAGE_SIZE_BYTES + 24
 """Bytes that a page takes in the log."""
 
 CALLED: Item = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": "{}"}
 RETURNED: Item = {"type": "function_call_output", "call_id": "call_1", "output": "rain"}
 
-BEGUN = Path(root("local")).grow([{"role": "user", "content": "What will the weather be?"}])
+BEGUN = Path(root_key("local")).grow([{"role": "user", "content": "What will the weather be?"}])
 ASKED = BEGUN.grow([CALLED])
 LOOKED = ASKED.grow([RETURNED])
 
 AT_FIRST = session(head=BEGUN.head, mark=BEGUN.head)
 ANSWERED = replace(AT_FIRST, head=ASKED.head, mark=ASKED.head, link="resp_1")
 
-BEGINS = Change((Growth(root("local"), BEGUN.items),), session=AT_FIRST, expect=None, agent_run=RUN)
-ANSWER = Change(
-    (Growth(BEGUN.head, (CALLED,)),),
+BEGINS = Transaction((AppendItems(root_key("local"), BEGUN.items),), session=AT_FIRST, expect=None, agent_run=RUN)
+ANSWER = Transaction(
+    (AppendItems(BEGUN.head, (CALLED,)),),
     (link("resp_1", BEGUN.head, ASKED.head, session="ses_1", parameters={"temperature": 1}),),
     ANSWERED,
     BEGUN.head,
     agent_run=replace(RUN, revision=2),
     calls=(AgentCall("run_1", "call_1", NOW),),
 )
-RESULT = Change(
-    (Growth(ASKED.head, (RETURNED,)),),
+RESULT = Transaction(
+    (AppendItems(ASKED.head, (RETURNED,)),),
     session=replace(ANSWERED, head=LOOKED.head),
     expect=ASKED.head,
     agent_run=replace(RUN, revision=3),
@@ -49,13 +48,13 @@ RESULT = Change(
 
 @pytest.fixture
 async def store(file: File) -> AsyncIterator[SqliteStore]:
-    opened = SqliteStore(Database(file, synchronous="OFF"))
+    opened = SqliteStore(SqliteDatabase(file, synchronous="OFF"))
     await opened.commit(BEGINS)
     yield opened
     await opened.aclose()
 
 
-async def statements(store: SqliteStore, change: Change) -> int:
+async def statements(store: SqliteStore, change: Transaction) -> int:
     """How many statements a change takes, those of the search index within one of ours apart."""
     said: list[str] = []
     await store.database.read(lambda db: db.set_trace_callback(said.append))
@@ -64,7 +63,7 @@ async def statements(store: SqliteStore, change: Change) -> int:
     return sum(not sql.startswith("--") for sql in said[1:-1])  # without the reads around it
 
 
-async def pages(store: SqliteStore, change: Change) -> int:
+async def pages(store: SqliteStore, change: Transaction) -> int:
     """How many pages a change sends through the log."""
     log = store.database.file.with_name(f"{store.database.file.name}-wal")
     before = log.stat().st_size
@@ -81,8 +80,8 @@ async def test_what_stays_as_it_was_is_not_written_again(store: SqliteStore) -> 
     """A page for each column that others are found by, and that changed; the row itself is one more."""
     await store.commit(ANSWER)
 
-    assert await pages(store, Change(session=replace(ANSWERED, used_at=NOW + 1))) == 1
-    assert await pages(store, Change(session=replace(ANSWERED, mark=BEGUN.head))) == 2
-    assert await pages(store, Change(session=replace(ANSWERED, name="other", mark=BEGUN.head))) == 2
+    assert await pages(store, Transaction(session=replace(ANSWERED, used_at=NOW + 1))) == 1
+    assert await pages(store, Transaction(session=replace(ANSWERED, mark=BEGUN.head))) == 2
+    assert await pages(store, Transaction(session=replace(ANSWERED, name="other", mark=BEGUN.head))) == 2
     moved = replace(RUN, revision=3, document={"phase": "done"})
-    assert await pages(store, Change(agent_run=moved)) == 2  # its document is another row
+    assert await pages(store, Transaction(agent_run=moved)) == 2  # its document is another row

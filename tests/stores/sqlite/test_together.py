@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from convo.stores.sqlite.database import Database
+from convo.stores.sqlite.connection import SqliteDatabase
 
 Write = Callable[[sqlite3.Connection], int]
 
 
 @pytest.fixture
-async def database(tmp_path: Path) -> AsyncIterator[Database]:
-    opened = Database(tmp_path / "convo.db")
+async def database(tmp_path: Path) -> AsyncIterator[SqliteDatabase]:
+    opened = SqliteDatabase(tmp_path / "convo.db")
     await opened.migrate()
     yield opened
     await opened.aclose()
@@ -33,13 +33,13 @@ def noting(n: int) -> Write:
     return write
 
 
-def kept(database: Database) -> set[int]:
+def kept(database: SqliteDatabase) -> set[int]:
     """The numbers that another connection finds in the file."""
     with closing(sqlite3.connect(database.file)) as db:
         return {int(name) for (name,) in db.execute("SELECT name FROM secrets")}
 
 
-async def at_once(database: Database, *jobs: Callable[[sqlite3.Connection], Any]) -> list[Any]:
+async def at_once(database: SqliteDatabase, *jobs: Callable[[sqlite3.Connection], Any]) -> list[Any]:
     """What became of jobs that all waited when the thread came to them."""
     free = threading.Event()
     first = asyncio.create_task(database.write(lambda db: free.wait()))
@@ -50,7 +50,7 @@ async def at_once(database: Database, *jobs: Callable[[sqlite3.Connection], Any]
     return await asyncio.gather(*waiting, return_exceptions=True)
 
 
-async def test_jobs_that_wait_at_the_same_time_are_durable_together(database: Database) -> None:
+async def test_jobs_that_wait_at_the_same_time_are_durable_together(database: SqliteDatabase) -> None:
     seen: list[set[int]] = []
 
     assert await at_once(database, noting(1), noting(2), lambda db: seen.append(kept(database))) == [1, 2, None]
@@ -58,7 +58,7 @@ async def test_jobs_that_wait_at_the_same_time_are_durable_together(database: Da
     assert kept(database) == {1, 2}
 
 
-async def test_a_job_that_fails_takes_nobody_with_it(database: Database) -> None:
+async def test_a_job_that_fails_takes_nobody_with_it(database: SqliteDatabase) -> None:
     def fail(db: sqlite3.Connection) -> int:
         return noting(3)(db) // 0
 
@@ -68,7 +68,7 @@ async def test_a_job_that_fails_takes_nobody_with_it(database: Database) -> None
     assert kept(database) == {1, 2}
 
 
-async def test_a_job_that_ends_the_transaction_takes_nobody_with_it(database: Database) -> None:
+async def test_a_job_that_ends_the_transaction_takes_nobody_with_it(database: SqliteDatabase) -> None:
     """As SQLite does itself when a disk is full."""
 
     def ruin(db: sqlite3.Connection) -> None:
@@ -81,7 +81,7 @@ async def test_a_job_that_ends_the_transaction_takes_nobody_with_it(database: Da
     assert kept(database) == {1, 2}
 
 
-async def test_a_job_that_nobody_waits_for_any_more_is_not_done(database: Database) -> None:
+async def test_a_job_that_nobody_waits_for_any_more_is_not_done(database: SqliteDatabase) -> None:
     free = threading.Event()
     first = asyncio.create_task(database.write(lambda db: free.wait()))
     left, stayed = (asyncio.create_task(database.write(noting(n))) for n in (1, 2))
@@ -94,7 +94,7 @@ async def test_a_job_that_nobody_waits_for_any_more_is_not_done(database: Databa
     assert kept(database) == {2}
 
 
-async def test_who_only_looks_does_not_wait_for_those_who_write(database: Database) -> None:
+async def test_who_only_looks_does_not_wait_for_those_who_write(database: SqliteDatabase) -> None:
     free, told = threading.Event(), list[str]()
     first = asyncio.create_task(database.write(lambda db: free.wait()))
 

@@ -1,7 +1,7 @@
 """What the tests of Markdown share: a corpus, ways to lay a text out, and a terminal to look at.
 
 whole(text, paper)              every block at once, by one parse: what all pieces must come to
-streamed(pieces, paper)         the same text through a `Reading`
+streamed(pieces, paper)         the same text through a `MarkdownStream`
 on_screen(written, columns)     what an emulated terminal shows, what scrolled away included
 """
 
@@ -12,11 +12,8 @@ from pathlib import Path
 import pyte
 from hypothesis import strategies as some
 
-from convo.ui.markdown.page import Page
-from convo.ui.markdown.parsing import blocks
-from convo.ui.markdown.reading import Reading
-from convo.ui.markdown.rendering import Carry, Rendering
-from convo.ui.markdown.spans import Paper, drawn
+from convo.terminal.markdown.render import BlockRenderer, MarkdownOptions, RenderState, encode_row, parse_blocks
+from convo.terminal.markdown.stream import MarkdownRenderer, MarkdownStream
 
 HERE = Path(__file__).parent
 
@@ -25,22 +22,22 @@ CORPUS = {place.stem: place.read_text("utf-8") for place in sorted((HERE / "corp
 COLUMNS = (40, 80, 120)
 
 
-def whole(text: str, paper: Paper) -> list[str]:
+def whole(text: str, paper: MarkdownOptions) -> list[str]:
     """`text` laid out by one parse of all of it."""
     lines = [line.expandtabs(4) for line in text.removesuffix("\n").split("\n")]
     while lines and not lines[0].strip():
         lines.pop(0)
-    rows = Rendering(blocks(lines), lines, paper, Carry()).rows()
-    return [drawn(row, paper).rstrip() for row in rows]
+    rows = BlockRenderer(parse_blocks(lines), lines, paper, RenderState()).rows()
+    return [encode_row(row, paper).rstrip() for row in rows]
 
 
-def streamed(pieces: Iterable[str], paper: Paper) -> list[str]:
+def streamed(pieces: Iterable[str], paper: MarkdownOptions) -> list[str]:
     """The finished rows of a text that comes in `pieces`, each of which is drawn."""
-    reading, rows = Reading(paper), []
+    reading, rows = MarkdownStream(paper), []
     for piece in pieces:
         rows += reading.take(piece)
         reading.open()
-    return [drawn(row, paper).rstrip() for row in [*rows, *reading.end()]]
+    return [encode_row(row, paper).rstrip() for row in [*rows, *reading.end()]]
 
 
 def cut_up(text: str, sizes: Iterable[int]) -> Iterator[str]:
@@ -59,7 +56,7 @@ sizes = some.lists(some.sampled_from((1, 2, 3, 5, 8, 13, 50, 400, 10_000)), min_
 def written(pieces: Iterable[str], columns: int, **look: bool) -> str:
     """What a page writes to a terminal of `columns`."""
     out = io.StringIO()
-    page = Page(out, Paper(**look), lambda: columns)
+    page = MarkdownRenderer(out, MarkdownOptions(**look), lambda: columns)
     for piece in pieces:
         page.say(piece)
     page.end()

@@ -3,15 +3,14 @@
 import pytest
 from pygments.token import Comment, String
 
-from convo.ui.markdown.code import STYLES, coloured, ink
-from convo.ui.markdown.spans import Span
+from convo.terminal.markdown.render import TOKEN_STYLES, Span, highlight_line, make_lexer_state
 
 
 def styles(language: str, code: str) -> list[list[tuple[str, str]]]:
     """The words of each line, with their styles."""
-    now, lines = ink(language), []
+    now, lines = make_lexer_state(language), []
     for line in code.split("\n"):
-        spans, now = coloured(line, now)
+        spans, now = highlight_line(line, now)
         assert "".join(span.words for span in spans) == line
         lines.append([(span.words, span.style) for span in spans])
     return lines
@@ -30,14 +29,14 @@ def styles(language: str, code: str) -> list[list[tuple[str, str]]]:
 )
 def test_a_comment_goes_on_over_lines(language: str, code: str) -> None:
     first, second, third = styles(language, code)
-    assert first[-1][1] == second[0][1] == third[0][1] == STYLES[Comment]
-    assert second == [("two", STYLES[Comment])]
+    assert first[-1][1] == second[0][1] == third[0][1] == TOKEN_STYLES[Comment]
+    assert second == [("two", TOKEN_STYLES[Comment])]
     assert len(third) > 1
 
 
 def test_a_string_goes_on_over_lines() -> None:
     lines = styles("python", 'a = """one\ntwo\n"""\nb = 1')
-    assert lines[1] == [("two", STYLES[String])]
+    assert lines[1] == [("two", TOKEN_STYLES[String])]
     assert ("1", "36") in lines[3]
 
 
@@ -48,7 +47,7 @@ def test_what_only_looks_like_a_comment_is_none() -> None:
 
 @pytest.mark.parametrize("language", ["", "nosuchlanguage", "text", "mcschema"])
 def test_an_unknown_language_has_no_colours(language: str) -> None:
-    assert coloured("if x: pass", ink(language))[0] == [Span("if x: pass")]
+    assert highlight_line("if x: pass", make_lexer_state(language))[0] == [Span("if x: pass")]
 
 
 LEXERS = ("bash", "c++", "console", "diff", "go", "html+jinja", "ini", "java", "json", "kotlin", "lua", "make", "md")

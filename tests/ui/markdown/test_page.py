@@ -5,8 +5,8 @@ import io
 
 import pytest
 
-from convo.ui.markdown.page import FRAME_S, Often, Page
-from convo.ui.markdown.spans import Paper
+from convo.terminal.markdown.render import MarkdownOptions
+from convo.terminal.markdown.stream import FRAME_INTERVAL_S, MarkdownRenderer, Throttle
 from tests.ui.markdown.laying_out import on_screen
 
 
@@ -34,7 +34,7 @@ async def everybody_had_a_turn() -> None:
 
 async def test_pieces_that_come_at_once_are_drawn_once() -> None:
     out = io.StringIO()
-    page = Page(out, Paper(), lambda: 80)
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for piece in ("**o", "ne", "**"):
         page.say(piece)
     assert out.getvalue() == ""
@@ -47,18 +47,18 @@ async def test_pieces_that_come_at_once_are_drawn_once() -> None:
 async def test_it_is_drawn_once_a_frame_however_often_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
     now, frames = [100.0], []
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
-    often = Often(lambda: frames.append(now[0]))
+    often = Throttle(lambda: frames.append(now[0]))
     for _ in range(3):
         often.soon()
         await everybody_had_a_turn()
     assert frames == [100.0]
-    now[0] += FRAME_S
+    now[0] += FRAME_INTERVAL_S
     await everybody_had_a_turn()
-    assert frames == [100.0, 100.0 + FRAME_S]
+    assert frames == [100.0, 100.0 + FRAME_INTERVAL_S]
 
 
 async def test_a_terminal_that_is_gone_is_told_of_with_the_next_words() -> None:
-    page = Page(Gone(), Paper(), lambda: 80)
+    page = MarkdownRenderer(Gone(), MarkdownOptions(), lambda: 80)
     page.say("a")
     await drawn_by_now()
     with pytest.raises(OSError, match="Input/output error"):
@@ -67,7 +67,7 @@ async def test_a_terminal_that_is_gone_is_told_of_with_the_next_words() -> None:
 
 def test_one_page_takes_one_text_after_the_other() -> None:
     out = io.StringIO()
-    page = Page(out, Paper(), lambda: 80)
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: 80)
     for text in ("```\nnot closed", "", "- a"):
         page.say(text)
         page.end()

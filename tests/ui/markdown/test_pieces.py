@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
-from convo.ui.markdown.page import Page
-from convo.ui.markdown.painting import HIGHEST
-from convo.ui.markdown.spans import Paper
+from convo.terminal.markdown.render import MarkdownOptions
+from convo.terminal.markdown.stream import MAX_REDRAWN_ROWS, MarkdownRenderer
 from tests.ui.markdown.laying_out import (
     COLUMNS,
     CORPUS,
@@ -52,20 +51,22 @@ def texts(draw: some.DrawFn) -> str:
     return "\n".join(mark + line for mark, line in pairs).rstrip("\n")
 
 
-papers = some.builds(Paper, width=some.sampled_from((20, 39, 79, 119)), colour=some.booleans())
+papers = some.builds(MarkdownOptions, width=some.sampled_from((20, 39, 79, 119)), colour=some.booleans())
 
 
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=4)
 @given(sizes=sizes, paper=papers)
-def test_a_text_of_the_corpus_is_laid_out_the_same_in_any_pieces(name: str, sizes: list[int], paper: Paper) -> None:
+def test_a_text_of_the_corpus_is_laid_out_the_same_in_any_pieces(
+    name: str, sizes: list[int], paper: MarkdownOptions
+) -> None:
     assert streamed(cut_up(CORPUS[name], sizes), paper) == whole(CORPUS[name], paper)
 
 
 @settings(max_examples=40)
 @given(text=texts(), sizes=sizes, paper=papers)
 def test_blocks_that_nobody_would_write_are_laid_out_the_same_in_any_pieces(
-    text: str, sizes: list[int], paper: Paper
+    text: str, sizes: list[int], paper: MarkdownOptions
 ) -> None:
     assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
 
@@ -74,16 +75,18 @@ def test_blocks_that_nobody_would_write_are_laid_out_the_same_in_any_pieces(
 def test_heads_that_take_several_rows_stay_those_of_a_table(before: str, inside: str) -> None:
     rows = [f"| {' | '.join(['a head of many words'] * 5)} |", f"|{'---|' * 5}", "| 1 | 2 | 3 | 4 | 5 |"]
     text = before + f"\n{inside}".join(rows)
-    laid_out = whole(text, Paper(39))
+    laid_out = whole(text, MarkdownOptions(39))
     assert any("┼" in row for row in laid_out)
     for size in (1, 3, 1_000):
-        assert streamed(cut_up(text, [size]), Paper(39)) == laid_out
+        assert streamed(cut_up(text, [size]), MarkdownOptions(39)) == laid_out
 
 
 @pytest.mark.full
 @settings(max_examples=1_000)
 @given(text=texts(), sizes=sizes, paper=papers)
-def test_a_thousand_texts_are_laid_out_the_same_in_any_pieces(text: str, sizes: list[int], paper: Paper) -> None:
+def test_a_thousand_texts_are_laid_out_the_same_in_any_pieces(
+    text: str, sizes: list[int], paper: MarkdownOptions
+) -> None:
     assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
 
 
@@ -95,7 +98,7 @@ def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() ->
     draw = Random(1)
     different = []
     for name, text in marked_down.items():
-        paper, sizes = Paper(draw.choice((39, 79, 119))), draw.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
+        paper, sizes = MarkdownOptions(draw.choice((39, 79, 119))), draw.choices((1, 2, 3, 5, 8, 13, 50, 400), k=5)
         if streamed(cut_up(text, sizes), paper) != whole(text, paper):
             different.append((name, paper.width, sizes))
     assert len(marked_down) > 20
@@ -106,7 +109,9 @@ def test_what_packages_say_of_themselves_is_laid_out_the_same_in_any_pieces() ->
 @pytest.mark.parametrize("name", CORPUS)
 @settings(max_examples=30)
 @given(sizes=sizes, paper=papers)
-def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(name: str, sizes: list[int], paper: Paper) -> None:
+def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(
+    name: str, sizes: list[int], paper: MarkdownOptions
+) -> None:
     text = CORPUS[name] * 3
     assert streamed(cut_up(text, sizes), paper) == whole(text, paper)
 
@@ -116,7 +121,7 @@ def test_the_corpus_is_laid_out_the_same_in_many_more_pieces(name: str, sizes: l
 def test_the_screen_at_the_end_is_that_of_the_whole_text(
     name: str, sizes: list[int], columns: int, colour: bool
 ) -> None:
-    rows = whole(CORPUS[name], Paper(columns - 1, colour))
+    rows = whole(CORPUS[name], MarkdownOptions(columns - 1, colour))
     drawn = written(cut_up(CORPUS[name], sizes), columns, colour=colour)
     assert on_screen(drawn, columns) == on_screen("\n".join(rows), columns)
 
@@ -130,12 +135,12 @@ def test_a_screen_is_the_one_that_was_looked_at(columns: int) -> None:
 def test_no_row_above_the_last_few_is_ever_drawn_again() -> None:
     drawn = written(cut_up(CORPUS["prose"] + CORPUS["tables"], [5]), 40)
     ups = [int(rows) for rows in re.findall(r"\x1b\[(\d+)A", drawn)]
-    assert 0 < max(ups) < HIGHEST
+    assert 0 < max(ups) < MAX_REDRAWN_ROWS
 
 
 def test_after_a_resize_nothing_goes_up_to_rows_that_may_be_elsewhere() -> None:
     out, columns = io.StringIO(), 80
-    page = Page(out, Paper(), lambda: columns)
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
     page.say("short words " * 10)
     kept = out.getvalue()
     columns = 40
@@ -147,7 +152,7 @@ def test_after_a_resize_nothing_goes_up_to_rows_that_may_be_elsewhere() -> None:
 def test_after_a_resize_what_was_printed_stays_and_the_rest_fits() -> None:
     """The terminal is made narrower, then wider; what was open is drawn anew below."""
     out, columns = io.StringIO(), 80
-    page = Page(out, Paper(), lambda: columns)
+    page = MarkdownRenderer(out, MarkdownOptions(), lambda: columns)
     before = len(CORPUS["prose"])
     for piece in cut_up(CORPUS["prose"], [before]):
         page.say(piece)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from convo.ui.markdown.spans import Paper
+from convo.terminal.markdown.render import MarkdownOptions
 from tests.ui.markdown.laying_out import streamed, whole
 
-BARE = Paper(width=39)
+BARE = MarkdownOptions(width=39)
 """No colours: what was stressed keeps its marks."""
 
 SHAPES = {
@@ -70,11 +70,11 @@ COLOURED = {
 
 @pytest.mark.parametrize(("source", "row"), COLOURED.items())
 def test_with_colour_marks_become_styles_and_none_is_left_on(source: str, row: str) -> None:
-    assert whole(source, Paper(colour=True)) == [row]
+    assert whole(source, MarkdownOptions(colour=True)) == [row]
 
 
 def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
-    paper = Paper(links=True)
+    paper = MarkdownOptions(links=True)
     assert whole("[a](http://b.c/d)", paper) == ["\x1b]8;;http://b.c/d\x1b\\a\x1b]8;;\x1b\\"]
 
 
@@ -82,18 +82,18 @@ def test_a_link_can_be_clicked_where_the_terminal_can_do_that() -> None:
     "link", ["[http://good.com](http://bad.com)", "[good.com](http://bad.com)", "[a](file:///etc)"]
 )
 def test_an_address_is_shown_where_the_words_would_hide_it(link: str) -> None:
-    assert link.rpartition("(")[2] in whole(link, Paper(links=True))[0]
+    assert link.rpartition("(")[2] in whole(link, MarkdownOptions(links=True))[0]
 
 
 def test_without_the_characters_to_draw_with_plain_ones_are_used() -> None:
     text = "- a\n\n> b\n\n***\n\n```\nc\n```\n\n|d|e|\n|-|-|\n|f|g|"
-    rows = whole(text, Paper(39, boxes=False))
+    rows = whole(text, MarkdownOptions(39, boxes=False))
     assert rows == ["- a", "", "> b", "", "-" * 39, "", "--", "c", "--", "", "d | e", "--+--", "f | g"]
 
 
 def test_a_list_however_deep_leaves_room_for_words() -> None:
     text = "\n".join(f"{'  ' * depth}- item {depth}" for depth in range(18))
-    assert all(f"item {depth}" in row for depth, row in enumerate(whole(text, Paper(20))))
+    assert all(f"item {depth}" in row for depth, row in enumerate(whole(text, MarkdownOptions(20))))
 
 
 DEEP = {

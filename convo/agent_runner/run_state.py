@@ -1,0 +1,75 @@
+"""Export a stored run as a RunState.
+
+The row says where the run is; the conversation has its items, and its links have the response
+ids and usage. Responses are recognized in the items alone, because after a handoff with a
+summary the links are on another path than the conversation.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from convo.agent_runner.persistence import load_run_checkpoint
+from convo.agents.graph import Graph
+from convo.history.items import Item, Json
+from convo.history.records import STRATEGY_INFO, Link, Session
+from convo.runs.state import Phase, Run
+from convo.runstate.export import export_run_state
+from convo.runstate.import_ import import_run_state
+from convo.runstate.run_items import ModelCall, RunTranscript, split_model_calls, split_responses
+from convo.runstate.state import RunState
+from convo.stores.base import AgentRun, Store
+
+
+async def build_run_state(
+    store: Store,
+    session: Session,
+    row: AgentRun,
+    run: Run,
+    values: Mapping[str, Json],
+    base: RunState | None = None,
+    *,
+    own: bool = False,
+    unknown: bool = False,
+) -> RunState:
+    """The run as a state of the newest label.
+
+    One that failed is written as one that asks its model next: its calls have their outputs, so no tool runs again.
+
+    base:    the state that it goes on from, where it did not begin here
+    own:     it is for convo alone, so agents may share a name
+    unknown: calls whose outcome is unknown are written as begun
+    raises:  as `convo.runstate.export.export_run_state`; NotFound, ItemDeleted  its history is not whole any more
+    """
+    if run.phase is Phase.FAILED:
+        run = replace(run, phase=Phase.ASKING, turn=run.turn + 1, batch=(), answered=False, failure=None)
+    path = await store.path(session.head)
+    standing = await load_run_checkpoint(row.document.get("standing"), path, store)
+    since = [node.item for node in path.after(standing.begun)] if path.passes(standing.begun) else list(path.items)
+    first = import_run_state(base, run.graph, values).run.agent if base else run.graph.start
+    links = [link for link in await store.links(session.id) if link.status == "completed"]
+    told = _build_turns(run.graph, first, since, links)
+    before = path.items[: len(path) - len(since)]
+    account = RunTranscript(
+        before,
+        told,
+        session.strategy,
+        session.handle if STRATEGY_INFO[session.strategy].remembers else None,
+        values=values,
+    )
+    if standing.view:
+        seen = standing.view.path.items
+        shown = len(list(split_responses(seen[standing.view.history :])))
+        account = replace(account, before=seen[: standing.view.history], summed=max(0, len(told) - shown))
+    return export_run_state(run, replace(account, base=base, own=own, unknown=unknown))
+
+
+def _build_turns(graph: Graph, first: str, items: Sequence[Item], links: Sequence[Link]) -> list[ModelCall]:
+    """The model calls that `items` came of, each with its link, counted from the last one."""
+    told = split_model_calls(graph, first, items)
+    known = [*(None for _ in told), *links][len(links) :]
+    return [replace(turn, **_get_response_fields(link)) for turn, link in zip(told, known, strict=True)]
+
+
+def _get_response_fields(link: Link | None) -> dict[str, Json]:
+    response = link.id if link and not link.id.startswith("try_") else None
+    return {"response_id": response, "usage": link.usage if link else None}

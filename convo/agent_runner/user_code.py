@@ -1,0 +1,254 @@
+"""Call user code: tools, guardrails, instructions, filters.
+
+It may be sync or async and may raise anything, so the outcome is returned as a value and the
+caller decides what it means. Sync code that can take long runs on daemon threads that nothing
+waits for: a tool that never returns keeps its thread, and does not delay the exit of the process.
+`IN_USER_CODE` is set while it runs.
+"""
+
+import asyncio
+import copy
+import inspect
+import os
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, copy_context
+from dataclasses import dataclass
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Final, TypeAlias
+
+from convo.agents.agent import Guardrail
+from convo.errors import ConvoError, NotCanonical, RunFailed
+from convo.history.canonical import item_hash
+from convo.history.items import Json
+from convo.runs.state import GuardrailPassed, GuardrailTripped, ToolCall
+from convo.tools.tool import Context, Tool, Wrong, output_text, read_arguments, timed_out
+
+IN_USER_CODE: Final[ContextVar[bool]] = ContextVar("convo_theirs", default=False)
+"""Whether what a person wrote is what runs now."""
+
+
+@contextmanager
+def user_code_scope() -> Iterator[None]:
+    """Whatever runs within is a person's own."""
+    before = IN_USER_CODE.set(True)
+    try:
+        yield
+    finally:
+        IN_USER_CODE.reset(before)
+
+
+@dataclass(frozen=True, slots=True)
+class CallOutcome:
+    """What a function returned, or else what it raised."""
+
+    value: Any = None
+    raised: BaseException | None = None
+
+
+async def capture_async(function: Callable[..., Any], *args: Any, thread: bool = False) -> CallOutcome:
+    """Call a function and await its result if it is awaitable; cancelling stops the waiting.
+
+    Named arguments come in a `functools.partial`, because any name may be one of the function's.
+
+    thread:  run a plain function on a thread
+    """
+    if thread and not inspect.iscoroutinefunction(function):
+        came = await capture_on_thread(function, *args)
+        return await _capture_awaitable(came.value) if inspect.isawaitable(came.value) else came
+
+    async def work() -> Any:
+        value = function(*args)
+        return await value if inspect.isawaitable(value) else value
+
+    return await _capture_awaitable(work())
+
+
+async def _capture_awaitable(work: Awaitable[Any]) -> CallOutcome:
+    """What came of `work`; cancelled itself is what came of it as well."""
+    task = asyncio.ensure_future(_capture_system_exit(work))
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise
+    if task.cancelled():
+        return CallOutcome(raised=asyncio.CancelledError())
+    raised = task.exception()
+    return CallOutcome(raised=raised) if raised else task.result()
+
+
+async def _capture_system_exit(work: Awaitable[Any]) -> CallOutcome:
+    """`work` to its end; one that leaves the program ends itself only, and not the loop that it is carried out in."""
+    try:
+        with user_code_scope():
+            return CallOutcome(await work)
+    except SystemExit as left:
+        return CallOutcome(raised=left)
+
+
+async def call_user_code(what: str, code: str, function: Callable[..., Any], *args: Any, thread: bool = False) -> Any:
+    """What a function returns. raises: RunFailed  it raised;  ConvoError  what it raised, where that is one of ours"""
+    came = await capture_async(function, *args, thread=thread)
+    if isinstance(came.raised, ConvoError):
+        raise came.raised
+    if came.raised is not None:
+        raise RunFailed(f"{what} raised {format_exception(came.raised)}", code=code) from came.raised
+    return came.value
+
+
+async def call_user_predicate(what: str, code: str, function: Callable[..., Any], *args: Any) -> bool:
+    """Whether a function says yes. raises: as `call_user_code`; RunFailed  what it returned is neither yes nor no"""
+    came = capture(bool, await call_user_code(what, code, function, *args))
+    if came.raised is not None:
+        raise RunFailed(f"{what} raised {format_exception(came.raised)}", code=code) from came.raised
+    return bool(came.value)
+
+
+def format_exception(raised: BaseException) -> str:
+    """An error in words: what kind, and what it says, where it can say it."""
+    words = capture(str, raised).value
+    return f"{type(raised).__name__}: {words}" if words else type(raised).__name__
+
+
+def capture(function: Callable[..., Any], *args: Any) -> CallOutcome:
+    """Call a plain function here and now."""
+    try:
+        with user_code_scope():
+            return CallOutcome(function(*args))
+    except BaseException as raised:  # noqa: BLE001 - whatever it is, it is what came of the function
+        return CallOutcome(raised=raised)
+
+
+def capture_on_thread(function: Callable[..., Any], *args: Any) -> Awaitable[CallOutcome]:
+    """Call a plain function on a thread that nobody has to wait for."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[CallOutcome] = loop.create_future()
+    context = copy_context()
+
+    def work() -> CallOutcome:
+        return context.run(capture, function, *args)
+
+    def told(came: CallOutcome) -> None:
+        with suppress(RuntimeError):  # whoever waited has left, and the loop with them
+            loop.call_soon_threadsafe(settle, came)
+
+    def settle(came: CallOutcome) -> None:
+        if not future.done():
+            future.set_result(came)
+
+    submit_to_thread(work, told)
+    return future
+
+
+ThreadJob: TypeAlias = tuple[Callable[[], Any], Callable[[Any], None]]
+"""What to do, and who is told what came of it; neither may raise."""
+
+MAX_IDLE_THREADS = 8
+"""Threads that stay when nothing is to do."""
+
+_idle_queues: "deque[SimpleQueue[ThreadJob]]" = deque()
+"""Where each idle thread is listening, the one that was idle last at the end."""
+
+os.register_at_fork(after_in_child=_idle_queues.clear)
+
+
+def submit_to_thread(work: Callable[[], Any], told: Callable[[Any], None]) -> None:
+    """Do `work` on a thread, and tell `told` on that thread what came of it."""
+    try:
+        listening = _idle_queues.pop()
+    except IndexError:
+        listening = SimpleQueue()
+        Thread(target=_run_worker, args=(listening,), daemon=True, name="convo-hand").start()
+    listening.put((work, told))
+
+
+def _run_worker(listening: "SimpleQueue[ThreadJob]") -> None:
+    """Do one call after the other. Who is told may have the next one at once, so the thread is idle before."""
+    staying = True
+    while staying:
+        work, told = listening.get()
+        came = work()
+        staying = len(_idle_queues) < MAX_IDLE_THREADS
+        if staying:
+            _idle_queues.append(listening)
+        told(came)
+        del work, told, came
+
+
+TOOL_FAILED_CODE = "tool_failed"
+TOOL_TIMEOUT_CODE = "tool_timeout"
+
+
+async def run_tool_call(call: ToolCall, context: Context) -> Json:
+    """What the model is told of `call`. raises: RunFailed  the tool has no words for what went wrong"""
+    tool = call.tool
+    assert tool
+    arguments = read_arguments(tool, call.arguments)
+    if tool.record is None:
+        given: dict[str, Any] = {}
+        first: tuple[Any, ...] = (context, call.arguments)
+    elif isinstance(arguments, Wrong):
+        return arguments.words
+    else:
+        given, first = arguments, (context,) if tool.takes_context else ()
+    try:
+        async with asyncio.timeout(tool.timeout_s):
+            came = await capture_async(partial(tool.run, *first, **given), thread=True)
+    except TimeoutError:
+        return _make_timeout_output(tool)
+    if came.raised is None:
+        came = capture(
+            tool.serialize or output_text, came.value
+        )  # an object of theirs may raise when it is put into words
+    if came.raised is not None:
+        return make_failure_output(tool, came.raised)
+    return _ensure_json_output(tool, came.value)
+
+
+def _make_timeout_output(tool: Tool) -> Json:
+    assert tool.timeout_s is not None
+    words = timed_out(tool.title, tool.timeout_s)
+    if tool.on_timeout == "fail":
+        raise RunFailed(words.rstrip("."), code=TOOL_TIMEOUT_CODE)
+    return words
+
+
+def make_failure_output(tool: Tool, raised: BaseException) -> Json:
+    """The tool's own words for a failure. raises: RunFailed  it has none, or what makes them raised"""
+    failed = f"tool {tool.title!r} raised {format_exception(raised)}"
+    words = tool.failure
+    if words is None or not isinstance(raised, Exception):
+        raise RunFailed(failed, code=TOOL_FAILED_CODE) from raised
+    came = capture(lambda: output_text(words(raised)))
+    if came.raised is not None:
+        raise RunFailed(
+            f"{failed}, and its words for that {format_exception(came.raised)}", code=TOOL_FAILED_CODE
+        ) from came.raised
+    return came.value
+
+
+def _ensure_json_output(tool: Tool, output: Json) -> Json:
+    try:
+        item_hash({"output": output})
+    except NotCanonical as wrong:
+        return make_failure_output(tool, wrong)
+    return output
+
+
+GUARDRAIL_FAILED_CODE = "guardrail_failed"
+
+
+async def run_guardrail(
+    guardrail: Guardrail, place: int, context: Context, said: Json
+) -> GuardrailPassed | GuardrailTripped:
+    """What a guardrail says of `said`. raises: RunFailed  it raised"""
+    what = f"guardrail {guardrail.name!r}"
+    reason = await call_user_code(
+        what, GUARDRAIL_FAILED_CODE, guardrail.check, context, copy.deepcopy(said), thread=True
+    )
+    return GuardrailPassed(place) if reason is None else GuardrailTripped(place, str(reason))

@@ -1,0 +1,279 @@
+"""The history that the next agent receives: filtered, or nested as a summary in one message.
+
+The text between `<CONVERSATION HISTORY>` markers is identical to the Agents SDK's. Summaries found in the history
+are expanded first, so nothing is summarized twice. Only assistant messages are taken for summaries. Messages
+of the last turn stay as they are; its calls, outputs and reasoning become text. The conversation is not changed.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from convo.errors import InputFault
+from convo.history.items import Item, Json, item_type
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryMarkers:
+    """The lines around a summary."""
+
+    start: str = "<CONVERSATION HISTORY>"
+    end: str = "</CONVERSATION HISTORY>"
+
+
+DEFAULT_HISTORY_MARKERS = HistoryMarkers()
+
+SUMMARY_PREAMBLE = "For context, here is the conversation so far between the user and the previous agent:"
+KNOWN_SUMMARY_PREAMBLES = {SUMMARY_PREAMBLE, "For context, here is the conversation so far:"}
+"""The line that every release wrote above its marker."""
+
+EMPTY_SUMMARY = "(no previous turns recorded)"
+
+MESSAGE_ROLES = {"assistant", "developer", "system", "user"}
+
+PRIVATE_FIELDS = ("_agents_tool_description", "_agents_tool_title", "created_by")
+"""Fields that are a keeper's own and no part of what was said."""
+
+
+def summarize_transcript(
+    transcript: Sequence[Item], markers: HistoryMarkers = DEFAULT_HISTORY_MARKERS
+) -> dict[str, Json]:
+    """One assistant's message that holds the whole transcript as text."""
+    records = (f"{number}. {_format_record(item)}" for number, item in enumerate(transcript, start=1))
+    lines = (SUMMARY_PREAMBLE, markers.start, *(records if transcript else (EMPTY_SUMMARY,)), markers.end)
+    return {"role": "assistant", "content": "\n".join(lines)}
+
+
+def expand_summaries(items: Iterable[Item], markers: HistoryMarkers = DEFAULT_HISTORY_MARKERS) -> list[Item]:
+    """`items`, with the records of every summary in its place."""
+    flat: list[Item] = []
+    for item in items:
+        body = _find_summary_body(item, markers)
+        flat += [remove_private_fields(item)] if body is None else _parse_summary_body(body)
+    return flat
+
+
+def remove_private_fields(item: Item) -> Item:
+    """`item` without a keeper's own fields."""
+    if not any(field in item for field in PRIVATE_FIELDS):
+        return item
+    return {field: value for field, value in item.items() if field not in PRIVATE_FIELDS}
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+
+def _format_record(item: Item) -> str:
+    item, role = remove_private_fields(item), item.get("role")
+    if isinstance(role, str) and _is_one_line(item):
+        name = item.get("name")
+        said = item.get("content")
+        return f"{role} ({name}): {said or ''}" if isinstance(name, str) and name else f"{role}: {said or ''}"
+    said = {field: value for field, value in item.items() if field != "provider_data"}
+    return json.dumps(said, ensure_ascii=False, default=str)
+
+
+def _is_one_line(item: Item) -> bool:
+    """Whether a message fits one line; its role and name come from elsewhere too, and could break one."""
+    content = item.get("content")
+    parts = (item.get("role"), item.get("name"), content)
+    return (content is None or isinstance(content, str)) and not any(
+        "\n" in part or "\r" in part for part in parts if isinstance(part, str)
+    )
+
+
+# -- reading --------------------------------------------------------------------------------------
+
+
+def _find_summary_body(item: Item, markers: HistoryMarkers) -> str | None:
+    """The records of a summary, as text; None for everything else."""
+    content = item.get("content")
+    if item.get("role") != "assistant" or not isinstance(content, str):
+        return None
+    preamble, broken, wrapped = content.partition("\n")
+    start, end = f"{markers.start}\n", f"\n{markers.end}"
+    if (
+        not broken
+        or preamble not in KNOWN_SUMMARY_PREAMBLES
+        or not wrapped.startswith(start)
+        or not wrapped.endswith(end)
+    ):
+        return None
+    return wrapped[len(start) : -len(end)]
+
+
+def _parse_summary_body(body: str) -> list[Item]:
+    return [item for record in _split_records(body) if (item := _parse_record(record)) is not None]
+
+
+def _split_records(body: str) -> Iterator[str]:
+    """Numbered records; lines that go on belong to the one before, as early releases wrote them.
+
+    Only a line feed ends a line here: other separators can stand in a message of one line, and
+    must not make two of it.
+    """
+    current: list[str] = []
+    numbered = False
+    for line in body.split("\n"):
+        if not line.strip():
+            continue
+        begins = _record_number_end(line.lstrip()) is not None
+        if current and (begins or not numbered):
+            yield "\n".join(current)
+            current = []
+        if not current:
+            numbered = begins
+        current.append(line.rstrip() if current else line.strip())
+    if current:
+        yield "\n".join(current)
+
+
+def _record_number_end(record: str) -> int | None:
+    """Where the text behind a record's number begins; None where there is no number."""
+    dot = record.find(".")
+    return dot + 1 if dot != -1 and record[:dot].isdigit() else None
+
+
+def _parse_record(record: str) -> Item | None:
+    text = record[_record_number_end(record) or 0 :].lstrip()
+    if (found := _parse_object(text)) is not None:
+        return remove_private_fields(found)
+    role, colon, rest = text.partition(":")
+    if not colon:
+        return _make_message(text, "") if _is_role_only(text) else None
+    role, rest = role.strip(), rest.strip()
+    if not role:
+        return None
+    typed = _parse_object(rest) if _role_without_name(role) not in MESSAGE_ROLES else None
+    return (
+        remove_private_fields({**typed, "type": _role_without_name(role)})
+        if typed is not None
+        else _make_message(role, rest)
+    )
+
+
+def _parse_object(text: str) -> dict[str, Json] | None:
+    try:
+        found = json.loads(text) if text.startswith("{") else None
+    except (ValueError, RecursionError):
+        return None
+    return {field: value for field, value in found.items() if field != "provider_data"} if found is not None else None
+
+
+def _is_role_only(text: str) -> bool:
+    """A record of an early release whose message had no content; other words without a colon are nobody's."""
+    bare = text[: text.rfind("(")].strip() if text.endswith(")") and "(" in text else text
+    return bare in MESSAGE_ROLES
+
+
+def _role_without_name(role: str) -> str:
+    """A role without the name behind it."""
+    return _split_role(role)[0]
+
+
+def _split_role(role: str) -> tuple[str, str | None]:
+    name = role[role.rfind("(") + 1 : -1].strip() if role.endswith(")") and "(" in role else ""
+    return (role[: role.rfind("(")].strip() or "developer", name) if name else (role, None)
+
+
+def _make_message(role: str, content: str) -> dict[str, Json]:
+    plain, name = _split_role(role)
+    return {"role": plain, **({"name": name} if name else {}), "content": content}
+
+
+HistoryMapper: TypeAlias = Callable[[list[Item]], list[Item]]
+"""Makes the next agent's whole input of the flat transcript."""
+
+TEXT_ONLY_TYPES = {"function_call", "function_call_output", "reasoning"}
+"""Kinds that would be half a pair, or half a thought, once what belongs to them is text."""
+
+PROGRAM_TYPES = {"program", "program_output"}
+APPROVAL_ITEM_TYPE = "tool_approval_item"
+
+
+@dataclass(frozen=True, slots=True)
+class HandoffTranscript:
+    """A conversation at a handoff.
+
+    history:  the run's input, as the handing-off agent's model saw it
+    before:   what the run added before this turn
+    new:      what this turn added, the handoff's call and output among it
+    input:    what a filter put in place of `new` for the model alone; None: `new` itself
+    """
+
+    history: tuple[Item, ...]
+    before: tuple[Item, ...] = ()
+    new: tuple[Item, ...] = ()
+    input: tuple[Item, ...] | None = None
+
+
+def build_handoff_input(transcript: object) -> tuple[Item, ...]:
+    """The next agent's input, where nothing is summed up: everything, or what a filter left of it.
+
+    raises:  InputFault  a filter returned something else
+    """
+    if not isinstance(transcript, HandoffTranscript):
+        raise InputFault(f"an input filter returned {type(transcript).__name__}", hint="return a Transcript")
+    new = transcript.new if transcript.input is None else transcript.input
+    return (*transcript.history, *transcript.before, *new)
+
+
+def nest_handoff_history(
+    transcript: HandoffTranscript,
+    mapper: HistoryMapper | None = None,
+    markers: HistoryMarkers = DEFAULT_HISTORY_MARKERS,
+) -> tuple[Item, ...]:
+    """The next agent's input, where the history becomes a summary.
+
+    mapper:  one's own; it gets the flat transcript, and what it returns is the input
+    raises:  InputFault  it returned something else than a list of items
+    """
+    flat = expand_summaries(transcript.history, markers)
+    before = [_to_input_item(item) for item in transcript.before if item_type(item) != APPROVAL_ITEM_TYPE]
+    new = [_to_input_item(item) for item in transcript.new if item_type(item) != APPROVAL_ITEM_TYPE]
+    if mapper is None:
+        verbatim = [*map(_is_verbatim_before_turn, before), *map(_is_verbatim_in_turn, new)]
+        return tuple(_interleave_summaries(flat, [*before, *new], verbatim, markers))
+    made = mapper([*flat, *before, *new])
+    if not isinstance(made, list) or not all(isinstance(item, dict) for item in made):
+        raise InputFault("a history mapper did not return a list of items", hint="return a list of items")
+    return tuple(made)
+
+
+def _interleave_summaries(
+    summed: list[Item], items: Sequence[Item], verbatim: Sequence[bool], markers: HistoryMarkers
+) -> list[Item]:
+    """Summaries of what becomes text, and between them what stays."""
+    made: list[Item] = []
+    for item, stays in zip(items, verbatim, strict=True):
+        if not stays:
+            summed.append(item)
+            continue
+        if summed or not made:
+            made.append(summarize_transcript(summed, markers))
+            summed = []
+        made.append(item)
+    return [*made, summarize_transcript(summed, markers)] if summed or not made else made
+
+
+def _to_input_item(item: Item) -> Item:
+    """`item` as input: a status that says nothing is left out."""
+    item = remove_private_fields(item)
+    if "status" in item and item["status"] is None:
+        return {field: value for field, value in item.items() if field != "status"}
+    return item
+
+
+def _is_verbatim_before_turn(item: Item) -> bool:
+    return not (_is_program_item(item) or item.get("role") == "assistant" or item.get("type") in TEXT_ONLY_TYPES)
+
+
+def _is_verbatim_in_turn(item: Item) -> bool:
+    return not _is_program_item(item) and (bool(item.get("role")) or item.get("type") not in TEXT_ONLY_TYPES)
+
+
+def _is_program_item(item: Item) -> bool:
+    """Whether an item belongs to a hosted program, whose transcript is one piece."""
+    caller = item.get("caller")
+    return item.get("type") in PROGRAM_TYPES or (isinstance(caller, dict) and caller.get("type") == "program")

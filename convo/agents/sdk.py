@@ -1,0 +1,778 @@
+"""Convert agents of an installed Agents SDK (openai-agents) to agents of convo.
+
+The SDK is imported only when one of its objects is given. Its functions keep their signature and receive the
+SDK's own context classes. Every public field of its classes is listed as honoured or unsupported; an unsupported or
+unknown field with a value other than its default raises Unsupported.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from types import SimpleNamespace
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+from convo.agents.agent import AfterTools, Agent, Guardrail, Handoff, Output, collect_tool_names
+from convo.agents.graph import AgentTool, Graph, agent_tool, assign_identities, graph
+from convo.errors import InputFault, Unsupported
+from convo.history.items import Item, Json, is_user_message
+from convo.tools.schema import Mismatch
+from convo.tools.tool import NO_VALUES, Context, Hosted, Namespace, Tool
+
+HANDOFF_ATTRIBUTES = ("tool_name", "input_json_schema", "on_invoke_handoff")
+
+FUNCTION_TOOL_TYPES = ("function", "namespace")
+"""Types in a request's `tools` that stand for function tools."""
+
+
+def from_object(found: object) -> Graph:
+    """The graph that starts at `found`: our own `Agent`, or one of an installed Agents SDK.
+
+    raises:  InputFault   it is no agent, or the SDK itself refuses it
+             Unsupported  it carries what convo does not run
+    """
+    if isinstance(found, Agent):
+        return graph(found)
+    if not _is_sdk_agent(found):
+        raise InputFault(f"{type(found).__name__} is no agent", hint="name an Agent, as file.py:name")
+    return _convert_graph(found, ())
+
+
+def _is_sdk_agent(found: object) -> bool:
+    """Whether `found` is an agent of the SDK, of a class that convo runs or of another.
+
+    Some other package may have the SDK's import name.
+    """
+    named = any(kind.__name__ in ("Agent", "AgentBase") for kind in iter_sdk_classes(found))
+    return named and hasattr(import_module(SDK_PACKAGE), "RunContextWrapper")
+
+
+def _check_agent_class(agent: Any) -> None:
+    """Refuse an agent of another class, and one that changes how the SDK's own class works."""
+    own = find_sdk_class(agent)
+    assert own is not None
+    if own.__name__ != "Agent":
+        raise Unsupported("convo", f"a {own.__name__} (agent {agent.name!r})", hint="use an Agent")
+    for kind in type(agent).__mro__[: type(agent).__mro__.index(own)]:
+        for name, value in vars(kind).items():
+            if not name.startswith("_") and callable(value) and hasattr(own, name):
+                raise Unsupported("convo", f"a method {name} of its own (agent {agent.name!r})", hint=UNSUPPORTED_HINT)
+
+
+def _convert_graph(found: Any, outer: tuple[Any, ...]) -> Graph:
+    """The graph that starts at `found`; `outer`: those behind whose tools this one stands start at them."""
+    reached = _list_reachable_agents(found)
+    identities = assign_identities([agent.name for agent in reached])
+    by_object = {id(agent): identity for agent, identity in zip(reached, identities, strict=True)}
+    around = (*outer, found)
+    return Graph(identities[0], {by_object[id(agent)]: _convert_agent(agent, by_object, around) for agent in reached})
+
+
+def _list_reachable_agents(found: Any) -> list[Any]:
+    """The SDK's agents that `found` hands over to, itself first."""
+    reached, known = [found], {id(found)}
+    for agent in reached:
+        _check_agent_class(agent)
+        for way in agent.handoffs:
+            target = _resolve_handoff_target(agent, way)
+            if id(target) not in known:
+                known.add(id(target))
+                reached.append(target)
+    return reached
+
+
+def foreign_agents(found: object) -> dict[str, Any]:
+    """The SDK's own agents by their identity in the graph of `found`; none where it is no agent of the SDK."""
+    if isinstance(found, Agent) or not _is_sdk_agent(found):
+        return {}
+    reached = _list_reachable_agents(found)
+    return dict(zip(assign_identities([agent.name for agent in reached]), reached, strict=True))
+
+
+def _resolve_handoff_target(agent: Any, way: Any) -> Any:
+    """The agent that a handoff leads to, which the SDK's own value holds only weakly."""
+    if _is_sdk_agent(way):
+        return way
+    held = getattr(way, "_agent_ref", None) if all(hasattr(way, name) for name in HANDOFF_ATTRIBUTES) else None
+    target = held() if callable(held) else None
+    if target is None:
+        raise InputFault(
+            f"a handoff of agent {agent.name!r} does not say its agent", hint="hand over to the agent itself"
+        )
+    return target
+
+
+def _convert_agent(agent: Any, identities: Mapping[int, str], around: tuple[Any, ...]) -> Agent:
+    check_sdk_fields(f"agent {agent.name!r}", agent, SDK_AGENT_FIELDS)
+    ways = [way for way in agent.handoffs if getattr(way, "is_enabled", True) is not False]
+    handoffs = tuple(_convert_handoff(way, identities[id(_resolve_handoff_target(agent, way))], agent) for way in ways)
+    on = [one for one in agent.tools if getattr(one, "is_enabled", True) is not False]
+    kinds = {id(one): _check_tool_class(one) for one in on}
+    hosted, include, choice = _convert_request_tools(agent, on, ways)
+    tools = tuple(
+        _convert_function_tool(one, agent, around) if kinds[id(one)] == "FunctionTool" else next(hosted) for one in on
+    )
+    return Agent(
+        name=agent.name,
+        instructions=_convert_instructions(agent),
+        description=getattr(agent, "handoff_description", None) or "",
+        model=_read_model_name(agent),
+        settings=convert_model_settings(agent.model_settings, include, choice),
+        model_defaults=convert_default_settings(agent, include),
+        cache_key=True,
+        tools=tools,
+        handoffs=handoffs,
+        output=_convert_output(agent),
+        input_guardrails=tuple(_convert_input_guardrail(one, agent) for one in getattr(agent, "input_guardrails", ())),
+        output_guardrails=tuple(
+            _convert_output_guardrail(one, agent) for one in getattr(agent, "output_guardrails", ())
+        ),
+        after_tools=_convert_after_tools(agent, tools),
+        reset_tool_choice=getattr(agent, "reset_tool_choice", True),
+    )
+
+
+def _convert_instructions(agent: Any) -> Any:
+    said = agent.instructions
+    if not callable(said):
+        return said
+    if len(inspect.signature(said).parameters) != 2:
+        raise InputFault(
+            f"the instructions of agent {agent.name!r} do not take two arguments",
+            hint="def instructions(context, agent)",
+        )
+    return lambda context: said(make_run_context(context), agent)
+
+
+def _read_model_name(agent: Any) -> str | None:
+    model = getattr(agent, "model", None)
+    if model is None or isinstance(model, str):
+        return model
+    raise Unsupported(
+        "convo", f"the model object of agent {agent.name!r}", hint="name the model: model='provider/model'"
+    )
+
+
+def _convert_after_tools(agent: Any, tools: tuple[Tool | Hosted, ...]) -> AfterTools:
+    """What follows its tools; a name in it that none of them has, as of one that is off, never comes up."""
+    said = getattr(agent, "tool_use_behavior", "run_llm_again")
+    if said == "run_llm_again":
+        return "ask again"
+    if said == "stop_on_first_tool":
+        return "first output"
+    if isinstance(said, Mapping):
+        return frozenset(said["stop_at_tool_names"]) & collect_tool_names(tools)
+    raise Unsupported("convo", f"the tool_use_behavior of agent {agent.name!r}", hint="name the tools to stop at")
+
+
+def _convert_output(agent: Any) -> Output | None:
+    """Its output type as the SDK asks for it: in a strict schema, unless the agent says otherwise."""
+    kind: Any = getattr(agent, "output_type", None)
+    if kind is None or kind is str:
+        return None
+    if not hasattr(kind, "validate_json"):
+        sdk = import_module(SDK_PACKAGE)
+        try:
+            kind = sdk.AgentOutputSchema(kind)
+        except sdk.UserError as wrong:
+            raise InputFault(f"the output_type of agent {agent.name!r}: {wrong}", hint=NOT_STRICT_HINT) from wrong
+    if kind.is_plain_text():
+        return None
+    if getattr(agent, "tool_use_behavior", "run_llm_again") != "run_llm_again":
+        raise Unsupported(
+            "convo",
+            f"an output_type together with a tool's output as the final answer (agent {agent.name!r})",
+            hint=UNSUPPORTED_HINT,
+        )
+    return Output(kind.json_schema(), _wrap_output_parser(kind.validate_json), kind.is_strict_json_schema())
+
+
+NOT_STRICT_HINT = "output_type=AgentOutputSchema(TYPE, strict_json_schema=False)"
+
+
+def _wrap_output_parser(read: Callable[[str], object]) -> Callable[[str], object]:
+    def checked(words: str) -> object:
+        try:
+            return read(words)
+        except ValueError as wrong:  # pydantic's is one
+            raise Mismatch(str(wrong)) from wrong
+
+    return checked
+
+
+def _check_tool_class(found: Any) -> str:
+    """The SDK's class of a tool. raises: Unsupported  convo does not perform such a tool, or not as it is set"""
+    own = find_sdk_class(found)
+    kind = type(found).__name__ if own is None else own.__name__
+    if kind in UNSUPPORTED_TOOLS:
+        raise Unsupported("convo", f"{UNSUPPORTED_TOOLS[kind]} ({kind})", hint="wrap it in a function tool")
+    if kind not in SDK_TOOL_FIELDS:
+        raise Unsupported("convo", f"a tool of the kind {kind}", hint="wrap it in a function tool")
+    check_sdk_fields(f"tool {getattr(found, 'name', kind)!r}", found, SDK_TOOL_FIELDS[kind])
+    if kind == "ToolSearchTool" and getattr(found, "execution", None) == "client":
+        raise Unsupported("convo", "a tool search that the client executes (tool 'tool_search')", hint=UNSUPPORTED_HINT)
+    return kind
+
+
+def _convert_function_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> Tool:
+    if getattr(found, "_is_agent_tool", False):
+        return _convert_agent_tool(found, agent, around)
+    space = getattr(found, "_tool_namespace", None)
+    words = getattr(found, "_tool_namespace_description", None) or ""
+    return Tool(
+        name=found.name,
+        description=found.description,
+        parameters=found.params_json_schema,
+        run=_wrap_tool_function(found, agent),
+        strict=found.strict_json_schema,
+        takes_context=True,
+        needs_approval=_convert_approval(found),
+        namespace=Namespace(space, words) if space else None,
+        deferred=getattr(found, "defer_loading", False),
+        timeout_s=getattr(found, "timeout_seconds", None),
+        on_timeout="fail" if getattr(found, "timeout_behavior", "") == "raise_exception" else "tell",
+        failure=None,
+        enabled=_convert_enabled(found, agent),
+        serialize=_serialize_tool_output,
+    )
+
+
+def _convert_agent_tool(found: Any, agent: Any, around: tuple[Any, ...]) -> AgentTool:
+    there = read_agent_tool_settings(found)
+    if any(there.agent is one for one in around):
+        raise Unsupported(
+            "convo", f"agent {there.agent.name!r} behind a tool of its own", hint="hand over to it instead"
+        )
+    made = agent_tool(
+        _convert_graph(there.agent, around),
+        found.name,
+        found.description,
+        needs_approval=_convert_approval(found),
+        max_turns=there.max_turns,
+    )
+    failure = made.failure if there.worded else None
+    enabled = _convert_enabled(found, agent)
+    return replace(
+        made, parameters=found.params_json_schema, failure=failure, enabled=enabled, serialize=_serialize_tool_output
+    )
+
+
+def _convert_request_tools(agent: Any, tools: list[Any], ways: list[Any]) -> tuple[Iterator[Hosted], list[str], Json]:
+    """The hosted tools among `tools` as the SDK sends them, in order, and the `include` and `tool_choice` with them.
+
+    raises:  InputFault  the SDK refuses these tools together, or a tool_choice that none of them is
+    """
+    sdk, converter = import_module(SDK_PACKAGE), import_module(f"{SDK_PACKAGE}.models.openai_responses").Converter
+    handoffs = [sdk.handoff(way) if _is_sdk_agent(way) else way for way in ways]
+    choose = converter.convert_tool_choice
+    try:
+        made = converter.convert_tools(tools, handoffs)
+        choice = choose(
+            agent.model_settings.tool_choice, **_supported_arguments(choose, tools=tools, handoffs=handoffs)
+        )
+    except sdk.UserError as wrong:
+        raise InputFault(f"agent {agent.name!r}: {wrong}", hint="correct the definition of the agent") from wrong
+    hosted = (_to_json(one) for one in made.tools if one["type"] not in FUNCTION_TOOL_TYPES)
+    return hosted, list(made.includes), choice
+
+
+def _supported_arguments(function: Callable[..., object], **given: object) -> dict[str, object]:
+    """The arguments that this release of a function takes."""
+    return {name: value for name, value in given.items() if name in inspect.signature(function).parameters}
+
+
+def _to_json(value: Any) -> Json:
+    """`value` as it travels, with models of pydantic below it as objects."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", exclude_unset=True)
+    if isinstance(value, Mapping):
+        return {key: _to_json(below) for key, below in value.items()}
+    return [_to_json(below) for below in value] if isinstance(value, list | tuple) else value
+
+
+def _convert_handoff(way: Any, identity: str, agent: Any) -> Handoff:
+    if _is_sdk_agent(way):
+        return Handoff(identity)
+    check_sdk_fields(f"handoff {way.tool_name!r} of agent {agent.name!r}", way, SDK_HANDOFF_FIELDS)
+    return Handoff(
+        identity,
+        tool_name=way.tool_name,
+        description=way.tool_description,
+        parameters=way.input_json_schema,
+        taken=lambda context, written: way.on_invoke_handoff(make_run_context(context), written),
+        nest=getattr(way, "nest_handoff_history", None),
+        strict=getattr(way, "strict_json_schema", True),
+        enabled=_convert_enabled(way, agent),
+    )
+
+
+# -- functions of the other package, with our own signature ----------------------------------------
+
+
+def _convert_approval(found: Any) -> Any:
+    """Whether a call needs approval; arguments that the SDK would change before its policy sees them need it."""
+    said = found.needs_approval
+    if not callable(said):
+        return bool(said)
+
+    def ask(context: Context, arguments: Mapping[str, Json]) -> object:
+        prepare = getattr(found.on_invoke_tool, "prepare_arguments", None)
+        written = (context.call or {}).get("arguments")
+        if prepare is not None and isinstance(written, str):
+            prepared = prepare(written, found.name)
+            if prepared is not None and not prepared.unchanged:
+                return True
+        return said(make_run_context(context), dict(arguments), context.call_id)
+
+    return ask
+
+
+def _wrap_tool_function(found: Any, agent: Any) -> Callable[[Context, str], Awaitable[object]]:
+    async def run(context: Context, written: str) -> object:
+        given = make_tool_context(context, written, agent)
+        output = await found.on_invoke_tool(given, written)
+        if (refused := get_refusal(given)) is not None:  # the SDK makes words for the model of what a tool raises
+            raise refused
+        return output
+
+    return run
+
+
+def _convert_enabled(found: Any, agent: Any) -> Any:
+    said = getattr(found, "is_enabled", True)
+    return (lambda context: said(make_run_context(context), agent)) if callable(said) else bool(said)
+
+
+def _serialize_tool_output(output: Any) -> Json:
+    """A tool's output as the SDK sends it: its structured kinds as content parts, all else as text."""
+    call = SimpleNamespace(call_id="", caller=None)
+    return import_module(SDK_PACKAGE).ItemHelpers.tool_call_output_item(call, output)["output"]
+
+
+def _convert_input_guardrail(found: Any, agent: Any) -> Guardrail:
+    name = found.get_name()
+    check_sdk_fields(f"guardrail {name!r}", found, SDK_INPUT_GUARDRAIL_FIELDS)
+
+    def check(context: Context, said: Json) -> str | Awaitable[str | None] | None:
+        got = found.guardrail_function(make_run_context(context), agent, to_guardrail_input(said))
+        return _await_tripwire_reason(got) if inspect.isawaitable(got) else _tripwire_reason(got)
+
+    return Guardrail(name, check, getattr(found, "run_in_parallel", True))
+
+
+def _convert_output_guardrail(found: Any, agent: Any) -> Guardrail:
+    name = found.get_name()
+    check_sdk_fields(f"guardrail {name!r}", found, SDK_OUTPUT_GUARDRAIL_FIELDS)
+
+    def check(context: Context, said: Json) -> str | Awaitable[str | None] | None:
+        got = found.guardrail_function(make_run_context(context), agent, said)
+        return _await_tripwire_reason(got) if inspect.isawaitable(got) else _tripwire_reason(got)
+
+    return Guardrail(name, check)
+
+
+async def _await_tripwire_reason(got: Awaitable[Any]) -> str | None:
+    return _tripwire_reason(await got)
+
+
+def _tripwire_reason(got: Any) -> str | None:
+    """Why a guardrail tripped, in its own words where it has some."""
+    return str(got.output_info or "it tripped") if got.tripwire_triggered else None
+
+
+SHARED_SETTINGS = (
+    *("temperature", "top_p", "frequency_penalty", "presence_penalty", "parallel_tool_calls", "truncation"),
+    *("metadata", "store", "top_logprobs", "prompt_cache_retention", "prompt_cache_options", "context_management"),
+)
+REQUEST_FIELDS = {
+    **{name: name for name in SHARED_SETTINGS},
+    "max_tokens": "max_output_tokens",
+    "response_include": "include",
+}
+IGNORED_SETTINGS = {"include_usage", "preserve_raw_usage"}
+"""Settings without an effect on a run here: the usage of every answer is asked for and kept as it came."""
+UNSUPPORTED_SETTINGS = {"retry", "timeout", "extra_headers", "extra_query"}
+"""Settings about how the SDK asks, which convo does otherwise."""
+
+LOGPROBS_INCLUDE = "message.output_text.logprobs"
+"""What the SDK asks for with `top_logprobs`."""
+
+
+def convert_model_settings(found: Any, include: Iterable[str] = (), choice: Json = None) -> dict[str, Json]:
+    """The fields of a request that a settings object stands for; what is None is left out.
+
+    include:  what the agent's tools ask to be included in the response
+    choice:   the `tool_choice` that the SDK makes of the one in `found`, among the agent's tools
+    raises:   Unsupported  a setting that has no field
+    """
+    said = {name: value for name, value in vars(found).items() if value is not None and not name.startswith("_")}
+    fields: dict[str, Json] = {}
+    for name, value in said.items():
+        if name in REQUEST_FIELDS:
+            fields[REQUEST_FIELDS[name]] = value
+        elif name == "tool_choice":
+            fields[name] = choice
+        elif name in SETTING_CONVERTERS:
+            _merge_fields(fields, SETTING_CONVERTERS[name](value))
+        elif name in UNSUPPORTED_SETTINGS or name not in IGNORED_SETTINGS:
+            raise Unsupported("convo", f"the model setting {name}", param=name, hint=UNSUPPORTED_HINT)
+    included = {
+        *include,
+        *(said.get("response_include") or ()),
+        *((LOGPROBS_INCLUDE,) if "top_logprobs" in said else ()),
+    }
+    return {**fields, "include": sorted(included)} if included else fields
+
+
+def convert_default_settings(agent: Any, include: Iterable[str]) -> Callable[[str], Mapping[str, Json]] | None:
+    """The settings of an agent that says none itself, by the name of the model that is asked in the end.
+
+    The SDK gives such an agent the defaults of the model's name; None where the agent has settings of its own.
+    """
+    by_name = import_module(f"{SDK_PACKAGE}.models").get_default_model_settings
+    model = getattr(agent, "model", None)
+    implicit = by_name() if model is None else by_name(model)
+    if agent.model_settings != implicit:
+        return None
+    return lambda wire_model: convert_model_settings(by_name(wire_model), include)
+
+
+def _convert_reasoning(said: Any) -> dict[str, Json]:
+    return {"reasoning": said.model_dump(exclude_none=True) if hasattr(said, "model_dump") else dict(said)}
+
+
+SETTING_CONVERTERS = {
+    "reasoning": _convert_reasoning,
+    "verbosity": lambda said: {"text": {"verbosity": said}},
+    "extra_args": dict,
+    "extra_body": dict,
+}
+
+
+def _merge_fields(fields: dict[str, Json], more: Mapping[str, Json]) -> None:
+    for name, value in more.items():
+        both = isinstance(value, dict) and isinstance(fields.get(name), dict)
+        fields[name] = {**fields[name], **value} if both else value
+
+
+AGENT_TOOL_SETTINGS = {
+    "session": "a session of its own",
+    "conversation_id": "a conversation of its own",
+    "previous_response_id": "a chain of its own",
+    "run_config": "a run configuration of its own",
+    "hooks": "lifecycle hooks",
+    "on_stream": "a listener to its events",
+    "custom_output_extractor": "a function that takes its output out of the answer",
+    "should_capture_tool_input": "an input that is more than text",
+}
+"""What the function closes over beside `max_turns`, and what each means where it is there."""
+
+DEFAULT_MAX_TURNS = 10
+"""Model calls of such a run where the tool does not say."""
+
+DEFAULT_ERROR_FUNCTION = "default_tool_error_function"
+"""The SDK's own words for a failure, which are ours as well."""
+
+_UNSUPPORTED_HINT = "leave it out, or run it with the Agents SDK"
+
+
+class AgentToolSettings(NamedTuple):
+    """What stands behind a tool. worded: whether its model is told of a failure; else the run fails"""
+
+    agent: Any
+    max_turns: int
+    worded: bool
+
+
+def read_agent_tool_settings(found: Any) -> AgentToolSettings:
+    """The agent behind a tool. raises: Unsupported  it is run in a way that convo does not know"""
+    where = f"(tool {found.name!r})"
+    agent, kept = getattr(found, "_agent_instance", None), _read_closure_variables(found.on_invoke_tool)
+    if agent is None or not {*AGENT_TOOL_SETTINGS, "max_turns"} <= kept.keys():
+        raise Unsupported("convo", f"an agent that does not say how it is run {where}", hint=_UNSUPPORTED_HINT)
+    for name, words in AGENT_TOOL_SETTINGS.items():
+        if kept[name] is not None and kept[name] is not False:
+            raise Unsupported("convo", f"an agent with {words} {where}", hint=_UNSUPPORTED_HINT)
+    failure = getattr(found, "_failure_error_function", None)
+    if failure is not None and getattr(failure, "__name__", "") != DEFAULT_ERROR_FUNCTION:
+        raise Unsupported("convo", f"an agent with words of its own for a failure {where}", hint=_UNSUPPORTED_HINT)
+    default = bool(getattr(found, "_use_default_failure_error_function", False))
+    return AgentToolSettings(agent, kept["max_turns"] or DEFAULT_MAX_TURNS, default or failure is not None)
+
+
+def _read_closure_variables(function: Any) -> Mapping[str, Any]:
+    """What the function of a tool closes over; it may stand behind one that hears of failures."""
+    inner: Callable[..., Any] = getattr(function, "_invoke_tool_impl", function)
+    return inspect.getclosurevars(inner).nonlocals if inspect.isfunction(inner) else {}
+
+
+SDK_TOKEN_FIELDS = ("input_tokens", "output_tokens", "total_tokens")
+SDK_TOKEN_DETAILS = {
+    "input_tokens_details": ("cached_tokens", "cache_write_tokens"),
+    "output_tokens_details": ("reasoning_tokens",),
+}
+
+
+def make_run_context(context: Context) -> Any:
+    """The RunContextWrapper of a run."""
+    return _make_context(import_module(SDK_PACKAGE).RunContextWrapper, _run_context_fields(context))
+
+
+def make_tool_context(context: Context, written: str, agent: Any) -> Any:
+    """The ToolContext of one call.
+
+    written:  the arguments as the model wrote them
+    agent:    the SDK's agent that asks
+    """
+    from openai.types.responses import ResponseFunctionToolCall
+
+    item = dict(context.call or {"type": "function_call", "call_id": context.call_id, "name": context.tool})
+    said = {
+        "tool_name": item.get("name"),
+        "tool_call_id": context.call_id,
+        "tool_arguments": written,
+        "tool_call": ResponseFunctionToolCall.model_construct(**{**item, "arguments": written}),
+        "agent": agent,
+        "run_config": import_module(SDK_PACKAGE).RunConfig(),
+    }
+    return _make_context(
+        import_module(f"{SDK_PACKAGE}.tool_context").ToolContext, {**_run_context_fields(context), **said}
+    )
+
+
+def to_guardrail_input(items: list[Item]) -> str | list[dict[str, Json]]:
+    """A run's input as an input guardrail receives it: text where it is one text of the user."""
+    easy = [to_easy_input_message(item) for item in items]
+    if len(easy) == 1 and is_user_message(easy[0]) and isinstance(easy[0].get("content"), str):
+        return str(easy[0]["content"])
+    return easy
+
+
+def _make_context(kind: Any, said: Mapping[str, Any]) -> Any:
+    """An instance, without the fields that an older release does not take."""
+    taken = inspect.signature(kind).parameters
+    made = kind(**{name: value for name, value in said.items() if name in taken})
+
+    def refuse(*args: object, **named: object) -> NoReturn:
+        words = "approve_tool and reject_tool of a run context"
+        made.convo_refusal = Unsupported("convo", words, hint="decide with convo resume, or at the prompt")
+        raise made.convo_refusal
+
+    made.approve_tool = made.reject_tool = refuse
+    return made
+
+
+def get_refusal(made: Any) -> Unsupported | None:
+    """The refusal that a function ran into with its context, whatever it made of it."""
+    found = vars(made).get("convo_refusal")
+    return found if isinstance(found, Unsupported) else None
+
+
+def _run_context_fields(context: Context) -> dict[str, Any]:
+    return {
+        "context": None if context.values is NO_VALUES else context.values,
+        "usage": _make_usage(context),
+        "turn_input": [to_easy_input_message(item) for item in context.input],
+    }
+
+
+def _make_usage(context: Context) -> Any:
+    kind = import_module(SDK_PACKAGE).Usage
+    total = kind()
+    for one in context.usages:
+        tokens = {name: one.get(name) or 0 for name in SDK_TOKEN_FIELDS}
+        details = {name: _read_token_details(one.get(name), fields) for name, fields in SDK_TOKEN_DETAILS.items()}
+        total.add(kind(requests=1, **tokens, **details))
+    return total
+
+
+def _read_token_details(said: Json, fields: tuple[str, ...]) -> dict[str, int]:
+    return {name: (said or {}).get(name) or 0 for name in fields}
+
+
+def to_easy_input_message(item: Item) -> dict[str, Json]:
+    """`item`, a user's plain text in the short form that the SDK gives it."""
+    content = item.get("content")
+    if is_user_message(item) and isinstance(content, list) and len(content) == 1:
+        (part,) = content
+        if isinstance(part, dict) and part.keys() == {"type", "text"} and part["type"] == "input_text":
+            return {"content": part["text"], "role": "user"}
+    return dict(item)
+
+
+SDK_PACKAGE = "agents"
+"""The import name of the Agents SDK."""
+
+UNSUPPORTED_HINT = "leave it out, or run it with the Agents SDK"
+
+FieldSupport: TypeAlias = Mapping[str, str | None]
+
+SDK_AGENT_FIELDS: FieldSupport = {
+    "name": None,
+    "handoff_description": None,
+    "tools": None,
+    "mcp_servers": "MCP servers",
+    "mcp_config": None,  # read for mcp_servers alone
+    "instructions": None,
+    "prompt": "a stored prompt",
+    "handoffs": None,
+    "model": None,
+    "model_settings": None,
+    "input_guardrails": None,
+    "output_guardrails": None,
+    "output_type": None,
+    "hooks": "lifecycle hooks",
+    "tool_use_behavior": None,
+    "reset_tool_choice": None,
+}
+
+SDK_HANDOFF_FIELDS: FieldSupport = {
+    "tool_name": None,
+    "tool_description": None,
+    "input_json_schema": None,
+    "on_invoke_handoff": None,
+    "agent_name": None,
+    "input_filter": "an input filter",
+    "nest_handoff_history": None,
+    "strict_json_schema": None,
+    "is_enabled": None,
+}
+
+SDK_INPUT_GUARDRAIL_FIELDS: FieldSupport = {"guardrail_function": None, "name": None, "run_in_parallel": None}
+SDK_OUTPUT_GUARDRAIL_FIELDS: FieldSupport = {"guardrail_function": None, "name": None}
+
+OTHER_CALLERS = "callers other than the model"
+
+SDK_TOOL_FIELDS: Mapping[str, FieldSupport] = {
+    "FunctionTool": {
+        "name": None,
+        "description": None,
+        "params_json_schema": None,
+        "on_invoke_tool": None,
+        "strict_json_schema": None,
+        "is_enabled": None,
+        "tool_input_guardrails": "tool guardrails",
+        "tool_output_guardrails": "tool guardrails",
+        "needs_approval": None,
+        "timeout_seconds": None,
+        "timeout_behavior": None,
+        "timeout_error_function": "a custom timeout message",
+        "defer_loading": None,
+        "custom_data_extractor": "custom data",
+        "allowed_callers": OTHER_CALLERS,
+        "output_json_schema": "an output schema",
+    },
+    "FileSearchTool": {
+        "vector_store_ids": None,
+        "max_num_results": None,
+        "include_search_results": None,
+        "ranking_options": None,
+        "filters": None,
+    },
+    "WebSearchTool": {
+        "user_location": None,
+        "filters": None,
+        "search_context_size": None,
+        "external_web_access": None,
+        "search_content_types": None,
+        "image_settings": None,
+    },
+    "HostedMCPTool": {"tool_config": None, "on_approval_request": "a function that decides approvals"},
+    "CodeInterpreterTool": {"tool_config": None},
+    "ImageGenerationTool": {"tool_config": None},
+    "ToolSearchTool": {"description": None, "execution": None, "parameters": None},
+    "ShellTool": {
+        "executor": "a shell on this machine",
+        "name": None,
+        "needs_approval": "its own approval rule",
+        "on_approval": "a function that decides approvals",
+        "environment": None,
+        "allowed_callers": OTHER_CALLERS,
+    },
+}
+"""The tools that a run of convo can offer, by the SDK's class."""
+
+UNSUPPORTED_TOOLS: Mapping[str, str] = {
+    "ComputerTool": "a computer",
+    "LocalShellTool": "a local shell",
+    "ApplyPatchTool": "patches to files",
+    "CustomTool": "a custom tool, whose input is plain text",
+    "ProgrammaticToolCallingTool": "programs that call tools",
+}
+"""The tools whose calls a run of convo cannot perform, and so does not offer."""
+
+
+def iter_sdk_classes(found: object) -> Iterator[type]:
+    """The Agents SDK's own classes that `found` is an instance of, nearest first."""
+    for kind in type(found).__mro__:
+        if kind.__module__.partition(".")[0] == SDK_PACKAGE:
+            yield kind
+
+
+def find_sdk_class(found: object) -> type | None:
+    """The nearest class of the Agents SDK that `found` is an instance of."""
+    return next(iter_sdk_classes(found), None)
+
+
+def check_sdk_fields(what: str, found: Any, known: FieldSupport) -> None:
+    """Refuse the fields of `found` that a run of convo would not honour.
+
+    what:    names the object in the error: "tool 'refund'"
+    raises:  Unsupported  a field that is refused, or one that is not known, has a value other than its default
+    """
+    kind = find_sdk_class(found)
+    declared = dataclasses.fields(kind) if kind is not None and dataclasses.is_dataclass(kind) else ()
+    for field in declared:
+        words = known.get(field.name, f"the field {field.name}")
+        if words is None or field.name.startswith("_") or not field.init:
+            continue
+        if not _is_unset(getattr(found, field.name, None), field):
+            raise Unsupported("convo", f"{words} ({what})", param=field.name, hint=UNSUPPORTED_HINT)
+
+
+def _is_unset(value: object, field: "dataclasses.Field[Any]") -> bool:
+    if value is None or (isinstance(value, str | list | tuple | dict | set) and not value):
+        return True
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+    return value is default or (type(value) is type(default) and value == default)
+
+
+FILTER_TYPE_NAMES = ("CallModelData", "ModelInputData")
+
+
+@dataclass(frozen=True)
+class ForeignInputFilter:
+    """A filter of the SDK. agents: the SDK's own, by their identity in the graph"""
+
+    function: Callable[[Any], Any]
+    agents: Mapping[str, Any]
+
+    async def __call__(
+        self, items: Sequence[Item], instructions: str | None, context: Context
+    ) -> tuple[list[Item], str | None]:
+        """What the filter makes of a model call's input. raises: InputFault  it returned something else"""
+        config = import_module(f"{SDK_PACKAGE}.run_config")
+        easy = [to_easy_input_message(item) for item in items]
+        values = None if context.values is NO_VALUES else context.values
+        data = config.ModelInputData(input=list(easy), instructions=instructions)
+        made = self.function(
+            config.CallModelData(model_data=data, agent=self.agents.get(context.agent), context=values)
+        )
+        made = await made if inspect.isawaitable(made) else made
+        if not isinstance(made, config.ModelInputData):
+            raise InputFault(
+                "the input filter did not return a ModelInputData", hint="return data.model_data, or a new one"
+            )
+        return [_restore_item(item, easy, items) for item in made.input], made.instructions
+
+
+def is_foreign_filter(function: Callable[..., Any], *, foreign_agents: bool) -> bool:
+    """Whether a filter is the SDK's."""
+    said = " ".join(str(one) for one in getattr(function, "__annotations__", {}).values())
+    return any(name in said for name in FILTER_TYPE_NAMES) or (foreign_agents and not said)
+
+
+def _restore_item(item: Any, easy: Sequence[Item], items: Sequence[Item]) -> Any:
+    """The item itself where the filter left it as it was: the SDK gets a user's text in a shorter form."""
+    return next((own for short, own in zip(easy, items, strict=True) if short == item), item)

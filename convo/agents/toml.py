@@ -1,0 +1,173 @@
+"""Parse agents written in TOML, one table `[agents.NAME]` each, with references `file.py:name`.
+
+Unknown keys and values of a wrong type raise InvalidSettings with their place. The caller loads the references.
+
+    start = "triage"
+
+    [agents.triage]
+    handoffs = ["billing", {to = "returns", tool_name = "to_returns"}]
+    tools = ["desk.py:refund", {type = "web_search"}]
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, cast, get_args
+
+from convo.agents.agent import AfterTools, AfterToolsMode, Agent, Guardrail, Handoff, Output, output
+from convo.agents.graph import Graph, graph
+from convo.config.values import _TOML_TYPES
+from convo.errors import InputFault, InvalidSettings
+from convo.history.items import Json
+from convo.tools.tool import Hosted, Tool
+
+ReferenceLoader: TypeAlias = Callable[[str], object]
+"""Finds what a reference names: `file.py:name`."""
+
+ValueTypes: TypeAlias = type | tuple[type, ...]
+
+AGENT_TABLE_KEYS: dict[str, ValueTypes] = {
+    "instructions": str,
+    "description": str,
+    "model": str,
+    "settings": dict,
+    "tools": list,
+    "handoffs": list,
+    "output": (dict, str),
+    "input_guardrails": list,
+    "output_guardrails": list,
+    "after_tools": (str, list),
+    "reset_tool_choice": bool,
+}
+HANDOFF_TABLE_KEYS: dict[str, ValueTypes] = {
+    "to": str,
+    "tool_name": str,
+    "description": str,
+    "nest": bool,
+    "filter": str,
+}
+
+
+def from_tables(tables: Mapping[str, Json], load: ReferenceLoader) -> Graph:
+    """The graph that parsed TOML describes.
+
+    raises:  InvalidSettings  a key or value that means nothing here, with its place
+             NotFound     a handoff to an agent that is not there
+    """
+    _check_keys("", tables, {"start": str, "agents": dict})
+    written = tables.get("agents") or {}
+    agents = {name: _parse_agent(name, table, load) for name, table in written.items()}
+    if not agents:
+        raise InvalidSettings("the file has no [agents.NAME] table", hint="write one for each agent")
+    start = tables.get("start") or next(iter(agents))
+    if start not in agents:
+        raise InvalidSettings(f"start is {start!r}, and no agent is called so", hint=f"there are {', '.join(agents)}")
+    return graph(agents[start], *agents.values())
+
+
+def _parse_agent(name: str, table: Json, load: ReferenceLoader) -> Agent:
+    where = f"agents.{name}"
+    _check_keys(where, table, AGENT_TABLE_KEYS)
+    fields = {
+        "instructions": table.get("instructions"),
+        "description": table.get("description", ""),
+        "model": table.get("model"),
+        "settings": table.get("settings", {}),
+        "tools": tuple(_parse_tool(f"{where}.tools", one, load) for one in table.get("tools", ())),
+        "handoffs": tuple(_parse_handoff(f"{where}.handoffs", one, load) for one in table.get("handoffs", ())),
+        "output": _parse_output(table.get("output"), load),
+        "input_guardrails": _parse_guardrails(f"{where}.input_guardrails", table.get("input_guardrails", ()), load),
+        "output_guardrails": _parse_guardrails(f"{where}.output_guardrails", table.get("output_guardrails", ()), load),
+        "after_tools": _parse_after_tools(f"{where}.after_tools", table.get("after_tools", "ask again")),
+        "reset_tool_choice": table.get("reset_tool_choice", True),
+    }
+    try:
+        return Agent(name, **fields)
+    except InputFault as wrong:
+        raise InvalidSettings(wrong.message, hint=wrong.hint) from wrong
+
+
+def _parse_after_tools(where: str, said: Json) -> AfterTools:
+    names = [said] if isinstance(said, str) else said
+    wrong = [one for one in names if not isinstance(one, str)]
+    if wrong or (isinstance(said, str) and said not in get_args(AfterToolsMode)):
+        raise InvalidSettings(f"{where} is {said!r}", hint='"ask again", "first output", or a list of tools\' names')
+    return cast("AfterTools", said) if isinstance(said, str) else frozenset(names)
+
+
+def _parse_tool(where: str, said: Json, load: ReferenceLoader) -> Tool | Hosted:
+    if isinstance(said, dict):
+        return _parse_hosted_tool(where, said)
+    found = _load_reference(where, said, load)
+    if not isinstance(found, Tool):
+        raise InvalidSettings(f"{where}: {said!r} is no tool", hint="put @tool above the function")
+    return found
+
+
+def _parse_hosted_tool(where: str, said: Hosted) -> Hosted:
+    if said.get("type") == "function":
+        raise InvalidSettings(
+            f"{where}: a table is a tool that the provider runs, and no function",
+            hint='"FILE.py:NAME" names a function',
+        )
+    if "type" not in said:
+        raise InvalidSettings(f"{where}: a table does not say its type", hint='{type = "web_search"}')
+    return said
+
+
+def _parse_handoff(where: str, said: Json, load: ReferenceLoader) -> Handoff:
+    if isinstance(said, str):
+        return Handoff(said)
+    if not isinstance(said, dict):
+        raise InvalidSettings(f"{where}: {said!r} is no agent's name", hint='"NAME", or {to = "NAME"}')
+    _check_keys(where, said, HANDOFF_TABLE_KEYS)
+    if "to" not in said:
+        raise InvalidSettings(f"{where}: an entry does not say to whom", hint='{to = "NAME"}')
+    fields = {key: value for key, value in said.items() if key != "filter"}
+    if "filter" in said:
+        fields["filter"] = _load_function(where, said["filter"], load)
+    try:
+        return Handoff(**fields)
+    except InputFault as wrong:
+        raise InvalidSettings(f"{where}: {wrong.message}", hint=wrong.hint) from wrong
+
+
+def _parse_output(said: Json, load: ReferenceLoader) -> Output | None:
+    found = load(said) if isinstance(said, str) else said
+    return found if isinstance(found, Output) else output(found)
+
+
+def _parse_guardrails(where: str, said: Sequence[Json], load: ReferenceLoader) -> tuple[Guardrail, ...]:
+    return tuple(_parse_guardrail(where, one, load) for one in said)
+
+
+def _parse_guardrail(where: str, said: Json, load: ReferenceLoader) -> Guardrail:
+    found = _load_function(where, said, load, or_a=Guardrail)
+    return found if isinstance(found, Guardrail) else Guardrail(str(said).rpartition(":")[2], found)
+
+
+def _load_function(where: str, said: Json, load: ReferenceLoader, *, or_a: type | None = None) -> Json:
+    found = _load_reference(where, said, load)
+    if not callable(found) and not (or_a and isinstance(found, or_a)):
+        raise InvalidSettings(f"{where}: {said!r} is no function", hint="name a function, as file.py:name")
+    return found
+
+
+def _load_reference(where: str, said: Json, load: ReferenceLoader) -> object:
+    if not isinstance(said, str):
+        raise InvalidSettings(f"{where}: {said!r} names nothing", hint="write a reference to Python, as file.py:name")
+    return load(said)
+
+
+def _check_keys(where: str, table: Json, keys: Mapping[str, ValueTypes]) -> None:
+    """Refuse what means nothing here; `where` is empty for the file itself."""
+    if not isinstance(table, dict):
+        raise InvalidSettings(f"{where} is no table", hint=f"it takes {', '.join(keys)}")
+    for key, value in table.items():
+        if key not in keys:
+            raise InvalidSettings(f"{where or 'the file'} has no key {key!r}", hint=f"it takes {', '.join(keys)}")
+        if not isinstance(value, keys[key]):
+            place = f"{where}.{key}" if where else key
+            raise InvalidSettings(f"{place} is {value!r}", hint=f"write {_format_types(keys[key])} there")
+
+
+def _format_types(kinds: ValueTypes) -> str:
+    return " or ".join(_TOML_TYPES[kind] for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))

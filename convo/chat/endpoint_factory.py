@@ -1,0 +1,397 @@
+"""Open the endpoint, the models and the model list of a provider.
+
+A server that speaks the Responses API stores state itself; every other provider gets convo's
+own endpoint over the store. Each implementation is imported when it is first needed. A model
+that a server calls with its own key reports errors in the client's terms.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from convo.config.credentials import load_provider_key, load_provider_token
+from convo.config.model_lists import ModelLists, save_model_lists
+from convo.config.sections import CONFIGURABLE_APIS, EndpointKind, Provider
+from convo.config.settings import (
+    BUILT_IN_MODEL,
+    DEFAULT_RESPONSE_LIMITS,
+    ModelChoice,
+    ResponseLimits,
+    Settings,
+    resolve_model,
+)
+from convo.config.values import Secret, read_secret
+from convo.endpoints.base import Endpoint
+from convo.errors import ConvoError, EndpointFault, InvalidSettings, KeyRefused, ModelMissing, RequestRefused
+from convo.history.items import Item, Json, StreamEvent
+from convo.history.records import EMBEDDED_SCOPE, Scope
+from convo.models.base import Model, ModelLister, ModelRequest, fetch_model_names, get_ignored_fields, hide_issuer_model
+from convo.models.factory import find_built_in_weights, make_openai_options, open_model
+from convo.runtime import Clock, NewId, SystemClock, random_id
+from convo.stores.base import Store
+
+if TYPE_CHECKING:
+    from convo.endpoints.remote import RemoteEndpoint
+    from convo.responses_api.endpoint import EmbeddedService
+
+
+def open_endpoint(provider: Provider, *, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
+    """The endpoint that the models of `provider` have; nothing is connected yet.
+
+    raises:  KeyRefused   a server is asked without a key, or with something that cannot be one
+             InvalidSettings  it has no address
+    """
+    return ENDPOINT_FACTORIES[provider.endpoint](provider, settings, store, clock, new_id)
+
+
+def _make_embedded(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
+    def make() -> Endpoint:
+        from convo.responses_api.endpoint import EmbeddedEndpoint
+
+        return EmbeddedEndpoint(
+            store, ModelsByName(settings, clock, new_id), clock, new_id, seal_key=_read_seal_key(settings)
+        )
+
+    return cast(Endpoint, LazyEndpoint(EMBEDDED_SCOPE, make))
+
+
+def _read_seal_key(settings: Settings) -> Secret | None:
+    return read_secret(os.environ, settings.serve.seal_key_env)
+
+
+def _make_remote(provider: Provider, settings: Settings, store: Store, clock: Clock, new_id: NewId) -> Endpoint:
+    return open_remote(provider, settings.limits)
+
+
+def open_catalogue(
+    provider: Provider, models: Path, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
+) -> ModelLister | None:
+    """The server that can be asked which models `provider` has; nothing is connected yet.
+
+    models:   the folder of weights that convo fetched
+    returns:  None where no server is asked, and for Azure, which lists models where it takes deployments
+    raises:   KeyRefused, InvalidSettings, ModelMissing  none of its models could be used
+    """
+    if provider.api == "azure":
+        make_openai_options(
+            provider, key=load_provider_key(provider, os.environ), token=load_provider_token(provider, os.environ)
+        )
+        return None
+    if provider.endpoint == "remote":
+        return open_remote(provider, limits)
+    if provider.api == "local":
+        find_built_in_weights(models)
+    key = load_provider_key(provider, os.environ)
+    model = open_model(provider, key=key, models=models, clock=SystemClock(), new_id=random_id, limits=limits)
+    return model if isinstance(model, ModelLister) else None
+
+
+def open_remote(provider: Provider, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> "RemoteEndpoint":
+    """The account at a server that keeps state. raises: KeyRefused, BadSettings"""
+    from convo.endpoints.remote import RemoteEndpoint
+
+    account = make_openai_options(
+        provider, key=load_provider_key(provider, os.environ), token=load_provider_token(provider, os.environ)
+    )
+    return RemoteEndpoint(account, limits=limits)
+
+
+ENDPOINT_FACTORIES: dict[EndpointKind, Callable[[Provider, Settings, Store, Clock, NewId], Endpoint]] = {
+    "embedded": _make_embedded,
+    "remote": _make_remote,
+}
+
+
+class ModelsByName:
+    """The models of all providers in the settings, each opened when it is first asked for."""
+
+    def __init__(self, settings: Settings, clock: Clock, new_id: NewId) -> None:
+        self._settings, self._clock, self._new_id = settings, clock, new_id
+        self._open: dict[str, Model] = {}
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        """The model for `name`, an alias or "provider/model".
+
+        raises:  RequestRefused     there is no such provider
+                 KeyRefused  as `open_model`; InvalidSettings too
+        """
+        try:
+            choice = self._chosen(name)
+        except InvalidSettings as wrong:
+            raise model_not_found_error(name, wrong) from wrong
+        provider = choice.provider
+        if provider.name not in self._open:
+            self._open[provider.name] = self._opened(provider)
+        return self._open[provider.name], choice.name.model
+
+    def _opened(self, provider: Provider) -> Model:
+        """raises: KeyRefused, BadSettings"""
+        from convo.models.limits import LimitedModel
+
+        model = open_model(
+            provider,
+            key=load_provider_key(provider, os.environ),
+            token=load_provider_token(provider, os.environ),
+            models=self._settings.places.models,
+            clock=self._clock,
+            new_id=self._new_id,
+            limits=self._settings.limits,
+        )
+        return LimitedModel(model, self._settings.limits)
+
+    def _chosen(self, name: str) -> ModelChoice:
+        """raises: BadSettings"""
+        return resolve_model(self._settings, name, "the request")
+
+    def learn(self, lists: ModelLists) -> None:
+        """Use these model lists from now on, beside the others that are known."""
+        self._settings = self._settings._replace(model_lists={**self._settings.model_lists, **lists})
+
+    async def aclose(self) -> None:
+        for model in self._open.values():
+            await model.aclose()
+        self._open.clear()
+
+
+ECHO_MODEL = "scripted/echo"
+"""The scripted model that reads no file."""
+
+
+class ModelsForClients(ModelsByName):
+    """As `ModelsByName`, for people who hold no provider's key and may not read files here by naming them."""
+
+    def __call__(self, name: str) -> tuple[Model, str]:
+        model, own = super().__call__(name)
+        return ServerKeyModel(model, self._chosen(name).provider.name, asked=name, own=own), own
+
+    def _opened(self, provider: Provider) -> Model:
+        with translate_server_key_errors(provider.name, asked=False):
+            return super()._opened(provider)
+
+    def _chosen(self, name: str) -> ModelChoice:
+        choice = super()._chosen(name)
+        if name in self._settings.aliases or name == self._settings.model or _is_public_model(choice):
+            return choice
+        raise InvalidSettings(
+            f"{choice.provider.name} has no model of this name here", hint="GET /v1/models lists them"
+        )
+
+
+def _is_public_model(choice: ModelChoice) -> bool:
+    """Whether a model is there for whoever knows its name: no file is read that only the name points at."""
+    return choice.provider.api in CONFIGURABLE_APIS or str(choice.name) in (BUILT_IN_MODEL, ECHO_MODEL)
+
+
+# -- for a server ---------------------------------------------------------------------------------
+
+MODEL_LIST_TIMEOUT_S = 3.0
+"""Seconds that a server has to say which models it has."""
+
+
+def open_service(
+    settings: Settings, *, store: Store, clock: Clock, new_id: NewId, strict: bool = False
+) -> "EmbeddedService":
+    """The endpoints of all tenants of `store`, in front of every provider's models; nothing is connected yet.
+
+    Whatever `owner` says, the state is convo's own: a server that keeps state is asked as if it kept none.
+
+    store:   where the settings say "none": one that ends with the process, in which nothing is put
+    strict:  it refuses what the real API refuses
+    """
+    from convo.responses_api.deps import SPECIFICATION_EVENT_NAMES, EndpointOptions
+    from convo.responses_api.endpoint import EmbeddedService
+
+    manner = EndpointOptions(
+        for_clients=True,
+        stateless=settings.storage.type == "none",
+        renamed=SPECIFICATION_EVENT_NAMES if settings.serve.reasoning_events == "specification" else {},
+        strict=strict,
+        estimates=True,
+    )
+
+    began = int(clock.now())
+    models = ModelsForClients(settings, clock, new_id)
+
+    async def listed() -> Sequence[Mapping[str, Json]]:
+        found = await fetch_model_lists(settings)
+        models.learn({name: {"base_url": url, "models": names} for name, (url, names) in found.items()})
+        await asyncio.to_thread(save_model_lists, settings.places, found)
+        return build_model_resources(settings, found, began)
+
+    kept = settings.storage
+    ttl_s = kept.ttl_s if kept.ttl or kept.ttls else None
+    return EmbeddedService(
+        store, models, clock, new_id, listed=listed, manner=manner, ttl_s=ttl_s, seal_key=_read_seal_key(settings)
+    )
+
+
+FetchedModelLists = Mapping[str, tuple[str | None, Sequence[str]]]
+"""The names that providers gave, each with the base URL that was asked."""
+
+
+async def fetch_model_lists(settings: Settings) -> FetchedModelLists:
+    """Ask every provider for its models, all at once; one that does not answer is passed over."""
+    asked = [provider for provider in settings.providers.values() if provider.api in CONFIGURABLE_APIS]
+    found = await asyncio.gather(*(_fetch_model_names(settings, provider) for provider in asked))
+    return {one.name: (one.base_url, names) for one, names in zip(asked, found, strict=True) if names}
+
+
+def build_model_resources(settings: Settings, lists: FetchedModelLists, created: int) -> Sequence[Mapping[str, Json]]:
+    """What a client can ask for by name, as resources of the API.
+
+    created:  seconds since 1970; nobody says when a model was made
+    """
+    theirs = ((f"{provider}/{name}", provider) for provider, (_, names) in lists.items() for name in names)
+    owners = dict([*_iter_configured_models(settings), *theirs])
+    return [{"id": name, "object": "model", "created": created, "owned_by": owner} for name, owner in owners.items()]
+
+
+def _iter_configured_models(settings: Settings) -> Iterable[tuple[str, str]]:
+    """The names that need nobody else, each with its provider."""
+    for name in (*settings.aliases, settings.model):
+        try:
+            yield name, resolve_model(settings, name, "the settings").provider.name
+        except InvalidSettings:
+            continue
+    try:
+        find_built_in_weights(settings.places.models)
+    except ModelMissing:
+        return
+    yield BUILT_IN_MODEL, "local"
+
+
+async def _fetch_model_names(settings: Settings, provider: Provider) -> Sequence[str]:
+    try:
+        catalogue = open_catalogue(provider, settings.places.models)
+        return await fetch_model_names(catalogue, provider.name, within_s=MODEL_LIST_TIMEOUT_S) if catalogue else ()
+    except ConvoError:
+        return ()
+
+
+class LazyEndpoint:
+    """Stands for an endpoint whose `scope` is known before it is there; everything else makes it."""
+
+    def __init__(self, scope: Scope, make: Callable[[], Endpoint]) -> None:
+        self.scope, self._make = scope, make
+        self._made: Endpoint | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        self._made = self._made or self._make()
+        return getattr(self._made, name)
+
+    async def aclose(self) -> None:
+        """Close it, if anybody asked."""
+        if self._made is not None:
+            await self._made.aclose()
+
+
+class ServerKeyModel:
+    """`model` as its clients see it.
+
+    provider:  its provider, in sentences
+    asked:     the model's name in the request: an alias, a bare name or provider/model
+    own:       the provider's own name for the model
+    """
+
+    def __init__(self, model: Model, provider: str, *, asked: str, own: str) -> None:
+        self._model, self.provider, self._asked, self._own = model, provider, asked, own
+
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        with self._for_the_client():
+            async with aclosing(self._model.respond(ask)) as events:
+                async for event in events:
+                    yield event if self._own in self._asked else self._hiding_the_model(event)
+
+    async def warm(self, model: str) -> None:
+        with self._for_the_client():
+            await self._model.warm(model)
+
+    async def check_request(self, ask: ModelRequest) -> None:
+        with translate_server_key_errors(self.provider):
+            await self._model.check_request(ask)
+
+    async def count(self, ask: ModelRequest) -> int | None:
+        with self._for_the_client():
+            return await self._model.count(ask)
+
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+        with self._for_the_client():
+            made = await self._model.compact(ask)
+        if made is None or self._own in self._asked:
+            return made
+        return [hide_issuer_model(item) for item in made]
+
+    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
+        return get_ignored_fields(self._model, ask)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+    @contextmanager
+    def _for_the_client(self) -> Iterator[None]:
+        try:
+            with translate_server_key_errors(self.provider):
+                yield
+        except ConvoError as fault:
+            if isinstance(fault, EndpointFault) and _is_model_missing(fault):
+                raise model_not_found_error(self._asked, fault) from fault
+            fault.args = (self._renamed(fault.message), *fault.args[1:])
+            raise
+
+    def _renamed(self, words: str) -> str:
+        """`words` with the model under the name that the client knows."""
+        if self._own in self._asked:
+            return words
+        return words.replace(f"{self.provider}/{self._own}", self._asked).replace(self._own, self._asked)
+
+    def _hiding_the_model(self, event: StreamEvent) -> StreamEvent:
+        """`event` with an error's words and the tags of seals as a client that asked for an alias may see them."""
+        if "item" in event:
+            return {**event, "item": hide_issuer_model(event["item"])}
+        response = event.get("response")
+        if not response:
+            return event
+        hidden = {**response, "output": [hide_issuer_model(item) for item in response.get("output") or ()]}
+        error: Json = response.get("error")
+        if error and isinstance(error.get("message"), str):
+            hidden["error"] = {**error, "message": self._renamed(error["message"])}
+        return {**event, "response": hidden}
+
+
+def model_not_found_error(name: str, why: InvalidSettings | EndpointFault) -> RequestRefused:
+    """What the real API says of a model that is not there; `why` is for the operator of the server."""
+    return RequestRefused(
+        f"The requested model '{name}' does not exist", code="model_not_found", param="model", hint=why.message
+    )
+
+
+def _is_model_missing(fault: EndpointFault) -> bool:
+    """Whether a provider does not have the model: it says so, or answers 404 and says nothing else."""
+    wordless = (
+        fault.status == 404
+        and isinstance(fault, RequestRefused)
+        and fault.code == RequestRefused.code
+        and fault.param is None
+    )
+    return fault.code == "model_not_found" or wordless
+
+
+@contextmanager
+def translate_server_key_errors(provider: str, *, asked: bool = True) -> Iterator[None]:
+    """Turn a refusal of the server's key into a fault of the server.
+
+    asked:   whether the provider turned it down; else the server had none to show
+    raises:  EndpointFault
+    """
+    lacks = f"this server has no usable key for {provider}; GET /v1/models lists what it can ask"
+    try:
+        yield
+    except KeyRefused as refused:
+        raise EndpointFault(
+            f"{provider} did not take the key of this server" if asked else lacks,
+            code="provider_key_refused",
+            hint=f"whoever runs this server looks at the key of {provider}",
+        ) from refused

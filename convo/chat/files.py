@@ -1,0 +1,397 @@
+"""Files of a chat: replay files, attachments, JSON schemas, and safe reading and writing.
+
+A replay file is a JSON list of input items that people may edit. Files are replaced atomically, so
+a reader sees the old or the new one. Reading is bounded: an endless device or a pipe without a
+writer raises Unreadable.
+"""
+
+import base64
+import errno
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from convo.errors import StoreFault, StoreFull, StoreReadOnly, Unreadable
+from convo.history.items import Item, Json, item_type
+from convo.runtime import open_temporary_file
+
+REPLAY_FILE_HINT = 'a replay file looks like [{"role": "user", "content": "hi"}]'
+
+
+class ReplayFile:
+    """One replay file; a missing one is an empty conversation."""
+
+    def __init__(self, place: str | Path) -> None:
+        self.place = Path(os.path.abspath(os.path.expanduser(place)))
+        self._seen: tuple[int, int, int] | None = None
+
+    def exists(self) -> bool:
+        """Whether anything is at its place, if only a link that leads nowhere."""
+        return os.path.lexists(self.place)
+
+    def changed(self) -> bool:
+        """Whether somebody else wrote the file since it was last read or written here."""
+        return self._seen != self._stamp()
+
+    def read(self) -> list[Item]:
+        """The items of the file. raises: Unreadable"""
+        self._seen = self._stamp()
+        try:
+            if not _is_existing_file(self.place):
+                return []
+            text = self.place.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as wrong:
+            raise Unreadable(f"{self.place} cannot be read: {format_os_error(wrong)}") from wrong
+        return _parse_items(self.place, text) if text.strip() else []
+
+    def said(self) -> list[Item]:
+        """The items of the file, as somebody would go on from them. raises: Unreadable  one is none, or no message"""
+        items = self.read()
+        for number, item in enumerate(items, 1):
+            fault = _find_item_fault(item)
+            if fault:
+                raise Unreadable(f"{self.place}: item {number} {fault}", hint=REPLAY_FILE_HINT)
+        return items
+
+    def write(self, items: Sequence[Item]) -> None:
+        """Put `items` in the file's place, atomically; a new file is 0600.
+
+        raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
+        """
+        write_atomic(resolve_links(self.place), format_replay_file(items))
+        self._seen = self._stamp()
+
+    def check(self) -> None:
+        """Make sure that the file could be written, before anything is sent. raises: as `write`; Unreadable"""
+        target = resolve_links(self.place)
+        folder = target.parent
+        if not os.path.isdir(folder):
+            raise Unreadable(f"{folder} is not a folder, so {target.name} cannot be written there")
+        try:
+            there = _is_existing_file(target)
+        except OSError as wrong:
+            raise Unreadable(f"{target} cannot be reached: {format_os_error(wrong)}") from wrong
+        if not os.access(folder, os.W_OK) or (there and not os.access(target, os.W_OK)):
+            raise StoreReadOnly(f"{target} cannot be written", hint="choose another file, or make it writable")
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        with suppress(OSError):
+            found = self.place.stat()
+            return found.st_mtime_ns, found.st_size, found.st_ino
+        return None
+
+
+def format_replay_file(items: Sequence[Item]) -> str:
+    """A replay file with these items, one a line."""
+    return "[\n" + ",\n".join(json.dumps(item, ensure_ascii=True) for item in items) + "\n]\n"
+
+
+def _is_existing_file(place: Path) -> bool:
+    """Whether there is a file. raises: OSError; Unreadable  there is something that no list can be kept in"""
+    try:
+        mode = place.stat().st_mode
+    except FileNotFoundError:
+        return False
+    if stat.S_ISDIR(mode):
+        raise Unreadable(f"{place} is a folder, not a replay file")
+    if not stat.S_ISREG(mode):
+        raise Unreadable(f"{place} is a pipe or a device, not a replay file")
+    return True
+
+
+def _parse_items(place: Path, text: str) -> list[Item]:
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError) as wrong:
+        raise Unreadable(
+            f"{place} is not JSON: {wrong}", hint="it may be half written; mend it, or name another file"
+        ) from wrong
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise Unreadable(f"{place} holds no list of items", hint=REPLAY_FILE_HINT)
+    return found
+
+
+def _find_item_fault(item: Item) -> str | None:
+    """What keeps an item from being one that a server could take; of other kinds than messages little is known."""
+    if item_type(item) == "unknown":
+        return "has neither a type nor a role"
+    if item_type(item) == "message" and not isinstance(item.get("role"), str):
+        return "is a message without a role"
+    if item_type(item) == "message" and not isinstance(item.get("content"), str | list):
+        return "is a message without content"
+    return None
+
+
+MAX_ATTACHMENT_BYTES = 50 * 1024 * 1024
+"""Bytes of one file; the largest that the API takes."""
+
+PDF_TYPE = "application/pdf"
+
+SIGNATURE_TESTS: Mapping[str, Callable[[bytes], bool]] = {
+    "image/png": lambda content: content.startswith(b"\x89PNG\r\n\x1a\n"),
+    "image/jpeg": lambda content: content.startswith(b"\xff\xd8\xff"),
+    "image/gif": lambda content: content.startswith((b"GIF87a", b"GIF89a")),
+    "image/webp": lambda content: content[:4] == b"RIFF" and content[8:12] == b"WEBP",
+    PDF_TYPE: lambda content: content.startswith(b"%PDF-"),
+}
+"""The kinds that the API takes inline, and how to know them."""
+
+
+def load_attachment(place: str) -> dict[str, Json]:
+    """One file as a content part. raises: Unreadable"""
+    path = Path(os.path.expanduser(place))
+    content = _read_attachment(path)
+    kind = next((kind for kind, begins in SIGNATURE_TESTS.items() if begins(content)), None)
+    if kind == PDF_TYPE:
+        return {"type": "input_file", "filename": _format_filename(path), "file_data": _format_data_url(kind, content)}
+    if kind:
+        return {"type": "input_image", "image_url": _format_data_url(kind, content), "detail": "auto"}
+    return {"type": "input_text", "text": f"{_format_filename(path)}:\n{_decode_attachment(path, content)}"}
+
+
+def _read_attachment(path: Path) -> bytes:
+    """All of a file, a pipe's too, and never more than fits."""
+    if os.path.isdir(path):
+        raise Unreadable(f"{path} is a folder", hint="attach a file in it")
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_ATTACHMENT_BYTES + 1)
+    except OSError as wrong:
+        raise Unreadable(f"{path} cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+    if len(content) > MAX_ATTACHMENT_BYTES:
+        raise Unreadable(f"{path} is larger than {MAX_ATTACHMENT_BYTES // 1024**2} MB", hint="attach a smaller file")
+    return content
+
+
+def _decode_attachment(path: Path, content: bytes) -> str:
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as wrong:
+        raise _make_unsupported_type_error(path) from wrong
+    if "\0" in text:
+        raise _make_unsupported_type_error(path)
+    return text
+
+
+def _make_unsupported_type_error(path: Path) -> Unreadable:
+    return Unreadable(
+        f"{path} is neither text in UTF-8 nor an image nor a PDF",
+        hint="attach a text, a PDF, or an image as PNG, JPEG, GIF or WebP",
+    )
+
+
+def _format_filename(path: Path) -> str:
+    """Its name, with what is no character spelled out."""
+    return path.name.encode("utf-8", "backslashreplace").decode()
+
+
+def _format_data_url(kind: str, content: bytes) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+NON_STRICT_KEYWORDS = frozenset({"allOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas"})
+"""Keywords that the API refuses in a strict schema."""
+
+SCHEMA_MAP_KEYWORDS = ("properties", "$defs", "definitions")
+"""Keywords whose value holds a schema for each name."""
+
+VALUE_KEYWORDS = ("enum", "const", "default", "examples", "required", "type")
+"""Keywords whose value is no schema."""
+
+
+def load_text_format(place: str) -> dict[str, Json]:
+    """The `text` parameter that asks for this JSON schema. raises: Unreadable
+
+    Strict where the schema allows it: the API takes `strict` only of schemas that are an object,
+    close every object and require every property.
+    """
+    path = Path(os.path.expanduser(place))
+    schema = _read_schema(path)
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", str(schema.get("title") or path.stem))[:64] or "answer"
+    return {
+        "format": {
+            "type": "json_schema",
+            "name": name,
+            "schema": schema,
+            "strict": _is_object_schema(schema) and is_strict_schema(schema),
+        }
+    }
+
+
+def is_strict_schema(schema: Json) -> bool:
+    """Whether every object in `schema` is closed and requires all it names."""
+    if not isinstance(schema, dict):
+        return True
+    if NON_STRICT_KEYWORDS & schema.keys() or (_is_object_schema(schema) and not _is_closed_object(schema)):
+        return False
+    return all(map(is_strict_schema, _iter_subschemas(schema)))
+
+
+def _read_schema(path: Path) -> dict[str, Json]:
+    text = read_text_file(str(path))
+    try:
+        schema = json.loads(text, parse_constant=_reject_constant)
+        is_strict_schema(schema)
+    except ValueError as wrong:
+        raise Unreadable(f"{path} is not JSON: {wrong}") from wrong
+    except RecursionError as wrong:
+        raise Unreadable(f"{path} is nested too deeply") from wrong
+    if not isinstance(schema, dict):
+        raise Unreadable(f"{path} is not a JSON schema: it is not an object")
+    return schema
+
+
+def _reject_constant(word: str) -> Json:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def _is_object_schema(schema: dict[str, Json]) -> bool:
+    return "object" in (schema.get("type"), *_to_list(schema.get("type"))) or "properties" in schema
+
+
+def _is_closed_object(schema: dict[str, Json]) -> bool:
+    named, required = schema.get("properties", {}), schema.get("required", [])
+    if not isinstance(named, dict) or not isinstance(required, list):
+        return False
+    return schema.get("additionalProperties") is False and sorted(named) == sorted(map(str, required))
+
+
+def _iter_subschemas(schema: dict[str, Json]) -> Iterator[Json]:
+    """The schemas inside of one."""
+    for keyword, value in schema.items():
+        if keyword in SCHEMA_MAP_KEYWORDS and isinstance(value, dict):
+            yield from value.values()
+        elif keyword not in VALUE_KEYWORDS:
+            yield from _to_list(value) if isinstance(value, list) else (value,)
+
+
+def _to_list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+MAX_TEXT_FILE_BYTES = 16 * 1024 * 1024
+"""The most that a file of values, agents or the like may have."""
+
+MAX_DEVICE_BYTES = 64 * 1024 * 1024
+"""Bytes; a device that has so many has more."""
+
+
+def read_text_file(name: str) -> str:
+    """The text in UTF-8 of the file `name`. raises: Unreadable  it is no text, never ends, or has no writer"""
+    try:
+        data = _read_limited(name)
+        if data is None:
+            raise Unreadable(f"{name} is a pipe that nobody writes into")
+        if len(data) > MAX_TEXT_FILE_BYTES:
+            raise Unreadable(f"{name} is larger than {MAX_TEXT_FILE_BYTES // 1024**2} MB, and is not read")
+        return data.decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Unreadable(f"{name} cannot be read: {format_os_error(wrong)}") from wrong
+
+
+def read_whole_stream(opened: BinaryIO) -> bytes:
+    """What is left in a file or a pipe, whatever its length.
+
+    raises:  OSError;  Unreadable  a device does not come to an end
+    """
+    if not stat.S_ISCHR(os.fstat(opened.fileno()).st_mode) or opened.isatty():
+        return opened.read()
+    said = opened.read(MAX_DEVICE_BYTES)
+    if len(said) == MAX_DEVICE_BYTES:
+        raise Unreadable(f"{opened.name} is a device that does not come to an end")
+    return said
+
+
+def _read_limited(name: str) -> bytes | None:
+    """Up to one byte more than a file may have; None of a pipe that has no writer. raises: OSError"""
+    with open(os.path.expanduser(name), "rb", opener=_open_nonblocking) as file:
+        first = file.raw.read(1)
+        if first == b"" and stat.S_ISFIFO(os.fstat(file.fileno()).st_mode):
+            return None
+        os.set_blocking(file.fileno(), True)
+        return (first or b"") + file.read(MAX_TEXT_FILE_BYTES)
+
+
+def _open_nonblocking(place: str, flags: int) -> int:
+    """Open without waiting for whoever has the other end."""
+    return os.open(place, flags | os.O_NONBLOCK)
+
+
+DISK_FULL_ERRNOS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""The error numbers of a full disk, a used up quota, a file size limit."""
+
+PRIVATE_MODE = 0o600
+
+
+def resolve_links(place: Path) -> Path:
+    """Where the file itself lies, past all links. raises: Unreadable  they lead in a circle"""
+    if _is_stream(place):
+        return place  # what a pipe of this process is called has no way to it but the link
+    target = Path(os.path.realpath(place))
+    if os.path.islink(target):
+        raise Unreadable(f"{place} is a link that leads in a circle")
+    return target
+
+
+def write_atomic(target: Path, text: str, *, mode: int | None = None) -> None:
+    """Put `text` in the place of `target`, atomically.
+
+    mode:    the rights of the file; without it an old file's are kept and a new one is private
+    raises:  StoreReadOnly, StoreFull, StoreFault  the file is as it was
+    """
+    try:
+        if _is_stream(target):
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace_file(target, text, mode)
+    except OSError as wrong:
+        raise _make_write_fault(target, wrong) from wrong
+
+
+def format_os_error(wrong: Exception) -> str:
+    """What the system says of a file that could not be read or written, in words."""
+    if isinstance(wrong, UnicodeDecodeError):
+        return "it is not UTF-8"
+    return (getattr(wrong, "strerror", None) or str(wrong)).lower()
+
+
+def _is_stream(place: Path) -> bool:
+    """Whether a pipe, a device or a socket stands there."""
+    return os.path.exists(place) and not (os.path.isfile(place) or os.path.isdir(place))
+
+
+def _replace_file(target: Path, text: str, mode: int | None) -> None:
+    if mode is None:
+        mode = target.stat().st_mode & 0o777 if os.path.exists(target) else PRIVATE_MODE
+    handle, name = open_temporary_file(target.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as out:
+            out.write(text)
+            out.flush()
+            os.fchmod(out.fileno(), mode)
+            os.fsync(out.fileno())
+        os.replace(name, target)
+    except OSError:
+        with suppress(OSError):
+            os.unlink(name)
+        raise
+    folder = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _make_write_fault(target: Path, wrong: OSError) -> StoreFault:
+    if wrong.errno in DISK_FULL_ERRNOS:
+        return StoreFull(f"no room to write {target}")
+    if isinstance(wrong, PermissionError) or wrong.errno == errno.EROFS:
+        return StoreReadOnly(
+            f"{target} cannot be written: {format_os_error(wrong)}", hint="choose another file, or make it writable"
+        )
+    return StoreFault(f"{target} cannot be written: {format_os_error(wrong)}", hint="choose another file")

@@ -1,0 +1,156 @@
+"""Read and write files of items.
+
+[item, item, ...]                                a replay file
+{"input": [...], "previous_response_id": ...}    a request body
+{"object": "list", "data": [...]}                a list response of an endpoint
+item                                             JSONL, one item a line
+item
+A conversation that convo exported is read too.
+"""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from shlex import quote
+
+from convo.chat.files import REPLAY_FILE_HINT, ReplayFile, format_os_error, read_whole_stream, write_atomic
+from convo.errors import InputFault, InvalidUsage, NotFound, Unreadable
+from convo.history.items import Item, Json, item_type
+from convo.inspect.serialize import ConversationDocument, document_from_json, document_from_lines, is_document
+
+UNNAMED_FILE = "it"
+"""The name of a text for a caller that puts the file's name in front itself."""
+
+WRAPPER_FIELDS = ("payload", "response", "message", "item", "event", "data", "record", "part")
+"""Members of the records in other programs' logs; no item of the API has an object there."""
+
+
+@dataclass(frozen=True)
+class ItemFile:
+    """What was read.
+
+    text:     the file, as it was read
+    member:   the member of an object that holds the list; "" where the list is all there is
+    request:  the other fields of that object
+    exported: it is a conversation with its links, in which places are counted
+    """
+
+    items: tuple[Item, ...]
+    text: str
+    member: str = ""
+    request: Mapping[str, Json] = field(default_factory=dict)
+    exported: bool = False
+
+
+def read_item_file(place: str) -> ItemFile:
+    """The items of a file. raises: NotFound, Unreadable"""
+    if os.path.isdir(os.path.expanduser(place)):
+        raise Unreadable(f"{place} is a folder, not a replay file", hint="name a file in it")
+    try:
+        with Path(os.path.expanduser(place)).open("rb") as opened:
+            text = StringIO(read_whole_stream(opened).decode("utf-8-sig"), newline=None).read()
+    except FileNotFoundError as wrong:
+        raise NotFound("file", place, hint="convo sessions") from wrong
+    except (OSError, UnicodeDecodeError) as wrong:
+        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
+    return parse_item_file(place, text)
+
+
+def check_new_item_file(place: str) -> ReplayFile:
+    """A file that can be made at `place`. raises: InvalidUsage  there is one already; as `ReplayFile.check`"""
+    file = ReplayFile(place)
+    if file.exists():
+        raise InvalidUsage(f"{place} is there already", hint="choose another name; nothing is written over")
+    file.check()
+    return file
+
+
+def write_item_file(place: str, items: Sequence[Item], like: ItemFile | None = None) -> None:
+    """Put `items` in a new file, atomically: what they were the member of is put around them again.
+
+    raises:  as `check_new_item_file`; StoreReadOnly, StoreFull, StoreFault  there is no file
+    """
+    file = check_new_item_file(place)
+    if like and like.member and not like.exported:
+        write_atomic(file.place, json.dumps({**like.request, like.member: list(items)}, indent=1) + "\n")
+    elif place.endswith(".jsonl"):
+        write_atomic(file.place, "".join(json.dumps(item) + "\n" for item in items))
+    else:
+        file.write(items)
+
+
+def parse_item_file(place: str, text: str) -> ItemFile:
+    """The items that a text stands for; `place` is its name. raises: Unreadable  also of what has other lines"""
+    if not text.strip():
+        raise Unreadable(f"{place} is empty", hint=REPLAY_FILE_HINT)
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError) as wrong:
+        return _parse_rows(place, text, _load_json_lines(place, text, wrong))
+    if is_document(found):
+        return ItemFile(_parse_export(place, document_from_json, found), text, "items", exported=True)
+    if isinstance(found, dict) and ("type" in found or "role" in found):
+        return ItemFile(_validate_items(place, [found]), text)
+    member = next((name for name in ("input", "data") if isinstance(found, dict) and name in found), "")
+    if not member:
+        return ItemFile(_validate_items(place, found), text)
+    rest = {name: value for name, value in found.items() if name != member}
+    return ItemFile(_validate_items(place, found[member]), text, member, rest)
+
+
+def _parse_rows(place: str, text: str, found: Sequence[Json]) -> ItemFile:
+    if found and is_document(found[0]):
+        return ItemFile(_parse_export(place, document_from_lines, found), text, exported=True)
+    return ItemFile(_validate_items(place, found), text)
+
+
+def _parse_export(place: str, read: Callable[[Json], ConversationDocument], found: Json) -> tuple[Item, ...]:
+    try:
+        return read(found).items
+    except InputFault as wrong:
+        raise Unreadable(f"{place}: {wrong.message}", hint=wrong.hint) from wrong
+
+
+def _load_json_lines(place: str, text: str, wrong: Exception) -> list[Json]:
+    """The items of a file that is no JSON as a whole, one a line. raises: Unreadable"""
+    rows = [(number, row) for number, row in enumerate(text.split("\n"), 1) if row.strip()]
+    found = []
+    for number, row in rows:
+        try:
+            found.append(json.loads(row))
+        except (ValueError, RecursionError) as broken:
+            said = f"{place}, line {number}, is not JSON: {broken}" if found else f"{place} is not JSON: {wrong}"
+            if not found and row.lstrip().lower().startswith(("<!doctype html", "<html")):
+                hint = f"convo import {quote(place)}, if convo wrote this page; then name the session"
+            else:
+                hint = "it may be half written; mend it, or name another file"
+            raise Unreadable(said, hint=hint) from broken
+    return found
+
+
+def _validate_items(place: str, found: Json) -> tuple[Item, ...]:
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise Unreadable(f"{place} holds no list of items", hint=REPLAY_FILE_HINT)
+    where = "" if place == UNNAMED_FILE else f"{place}: "
+    for number, item in enumerate(found, 1):
+        if item_type(item) == "unknown":
+            raise Unreadable(f"{where}item {number} has neither a type nor a role", hint=REPLAY_FILE_HINT)
+        if wrapper := _find_wrapper_field(item):
+            inside = 'select(.type == "response_item") | .payload' if wrapper == "payload" else f".{wrapper}"
+            raise Unreadable(
+                f"{where}item {number} is a {item_type(item)!r} record with a {wrapper}, not an item of the API",
+                hint=f"take the items out first: jq -c '{inside}' FILE > items.jsonl",
+            )
+    return tuple(found)
+
+
+def _find_wrapper_field(item: Item) -> str | None:
+    """The member that makes `item` a record of another program's log; None for an item, whatever its type.
+
+    Items of unknown types are items too. Logs put an object into each line: an event's response, a rollout's
+    payload, a transcript's message.
+    """
+    return next((name for name in WRAPPER_FIELDS if isinstance(item.get(name), dict)), None)

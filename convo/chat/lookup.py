@@ -1,0 +1,294 @@
+"""Resolve handles and list what a store has.
+
+A handle is a response, a conversation, a session's name or id, an agent run, a unique prefix of one
+of these, or `@last`. A name wins over a prefix; an ambiguous prefix raises AmbiguousHandle.
+Conversations of other clients have no session: they are listed by their last response or their id.
+Lists read no history: the store counts.
+"""
+
+import os
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from convo.errors import AmbiguousHandle, InvalidUsage, ItemDeleted, NotFound
+from convo.history.items import Item, Json, is_assistant_message, is_client_output, item_preview, item_type
+from convo.history.records import SCRATCH_PREFIX, Link, Session, Strategy
+from convo.history.tree import root_key
+from convo.stores.base import Conversation, HandleMatch, Store
+from convo.strategies.state import check_handle, owner_of_handle, parse_turn_handle
+
+LAST_HANDLE = "@last"
+
+HANDLE_KINDS = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
+
+
+async def resolve_handle(store: Store, handle: str) -> HandleMatch:
+    """The one thing that `handle` names. raises: NotFound, AmbiguousHandle, Usage"""
+    if not handle:
+        raise InvalidUsage("an empty handle names nothing", hint="convo sessions")
+    if handle == LAST_HANDLE:
+        return _to_found(await load_last_used_session(store))
+    session = await store.session(handle)
+    if session:
+        return _to_found(session)
+    check_handle(handle)
+    found = await store.find(handle)
+    exact = [one for one in found if one.id == handle]
+    if len(exact or found) > 1:
+        raise AmbiguousHandle(handle, [(one.id, f"{one.kind}  {one.words}") for one in found])
+    if not found:
+        raise NotFound(HANDLE_KINDS.get(owner_of_handle(handle), "session"), handle)
+    return (exact or found)[0]
+
+
+async def load_last_used_session(store: Store) -> Session:
+    """The session used last; those of a running or killed command do not count. raises: NotFound  there is none yet"""
+    for session in await store.sessions(limit=1):
+        if not session.name.startswith(SCRATCH_PREFIX):
+            return session
+    for session in await store.sessions():
+        if not session.name.startswith(SCRATCH_PREFIX):
+            return session
+    raise NotFound("session", LAST_HANDLE, hint=await get_other_clients_hint(store) or 'convo chat "hello"')
+
+
+async def load_last_answered_session(store: Store) -> Session:
+    """The session used last among those with an answer or a history; the session used last where none has one.
+
+    A session whose first turn failed holds its unconfirmed input alone.
+    raises:  NotFound  there is no session
+    """
+    for session in await store.sessions():
+        if session.name.startswith(SCRATCH_PREFIX):
+            continue
+        if session.link or session.mark != root_key(store.tenant) or await _has_answer(store, session):
+            return session
+    return await load_last_used_session(store)
+
+
+async def _has_answer(store: Store, session: Session) -> bool:
+    """Whether something besides user input is on the session's path: a partial answer, for instance."""
+    try:
+        path = await store.path(session.head)
+    except ItemDeleted:
+        return True
+    return any(
+        is_assistant_message(item) if item_type(item) == "message" else not is_client_output(item)
+        for item in path.items
+    )
+
+
+async def load_session(store: Store, handle: str) -> Session:
+    """The session that `handle` names. raises: as `resolve_handle`; NotFound  it names something else"""
+    found = await resolve_handle(store, handle)
+    session = await store.session(found.id) if found.kind == "session" else None
+    if session is None:
+        raise NotFound("session", handle)
+    return session
+
+
+async def load_session_of_run(store: Store, run_id: str) -> Session:
+    """The session whose conversation a run of agents works on. raises: NotFound"""
+    run = await store.agent_run(run_id)
+    session = await store.session(run.session) if run else None
+    if session is None:
+        raise NotFound("run", run_id, hint="convo approvals")
+    return session
+
+
+async def find_session_by_handle(store: Store, strategy: Strategy, handle: str) -> Session | None:
+    """The session used last whose record stands at `handle`: `conv_...`, `resp_...` or an absolute path."""
+    for session in await store.sessions():
+        if session.strategy is strategy and session.handle == handle:
+            return session
+    return None
+
+
+def to_absolute_path(place: str) -> str:
+    """The path of a replay file as records keep it."""
+    return os.path.abspath(os.path.expanduser(place))
+
+
+async def split_turn_suffix(store: Store, handle: str) -> tuple[str, int | None]:
+    """A handle, and the number of the turn behind its @. A name or a file that ends so is no turn of another."""
+    whole, number = parse_turn_handle(handle)
+    if number is None or _is_existing_path(handle) or await store.session(handle):
+        return handle, None
+    return whole, number
+
+
+def _is_existing_path(place: str) -> bool:
+    return os.path.lexists(to_absolute_path(place))
+
+
+async def load_link(store: Store, response_id: str) -> Link:
+    """raises: NotFound"""
+    link = await store.link(response_id)
+    if link is None:
+        raise NotFound("response", response_id)
+    return link
+
+
+async def load_stored_conversation(store: Store, conversation_id: str) -> Conversation:
+    """raises: NotFound"""
+    conversation = await store.conversation(conversation_id)
+    if conversation is None:
+        raise NotFound("conversation", conversation_id)
+    return conversation
+
+
+def _to_found(session: Session) -> HandleMatch:
+    return HandleMatch("session", session.id, session.name)
+
+
+OTHER_CLIENTS_HINT = "convo inspect resp_ names the newest responses, which other clients asked for"
+
+
+class SessionSummary(NamedTuple):
+    """What a list says of a session.
+
+    items:    how many lead to its head
+    waiting:  how many of them its owner has not confirmed
+    turns:    how many answers it got
+    words:    the first words that were said in it
+    """
+
+    session: Session
+    items: int
+    waiting: int
+    turns: int
+    words: str
+
+
+async def load_session_summary(store: Store, session: Session) -> SessionSummary:
+    """What a list says of `session`; its history is not read."""
+    seen = await store.outline(session.id)
+    return SessionSummary(
+        session, seen.items, seen.waiting, seen.turns, "" if seen.first is None else item_preview(seen.first)
+    )
+
+
+async def get_other_clients_hint(store: Store) -> str:
+    """Where to look in a store without sessions whose endpoint other clients asked; "" where nobody did."""
+    return OTHER_CLIENTS_HINT if await store.find("resp_", limit=1) else ""
+
+
+async def load_unconfirmed_items(store: Store, session: Session) -> tuple[Item, ...]:
+    """What was said in `session` and not confirmed; nothing when its history lost an item."""
+    try:
+        path = await store.path(session.head)
+    except ItemDeleted:
+        return ()
+    return tuple(node.item for node in path.after(session.mark))
+
+
+def session_summary_to_json(one: SessionSummary) -> dict[str, Json]:
+    """A session's record for a program."""
+    session = one.session
+    return {
+        "id": session.id,
+        "name": session.name,
+        "strategy": str(session.strategy),
+        "handle": session.handle,
+        "endpoint": str(session.scope),
+        "model": session.model,
+        "head": session.head,
+        "mark": session.mark,
+        "items": one.items,
+        "unacknowledged": one.waiting,
+        "turns": one.turns,
+        "response_id": session.link,
+        "instructions": session.instructions,
+        "created_at": session.created_at,
+        "used_at": session.used_at,
+        "first_words": one.words,
+    }
+
+
+class UnrecordedConversation(NamedTuple):
+    """A conversation without a record.
+
+    handle:   the last response of a chain, or the conversation
+    status:   of its last response; "" where it has none
+    used_at:  seconds since 1970
+    words:    the first words of what is found there
+    """
+
+    handle: str
+    strategy: str
+    status: str
+    used_at: float
+    words: str
+
+
+class StoreListing(NamedTuple):
+    """What was found; `more` says that there is more than was asked for."""
+
+    sessions: Sequence[SessionSummary]
+    others: Sequence[UnrecordedConversation]
+    more: bool
+
+
+async def list_store(store: Store, limit: int) -> StoreListing:
+    """The newest of what `store` holds: at most `limit` sessions, and what other clients did last."""
+    sessions = await store.sessions(limit=limit + 1)
+    responses = await _find_kind(store, "response", "resp_", limit)
+    conversations = await _find_kind(store, "conversation", "conv_", limit)
+    theirs = await _load_unrecorded_links(store, responses)
+    found = [*_list_chain_ends(theirs, responses), *await _list_conversations(store, theirs, conversations, sessions)]
+    return StoreListing(
+        [await load_session_summary(store, session) for session in sessions[:limit]],
+        sorted(found, key=lambda other: other.used_at, reverse=True),
+        len(sessions) > limit or limit in (len(responses), len(conversations)),
+    )
+
+
+async def _find_kind(store: Store, kind: str, prefix: str, limit: int) -> Sequence[HandleMatch]:
+    return [found for found in await store.find(prefix, limit=limit) if found.kind == kind]
+
+
+async def _load_unrecorded_links(store: Store, responses: Sequence[HandleMatch]) -> Sequence[Link]:
+    """The links among `responses` that no session made, newest first."""
+    links = [await store.link(found.id) for found in responses]
+    return [link for link in links if link is not None and link.session is None]
+
+
+def _list_chain_ends(links: Sequence[Link], responses: Sequence[HandleMatch]) -> list[UnrecordedConversation]:
+    """The ends of chains: what nothing went on from."""
+    words = {found.id: found.words for found in responses}
+    gone_on = {link.parent for link in links}
+    ends = [link for link in links if link.id not in gone_on and link.conversation_id is None]
+    return [
+        UnrecordedConversation(link.id, str(link.strategy), link.status, link.created_at, words[link.id])
+        for link in ends
+    ]
+
+
+async def _list_conversations(
+    store: Store, links: Sequence[Link], conversations: Sequence[HandleMatch], sessions: Sequence[Session]
+) -> list[UnrecordedConversation]:
+    recorded = {session.handle for session in sessions}
+    found: list[UnrecordedConversation] = []
+    for one in conversations:
+        kept = None if one.id in recorded else await store.conversation(one.id)
+        if kept is not None:
+            last = next((link for link in links if link.conversation_id == one.id), None)
+            status, at = (last.status, last.created_at) if last else ("", kept.created_at)
+            found.append(UnrecordedConversation(one.id, "conversation", status, at, one.words))
+    return found
+
+
+def store_listing_to_json(found: StoreListing) -> dict[str, Json]:
+    """The object that the inspector page gets; sessions as `convo sessions --json` has them."""
+    others = [
+        {
+            "id": other.handle,
+            "name": other.handle,
+            "strategy": other.strategy,
+            "status": other.status,
+            "used_at": other.used_at,
+            "first_words": other.words,
+        }
+        for other in found.others
+    ]
+    return {"sessions": [session_summary_to_json(one) for one in found.sessions], "others": others, "more": found.more}

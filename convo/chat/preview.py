@@ -1,0 +1,217 @@
+"""The next request of a conversation, and requests that were sent, rebuilt.
+
+Both are built by the strategy exactly as a turn builds them; nothing is sent or stored. Requests
+are not stored: a link has the input's head, the number of items sent and the parameters.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from convo.chat.session_record import get_endpoint_handle
+from convo.chat.turn import RequestOptions
+from convo.config.sections import ContextLimits
+from convo.endpoints.base import INPUT_TOKENS_FIELDS, Endpoint, HttpRequest
+from convo.errors import ConvoError, ItemDeleted, NotFound
+from convo.history.items import Item, Json
+from convo.history.records import EMBEDDED_SCOPE, INTERNAL_PARAMETERS, STRATEGY_INFO, Link, Strategy, client_parameters
+from convo.history.tree import Node, Path, Prefix, root_key
+from convo.inspect.context_window import ContextUsage, NextRequest, category_parts, request_parts, sum_context_usage
+from convo.inspect.diff import SentRequest
+from convo.inspect.tree import ancestor_ids
+from convo.inspect.view import ConversationView
+from convo.strategies.requests import build_request_body, build_request_input
+from convo.strategies.state import ConversationState, RequestInput
+from convo.usage.counting import Usage
+from convo.usage.models import NO_WINDOW_SETTINGS, find_model_window, has_encrypted_reasoning
+
+NON_REPEATED_FIELDS = INTERNAL_PARAMETERS | {"instructions", "generate", "background"}
+"""Fields of a request that are not simply said again with the next one."""
+
+
+def make_continuation_state(known: ConversationView) -> ConversationState:
+    """What is known, as its owner goes on with it. raises: ItemDeleted  a part of it is gone"""
+    if known.lost:
+        raise ItemDeleted(known.lost)
+    session, at = known.session, find_current_link(known)
+    if session:
+        return ConversationState(session.strategy, known.path, known.mark, get_endpoint_handle(session))
+    if at is None:
+        handle = known.handle if STRATEGY_INFO[known.strategy].remembers else None
+        return ConversationState(known.strategy, known.path, known.mark, handle)
+    if not at.stored:
+        owner = Strategy.REPLAY if at.strategy is Strategy.REPLAY else Strategy.SESSION
+        return ConversationState(owner, known.path, known.path.head)
+    if known.strategy is Strategy.CONVERSATION and known.handle == at.conversation_id:
+        return ConversationState(Strategy.CONVERSATION, known.path, known.mark, known.handle)
+    answered = known.mark == known.path.head
+    return ConversationState(Strategy.CHAIN, known.path, known.mark, at.id if answered else at.previous_response_id)
+
+
+def find_current_link(known: ConversationView) -> Link | None:
+    """The link at which the handle stands."""
+    return next((link for link in known.links if link.id == known.at), None)
+
+
+def get_repeated_parameters(known: ConversationView) -> dict[str, Json]:
+    """The fields that whoever asked last would say again: tools, temperature and so on; a session says its own."""
+    at = None if known.session else find_current_link(known)
+    return {name: value for name, value in at.parameters.items() if name not in NON_REPEATED_FIELDS} if at else {}
+
+
+def get_instructions(known: ConversationView) -> str | None:
+    """The instructions that go with every turn of this conversation."""
+    if known.session:
+        return known.session.instructions
+    at = find_current_link(known)
+    said = at.parameters.get("instructions") if at else None
+    return said if isinstance(said, str) else None
+
+
+MAX_COUNTED_ITEMS = 1_000
+"""Items of a request that an endpoint counts while somebody waits."""
+
+RequestTokenCounter: TypeAlias = Callable[[Mapping[str, Json]], Awaitable[int | None]]
+"""Exact tokens of a request by somebody who can tell; None: it is counted here."""
+
+
+async def skip_remote_count(body: Mapping[str, Json]) -> None:
+    """Nobody else is asked."""
+
+
+def make_endpoint_counter(endpoint: Endpoint) -> RequestTokenCounter:
+    """The endpoint's own count, where asking for it works and is quick; what keeps it from counting is no error."""
+
+    async def count(body: Mapping[str, Json]) -> int | None:
+        if len(body.get("input") or ()) > MAX_COUNTED_ITEMS:
+            return None
+        try:
+            return await endpoint.count(body)
+        except ConvoError:
+            return None
+
+    return count
+
+
+async def build_next_request(
+    handle: str,
+    held: ConversationState,
+    items: Sequence[Item],
+    asking: RequestOptions,
+    endpoint: Endpoint,
+    count: RequestTokenCounter,
+    *,
+    key_env: str | None = None,
+    own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
+    sent: RequestInput | None = None,
+) -> NextRequest:
+    """The request that says `items` next.
+
+    own:     windows that a person gave
+    sent:    what travels, where agents decided on it; None: what the owner lacks
+    raises:  Conflict  the path no longer passes through its mark;  what `count` raises
+    """
+    body = asking.body(sent or asking.sent(replace(held, path=held.path.grow(items))))
+    wire = endpoint.wire(body) or HttpRequest("", body, {})
+    before = tuple(held.path.upto(held.mark).nodes) if held.remembers else ()
+    window = find_model_window(asking.model, own)
+    parts = request_parts([node.item for node in before], f"held by {held.handle}", wire.body, window)
+    return NextRequest(
+        handle=handle,
+        strategy=held.strategy,
+        owner=held.handle if before else None,
+        before=before,
+        model=asking.model,
+        url=wire.url or None,
+        body=wire.body,
+        filling=sum_context_usage(parts, window, await count(_select_counted_fields(body))),
+        headers=wire.headers,
+        key_env=key_env,
+    )
+
+
+async def measure_context_window(
+    held: ConversationState,
+    asking: RequestOptions,
+    count: RequestTokenCounter,
+    own: Mapping[str, ContextLimits] = NO_WINDOW_SETTINGS,
+    *,
+    sent: RequestInput | None = None,
+) -> ContextUsage:
+    """What fills the model's window when the conversation goes on as it stands. raises: what `count` raises
+
+    own, sent:  as `build_next_request` has them
+    """
+    body = asking.body(sent or asking.sent(held))
+    window = find_model_window(asking.model, own)
+    before = held.path.upto(held.mark).items if held.remembers else ()
+    parts = category_parts([*before, *body["input"]], body, window)
+    counted = await count(_select_counted_fields(body)) if held.path else None
+    return sum_context_usage(parts, window, counted)
+
+
+def _select_counted_fields(body: Mapping[str, Json]) -> dict[str, Json]:
+    """As much of a request as its tokens depend on."""
+    return {name: body[name] for name in body if name in INPUT_TOKENS_FIELDS}
+
+
+def rebuild_request(known: ConversationView, number: int | None) -> SentRequest:
+    """A request that was sent, put together again from what is kept of it.
+
+    number:  from 1, along the line that leads to the handle; the last one for None
+    raises:  NotFound  there are not so many requests, or what it saw is gone
+    """
+    on_line = ancestor_ids(known.at, known.links)
+    line = [link for link in known.links if link.id in on_line]
+    at = len(line) - 1 if number is None else number - 1 if number > 0 else len(line) + number
+    if not 0 <= at < len(line):
+        raise NotFound("request", f"{known.handle}@{number or 1}", hint=f"it has {len(line)}; a file has none")
+    return rebuild_link_request(line[at], known)
+
+
+def rebuild_link_request(link: Link, known: ConversationView) -> SentRequest:
+    """The request of `link`. raises: NotFound  what it saw is gone"""
+    places = known.places
+    if link.saw not in places:
+        raise NotFound("input of", link.id, hint="an item of it was deleted")
+    keys = places.back(link.saw, places.depth(link.saw))
+    path = Path(places.root, Prefix(Node(key, places.item(key) or {}) for key in keys))
+    before = path.first(len(path) - link.sent)
+    return SentRequest(
+        name=link.id,
+        model=link.model,
+        body=rebuild_request_body(link, path, before),
+        before=before.items if STRATEGY_INFO[_get_request_owner(link)[0]].remembers else (),
+        usage=Usage.read(link.usage),
+    )
+
+
+def rebuild_request_fields(link: Link) -> dict[str, Json]:
+    """The request of `link` as it travelled, without its items; they need not be known."""
+    nothing = Path(root_key(""))
+    return {name: value for name, value in rebuild_request_body(link, nothing, nothing).items() if name != "input"}
+
+
+def rebuild_request_body(link: Link, path: Path, before: Path) -> dict[str, Json]:
+    """The request of `link`, whose model saw `path`; its owner had `before`."""
+    strategy, handle = _get_request_owner(link)
+    remote, wire_model = link.scope != EMBEDDED_SCOPE, link.model.partition("/")[2]
+    sent = build_request_input(
+        ConversationState(strategy, path, before.head, handle),
+        store=link.stored,
+        seal=remote and has_encrypted_reasoning(wire_model),
+    )
+    return build_request_body(
+        sent,
+        model=wire_model if remote else link.model,
+        instructions=link.parameters.get("instructions"),
+        parameters={
+            name: value for name, value in client_parameters(link.parameters).items() if name != "instructions"
+        },
+    )
+
+
+def _get_request_owner(link: Link) -> tuple[Strategy, str | None]:
+    """Whose the request went to, and the handle that it named. What named no conversation went on from none."""
+    handle = link.conversation_id or link.previous_response_id
+    return (link.strategy if link.strategy is not Strategy.CONVERSATION or handle else Strategy.CHAIN), handle

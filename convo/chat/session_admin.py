@@ -1,0 +1,192 @@
+"""Rename and delete sessions, and save a repaired history as a new session.
+
+Renaming and deleting take the session's lease first, so no open chat loses its record. A repaired
+history shares all nodes before the first fix and is a fork of the last response before it.
+"""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+
+from convo.chat.session_record import acquire_session_lease, validate_session_name
+from convo.errors import Busy, InvalidUsage, ItemDeleted, NotFound
+from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Link, Scope, Session, Strategy
+from convo.history.tree import Key, Path, root_key
+from convo.lint.model import LintView
+from convo.runtime import Clock, NewId
+from convo.stores.base import AppendItems, Store, Transaction
+
+MAX_LISTED_RUNS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedSession:
+    """What went with one session.
+
+    links, items:  how many; what other sessions share is not among them
+    runs:          those of agents, by id
+    kept:          what still stands elsewhere, in words: a replay file, a remote endpoint's copy
+    """
+
+    session: Session
+    links: int
+    items: int
+    runs: tuple[str, ...] = ()
+    kept: str = ""
+
+
+async def set_session_name(store: Store, session: Session, name: str) -> Session:
+    """Give a session another name; its place among the last used stays.
+
+    raises:  InvalidUsage     `name` could be taken for another handle
+             Conflict  another session has it
+             Busy      the session is open in another process
+    """
+    named = replace(session, name=validate_session_name(name))
+    async with _lease_sessions(store, [session]):
+        await store.commit(Transaction(session=named, expect=session.head))
+    return named
+
+
+async def delete_sessions(store: Store, sessions: Sequence[Session]) -> list[RemovedSession]:
+    """Remove sessions with all that only they held; none of them when one of them is open.
+
+    A conversation of our own endpoint goes with the last session that stands at it.
+
+    raises:  Busy, NotFound, StoreFault
+    """
+    async with _lease_sessions(store, sessions):
+        return [await _remove_session(store, session) for session in sessions]
+
+
+async def _remove_session(store: Store, session: Session) -> RemovedSession:
+    links = await store.links(session.id)
+    paths = await _load_longest_paths(
+        store, [session.head, *(key for link in reversed(links) for key in (link.head, link.saw))]
+    )
+    runs = tuple([run.id for run in await store.agent_runs(session=session.id, limit=MAX_LISTED_RUNS)])
+    if session.strategy is Strategy.CONVERSATION and session.scope == EMBEDDED_SCOPE and session.handle:
+        await _remove_conversation(store, session)  # first: after a kill in between the record still names it
+    await store.remove_session(session.id)
+    gone = [link.id for link in links if await store.link(link.id) is None]
+    lost: set[Key] = set()
+    for keys in paths:
+        lost.update(keys[await _count_remaining(store, keys) :])
+    return RemovedSession(session, len(gone), len(lost), runs, describe_remaining_copies(session, links))
+
+
+async def _load_longest_paths(store: Store, ends: Iterable[Key]) -> list[Sequence[Key]]:
+    """The paths to `ends`, without those that another one leads through."""
+    paths: list[Sequence[Key]] = []
+    passed: set[Key] = set()
+    for end in ends:
+        if end not in passed:
+            with suppress(NotFound, ItemDeleted):
+                paths.append((await store.path(end)).keys)
+                passed.update(paths[-1])
+    return paths
+
+
+async def _remove_conversation(store: Store, session: Session) -> None:
+    """Remove the conversation of a session, unless another session has it too."""
+    others = [one for one in await store.sessions() if one.handle == session.handle and one.id != session.id]
+    if not others and session.handle and await store.conversation(session.handle):
+        await store.remove_conversation(session.handle)
+
+
+async def _count_remaining(store: Store, keys: Sequence[Key]) -> int:
+    """How many of a path's places are still there. What leads to a place that is there, is there."""
+    least, most = 0, len(keys)
+    while least < most:
+        middle = (least + most + 1) // 2
+        if await _is_stored(store, keys[middle - 1]):
+            least = middle
+        else:
+            most = middle - 1
+    return least
+
+
+async def _is_stored(store: Store, key: Key) -> bool:
+    try:
+        await store.path(key)
+    except ItemDeleted:
+        return True
+    except NotFound:
+        return False
+    return True
+
+
+def describe_remaining_copies(session: Session, links: Sequence[Link]) -> str:
+    """What removing a session leaves elsewhere, in words; "" where it leaves nothing.
+
+    links:  those that it made
+    """
+    left = []
+    if session.strategy is Strategy.REPLAY and session.handle:
+        left.append(f"the file {session.handle} stays")
+    if session.scope != EMBEDDED_SCOPE and STRATEGY_INFO[session.strategy].remembers and session.handle:
+        left.append(f"{session.scope} keeps its own copy of {session.handle}")
+    elif copies := [
+        link for link in links if link.scope != EMBEDDED_SCOPE and link.stored and link.id.startswith("resp_")
+    ]:
+        left.append(f"{copies[-1].scope} keeps its own copy of {copies[-1].id} and those before it")
+    return "; ".join(left)
+
+
+@asynccontextmanager
+async def _lease_sessions(store: Store, sessions: Sequence[Session]) -> AsyncIterator[None]:
+    """The right to write all of `sessions`. raises: Busy"""
+    async with AsyncExitStack() as holds:
+        for session in sessions:
+            try:
+                hold = await acquire_session_lease(store, session)
+            except Busy as busy:
+                raise Busy(session.name, busy.holder, hint="leave that chat first") from busy
+            holds.push_async_callback(hold.release)
+        yield
+
+
+async def save_repaired_session(
+    store: Store, mended: LintView, name: str, *, model: str, scope: Scope, clock: Clock, new_id: NewId
+) -> Session:
+    """A new session that holds `mended`.
+
+    model, scope:  where its turns go
+    raises:        InvalidUsage     `name` could be taken for another handle, or an item cannot be kept
+                   Conflict  another session has it
+    """
+    path = Path(root_key(store.tenant)).grow(mended.items)
+    now = clock.now()
+    session = Session(
+        id=new_id("ses"),
+        name=validate_session_name(name),
+        strategy=mended.strategy,
+        model=model,
+        head=path.head,
+        mark=path.first(mended.owned).head if STRATEGY_INFO[mended.strategy].remembers else path.head,
+        created_at=now,
+        used_at=now,
+        scope=scope,
+        link=await _find_parent_id(store, mended),
+        handle=mended.handle,
+        instructions=mended.instructions,
+    )
+    await store.commit(Transaction(grow=(AppendItems(path.root, path.items),), session=session, expect=None))
+    return session
+
+
+async def check_session_name_free(store: Store, name: str) -> None:
+    """Make sure that a session may be called that. raises: Usage"""
+    there = await store.session(validate_session_name(name))
+    if there:
+        raise InvalidUsage(f"there is a session {name!r} already", hint=f"another name: --as {name}-2")
+
+
+async def _find_parent_id(store: Store, mended: LintView) -> str | None:
+    """The last response before the first thing that was mended, if the store has it."""
+    if mended.anchor:
+        return mended.anchor.id if await store.link(mended.anchor.id) else None
+    path = Path(root_key(store.tenant)).grow(mended.items)
+    heads = {path.root, *path.keys}
+    there = [step.link for step in mended.steps if step.link.head in heads]
+    return there[-1].id if there and await store.link(there[-1].id) else None

@@ -1,0 +1,307 @@
+"""The record of an open session: the one way in which it is committed, its name and its lease.
+
+Callers pass the state that the session should have; the appended items and the transaction follow
+from the difference to the state it had. One process writes a session: the lease is renewed while
+the chat is open and expires when that process died.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from shlex import quote
+from typing import Any
+from weakref import WeakSet
+
+from convo.endpoints.base import Endpoint
+from convo.errors import Busy, InvalidUsage, NotFound
+from convo.history.items import Item, item_preview
+from convo.history.records import SCRATCH_PREFIX, Link, Session, Strategy
+from convo.history.tree import Path
+from convo.runtime import Clock, NewId, describe_process, is_process_dead, process_identity
+from convo.stores.base import AgentCall, AgentRun, AppendItems, Store, Transaction
+from convo.stores.lease import LeaseGuard
+from convo.strategies.state import ConversationState, owner_of_handle
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDeps:
+    """The store, the endpoint, the time and the source of ids of one conversation."""
+
+    store: Store
+    endpoint: Endpoint
+    clock: Clock
+    new_id: NewId
+
+
+@dataclass(frozen=True, slots=True)
+class RunUpdate:
+    """What becomes so together with a move of the record, all or nothing.
+
+    agent_run, calls:  the run of agents that moved it, and its ledger
+    then:              items that stand behind an answer at once: outputs of calls that nothing was run for
+    """
+
+    agent_run: AgentRun | None = None
+    calls: tuple[AgentCall, ...] = ()
+    then: tuple[Item, ...] = ()
+
+
+NO_UPDATE = RunUpdate()
+
+
+class SessionRecord:
+    """One session's record, opened for writing by one process.
+
+    agent_run:  the run of agents that was stored last through it
+    """
+
+    def __init__(self, session: Session, path: Path, last: Link | None, edges: ChatDeps, *, saved: bool) -> None:
+        """Open a record; `last` is its last confirmed link.
+
+        saved:  whether the store has it; a new one may begin with a history that the store has not
+        """
+        self.session, self.last = session, last
+        self.held = ConversationState(session.strategy, path, session.mark, get_endpoint_handle(session))
+        self._store, self._clock = edges.store, edges.clock
+        self._saved, self._stored = saved, path if saved else Path(path.root)
+        self._seen = Path(path.root)
+        self.agent_run: AgentRun | None = None
+
+    async def move(
+        self,
+        held: ConversationState,
+        *links: Link,
+        last: Link | None = None,
+        beside: RunUpdate = NO_UPDATE,
+        seen: Path | None = None,
+    ) -> None:
+        """Store `held` and `links` as what is so from now on, all or nothing.
+
+        last:    the link that the owner confirmed with this move
+        seen:    a path of its own on which one of `links` stands: its model saw something else than `held`
+        raises:  Conflict  another process moved the record;  StoreFault
+        """
+        await shielded(self._move(held, links, last, beside, seen))
+
+    async def _move(
+        self, held: ConversationState, links: tuple[Link, ...], last: Link | None, beside: RunUpdate, seen: Path | None
+    ) -> None:
+        grown = _make_appends(held.path, self._stored)
+        if seen is not None:
+            grown += _make_appends(seen, max(self._stored, self._seen, key=seen.shared))
+        last = last or self.last
+        session = replace(
+            self.session,
+            head=held.path.head,
+            mark=held.mark,
+            handle=self.session.handle if held.strategy is Strategy.REPLAY else held.handle,
+            link=last.id if last else None,
+            used_at=self._clock.now(),
+            use=None,
+        )
+        await self._save(session, grown, links, beside)
+        self.held, self.last, self._stored = held, last, held.path
+        self._seen = seen or self._seen
+        self.agent_run = beside.agent_run or self.agent_run
+
+    async def note(self, beside: RunUpdate) -> None:
+        """Store what is so of a run of agents; the conversation stays as it is. raises: Conflict, StoreFault"""
+        await shielded(self._note(beside))
+
+    async def _note(self, beside: RunUpdate) -> None:
+        await self._store.commit(Transaction(agent_run=beside.agent_run, calls=beside.calls))
+        self.agent_run = beside.agent_run or self.agent_run
+
+    @property
+    def saved(self) -> bool:
+        """Whether the store has it."""
+        return self._saved
+
+    def before(self) -> "RecordSnapshot":
+        """How it is now, to be handed to `withdraw`."""
+        return RecordSnapshot(self.session, self.held, self.last, self._saved, self._stored)
+
+    async def withdraw(self, before: "RecordSnapshot", attempt: Link | None) -> None:
+        """Put the record back to how it was before `attempt`, which asked nobody; the store forgets it."""
+        await shielded(self._withdraw(before, attempt))
+
+    async def _withdraw(self, before: "RecordSnapshot", attempt: Link | None) -> None:
+        if not before.saved:
+            await self._store.remove_session(self.session.id)
+        else:
+            await self._store.commit(Transaction(session=before.session, expect=self.session.head))
+            if attempt:
+                await self._store.remove_link(attempt.id)
+        self.session, self.held, self.last = before.session, before.held, before.last
+        self._saved, self._stored = before.saved, before.stored
+
+    async def is_ours(self) -> bool:
+        """Whether the store has the record as this process left it."""
+        now = await self._store.session(self.session.id)
+        return now is not None and now.head == self.session.head
+
+    async def update(self, session: Session) -> None:
+        """Store other fields of the record; its head stays."""
+        await shielded(self._save(replace(session, used_at=self._clock.now(), use=None)))
+
+    async def _save(
+        self,
+        session: Session,
+        grow: tuple[AppendItems, ...] = (),
+        links: tuple[Link, ...] = (),
+        beside: RunUpdate = NO_UPDATE,
+    ) -> None:
+        expect = self.session.head if self._saved else None
+        run = beside.agent_run
+        change = Transaction(grow, links, session=session, expect=expect, agent_run=run, calls=beside.calls)
+        await self._store.commit(change)
+        self.session, self._saved = session, True
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSnapshot:
+    """A record at one moment; `stored` is what of its path the store had."""
+
+    session: Session
+    held: ConversationState
+    last: Link | None
+    saved: bool
+    stored: Path
+
+
+def _make_appends(path: Path, there: Path) -> tuple[AppendItems, ...]:
+    """What of `path` has to be stored, where `there` is."""
+    shared = there.shared(path)
+    new = tuple(node.item for node in path.nodes[shared:])
+    return (AppendItems(path.first(shared).head, new),) if new else ()
+
+
+_SHIELDED_TASKS = WeakSet[asyncio.Task[None]]()
+"""The tasks in which something is carried out to its end."""
+
+
+async def shielded(work: Coroutine[Any, Any, None]) -> None:
+    """Carry `work` out to its end, and be cancelled only then.
+
+    A store works in a thread that nobody stops: whoever let go of it in the middle would not know
+    what it has stored. What is a part of such work is carried out with it.
+    """
+    if asyncio.current_task() in _SHIELDED_TASKS:
+        await work
+        return
+    task = asyncio.ensure_future(work)
+    _SHIELDED_TASKS.add(task)
+    stopped: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as cancelled:
+            stopped = cancelled
+    task.result()
+    if stopped:
+        raise stopped
+
+
+async def load_session_record(session: Session, edges: ChatDeps) -> SessionRecord:
+    """The record of a session that the store has. raises: NotFound, ItemDeleted"""
+    path, last = await edges.store.path(session.head), await load_last_link(edges.store, session)
+    return SessionRecord(session, path, last, edges, saved=True)
+
+
+def get_endpoint_handle(session: Session) -> str | None:
+    """The handle at the endpoint; a replay file's path is none."""
+    return None if session.strategy is Strategy.REPLAY else session.handle
+
+
+async def load_last_link(store: Store, session: Session) -> Link | None:
+    """The session's last confirmed link. raises: NotFound  the record names one that is gone"""
+    if not session.link:
+        return None
+    link = await store.link(session.link)
+    if link is None:
+        raise NotFound("response", session.link)
+    return link
+
+
+NAME_WORDS = 4
+NAME_MAX_CHARS = 40
+
+RESERVED_PREFIXES = (SCRATCH_PREFIX, "-", "ses_", "try_")
+"""How handles and options begin that are no names; `owner_of_handle` knows those of the endpoints and files."""
+
+NAME_HINT = "words with dashes: monads-in-haskell"
+
+
+def make_session_name(item: Item) -> str:
+    """A name for people: "what-is-a-monad". No id and no file looks like it, whatever was said."""
+    words = re.findall(r"[^\W_]+", item_preview(item, 200).lower())
+    return "-".join(words[:NAME_WORDS])[:NAME_MAX_CHARS].rstrip("-") or "chat"
+
+
+def validate_session_name(name: str) -> str:
+    """`name`, when no other handle can be meant by it. raises: Usage"""
+    if not name.strip():
+        raise InvalidUsage("a name has at least one letter", hint=NAME_HINT)
+    if name != name.strip() or not name.isprintable():
+        raise InvalidUsage(f"{name!r} is no name: it begins or ends with a space, or cannot be printed", hint=NAME_HINT)
+    if name.startswith(RESERVED_PREFIXES) or owner_of_handle(name) is not Strategy.SESSION:
+        raise InvalidUsage(f"{name!r} is no name: it looks like an option, an id or a file", hint=NAME_HINT)
+    return name
+
+
+async def find_free_session_name(store: Store, wish: str) -> str:
+    """`wish`, or `wish-2`, `wish-3`, ... when it is taken."""
+    stem = re.sub(r"-\d+$", "", wish)
+    taken = {session.name for session in await store.sessions()}
+    numbered = (f"{stem}-{number}" for number in range(2, len(taken) + 3))
+    return next(name for name in (wish, *numbered) if name not in taken)
+
+
+SESSION_LEASE_TTL_S = 30.0
+
+
+async def acquire_session_lease(store: Store, session: Session) -> LeaseGuard:
+    """The right to write this session, and its replay file, to be released. raises: Busy  another process has it"""
+    try:
+        return await LeaseGuard.take(store, _get_lease_name(session), process_identity(), SESSION_LEASE_TTL_S)
+    except Busy as busy:
+        raise Busy(_get_session_title(session), describe_process(busy.holder), hint=_make_busy_hint(session)) from busy
+
+
+async def describe_session_writer(store: Store, session: Session) -> str:
+    """Which process has that right, in words; "" where none does that may be alive."""
+    holder = await store.holder(_get_lease_name(session))
+    return describe_process(holder) if holder and not is_process_dead(holder) else ""
+
+
+async def acquire_state_lease(store: Store, state: str, name: str) -> LeaseGuard:
+    """The right to go on with a document, by its content hash; to be released. raises: Busy  another process has it
+
+    name:  the document's, for the words
+    """
+    try:
+        return await LeaseGuard.take(store, f"state {state}", process_identity(), SESSION_LEASE_TTL_S)
+    except Busy as busy:
+        raise Busy(name, describe_process(busy.holder), hint="it goes on there; wait until it has ended") from busy
+
+
+def _get_lease_name(session: Session) -> str:
+    """Two sessions that know the same file take turns at it, by whichever name they know it."""
+    if session.strategy is Strategy.REPLAY and session.handle:
+        return f"file {os.path.realpath(session.handle)}"
+    return f"session {session.id}"
+
+
+def _get_session_title(session: Session) -> str:
+    if session.strategy is Strategy.REPLAY and session.handle:
+        return session.handle
+    return session.name or session.id
+
+
+def _make_busy_hint(session: Session) -> str:
+    """A conversation has one head, at its endpoint, and cannot be forked."""
+    if session.strategy is Strategy.CONVERSATION:
+        return "leave that chat first"
+    return f"convo chat --fork {quote(_get_session_title(session))}"

@@ -1,0 +1,395 @@
+"""Load a ConversationView of a handle, from the store or from an endpoint; nothing is changed.
+
+A replay file or a local conversation is compared with its record, and differences become notes.
+A remote chain is followed back response by response; a remote conversation is only a list of items. An open
+agent run is part of the view.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from convo.chat.files import ReplayFile
+from convo.chat.item_file import read_item_file
+from convo.chat.lookup import (
+    find_session_by_handle,
+    load_link,
+    load_session,
+    load_session_of_run,
+    load_stored_conversation,
+    resolve_handle,
+    to_absolute_path,
+)
+from convo.chat.session_record import describe_session_writer
+from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
+from convo.errors import AmbiguousHandle, ConvoError, InvalidRunState, ItemDeleted, NotFound, Unreadable
+from convo.history.items import Json, Response
+from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Link, Session, Strategy
+from convo.history.tree import Key, Path, root_key
+from convo.inspect.diff import describe_drift
+from convo.inspect.tree import build_remote_chain, order_by_conversation
+from convo.inspect.view import ConversationView, OpenRun, PathIndex
+from convo.stores.base import AgentRun, Store
+from convo.strategies.state import owner_of_handle
+
+ANSWERED_STATUSES = ("completed", "incomplete")
+
+
+async def load_handle_view(store: Store, handle: str, *, files: bool = True) -> ConversationView:
+    """What the store knows of what `handle` names.
+
+    files:   also read the file that owns a conversation; without, its record is shown
+    raises:  NotFound, AmbiguousHandle, InvalidUsage  as `resolve_handle`
+    """
+    try:
+        found = await resolve_handle(store, handle)
+    except NotFound:
+        session = await find_mirror_session(store, handle)
+        if session is None:
+            raise
+        return replace(await load_session_view(store, session, files=files), handle=session.handle or session.name)
+    if found.kind in SESSION_LOADERS:
+        return await load_session_view(store, await SESSION_LOADERS[found.kind](store, found.id), files=files)
+    return await VIEW_LOADERS[found.kind](store, found.id)
+
+
+async def load_file_view(store: Store, place: str) -> ConversationView:
+    """What is known of the file of items at `place`; its record's links, where it has one.
+
+    raises:  NotFound, Unreadable
+    """
+    file = ReplayFile(place)
+    if not file.exists():
+        raise NotFound("file", place, hint="convo sessions")
+    session = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(place))
+    if session:
+        return replace(await load_session_view(store, session), handle=place)
+    path = Path(root_key(store.tenant)).grow(read_item_file(place).items)
+    places = PathIndex(path.root)
+    places.add(path)
+    return ConversationView(place, Strategy.REPLAY, None, path, path.head, (), places)
+
+
+async def find_mirror_session(store: Store, handle: str) -> Session | None:
+    """The session used last that mirrors the endpoint's handle which begins like this.
+
+    raises:  AmbiguousHandle  several handles do
+    """
+    strategy = owner_of_handle(handle)
+    if not STRATEGY_INFO[strategy].remembers:
+        return None
+    begun = [
+        one for one in await store.sessions() if one.strategy is strategy and (one.handle or "").startswith(handle)
+    ]
+    exact = [one for one in begun if one.handle == handle] or begun
+    if len({one.handle for one in exact}) > 1:
+        raise AmbiguousHandle(handle, [(one.handle or "", f"{one.strategy}  {one.name}") for one in exact])
+    return exact[0] if exact else None
+
+
+async def load_session_view(store: Store, session: Session, *, files: bool = True) -> ConversationView:
+    """A session's record, its links and every fork of them; `files` as for `load_handle_view`."""
+    held = await (STATE_LOADERS[session.strategy] if files else STORED_STATE_LOADERS[session.strategy])(store, session)
+    made = await store.links(session.id)
+    links = await _load_related_links(store, made, [*filter(None, [session.link]), *(link.id for link in made)])
+    others = await _load_shared_links(store, session)
+    places = await _build_path_index(store, held.path, [*links, *others])
+    return ConversationView(
+        handle=session.name or session.id,
+        strategy=session.strategy,
+        scope=session.scope,
+        path=held.path,
+        mark=held.mark,
+        links=order_by_conversation(_sort_unique([*links, *others]), places) if others else links,
+        places=places,
+        at=session.link,
+        session=session,
+        names=await _load_session_names(store, [*links, *others]),
+        notes=held.notes,
+        lost=held.lost,
+        run=await load_open_run(store, session),
+    )
+
+
+async def load_response_view(store: Store, link_id: str) -> ConversationView:
+    """A response, and every response that it is kin to."""
+    link = await load_link(store, link_id)
+    links = await _load_related_links(store, [link], [link_id])
+    held = await _load_path_state(store, link.head, link.head)
+    places = await _build_path_index(store, held.path, links)
+    unheard = link.status not in ANSWERED_STATUSES and link.saw in places
+    return ConversationView(
+        handle=link.id,
+        strategy=link.strategy,
+        scope=link.scope,
+        path=held.path,
+        mark=places.start(link.saw, link.sent) if unheard and not held.lost else held.mark,
+        links=links,
+        places=places,
+        at=link.id,
+        names=await _load_session_names(store, links),
+        notes=held.notes,
+        lost=held.lost,
+    )
+
+
+async def load_conversation_view(store: Store, conversation_id: str) -> ConversationView:
+    """A conversation of our own endpoint, and the responses that went through it."""
+    conversation = await load_stored_conversation(store, conversation_id)
+    path = await store.path(conversation.head)
+    through = await _load_conversation_links(store, conversation_id, path)
+    session = await find_session_by_handle(store, Strategy.CONVERSATION, conversation_id)
+    if session:  # it also knows the links to what was deleted since
+        through = _sort_unique([*through, *await store.links(session.id)])
+    places = await _build_path_index(store, path, through)
+    links = order_by_conversation(through, places)
+    return ConversationView(
+        handle=conversation_id,
+        strategy=Strategy.CONVERSATION,
+        scope=EMBEDDED_SCOPE,
+        path=path,
+        mark=path.head,
+        links=links,
+        places=places,
+        at=next((link.id for link in reversed(links) if link.status in ANSWERED_STATUSES), None),
+        names=await _load_session_names(store, links),
+    )
+
+
+SESSION_LOADERS: dict[str, Callable[[Store, str], Awaitable[Session]]] = {
+    "session": load_session,
+    "run": load_session_of_run,
+}
+"""Which session each kind of thing is that stands for one."""
+
+VIEW_LOADERS: dict[str, Callable[[Store, str], Awaitable[ConversationView]]] = {
+    "response": load_response_view,
+    "conversation": load_conversation_view,
+}
+"""How to read each other kind of thing that a handle names."""
+
+
+# -- what a record holds, compared with its owner where that can be done here ----------------------
+
+
+@dataclass(frozen=True)
+class RecordedState:
+    """What a record holds: the path, what of it is confirmed, what a person should know, what cannot be read."""
+
+    path: Path
+    mark: Key
+    notes: tuple[str, ...] = ()
+    lost: Key | None = None
+
+
+async def _load_path_state(store: Store, head: Key, mark: Key) -> RecordedState:
+    try:
+        return RecordedState(await store.path(head), mark)
+    except ItemDeleted as gone:
+        empty = Path(root_key(store.tenant))
+        return RecordedState(empty, empty.head, (gone.message,), head)
+
+
+async def _load_session_state(store: Store, session: Session) -> RecordedState:
+    return await _load_path_state(store, session.head, session.mark)
+
+
+async def _load_replay_state(store: Store, session: Session) -> RecordedState:
+    """The file owns the conversation: when people edited it, what it says is what was said."""
+    held, file = await _load_session_state(store, session), ReplayFile(session.handle or "")
+    if not file.exists():
+        return replace(held, notes=(f"{file.place} is not there; this is what the record says was in it",))
+    try:
+        items = file.read()
+    except Unreadable as wrong:
+        return replace(held, notes=(f"{wrong.message}; this is what the record says was in it",))
+    now = Path(held.path.root).grow(items)
+    if now.head in (session.written or held.path.root, held.path.head):
+        return held
+    differs = describe_drift(held.path.items, items, "the file")
+    return RecordedState(now, now.head, (f"{differs}: it was edited",) if differs else ())
+
+
+async def _load_conversation_state(store: Store, session: Session) -> RecordedState:
+    held = await _load_session_state(store, session)
+    if session.scope != EMBEDDED_SCOPE or not session.handle or held.lost:
+        return held
+    conversation = await store.conversation(session.handle)
+    if conversation is None:
+        return replace(held, notes=(f"{session.handle} is gone; this is the record's own copy",))
+    theirs = await store.path(conversation.head)
+    differs = describe_drift(held.path.upto(held.mark).items, theirs.items, "the conversation")
+    return replace(held, notes=(differs,) if differs else ())
+
+
+STATE_LOADERS: dict[Strategy, Callable[[Store, Session], Awaitable[RecordedState]]] = {
+    Strategy.SESSION: _load_session_state,
+    Strategy.CHAIN: _load_session_state,
+    Strategy.REPLAY: _load_replay_state,
+    Strategy.CONVERSATION: _load_conversation_state,
+}
+
+STORED_STATE_LOADERS = {**STATE_LOADERS, Strategy.REPLAY: _load_session_state}
+"""The same without a look into files."""
+
+
+# -- links and places ------------------------------------------------------------------------------
+
+
+async def _load_related_links(store: Store, links: Iterable[Link], seeds: Iterable[str]) -> tuple[Link, ...]:
+    """`links`, and all that are kin to one of the `seeds`."""
+    found: dict[str, Link] = {}
+    for seed in seeds:
+        if seed not in found:
+            found |= {link.id: link for link in await store.family(seed)}
+    return tuple(_sort_unique([*found.values(), *links]))
+
+
+async def _load_shared_links(store: Store, session: Session) -> list[Link]:
+    """The links that anybody made through the session's conversation at our own endpoint."""
+    if session.strategy is not Strategy.CONVERSATION or session.scope != EMBEDDED_SCOPE or not session.handle:
+        return []
+    conversation = await store.conversation(session.handle)
+    return (
+        await _load_conversation_links(store, conversation.id, await store.path(conversation.head))
+        if conversation
+        else []
+    )
+
+
+async def _load_conversation_links(store: Store, conversation_id: str, path: Path) -> list[Link]:
+    """The links that went through a conversation of our own endpoint, as far as its list still leads there."""
+    there = frozenset(path.keys)
+    return [link for link in await store.conversation_links(conversation_id) if link.saw in there]
+
+
+def _sort_unique(links: Iterable[Link]) -> list[Link]:
+    """Every link once, oldest first."""
+    return sorted({link.id: link for link in links}.values(), key=lambda link: link.created_at)
+
+
+async def _build_path_index(store: Store, path: Path, links: Sequence[Link]) -> PathIndex:
+    """Every place that a link stands on; a path that lost an item is left out."""
+    places = PathIndex(path.root)
+    places.add(path)
+    for link in reversed(links):
+        for key in (link.head, link.saw):
+            if key not in places:
+                with suppress(NotFound, ItemDeleted):
+                    places.add(await store.path(key))
+    return places
+
+
+async def _load_session_names(store: Store, links: Sequence[Link]) -> dict[str, str]:
+    """The names of the sessions that made the links, by id."""
+    ids = {link.session for link in links if link.session}
+    found = [await store.session(one) for one in ids]
+    return {session.id: session.name for session in found if session}
+
+
+MAX_CHAIN_RESPONSES = 10_000
+"""Responses of a chain that are read from a server: it may name another one before each, without an end."""
+
+NOT_FOUND_STATUS = 404
+"""The status of what an endpoint does not know, or no longer."""
+
+
+async def fetch_remote_view(endpoint: Endpoint, handle: str, *, root: Key, provider: str) -> ConversationView:
+    """What `endpoint` knows of `resp_...` or `conv_...`.
+
+    root:      where the keys of what was read begin
+    provider:  the name that stands before its models'
+    raises:    what the endpoint answers, when it does not know the handle or cannot be reached
+    """
+    if handle.startswith("conv_"):
+        return await _fetch_conversation(endpoint, handle, root)
+    return await _fetch_chain(endpoint, handle, root, provider)
+
+
+async def _fetch_conversation(endpoint: Endpoint, handle: str, root: Key) -> ConversationView:
+    await endpoint.conversation(handle)
+    items = await list_all_items(
+        lambda after: endpoint.conversation_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
+    )
+    path = Path(root).grow(items)
+    places = PathIndex(root)
+    places.add(path)
+    note = "which responses went through a conversation, an endpoint does not tell"
+    return ConversationView(
+        handle, Strategy.CONVERSATION, endpoint.scope, path, path.head, (), places, forks=False, notes=(note,)
+    )
+
+
+async def _fetch_chain(endpoint: Endpoint, handle: str, root: Key, provider: str) -> ConversationView:
+    responses, notes = await _fetch_response_and_previous(endpoint, handle)
+    context = await list_all_items(
+        lambda after: endpoint.input_items(handle, after=after, limit=PAGE_ITEMS, order="asc")
+    )
+    chain = build_remote_chain(responses, context, root, endpoint.scope, provider)
+    return ConversationView(
+        handle=handle,
+        strategy=chain.links[-1].strategy,
+        scope=endpoint.scope,
+        path=chain.path,
+        mark=chain.path.head,
+        links=chain.links,
+        places=chain.places,
+        at=handle,
+        forks=False,
+        notes=notes,
+    )
+
+
+async def _fetch_response_and_previous(endpoint: Endpoint, handle: str) -> tuple[list[Response], tuple[str, ...]]:
+    """The response and those before it, oldest first, and a note where the walk ended early."""
+    found = {handle: await endpoint.retrieve(handle)}
+    before = found[handle].get("previous_response_id")
+    while before and before not in found:
+        if len(found) >= MAX_CHAIN_RESPONSES:
+            note = f"the chain is longer than {MAX_CHAIN_RESPONSES:,} responses; responses before {before} are not read"
+            return list(reversed(found.values())), (note,)
+        try:
+            found[before] = await endpoint.retrieve(before)
+        except ConvoError as error:
+            if error.status != NOT_FOUND_STATUS:
+                raise
+            note = f"{before} is gone; what it and those before it saw counts as sent by the one after it"
+            return list(reversed(found.values())), (note,)
+        before = found[before].get("previous_response_id")
+    return list(reversed(found.values())), ()
+
+
+OPEN_RUN_STATUSES = ("running", "paused")
+"""How a run stands that has not ended."""
+
+RERUN_CALLS_KEY = "again"
+"""The member of a row's document that names the calls that had started when it was written, and may run again."""
+
+
+def make_call_key(turn: int, call_id: str) -> str:
+    """A call's name in the ledger: a model may use an id again, in another answer of the same run."""
+    return f"{turn}/{call_id}"
+
+
+async def load_open_run(store: Store, session: Session) -> OpenRun | None:
+    """The run of a session whose calls have no output yet."""
+    newest = await store.agent_runs(session=session.id, limit=1)
+    return await _to_open_run(store, session, newest[0]) if newest else None
+
+
+async def _to_open_run(store: Store, session: Session, row: AgentRun) -> OpenRun | None:
+    if row.status not in OPEN_RUN_STATUSES or not row.document.get("batch"):
+        return None
+    if row.status == "paused":
+        return OpenRun(row.id, _get_pending_ids(row.document), paused=True)
+    return OpenRun(row.id, by=await describe_session_writer(store, session))
+
+
+def _get_pending_ids(document: Mapping[str, Json]) -> tuple[str, ...]:
+    """The ids of the calls that wait; none where another convo kept the run, in a form that is not known here."""
+    from convo.runs.approvals import list_pending_approvals  # where no run is open, nobody waits for that to be loaded
+
+    try:
+        return tuple(call.call_id for call in list_pending_approvals(document))
+    except InvalidRunState:
+        return ()

@@ -1,0 +1,97 @@
+"""Watch a conversation that another process changes.
+
+Polls the store's data version, then a version of the conversation that reads no items, and loads the view again
+only when it changed.
+"""
+
+import os
+from collections.abc import AsyncGenerator
+from typing import NamedTuple
+
+from convo.chat.view_loader import load_file_view, load_handle_view
+from convo.history.records import Session, Strategy
+from convo.history.tree import Key
+from convo.inspect.view import ConversationView
+from convo.runtime import Clock
+from convo.stores.base import Store
+
+POLL_INTERVAL_S = 0.5
+"""Seconds between two looks."""
+
+ACTIVE_STATUSES = ("queued", "in_progress")
+
+
+class ConversationVersion(NamedTuple):
+    """What differs when anything of a conversation moved.
+
+    session:  its record, which moves with every word that is said and every answer
+    head:     of the conversation at our own endpoint, which other clients move too
+    states:   (id, status) of each response that is kin to it
+    run:      (id, revision) of the session's newest run of agents
+    file:     when its replay file was written, and how long it is
+    """
+
+    session: Session | None
+    head: Key | None
+    states: tuple[tuple[str, str], ...]
+    run: tuple[str, int] | None
+    file: tuple[int, int] | None
+
+
+async def watch_conversation(
+    store: Store, handle: str, clock: Clock, *, file: bool = False
+) -> AsyncGenerator[ConversationView, None]:
+    """What is known of `handle` now, and again whenever it moved; never ends by itself.
+
+    file:    the handle is the path of a replay file
+    raises:  as `load_handle_view`, the first time; NotFound later when it was removed meanwhile
+    """
+    read = load_file_view if file else load_handle_view
+    known = await read(store, handle)
+    revision = await store.revision()
+    before = await load_conversation_version(store, known)
+    known = await read(store, handle)  # whatever moved while nobody had felt the pulse
+    while True:
+        yield known
+        now = before
+        while now == before:
+            await clock.sleep(POLL_INTERVAL_S)
+            revision, last = await store.revision(), revision
+            if revision is None or revision != last or read_replay_stamp(known) != before.file:
+                now = await load_conversation_version(store, known)
+        before = now
+        known = await read(store, handle)
+
+
+async def load_conversation_version(store: Store, known: ConversationView) -> ConversationVersion:
+    """How it stands with what is known, without reading an item of it."""
+    session = await store.session(known.session.id) if known.session else None
+    owner = session.handle if session else known.handle
+    conversation = await store.conversation(owner) if owner and owner.startswith("conv_") else None
+    at = session.link if session else known.at
+    kin = await store.family(at) if at else ()
+    states = tuple((link.id, link.status) for link in kin)
+    runs = await store.agent_runs(session=session.id, limit=1) if session else ()
+    run = (runs[0].id, runs[0].revision) if runs else None
+    return ConversationVersion(
+        session, conversation.head if conversation else None, states, run, read_replay_stamp(known)
+    )
+
+
+def read_replay_stamp(known: ConversationView) -> tuple[int, int] | None:
+    """When the replay file was written, in nanoseconds, and its length; None where there is none."""
+    if known.strategy is not Strategy.REPLAY:
+        return None
+    place = known.session.handle if known.session and known.session.handle else known.handle
+    try:
+        found = os.stat(os.path.expanduser(place))
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+def is_in_progress(known: ConversationView) -> bool:
+    """Whether an answer is still to come: a request runs, or something was said that no request has taken up."""
+    tried = {link.saw for link in known.links}
+    waits = bool(known.unacknowledged) and known.head not in tried
+    return waits or any(link.status in ACTIVE_STATUSES for link in known.links)

@@ -1,0 +1,496 @@
+"""Agents and run settings named on the command line.
+
+Loads FILE.py:NAME and FILE.toml before a store is opened or a model is called, so that a mistake in
+the user's file changes nothing. The file runs once a process; what it prints goes to stderr.
+
+The agents of a session are remembered with its runs as an absolute path with an HMAC, whose key is in
+this user's data folder and never in the store: a path from elsewhere is refused, never imported.
+"""
+
+import hmac
+import json
+import os
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from functools import cache
+from hashlib import sha256
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from shlex import quote
+from types import ModuleType, TracebackType
+from typing import Any, NamedTuple, TextIO, cast
+
+from convo.agent_runner.config import ModelRoute, RunConfig
+from convo.agent_runner.persistence import AGENTS_SOURCE_KEY
+from convo.agent_runner.user_code import IN_USER_CODE, format_exception, user_code_scope
+from convo.agents.graph import AgentTool, Graph
+from convo.agents.handoff_history import DEFAULT_HISTORY_MARKERS, HistoryMapper, HistoryMarkers
+from convo.agents.handoffs import HandoffDefaults
+from convo.agents.sdk import ForeignInputFilter, foreign_agents, from_object, is_foreign_filter
+from convo.agents.toml import from_tables
+from convo.chat.files import read_text_file
+from convo.cli.output import print_notice
+from convo.cli.run_options import RunFlags
+from convo.config.paths import make_private_folder
+from convo.errors import ConvoError, InputFault, InvalidSettings, InvalidUsage, NotFound, Unreadable
+from convo.history.items import Json
+from convo.runs.state import RunLimits
+from convo.runtime import open_temporary_file, random_id
+from convo.stores.base import AgentRun, Store
+from convo.tools.tool import NO_VALUES, Hosted, Tool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSetup:
+    """The agents of a run, and how it behaves.
+
+    model:  the first agent's own
+    words:  what was typed to name them
+    alike:  whether agents with a model of their own are asked by another one
+    """
+
+    graph: Graph
+    conduct: RunConfig
+    model: str | None = None
+    words: str = "FILE.py:NAME"
+    alike: bool = False
+
+    def routed(self, route: Callable[[str], ModelRoute]) -> "AgentSetup":
+        """The same, where agents with a model of their own are asked by `route`."""
+        return replace(self, conduct=replace(self.conduct, route=route))
+
+    def with_values(self, values: Mapping[str, Json]) -> "AgentSetup":
+        """The same with the application's own values."""
+        return replace(self, conduct=replace(self.conduct, values=values))
+
+    def asked_alike(self) -> "AgentSetup":
+        """The same, where every agent is asked as the chat is: somebody said which model answers."""
+        return replace(self, graph=_without_agent_models(self.graph), model=None, alike=_has_agent_models(self.graph))
+
+    def of_session(self, session: str, model: str | None, folder: Path) -> "AgentSetup":
+        """The same for the runs of one session, which remember the agents and -m; `folder`: convo's own data."""
+        return replace(
+            self, conduct=replace(self.conduct, origin=make_agents_record(self.words, model, session, folder))
+        )
+
+    def flags(self, model: str) -> str:
+        """What names them on a command line that goes on with them as they are; `model` is who answers now."""
+        said = f" -m {quote(model)}" if self.alike else ""
+        return f"--agent {quote(self.words)}{said}"
+
+
+def _has_agent_models(graph: Graph) -> bool:
+    """Whether one of the agents, or of those behind their tools, has a model of its own."""
+    agents = graph.agents.values()
+    inside = (tool.inside for agent in agents for tool in agent.tools if isinstance(tool, AgentTool))
+    return any(agent.model for agent in agents) or any(map(_has_agent_models, inside))
+
+
+def _without_agent_models(graph: Graph) -> Graph:
+    """The same agents, and those behind their tools, without models of their own."""
+    return replace(
+        graph,
+        agents={
+            identity: replace(agent, model=None, tools=tuple(map(_without_nested_agent_models, agent.tools)))
+            for identity, agent in graph.agents.items()
+        },
+    )
+
+
+def _without_nested_agent_models(tool: Tool | Hosted) -> Tool | Hosted:
+    return replace(tool, inside=_without_agent_models(tool.inside)) if isinstance(tool, AgentTool) else tool
+
+
+def load_agent_setup(flags: RunFlags, held: Json = None) -> AgentSetup:
+    """Load what the flags name.
+
+    held:    the application's own context as a state describes it, whatever it was there
+    raises:  InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings, Unsupported
+    """
+    assert flags.agent
+    graph = load_agent_graph(flags.agent)
+    _note_unused_history_flags(flags, graph)
+    conduct = load_run_config(flags, held)
+    if flags.input_filter is not None:
+        function = load_function(flags.input_filter, "--input-filter")
+        found = load_sdk_agents(flags.agent)
+        if is_foreign_filter(function, foreign_agents=bool(found)):
+            conduct = replace(conduct, input_filter=ForeignInputFilter(function, found))
+    return AgentSetup(graph, conduct, graph[graph.start].model, flags.agent)
+
+
+def load_run_config(flags: RunFlags, held: Json = None) -> RunConfig:
+    limits = RunLimits() if flags.max_turns is None else RunLimits(max_turns=flags.max_turns)
+    asked = flags.input_filter
+    return RunConfig(
+        limits=limits,
+        habits=_load_handoff_defaults(flags),
+        input_filter=load_function(asked, "--input-filter") if asked else None,
+        session_limit=flags.session_limit,
+        values=_load_context_values(flags.context, held) if flags.context else NO_VALUES,
+        scratch=_open_scratch_store,
+    )
+
+
+def _open_scratch_store() -> Store:
+    from convo.stores.factory import open_store
+
+    return open_store("memory")
+
+
+def _load_history_mapper(said: str | None) -> HistoryMapper | None:
+    return cast("HistoryMapper", load_function(said, "--history-mapper")) if said else None
+
+
+def _load_handoff_defaults(flags: RunFlags) -> HandoffDefaults:
+    """A mapper and markers say how a history is nested; whether it is, --nest-history and the handoffs say."""
+    mapper = _load_history_mapper(flags.history_mapper)
+    return HandoffDefaults(
+        nest=bool(flags.nest_history), mapper=mapper, markers=_parse_history_markers(flags.history_markers)
+    )
+
+
+def _note_unused_history_flags(flags: RunFlags, graph: Graph) -> None:
+    """Say that a mapper or markers have no effect, where no handoff makes a summary of the history."""
+    named = "--history-mapper" if flags.history_mapper else "--history-markers" if flags.history_markers else None
+    nests = flags.nest_history or any(way.nest for agent in graph.agents.values() for way in agent.ways)
+    if named and not nests:
+        print_notice(f"{named} has no effect: no handoff nests its history; --nest-history does")
+
+
+def _parse_history_markers(said: tuple[str, str] | None) -> HistoryMarkers:
+    if said is None:
+        return DEFAULT_HISTORY_MARKERS
+    if not all(said) or said[0] == said[1]:
+        raise InvalidUsage(
+            "--history-markers takes two different words", hint="--history-markers '<HISTORY>' '</HISTORY>'"
+        )
+    return HistoryMarkers(*said)
+
+
+def _load_context_values(said: str, held: Json) -> Mapping[str, Json]:
+    """The values in a file, or those that FILE.py:NAME makes of what a state holds."""
+    if is_python_reference(said):
+        made = call_named_function(said, "--context", held)
+        if not isinstance(made, dict):
+            raise InputFault(f"--context {said} returned {type(made).__name__}, and no dict", hint="return a dict")
+        return made
+    try:
+        found = json.loads(read_text_file(said))
+    except (ValueError, RecursionError) as wrong:
+        raise Unreadable(f"{said} is not JSON: {wrong}") from wrong
+    if not isinstance(found, dict):
+        raise Unreadable(f"{said} is not one JSON object", hint='--context with a file like {"customer": "A1"}')
+    return found
+
+
+EXAMPLE_REFERENCE = "support.py:triage"
+
+FIX_FILE_HINT = "mend the file; CONVO_DEBUG=1 shows the traceback"
+
+AGENT_ATTRIBUTES = ("name", "instructions", "tools", "handoffs")
+"""What an agent of any package has, for a hint that names those in a file."""
+
+
+class FileReference(NamedTuple):
+    """A file, and a name in it; "" where none is said."""
+
+    file: Path
+    name: str
+
+
+class ReferenceSource(NamedTuple):
+    """Where a reference stands: behind an option, or in a file.
+
+    beside:  the folder of that file; None for an option
+    """
+
+    name: str
+    beside: Path | None = None
+
+    def naming(self, words: str) -> str:
+        """How it is said that a reference stands there."""
+        return f"{self.name} {words!r}" if self.beside is None else f"{self.name}: {words!r}"
+
+    def to_write(self, words: str, anything: str = "FILE.py:NAME") -> str:
+        """What to write instead: an example for an option, what a file says in general."""
+        return f"{self.name} {words}" if self.beside is None else f"write {anything} in {self.name}"
+
+
+def load_agent_graph(words: str) -> Graph:
+    """The agents that `--agent` names: FILE.py:NAME, or FILE.toml with a NAME to begin with.
+
+    raises:  InvalidUsage, Unreadable, NotFound, InputFault, InvalidSettings, Unsupported
+    """
+    found = parse_file_reference(words, "--agent")
+    if found.file.suffix == ".toml":
+        return _load_toml_graph(found)
+    return from_object(_load_object(found, ReferenceSource("--agent")))
+
+
+def load_sdk_agents(words: str) -> Mapping[str, object]:
+    """The SDK's own agents that `--agent` names, by identity; none where it names others.
+
+    raises:  as `load_agent_graph`
+    """
+    found = parse_file_reference(words, "--agent")
+    return {} if found.file.suffix == ".toml" else foreign_agents(_load_object(found, ReferenceSource("--agent")))
+
+
+def load_function(words: str, option: str) -> Callable[..., object]:
+    """The function that an option names as FILE.py:NAME. raises: as `load_named_object`; InputFault  it is none"""
+    found = load_named_object(words, option)
+    if not callable(found):
+        raise InputFault(f"{option} {words} is no function", hint=f"{option} FILE.py:NAME, of something to call")
+    return found
+
+
+def call_named_function(words: str, option: str, *given: object) -> object:
+    """What the function that an option names as FILE.py:NAME returns. raises: as `load_function`; InputFault"""
+    function = load_function(words, option)
+    with translate_user_code_errors(parse_file_reference(words, option).file):
+        return function(*given)
+
+
+def load_named_object(words: str, option: str) -> object:
+    """What FILE.py:NAME names. raises: InvalidUsage, Unreadable, NotFound, InputFault"""
+    return _load_object(parse_file_reference(words, option), ReferenceSource(option))
+
+
+def is_python_reference(words: str) -> bool:
+    """Whether an option that takes a file names something in a Python file instead."""
+    return words.endswith(".py") or words.rpartition(":")[0].endswith(".py")
+
+
+def parse_file_reference(words: str, option: str) -> FileReference:
+    """The two parts of FILE:NAME. raises: InvalidUsage  it is no Python and no TOML"""
+    return _parse_reference(words, ReferenceSource(option))
+
+
+def _parse_reference(words: str, asker: ReferenceSource) -> FileReference:
+    file, colon, name = words.rpartition(":")
+    if not colon or name.endswith((".py", ".toml")):
+        file, name = words, ""
+    if not file.endswith((".py", ".toml")):
+        raise InvalidUsage(f"{asker.naming(words)} does not say which file", hint=asker.to_write(EXAMPLE_REFERENCE))
+    return FileReference(Path(os.path.abspath(os.path.join(asker.beside or "", os.path.expanduser(file)))), name)
+
+
+def _load_object(found: FileReference, asker: ReferenceSource) -> object:
+    route_user_output_to_stderr()
+    if not found.file.is_file():
+        raise Unreadable(
+            f"{_format_path(found.file)} is not there, or is no file", hint=asker.to_write(EXAMPLE_REFERENCE)
+        )
+    module = load_python_file(found.file)
+    if not found.name:
+        raise InvalidUsage(
+            f"{asker.name} does not say which name in {found.file.name} it means",
+            hint=_suggest_reference(found, module, asker),
+        )
+    try:
+        return getattr(module, found.name)
+    except AttributeError:
+        raise NotFound(
+            f"name in {found.file.name}", found.name, hint=_suggest_reference(found, module, asker)
+        ) from None
+
+
+def _suggest_reference(found: FileReference, module: ModuleType, asker: ReferenceSource) -> str:
+    """A reference into this file that could have been meant; a file refers to more than agents."""
+    near = get_close_matches(found.name, [name for name in vars(module) if not name.startswith("_")], n=1)
+    place = found.file.name if asker.beside is None else os.path.relpath(found.file, asker.beside)
+    return asker.to_write(_suggest_agent(found, module), f"{place}:{near[0] if near else 'NAME'}")
+
+
+def _suggest_agent(found: FileReference, module: ModuleType) -> str:
+    """A reference to an agent in this file."""
+    agents = [name for name, value in vars(module).items() if all(hasattr(value, field) for field in AGENT_ATTRIBUTES)]
+    named = [name for name in agents if not isinstance(getattr(module, name), type)]
+    return quote(f"{_format_path(found.file)}:{named[-1] if named else 'NAME'}")
+
+
+@cache
+def load_python_file(file: Path) -> ModuleType:
+    """The module that a file is; it is run the first time.
+
+    file:    one that is there
+    raises:  InputFault  it cannot be run; the sentence names the line
+    """
+    name = f"convo_file_{file.stem}_{len(sys.modules)}"
+    spec = spec_from_file_location(name, file)
+    assert spec
+    assert spec.loader
+    module = module_from_spec(spec)
+    if str(file.parent) not in sys.path:
+        sys.path.insert(0, str(file.parent))
+    sys.modules[name] = module
+    try:
+        with translate_user_code_errors(file):
+            spec.loader.exec_module(module)
+    except InputFault:
+        del sys.modules[name]
+        raise
+    return module
+
+
+@contextmanager
+def translate_user_code_errors(file: Path) -> Iterator[None]:
+    """Run what is somebody's own and may raise anything. raises: InputFault  it did; the sentence names the line"""
+    try:
+        with user_code_scope():
+            yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as wrong:
+        mend = wrong.hint if isinstance(wrong, ConvoError) and wrong.hint else FIX_FILE_HINT
+        raise InputFault(_format_user_error(wrong, file), hint=mend) from wrong
+
+
+def _format_user_error(wrong: BaseException, file: Path) -> str:
+    """Where it went wrong, and what: "support.py:12: NameError: name 'desk' is not defined"."""
+    at, line = _locate_error(wrong, file)
+    if isinstance(wrong, ConvoError):
+        said = wrong.message
+    else:
+        said = f"{type(wrong).__name__}: {wrong.msg}" if isinstance(wrong, SyntaxError) else format_exception(wrong)
+    return f"{_format_path(at)}:{line}: {' '.join(said.split())}"
+
+
+def _locate_error(wrong: BaseException, file: Path) -> tuple[Path, int]:
+    """The last line beside the file that the error passed through."""
+    if isinstance(wrong, SyntaxError) and wrong.filename and wrong.lineno:
+        return Path(wrong.filename), wrong.lineno
+    frames = [(Path(frame.filename), frame.lineno or 0) for frame in _list_user_frames(wrong.__traceback__)]
+    beside = [(path, line) for path, line in frames if path.is_relative_to(file.parent)]
+    return beside[-1] if beside else (file, 1)
+
+
+def _list_user_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
+    return [frame for frame in traceback.extract_tb(trace) if frame.filename != __file__]
+
+
+def _format_path(file: Path) -> str:
+    near = os.path.relpath(file)
+    return str(file) if near.startswith("..") else near
+
+
+def _load_toml_graph(found: FileReference) -> Graph:
+    """The graph of a TOML file; what it refers to lies beside it."""
+    tables = _read_toml(found.file)
+    if found.name:
+        tables = {**tables, "start": found.name}
+    asker = ReferenceSource(_format_path(found.file), found.file.parent)
+    try:
+        return from_tables(tables, lambda words: _load_object(_parse_reference(words, asker), asker))
+    except InvalidSettings as wrong:
+        raise InvalidSettings(f"{_format_path(found.file)}: {wrong.message}", hint=wrong.hint) from wrong
+
+
+def _read_toml(file: Path) -> dict[str, object]:
+    if not file.exists():
+        raise Unreadable(f"{_format_path(file)} is not there", hint="--agent agents.toml")
+    try:
+        return tomllib.loads(read_text_file(_format_path(file)))
+    except ValueError as wrong:
+        raise InvalidSettings(f"{_format_path(file)} is not TOML: {wrong}", hint="mend the file") from wrong
+
+
+class StdoutRouter:
+    """Stands for stdout: it is stderr for a person's own code."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if IN_USER_CODE.get() else self._out, name)
+
+
+def route_user_output_to_stderr() -> None:
+    """From now on divide what this process prints."""
+    if not isinstance(sys.stdout, StdoutRouter):
+        sys.stdout = cast(TextIO, StdoutRouter(sys.stdout))
+
+
+NAME_AGENTS_HINT = "name them with --agent FILE.py:NAME"
+NAME_AGENTS_OR_NONE_HINT = f"{NAME_AGENTS_HINT}; or continue without agents: --agent none"
+
+
+class RememberedAgents(NamedTuple):
+    """`file` is FILE.py:NAME or FILE.toml[:NAME] with an absolute path, `model` what -m said."""
+
+    file: str
+    model: str | None
+
+
+def make_agents_record(agent: str, model: str | None, session: str, folder: Path) -> Mapping[str, Json] | None:
+    """What is kept of `--agent` and -m beside a run of a session; None where no key can be kept.
+
+    folder:  convo's own data folder, which holds the key
+    """
+    found = parse_file_reference(agent, "--agent")
+    file = f"{found.file}:{found.name}" if found.name else str(found.file)
+    key = _load_user_key(folder, make=True)
+    if key is None:
+        return None
+    return {"agent": file, "model": model, "proof": _compute_proof(key, session, file, model)}
+
+
+async def load_session_agents(store: Store, session: str, folder: Path) -> RememberedAgents | None:
+    """The agents of a session's newest run; None where it has no run, or the run remembers none.
+
+    raises:  InvalidUsage       they were named by another user or on another machine
+             Unreadable  their file is not there any more
+    """
+    rows = await store.agent_runs(session=session, limit=1)
+    return load_run_agents(rows[0], folder, NAME_AGENTS_OR_NONE_HINT) if rows else None
+
+
+def load_run_agents(row: AgentRun, folder: Path, hint: str = NAME_AGENTS_HINT) -> RememberedAgents | None:
+    """The agents of one run; None where it remembers none. raises: as `load_session_agents`, with `hint`"""
+    said = row.document.get(AGENTS_SOURCE_KEY)
+    if not isinstance(said, dict) or not isinstance(said.get("agent"), str):
+        return None
+    file, model, proof = said["agent"], said.get("model"), said.get("proof")
+    key = _load_user_key(folder)
+    if (
+        key is None
+        or not isinstance(proof, str)
+        or not hmac.compare_digest(proof.encode(), _compute_proof(key, row.session, file, model).encode())
+    ):
+        raise InvalidUsage(
+            f"the agents of this session, {file}, were named by another user or on another machine",
+            hint=hint,
+        )
+    place = parse_file_reference(file, "--agent").file
+    if not place.is_file():
+        raise Unreadable(f"{place} is not there, or is no file; this session's agents were in it", hint=hint)
+    return RememberedAgents(file, model if isinstance(model, str) else None)
+
+
+def _compute_proof(key: bytes, session: str, file: str, model: Json) -> str:
+    return hmac.new(key, json.dumps([session, file, model]).encode(), sha256).hexdigest()
+
+
+def _load_user_key(folder: Path, *, make: bool = False) -> bytes | None:
+    """The key of this user; None where there is none, or it can be neither read nor made."""
+    place = folder / "agents.key"
+    try:
+        if make and not place.exists():
+            handle, temporary = open_temporary_file(make_private_folder(folder))
+            with open(handle, "wb") as file:
+                file.write(random_id("key").encode())
+            try:
+                os.link(temporary, place)  # of two processes that make it at once, the first one's stays
+            except FileExistsError:
+                pass
+            finally:
+                os.unlink(temporary)
+        return place.read_bytes() or None
+    except OSError:
+        return None

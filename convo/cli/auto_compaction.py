@@ -1,0 +1,48 @@
+"""Compaction in an open chat: automatic before a message, and /compact.
+
+Ctrl-C stops either and leaves the history as it was. Loaded with the first message, not with the prompt.
+"""
+
+from collections.abc import Callable, Mapping
+
+from convo.chat.conversation import Chat
+from convo.compaction.planning import CompactionThreshold
+from convo.config.sections import ContextLimits
+from convo.errors import Interrupted
+from convo.terminal.answer import run_interruptibly
+from convo.terminal.report_views import format_compaction, parse_compact_arguments
+from convo.transfer.compact import AutoCompaction, apply_compaction, prepare_compaction
+
+COMPACTION_STOPPED = "not compacted: you stopped it"
+
+
+def make_auto_compaction(at: CompactionThreshold, own: Mapping[str, ContextLimits]) -> AutoCompaction:
+    """What sees to one chat, by the setting `compact_at`; `own` are the windows that a person gave."""
+    return AutoCompaction(at, own)
+
+
+async def compact_if_due(chat: Chat, seeing: AutoCompaction, note: Callable[[str], None]) -> None:
+    """Let the history be short enough for another message; `note` is told first that it is compacted."""
+    reached = seeing.due(chat)
+    if reached is None:
+        return
+    try:
+        done = await run_interruptibly(seeing.shorten(chat, reached, note))
+    except Interrupted:
+        note(COMPACTION_STOPPED)
+        return
+    if done:
+        note(format_compaction(chat.session, done))
+
+
+async def compact_open_chat(chat: Chat, words: str) -> str:
+    """Compact as the words after /compact wish; what became of it.
+
+    raises:  as `prepare_compaction` and `apply_compaction`
+    """
+    wish, yes = parse_compact_arguments(words)
+    try:
+        one = await run_interruptibly(prepare_compaction(chat, wish, confirmed=yes))
+    except Interrupted:
+        return COMPACTION_STOPPED
+    return format_compaction(chat.session, await apply_compaction(chat, one, confirmed=yes))

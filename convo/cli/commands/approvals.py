@@ -1,0 +1,101 @@
+"""`convo approvals`: its arguments, options and help."""
+
+from typing import Annotated
+
+import typer
+
+from convo.cli.app import App, JsonOption, get_root_options
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo approvals                                  what waits for somebody, in which session
+  convo approvals show call_1
+  convo approvals approve call_1 call_2
+  convo approvals reject send_mail="not on a Friday" --always
+  convo approvals approve all --run monads
+  convo resume monads                              performs what was decided
+
+CALL is a call's id, the name of a tool, or all. A name and all mean undecided calls; a call's id can
+change a decision, until somebody resumes the run. A decision runs nothing.
+"""
+
+CallsArgument = Annotated[list[str], typer.Argument(metavar="CALL...", help="A call's id, a tool's name, or all.")]
+RunOption = Annotated[str | None, typer.Option("--run", metavar="RUN", help="Of this run alone, or of this session's.")]
+AlwaysOption = Annotated[bool, typer.Option("--always", help="Decide so on every later call of the tool.")]
+
+
+@app.callback(invoke_without_command=True, epilog=EXAMPLES)
+def approvals_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List and decide what paused runs wait for."""
+    if ctx.invoked_subcommand is None:
+        approvals_list_command(ctx, as_json=as_json)
+
+
+@app.command("list")
+def approvals_list_command(ctx: typer.Context, as_json: JsonOption = False) -> None:
+    """List the calls that wait, the newest run first."""
+    from convo.cli.approvals import print_pending_calls
+
+    print_pending_calls(get_root_options(ctx).config, as_json=as_json)
+
+
+@app.command("show")
+def approvals_show_command(
+    ctx: typer.Context, calls: CallsArgument, of: RunOption = None, as_json: JsonOption = False
+) -> None:
+    """Show calls with all of their arguments."""
+    from convo.cli.approvals import print_call_details
+
+    print_call_details(get_root_options(ctx).config, calls, of, as_json=as_json)
+
+
+@app.command("approve")
+def approvals_approve_command(
+    ctx: typer.Context,
+    calls: CallsArgument,
+    of: RunOption = None,
+    always: AlwaysOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let calls run, once somebody goes on with their run."""
+    _decide_from_options(ctx, calls, of, as_json, approve=True, always=always)
+
+
+@app.command("reject")
+def approvals_reject_command(
+    ctx: typer.Context,
+    calls: Annotated[list[str], typer.Argument(metavar="CALL[=WHY]...", help="As for approve; WHY is for the model.")],
+    of: RunOption = None,
+    always: AlwaysOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the model be told no, and why."""
+    _decide_from_options(ctx, calls, of, as_json, approve=False, always=always)
+
+
+@app.command("edit")
+def approvals_edit_command(
+    ctx: typer.Context, calls: CallsArgument, of: RunOption = None, as_json: JsonOption = False
+) -> None:
+    """Change arguments in $EDITOR, and approve."""
+    _decide_from_options(ctx, calls, of, as_json, approve=True, edits=True)
+
+
+def _decide_from_options(
+    ctx: typer.Context,
+    calls: list[str],
+    of: str | None,
+    as_json: bool,
+    *,
+    approve: bool,
+    always: bool = False,
+    edits: bool = False,
+) -> None:
+    import asyncio
+
+    from convo.cli.approvals import InboxDecision, decide_calls
+
+    verdict = InboxDecision(approve, always, edits)
+    asyncio.run(decide_calls(get_root_options(ctx).config, calls, of, verdict, as_json=as_json))

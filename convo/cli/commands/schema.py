@@ -1,0 +1,110 @@
+"""`convo schema`: print the JSON Schema of a command's JSON output.
+
+One JSON Schema 2020-12 file for each form of output in convo/schemas. The number at the end of `$id` is the
+version: it stays when a key is added, and grows when a key is removed or changes its meaning. A command that fails
+prints `error` instead.
+"""
+
+import sys
+from collections.abc import Mapping
+from importlib.resources import files
+from types import MappingProxyType
+from typing import Annotated
+
+import typer
+
+from convo.cli.app import App
+from convo.errors import NotFound
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo schema                             which there are
+  convo schema inspect                     of convo inspect --json
+  convo schema sessions search             of convo sessions search --json
+  convo schema chat --jsonl                of a line of convo chat --jsonl
+  convo schema error                       of what any of them prints where it fails
+"""
+
+SCHEMA_FILES: Mapping[str, str] = MappingProxyType(
+    {
+        "chat": "chat",
+        "chat --jsonl": "events",
+        "inspect": "inspect",
+        "next": "next",
+        "diff": "diff",
+        "convert": "convert",
+        "export": "export",
+        "import": "import",
+        "lint": "lint",
+        "repair": "repair",
+        "race": "race",
+        "race --jsonl": "race.events",
+        "compact": "compact",
+        "resume": "resume",
+        "resume --jsonl": "events",
+        "approvals": "approvals",
+        "approvals list": "approvals",
+        "approvals show": "approvals",
+        "approvals approve": "approvals",
+        "approvals reject": "approvals",
+        "approvals edit": "approvals",
+        "sessions": "sessions",
+        "sessions list": "sessions",
+        "sessions show": "sessions.show",
+        "sessions search": "sessions.search",
+        "store check": "store.check",
+        "store backup": "store.backup",
+        "store recover": "store.recover",
+        "store migrate": "store.migrate",
+        "store stats": "store.stats",
+        "store prune": "store.prune",
+        "models": "models",
+        "models list": "models",
+        "models known": "models.known",
+        "models pull": "models.pull",
+        "config": "config",
+        "config list": "config",
+        "doctor": "doctor",
+        "error": "error",
+    }
+)
+"""The file of each form of output: of `--json` where no other flag is named."""
+
+
+def complete_schema_name(incomplete: str) -> list[str]:
+    """The words that could be meant."""
+    return sorted({name.split()[0] for name in SCHEMA_FILES if name.startswith(incomplete)})
+
+
+@app.command(epilog=EXAMPLES)
+def schema_command(
+    command: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[COMMAND]...", help="Whose output.", autocompletion=complete_schema_name, show_default=False
+        ),
+    ] = None,
+    jsonl: Annotated[bool, typer.Option("--jsonl", help="Of a line of its --jsonl.")] = False,
+) -> None:
+    """Print the JSON Schema of what a command prints as JSON."""
+    if command:
+        sys.stdout.write(read_schema(" ".join(command) + (" --jsonl" if jsonl else "")))
+        return
+    wide = max(map(len, SCHEMA_FILES))
+    sys.stdout.write("".join(f"{name:<{wide}}  {read_schema_id(file)}\n" for name, file in SCHEMA_FILES.items()))
+
+
+def read_schema(name: str) -> str:
+    """The schema of one form of output. raises: NotFound"""
+    if name not in SCHEMA_FILES:
+        raise NotFound("schema", name, hint="convo schema lists them")
+    return files("convo").joinpath("schemas", f"{SCHEMA_FILES[name]}.json").read_text(encoding="utf-8")
+
+
+def read_schema_id(file: str) -> str:
+    """The `$id` of a schema, which has its version."""
+    import json
+
+    return str(json.loads(files("convo").joinpath("schemas", f"{file}.json").read_text(encoding="utf-8"))["$id"])

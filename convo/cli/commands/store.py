@@ -1,0 +1,126 @@
+"""`convo store`: its arguments, options and help."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from convo.cli.app import App, JsonOption, StoreOption, get_root_options
+from convo.config.loader import SettingFlags
+
+app = App()
+
+EXAMPLES = """
+Examples:
+  convo store stats                                what each tenant keeps
+  convo store prune --older-than 30d               what would go
+  convo store prune --older-than 30d --yes         let it go
+  convo store check                                verify every row
+  convo store backup convo-2026-11-22.db           a complete copy, also while others write
+  CONVO_STORE=sqlite:convo-2026-11-22.db convo sessions
+  convo store recover new.db                       copy what can be read of a damaged database
+  convo store migrate --store postgresql://user@host/db
+  convo store migrate --print-sql > schema.sql     for somebody else to run
+"""
+
+
+@app.callback(epilog=EXAMPLES)
+def store_command() -> None:
+    """Check, back up, recover, migrate, measure and prune the database."""
+
+
+@app.command("migrate")
+def store_migrate_command(
+    ctx: typer.Context,
+    store: StoreOption = None,
+    print_sql: Annotated[
+        bool, typer.Option("--print-sql", help="Print all statements of the schema; change nothing.")
+    ] = False,
+    partitions: Annotated[
+        int,
+        typer.Option("--partitions", metavar="N", min=0, max=1024, help="With --print-sql: spread tables over N."),
+    ] = 0,
+    above: Annotated[
+        int, typer.Option("--above", metavar="N", min=0, help="With --print-sql: what comes after migration N.")
+    ] = 0,
+    as_json: JsonOption = False,
+) -> None:
+    """Bring the schema up to this convo's."""
+    from convo.cli import store as storing
+    from convo.errors import InvalidUsage
+
+    if print_sql:
+        parts = storing.SchemaSqlOptions(partitions, above)
+        storing.print_schema_sql(get_root_options(ctx).config, SettingFlags(store=store), parts, as_json=as_json)
+    elif partitions:
+        raise InvalidUsage("--partitions goes with --print-sql", hint="convo store migrate --print-sql --partitions 16")
+    elif above:
+        raise InvalidUsage("--above goes with --print-sql", hint="convo store migrate --print-sql --above 1")
+    else:
+        storing.run_migrations(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)
+
+
+@app.command("stats")
+def store_stats_command(ctx: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show rows, bytes and age by tenant."""
+    from convo.cli import store as storing
+
+    storing.print_tenant_stats(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json)
+
+
+@app.command("check")
+def store_check_command(ctx: typer.Context, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Verify the database file and every row. Nothing is changed."""
+    from convo.cli import store as storing
+
+    if not storing.print_store_check(get_root_options(ctx).config, SettingFlags(store=store), as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command("backup")
+def store_backup_command(
+    ctx: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
+    ],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy the database into one new file, or print the pg_dump command."""
+    from convo.cli import store as storing
+
+    storing.copy_to_backup(get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json)
+
+
+@app.command("recover")
+def store_recover_command(
+    ctx: typer.Context,
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="A new file; an existing file is refused.", show_default=False)
+    ],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Copy every row that can be read from a damaged database."""
+    from convo.cli import store as storing
+
+    if not storing.copy_readable_rows(get_root_options(ctx).config, SettingFlags(store=store), file, as_json=as_json):
+        raise typer.Exit(1)
+
+
+@app.command("prune")
+def store_prune_command(
+    ctx: typer.Context,
+    older_than: Annotated[
+        str, typer.Option("--older-than", metavar="TIME", help="Not used for so long: a number with s, m, h, d or w.")
+    ],
+    tenant: Annotated[str | None, typer.Option("--tenant", metavar="NAME", help="This tenant's alone.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Remove it; without this it is only counted.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count what was not used for a time, or remove it."""
+    from convo.cli import store as storing
+
+    asked = storing.PruneOptions(older_than, tenant, yes)
+    storing.prune_tenants(get_root_options(ctx).config, SettingFlags(store=store), asked, as_json=as_json)

@@ -1,0 +1,255 @@
+"""Shell completion: the scripts, and the candidates for a command line.
+
+The scripts know no command. On Tab they run `convo` with _CONVO_COMPLETE set, the words so far, and
+last the word under the cursor after "=". Output: one candidate a line, its help after a tab; no output
+means file names. No network is used, and an error gives no candidates.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import MappingProxyType
+
+from typer._click import ClickException, Context
+from typer._click.core import Parameter
+from typer._click.shell_completion import _resolve_context, _resolve_incomplete
+
+from convo.cli.app import COMMANDS, CommandTable, make_root_group
+from convo.config.loader import load_settings, read_settings_inputs, use_profile
+from convo.config.settings import Settings
+from convo.errors import ConvoError, InvalidUsage
+from convo.history.records import Session
+
+BASH_SCRIPT = r"""# bash completion for convo
+# Load it with: eval "$(convo --completion bash)"
+_convo() {
+    local line=${COMP_LINE:0:COMP_POINT} word words candidate help rest
+    word=${line##*[[:space:]]}
+    read -ra words <<< "${line%"$word"}"
+    COMPREPLY=()
+    # bash cuts words at @ and =, and wants only what follows the cut; what it would run or spread is quoted
+    while IFS=$'\t' read -r candidate help; do
+        rest=${candidate:${#word}-${#2}}
+        [[ $rest == *[!A-Za-z0-9_.,:/@%+=-]* ]] && printf -v rest %q "$rest"
+        COMPREPLY+=("$rest")
+    done < <(_CONVO_COMPLETE=1 "$1" "${words[@]:1}" "=$word" 2>/dev/null)
+}
+complete -o default -F _convo convo
+"""
+
+ZSH_SCRIPT = r"""#compdef convo
+# zsh completion for convo
+# Load it with: eval "$(convo --completion zsh)", or put it in a folder of $fpath as _convo
+_convo() {
+    local line
+    local -a candidates
+    for line in "${(@f)$(_CONVO_COMPLETE=1 ${(Q)words[1]} "${(@Q)words[2,CURRENT-1]}" "=${PREFIX}" 2>/dev/null)}"; do
+        [[ -n $line ]] && candidates+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+    done
+    if (( $#candidates )); then
+        _describe 'convo' candidates
+    else
+        _files
+    fi
+}
+if [[ $funcstack[1] == _convo ]]; then
+    _convo "$@"
+else
+    compdef _convo convo
+fi
+"""
+
+FISH_SCRIPT = r"""# fish completion for convo
+# Load it with: convo --completion fish | source
+function __convo_complete
+    set -l words (commandline -opc)
+    set -l word (commandline -ct)
+    set -e words[1]
+    set -l candidates (_CONVO_COMPLETE=1 convo $words "=$word" 2>/dev/null)
+    if set -q candidates[1]
+        printf '%s\n' $candidates
+    else
+        __fish_complete_path $word
+    end
+end
+complete --command convo --no-files --arguments '(__convo_complete)'
+"""
+
+POWERSHELL_SCRIPT = r"""# PowerShell completion for convo
+# Load it with: convo --completion powershell | Out-String | Invoke-Expression
+Register-ArgumentCompleter -Native -CommandName convo -ScriptBlock {
+    param($wordToComplete, $commandAst, $cursorPosition)
+    $words = @($commandAst.CommandElements | Select-Object -Skip 1 |
+        Where-Object { $_.Extent.EndOffset -lt $cursorPosition } |
+        ForEach-Object { $_.ToString().Trim('"', "'") })
+    $env:_CONVO_COMPLETE = '1'
+    try {
+        convo @words "=$wordToComplete" 2>$null | ForEach-Object {
+            $value, $help = $_ -split "`t", 2
+            if (-not $help) { $help = $value }
+            [System.Management.Automation.CompletionResult]::new($value, $value, 'ParameterValue', $help)
+        }
+    } finally {
+        Remove-Item Env:_CONVO_COMPLETE
+    }
+}
+"""
+
+COMPLETION_SCRIPTS = MappingProxyType(
+    {"bash": BASH_SCRIPT, "zsh": ZSH_SCRIPT, "fish": FISH_SCRIPT, "powershell": POWERSHELL_SCRIPT}
+)
+COMPLETION_FILE_NAMES = MappingProxyType(
+    {"bash": "convo.bash", "zsh": "_convo", "fish": "convo.fish", "powershell": "convo.ps1"}
+)
+
+
+def get_completion_script(name: str) -> str:
+    """The script for one shell, by the shell's name."""
+    try:
+        return COMPLETION_SCRIPTS[name]
+    except KeyError:
+        raise InvalidUsage(f"no completion for {name!r}", hint="bash, zsh, fish or powershell") from None
+
+
+def write_completion_scripts(folder: Path) -> None:
+    """Write the scripts of all shells into `folder`, under the names that the shells look for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in COMPLETION_SCRIPTS.items():
+        (folder / COMPLETION_FILE_NAMES[name]).write_text(text, encoding="utf-8", newline="\n")
+
+
+def list_completions(words: Sequence[str], incomplete: str, table: CommandTable = COMMANDS) -> list[tuple[str, str]]:
+    """What could stand for `incomplete` after `words`, each with its help; file names are the shell's."""
+    ctx = _resolve_context(make_root_group(table), {}, "convo", list(words))
+    asked, incomplete = _resolve_incomplete(ctx, list(words), incomplete)
+    found = asked.shell_complete(ctx, incomplete)
+    plain = [(item.value, " ".join((item.help or "").split())) for item in found if item.type == "plain"]
+    return plain or (list_local_completions(asked, ctx, incomplete) if isinstance(asked, Parameter) else [])
+
+
+def list_local_completions(asked: Parameter, ctx: Context, incomplete: str) -> list[tuple[str, str]]:
+    """What this machine knows of: handles, models, providers, profiles. Of files the shell knows more."""
+    offer = COMPLETER_BY_PARAMETER.get(asked.name or "")
+    return offer(ctx, incomplete) if offer and asked.metavar != "FILE" else []
+
+
+def print_completions(words: Sequence[str], table: CommandTable = COMMANDS) -> int:
+    """Print the candidates for the last of `words`, which has a `=` in front; returns the exit code.
+
+    A shell shows nothing of an error here, so a line that cannot be read has no candidates.
+    """
+    *before, last = words or ("=",)
+    try:
+        found = list_completions(before, last.removeprefix("="), table)
+    except (ConvoError, ClickException):
+        found = []
+    sys.stdout.write("".join(f"{value}\t{said}\n" for value, said in found))
+    return 0
+
+
+if __name__ == "__main__":
+    write_completion_scripts(Path(sys.argv[1] if len(sys.argv) > 1 else "completions"))
+
+
+MAX_OFFERED_SESSIONS = 200
+"""Sessions that are offered, last used first."""
+
+Completions = list[tuple[str, str]]
+"""Each with a few words about it."""
+
+
+def complete_handle(ctx: Context, incomplete: str) -> Completions:
+    """Sessions by name, `@last`, and ids and handles at an endpoint once one is begun."""
+    there = _load_recent_sessions(ctx)
+    known = [(one.name, f"{one.strategy}, {one.model}") for one in there if one.name]
+    begun = incomplete.startswith(("resp_", "conv_", "ses_"))
+    held = [(handle, one.name) for one in there for handle in (one.handle, one.link, one.id) if begun and handle]
+    last = [("@last", known[0][0])] if known else []
+    return _filter_by_prefix([*last, *known, *held], incomplete)
+
+
+def complete_model(ctx: Context, incomplete: str) -> Completions:
+    """Aliases, models that sessions were asked with, and once something is typed those that are written down."""
+    settings = _load_settings_if_valid(ctx)
+    if settings is None:
+        return []
+    known = _list_priced_models(settings) if incomplete else {}
+    used = dict.fromkeys([settings.model, *(one.model for one in _load_recent_sessions(ctx))], "used here")
+    aliases = {name: f"stands for {model}" for name, model in settings.aliases.items()}
+    return _filter_by_prefix((aliases | used | {"local": "the built-in model"} | known).items(), incomplete)
+
+
+def complete_profile(ctx: Context, incomplete: str) -> Completions:
+    found: dict[str, str] = {}
+    with suppress(ConvoError):
+        for file in read_settings_inputs(_get_config_path(ctx)).files:
+            tables = file.document.get("profiles")
+            found |= dict.fromkeys(tables if isinstance(tables, dict) else (), f"in {file.origin.name}")
+    return _filter_by_prefix(found.items(), incomplete)
+
+
+def complete_provider(ctx: Context, incomplete: str) -> Completions:
+    settings = _load_settings_if_valid(ctx)
+    return _filter_by_prefix(
+        [(one.name, one.api) for one in settings.providers.values()] if settings else (), incomplete
+    )
+
+
+COMPLETER_BY_PARAMETER: Mapping[str, Callable[[Context, str], Completions]] = MappingProxyType(
+    {
+        **dict.fromkeys(("handle", "handles", "a", "b", "state", "fork"), complete_handle),
+        "model": complete_model,
+        "profile": complete_profile,
+        "provider": complete_provider,
+    }
+)
+"""What is offered for a parameter, by its name in the command's function."""
+
+
+def complete_setting_key(incomplete: str) -> list[str]:
+    """The names of settings, down to what a person has to name."""
+    from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable
+
+    found = []
+    for name, shape in SETTINGS_SCHEMA.items():
+        below = shape.shape if isinstance(shape, AtomicTable) else shape
+        table = isinstance(below, Mapping) and not isinstance(shape, KeyedTable)
+        found += [f"{name}.{each}" for each in below] if table and isinstance(below, Mapping) else [name]
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def _list_priced_models(settings: Settings) -> dict[str, str]:
+    """Models of which a price is known."""
+    from convo.terminal.settings_views import list_known_models
+
+    return {name: "its price is known" for name in list_known_models(settings) if "/" in name}
+
+
+def _filter_by_prefix(found: Iterable[tuple[str, str]], incomplete: str) -> Completions:
+    return [(value, said) for value, said in dict(found).items() if value.startswith(incomplete)]
+
+
+def _load_recent_sessions(ctx: Context) -> Sequence[Session]:
+    """Those in the store, last used first."""
+    from convo.cli.deps import read_from_store
+
+    settings = _load_settings_if_valid(ctx)
+    if settings is None or settings.storage.type != "sqlite":
+        return ()
+    with suppress(ConvoError):
+        return read_from_store(settings, lambda store: store.sessions(limit=MAX_OFFERED_SESSIONS))
+    return ()
+
+
+def _load_settings_if_valid(ctx: Context) -> Settings | None:
+    profile = ctx.find_root().params.get("profile")
+    with suppress(ConvoError), use_profile(profile):
+        return load_settings(_get_config_path(ctx))
+    return None
+
+
+def _get_config_path(ctx: Context) -> Path | None:
+    """What `--config` names; its function does not run while a line is completed."""
+    named = ctx.find_root().params.get("config")
+    return Path(named) if named else None

@@ -1,0 +1,407 @@
+"""What a chat needs: store, endpoint, model, write lease.
+
+The session record is found before the model is chosen, because it says at which endpoint a handle
+lives. Nothing is sent or stored before this process holds the write lease.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, NamedTuple
+
+from convo.chat.conversation import Chat, find_adjacent_links, find_turn_end
+from convo.chat.files import load_text_format
+from convo.chat.history_nav import make_session_at_turn
+from convo.chat.lookup import (
+    find_session_by_handle,
+    load_last_used_session,
+    load_session,
+    split_turn_suffix,
+    to_absolute_path,
+)
+from convo.chat.open import find_selected_session, fork_session, make_unforkable_error, open_chat
+from convo.chat.session_record import ChatDeps, acquire_session_lease, validate_session_name
+from convo.chat.turn import RequestOptions
+from convo.cli.deps import (
+    can_count_locally,
+    choose_session_model,
+    endpoint_session,
+    make_request_options,
+    open_chosen_endpoint,
+)
+from convo.cli.output import print_notice
+from convo.cli.run_options import NO_AGENTS, RunFlags
+from convo.config.loader import ACTIVE_PROFILE, SettingsInputs, choose_model
+from convo.config.settings import ModelChoice, Settings
+from convo.config.values import Layer
+from convo.errors import Busy, InvalidUsage, NotFound
+from convo.history.items import Json
+from convo.history.records import Link, Session, Strategy
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store, session_name_taken_error
+from convo.stores.lease import LeaseGuard
+from convo.strategies.state import OwnerSelection, owner_of_handle, select_owner
+from convo.terminal.answer import ANSWERS_PLAIN, format_reasoning_line, make_answer_renderer, reasoning_text
+from convo.terminal.status_line import format_receipt
+from convo.terminal.terminal import (
+    AnswerRenderer,
+    FormatReasoning,
+    detect_display,
+    detect_display_without_color,
+    escape_control_chars,
+    wrap_text,
+)
+from convo.usage.models import find_price
+
+if TYPE_CHECKING:
+    from convo.agent_runner.config import ModelRoute
+    from convo.cli.agent_options import AgentSetup, RememberedAgents
+    from convo.endpoints.base import Endpoint
+    from convo.transfer.compact import AutoCompaction
+
+
+class ForkSource(NamedTuple):
+    """Where a fork begins: at a session's record, or behind a response that is gone on from."""
+
+    session: Session | None = None
+    handle: str | None = None
+
+
+async def resolve_fork_source(store: Store, named: str) -> ForkSource:
+    """What `named` is forked from; nothing is stored.
+
+    raises:  NotFound    there is no such thing, or no such turn of it
+             WrongOwner  a conversation has one head, at its endpoint
+             InvalidUsage       no response of a chain ends there
+    """
+    handle, number = await split_turn_suffix(store, named)
+    kind = owner_of_handle(handle)
+    if kind is Strategy.CONVERSATION:
+        raise make_unforkable_error(handle)
+    if kind is Strategy.CHAIN:
+        return await _resolve_response(store, handle, number)
+    session = await (load_session(store, handle) if kind is Strategy.SESSION else _find_replay_session(store, handle))
+    return ForkSource(session if number is None else await make_session_at_turn(store, session, number))
+
+
+async def _resolve_response(store: Store, handle: str, number: int | None) -> ForkSource:
+    link = await store.link(handle)
+    if link is None:
+        if number is None:
+            return ForkSource(handle=handle)
+        raise NotFound("response", handle, hint=f"convo inspect {handle} names the responses before it")
+    session = await store.session(link.session) if link.session and not link.stored else None
+    if session:
+        stood = replace(session, head=link.head, mark=link.head, link=link.id)
+        return ForkSource(stood if number is None else await make_session_at_turn(store, stood, number))
+    return ForkSource(handle=handle if number is None else (await _find_response_at_turn(store, link, number)).id)
+
+
+async def _find_response_at_turn(store: Store, link: Link, number: int) -> Link:
+    """The response with which a turn of a chain ended."""
+    path = await store.path(link.head)
+    cut = path.first(find_turn_end(path.items, number))
+    _, before = await find_adjacent_links(cut, link, store)
+    if before is None or before.head != cut.head:
+        raise InvalidUsage("no response of this chain ends there", hint=f"convo inspect {link.id} shows where they end")
+    return before
+
+
+async def _find_replay_session(store: Store, place: str) -> Session:
+    found = await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(place))
+    if found is None:
+        raise NotFound("session at", place, hint="copy the file, and go on with --replay --from COPY")
+    return found
+
+
+EPHEMERAL_STORE_TYPES = ("none", "memory")
+"""Kinds of stores that hold nothing once the command has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOptions:
+    """The flags of one `convo chat`; `prompt` is None when a person is to be asked."""
+
+    strategies: tuple[Strategy, ...] = ()
+    handle: str | None = None
+    last: bool = False
+    fork: str | None = None
+    name: str | None = None
+    store: bool = False
+    model: str | None = None
+    system: str | None = None
+    attach: tuple[str, ...] = ()
+    schema: str | None = None
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    prompt: str | None = None
+    config: Path | None = None
+    run: RunFlags = field(default_factory=RunFlags)
+
+    @property
+    def continues(self) -> bool:
+        """Whether an existing conversation is continued or forked."""
+        return bool(self.handle or self.last or self.fork)
+
+    @property
+    def agents(self) -> str | None:
+        """The value of --agent; None for `none`."""
+        return None if self.run.agent == NO_AGENTS else self.run.agent
+
+
+@dataclass(frozen=True, slots=True)
+class ChatOutput:
+    """What comes out, and in which form."""
+
+    quiet: bool = False
+    as_json: bool = False
+    as_jsonl: bool = False
+    live: bool = True
+    plain: bool = False
+
+    def note(self, words: str) -> None:
+        """Tell the person something that is not the answer."""
+        if not self.quiet:
+            print_notice(words)
+            sys.stderr.flush()
+
+    def tell(self, words: str) -> None:
+        """The same in lines that fit the terminal: for what nobody copies as a whole."""
+        self.note(wrap_text(escape_control_chars(words), detect_display_without_color(sys.stderr).width))
+
+
+class ChatContext:
+    """Opens the chat that the flags ask for, and says what became of it."""
+
+    def __init__(
+        self, sources: SettingsInputs, store: Store, open_things: AsyncExitStack, asked: ChatOptions, out: ChatOutput
+    ) -> None:
+        self._sources, self._store, self._open_things = sources, store, open_things
+        self._asked, self._out = asked, out
+        self._settings: Settings | None = None
+        self._counts_here = False
+        self._shortening: AutoCompaction | None = None
+        self._endpoints: dict[str, Endpoint] = {}
+        self._holds: dict[str, LeaseGuard] = {}
+
+    async def open(self) -> Chat:
+        """The conversation that the flags ask for, for writing. raises: as its parts do; Busy"""
+        asked = self._asked
+        begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
+        want, source = self._wanted(begun), begun.session
+        session = source or (None if asked.fork else await find_selected_session(self._store, want))
+        if asked.last and session:
+            await self._note_skipped_session(session)
+        if want.strategy is Strategy.REPLAY and want.handle and not (session or asked.strategies):
+            check_replay_file_exists(want.handle)
+        name = await self._name(None if source else session)
+        edges, asking = await self._reach(session)
+        if source:
+            chat = await fork_session(source, asking, edges, name=name)
+        else:
+            chat = await open_chat(want, session, asking, edges, name=name)
+        try:
+            await self._hold(chat)
+        except Busy as busy:
+            if not session or asked.agents or not await confirm_fork_of_busy_session(busy, session):
+                raise
+            chat = await fork_session(session, asking, edges)
+            await self._hold(chat)
+        await chat.catch_up()
+        chat.reread()
+        self._tell_new_file(chat.session)
+        return chat
+
+    def sheet(self) -> AnswerRenderer | None:
+        """What answers are laid out on; None where their words are printed as they are."""
+        assert self._settings
+        plain = self._out.plain or ANSWERS_PLAIN in (self._settings.answers, self._settings.editing)
+        return None if plain else make_answer_renderer(sys.stdout, os.environ)
+
+    def folded(self) -> FormatReasoning | None:
+        """How reasoning is announced to a person; None where there is nobody to read it."""
+        if self._out.quiet or not sys.stderr.isatty():
+            return None
+        medium = detect_display(sys.stderr, os.environ)
+        return lambda item: format_reasoning_line(reasoning_text(item), medium)
+
+    async def prepare(self, chat: Chat) -> None:
+        """Let the history be short enough for another message; that it is compacted is told first."""
+        from convo.cli.auto_compaction import compact_if_due, make_auto_compaction
+
+        assert self._settings
+        self._shortening = self._shortening or make_auto_compaction(self._settings.compact_at, self._settings.windows)
+        await compact_if_due(chat, self._shortening, self._out.note)
+
+    def receipt(self, chat: Chat) -> str:
+        """The line for the last turn, which has ended."""
+        link = get_turn_link(chat)
+        assert link
+        return self.receipt_of(chat, link)
+
+    def receipt_of(self, chat: Chat, link: Link, parts: Sequence[Link] = ()) -> str:
+        """The line for `link`, which may be the total of several calls."""
+        assert self._settings
+        return format_receipt(link, chat.session, find_price(chat.asking.model, self._settings.prices), parts)
+
+    async def way_back(self, chat: Chat) -> str:
+        """The command that goes on with this chat later; "" when nothing is left of it."""
+        session, config = chat.session, self._asked.config
+        assert self._settings
+        kept = self._settings.storage.type not in EPHEMERAL_STORE_TYPES and await self._store.session(session.id)
+        handle = session.name if kept else session.handle
+        begin = f"{get_command_prefix()} --config {quote(str(config))}" if config else get_command_prefix()
+        agents = f" --agent {quote(self._asked.agents)}" if self._asked.agents else ""
+        return f"{begin} chat --from {quote(handle)}{agents}" if handle and chat.turn else ""
+
+    @property
+    def paused(self) -> Path:
+        """The folder of the states of paused runs."""
+        return self._sources.places.paused
+
+    @property
+    def prompts(self) -> Path:
+        """The file that remembers what was typed."""
+        return self._sources.places.prompts
+
+    def remembering(self, chat: Chat, cast: "AgentSetup") -> "AgentSetup":
+        """`cast` for the runs of `chat`, which remember the agents as long as the store does."""
+        assert self._settings
+        if self._settings.storage.type in EPHEMERAL_STORE_TYPES:
+            return cast
+        return cast.of_session(chat.session.id, self._asked.model, self._sources.places.data)
+
+    async def agents_before(self) -> "RememberedAgents | None":
+        """The agents that the session to be continued, or forked, had before.
+
+        raises:  as `open`; InvalidUsage, Unreadable
+        """
+        asked = self._asked
+        begun = await resolve_fork_source(self._store, asked.fork) if asked.fork else ForkSource()
+        session = begun.session or (
+            None if asked.fork else await find_selected_session(self._store, self._wanted(begun))
+        )
+        if session is None or not await self._store.agent_runs(session=session.id, limit=1):
+            return None
+        from convo.cli.agent_options import load_session_agents  # a chat without agents imports nothing of them
+
+        found = await load_session_agents(self._store, session.id, self._sources.places.data)
+        if found is None:
+            self._out.note(
+                "the agents of this session are not stored: continuing without agents; add --agent to use them"
+            )
+        return found
+
+    # -- which conversation -----------------------------------------------------------------------
+
+    def _wanted(self, begun: ForkSource) -> OwnerSelection:
+        asked = self._asked
+        if asked.fork and (asked.handle or asked.last or asked.strategies):
+            raise InvalidUsage("--fork names the session and keeps its owner", hint="convo chat --fork HANDLE")
+        return select_owner(asked.strategies, begun.handle or asked.handle, last=asked.last)
+
+    async def _name(self, session: Session | None) -> str:
+        """The name for a new session, "" for one of its own making; `session` is gone on with.
+
+        raises:  InvalidUsage     it has a name, or this cannot be one
+                 Conflict  another session has it
+        """
+        wish = self._asked.name
+        if wish is None:
+            return ""
+        if session:
+            raise InvalidUsage(
+                f"-n names a new session, and this one is {session.name!r}",
+                hint=f"convo sessions rename {quote(session.name)} {quote(wish)}",
+            )
+        if await self._store.session(validate_session_name(wish)):
+            raise session_name_taken_error(wish)
+        return wish
+
+    async def _note_skipped_session(self, session: Session) -> None:
+        """Note that -c continues `session` although another one was used later."""
+        newest = await load_last_used_session(self._store)
+        if newest.id != session.id:
+            self._out.note(f"{newest.name!r} has no answer yet, so this continues {session.name!r}")
+
+    def _tell_new_file(self, session: Session) -> None:
+        if session.strategy is Strategy.REPLAY and session.handle and not os.path.lexists(session.handle):
+            near = os.path.relpath(session.handle)
+            self._out.note(f"the conversation goes to {session.handle if near.startswith('..') else near}")
+
+    # -- who answers ------------------------------------------------------------------------------
+
+    async def _reach(self, session: Session | None, *, model: str | None = None) -> tuple[ChatDeps, RequestOptions]:
+        self._settings, choice = choose_session_model(self._sources, session, model=model)
+        self._counts_here = can_count_locally(choice)
+        self._announce(choice)
+        endpoint = await self._open_things.enter_async_context(endpoint_session(choice, self._settings, self._store))
+        self._endpoints[choice.provider.name] = endpoint
+        return ChatDeps(self._store, endpoint, SystemClock(), random_id), self._asking(choice, session)
+
+    def route(self, model: str) -> "ModelRoute":
+        """Who answers for an agent's own model; asked again, the same. raises: InvalidSettings, Usage"""
+        from convo.agent_runner.config import ModelRoute
+
+        assert self._settings
+        choice = choose_model(self._settings, model, where="an agent's model")
+        name = choice.provider.name
+        if name not in self._endpoints:
+            endpoint = open_chosen_endpoint(choice, self._settings, self._store)
+            self._open_things.push_async_callback(endpoint.aclose)
+            self._endpoints[name] = endpoint
+        return ModelRoute(self._asking(choice, None), self._endpoints[name])
+
+    def _asking(self, choice: ModelChoice, session: Session | None) -> RequestOptions:
+        asked = self._asked
+        form = {"text": load_text_format(asked.schema)} if asked.schema else {}
+        return make_request_options(
+            choice,
+            instructions=session.instructions if session and asked.system is None else asked.system,
+            parameters={**asked.parameters, **form},
+            store=asked.store,
+        )
+
+    def _announce(self, choice: ModelChoice) -> None:
+        if choice.origin.layer is Layer.DEFAULT and choice.provider.api == "local":
+            self._out.note("no key was found, so the built-in model answers: a small demo that forgets and errs")
+
+    async def _hold(self, chat: Chat) -> None:
+        if chat.session.id not in self._holds:
+            hold = self._holds[chat.session.id] = await acquire_session_lease(self._store, chat.session)
+            self._open_things.push_async_callback(hold.release)
+
+
+async def confirm_fork_of_busy_session(busy: Busy, session: Session) -> bool:
+    """Whether the person at the terminal takes a fork of a session that somebody else holds."""
+    if session.strategy is Strategy.CONVERSATION or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return False
+    from convo.terminal.prompt import read_plain_line
+
+    with suppress(EOFError):
+        answer = await read_plain_line(
+            escape_control_chars(f"{busy.message}; fork it and go on from where it stands? [y/N] ")
+        )
+        return answer.strip().lower() in ("y", "yes")
+    return False
+
+
+def check_replay_file_exists(file: str) -> None:
+    """Make sure of a file that only its name says is one. raises: NotFound"""
+    if not os.path.lexists(to_absolute_path(file)):
+        raise NotFound("file", file, hint=f"convo chat --replay --from {quote(file)}, to begin one there")
+
+
+def get_command_prefix() -> str:
+    """How this command was called, so that what is said of coming back can be pasted."""
+    command = "uv run convo" if "UV_RUN_RECURSION_DEPTH" in os.environ else "convo"
+    profile = ACTIVE_PROFILE.get()
+    return f"{command} --profile {quote(profile)}" if profile else command
+
+
+def get_turn_link(chat: Chat) -> Link | None:
+    """How the last turn ended; None when nothing was asked."""
+    return chat.turn.link if chat.turn else None

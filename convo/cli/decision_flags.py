@@ -1,0 +1,187 @@
+"""Match the flags of `convo resume` and `convo approvals` to calls.
+
+A call id wins over a tool name, a tool name over `all`. A name and `all` select undecided calls only; a
+decision is changed by the call's id. Two equally exact flags that differ are an error, and then nothing is
+decided.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from convo.errors import InvalidUsage, NotFound
+from convo.runs.approvals import PendingApproval
+from convo.runs.state import ApprovalDecided, ToolOutputSupplied
+from convo.terminal.approvals import edit_arguments_in_editor
+
+ChoiceT = TypeVar("ChoiceT")
+
+ALL_CALLS_WORD = "all"
+
+
+def rank_match(word: str, call_id: str) -> int:
+    """How exactly a word that fits names a call."""
+    return 2 if word == call_id else 0 if word == ALL_CALLS_WORD else 1
+
+
+def select_best_matches(said: Iterable[tuple[str, int, ChoiceT]]) -> dict[str, ChoiceT]:
+    """What is wanted of each call, from (its id, the rank, what is wanted). raises: Usage"""
+    found: dict[str, tuple[int, ChoiceT]] = {}
+    for call_id, exactly, wish in said:
+        other = found.get(call_id)
+        if other and other[0] == exactly and other[1] != wish:
+            raise InvalidUsage(f"{call_id} is asked to be two things at once", hint="name it in one flag alone")
+        if other is None or other[0] < exactly:
+            found[call_id] = (exactly, wish)
+    return {call_id: wish for call_id, (_, wish) in found.items()}
+
+
+def format_decision(
+    tool: str, call_id: str, *, approve: bool, was: bool | None, edited: bool = False, always: bool = False
+) -> str:
+    """Say what a decision on one call does; `was` is the earlier decision on it, None if there was none."""
+    word = format_verdict(approve)
+    changed = f", was {format_verdict(was)}" if was is not None and was != approve else ""
+    edits = ", with other arguments" if edited else ""
+    sticky = ", always" if always else ""
+    return f"{word} {tool} ({call_id}){edits}{sticky}{changed}"
+
+
+def format_unchanged_decision(tool: str, call_id: str, was: bool) -> str:
+    """Say that a name or `all` left an earlier decision on one call as it was."""
+    flag = "--reject" if was else "--approve"
+    return f"{tool} ({call_id}) stays {format_verdict(was)}; {flag} {call_id} changes that"
+
+
+def format_verdict(approve: bool) -> str:
+    """The word for a decision."""
+    return "approved" if approve else "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedDecisions:
+    """The flags as they were typed; each word is a call's id, a tool's name or `all`.
+
+    rerun, output:  about calls whose outcome is unknown; output is CALL=TEXT
+    abort:          end the run
+    """
+
+    approve: tuple[str, ...] = ()
+    reject: tuple[str, ...] = ()
+    edit: tuple[str, ...] = ()
+    rerun: tuple[str, ...] = ()
+    output: tuple[str, ...] = ()
+    always: bool = False
+    abort: bool = False
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What was typed behind the flags that speak of calls."""
+        return (*self.approve, *self.reject, *self.edit, *self.rerun, *self.output)
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.words)
+
+
+class CallDecision(NamedTuple):
+    """What one flag says of one call."""
+
+    what: str
+    words: str | None = None
+
+
+def build_decision_events(
+    said: RequestedDecisions, waiting: Sequence[PendingApproval]
+) -> list[ApprovalDecided | ToolOutputSupplied]:
+    """The decisions, in the order of the calls; an editor is opened for each that is to be edited.
+
+    raises:  NotFound, InvalidUsage
+    """
+    return list(_iter_events(said, choose_decisions(said, waiting), waiting))
+
+
+def choose_decisions(said: RequestedDecisions, waiting: Sequence[PendingApproval]) -> dict[str, CallDecision]:
+    """What is chosen, by call. raises: NotFound, Usage"""
+    return select_best_matches(one for word, what in _iter_flags(said) for one in _match_calls(word, what, waiting))
+
+
+def iter_unchanged_decision_notes(said: RequestedDecisions, waiting: Sequence[PendingApproval]) -> Iterator[str]:
+    """Notes on the decisions that differ from what a name or `all` asks, and that stay as they are."""
+    choices = choose_decisions(said, waiting)
+    for call in waiting:
+        if call.verdict is None or call.call_id in choices:
+            continue
+        asked = {
+            what != "reject"
+            for word, what in _iter_flags(said)
+            if _split_flag_value(word, what, waiting)[0] in (ALL_CALLS_WORD, call.tool)
+        }
+        if asked - {call.verdict}:
+            yield format_unchanged_decision(call.tool, call.call_id, call.verdict)
+
+
+def _iter_flags(said: RequestedDecisions) -> Iterator[tuple[str, str]]:
+    for what in ("approve", "reject", "edit", "rerun", "output"):
+        for word in getattr(said, what):
+            yield word, what
+
+
+def _match_calls(word: str, what: str, waiting: Sequence[PendingApproval]) -> Iterator[tuple[str, int, CallDecision]]:
+    name, words = _split_flag_value(word, what, waiting)
+    undecided = [call for call in waiting if call.verdict is None]
+    meant = [call for call in undecided if what == "reject" or call.unknown == (what in ("rerun", "output"))]
+    fits = [call for call in waiting if call.call_id == name] or [
+        call for call in meant if name in (ALL_CALLS_WORD, call.tool)
+    ]
+    fits = fits or [call for call in undecided if name in (ALL_CALLS_WORD, call.tool)]
+    if not fits and not any(name in (ALL_CALLS_WORD, call.tool) for call in waiting):
+        ids = ", ".join(call.call_id for call in waiting)
+        raise NotFound("pending call", name, hint=f"one of {ids}" if ids else "nothing waits in this run")
+    for call in fits:
+        _check_applicable(call, what)
+        yield (
+            call.call_id,
+            rank_match(name, call.call_id),
+            CallDecision(what, words or ("" if what == "output" else None)),
+        )
+
+
+def _split_flag_value(word: str, what: str, waiting: Sequence[PendingApproval]) -> tuple[str, str | None]:
+    """`CALL=WORDS` in its two parts; a call whose id has a sign of equality is still itself."""
+    ids = [call.call_id for call in waiting]
+    if what not in ("reject", "output") or (what == "reject" and word in ids):
+        return word, None
+    longest = max((one for one in ids if word.startswith(f"{one}=")), key=len, default=word.partition("=")[0])
+    if what == "output" and "=" not in word.removeprefix(longest):
+        raise InvalidUsage(f"--output {word!r} does not say what came of the call", hint="--output CALL=TEXT")
+    return longest, word.removeprefix(longest).removeprefix("=")
+
+
+def _check_applicable(call: PendingApproval, what: str) -> None:
+    """raises: InvalidUsage  an answer to another question"""
+    if call.unknown and what in ("approve", "edit"):
+        raise InvalidUsage(
+            f"{call.call_id} was started and its outcome is unknown",
+            hint=f"--rerun {call.call_id}, --output {call.call_id}=TEXT, or --abort",
+        )
+    if not call.unknown and what in ("rerun", "output"):
+        raise InvalidUsage(
+            f"{call.call_id} was not started, so nothing came of it", hint=f"--approve or --reject {call.call_id}"
+        )
+
+
+def _iter_events(
+    said: RequestedDecisions, choices: dict[str, CallDecision], waiting: Sequence[PendingApproval]
+) -> Iterator[ApprovalDecided | ToolOutputSupplied]:
+    """One event a call."""
+    for call in waiting:
+        choice = choices.get(call.call_id)
+        if choice is None:
+            continue
+        if choice.what == "output":
+            yield ToolOutputSupplied(call.call_id, choice.words)
+            continue
+        arguments = edit_arguments_in_editor(call.arguments) if choice.what == "edit" else None
+        always = said.always and not call.unknown
+        yield ApprovalDecided(call.call_id, choice.what != "reject", choice.words, always, arguments)

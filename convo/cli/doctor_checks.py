@@ -1,0 +1,378 @@
+"""Diagnoses of `convo doctor`: pure functions from facts to a finding.
+
+Facts contain no secrets: the name of a variable and never its value, a URL without its password.
+The first problem is reported, with one next step.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from shlex import quote
+from typing import NamedTuple
+
+from convo.config.settings import ModelChoice, ServeSettings
+from convo.config.storage import Storage
+from convo.config.trust import ProjectNotice
+from convo.config.values import Layer, SettingSource, is_variable_name
+from convo.stores.base import FileHealth, ServerHealth, StoreHealth
+from convo.terminal.list_views import format_bytes
+from convo.terminal.report_views import CheckResult, make_error_result, make_ok_result, make_warning_result
+from convo.terminal.terminal import DisplayOptions
+
+# -- this process ---------------------------------------------------------------------------------
+
+
+class VersionFacts(NamedTuple):
+    convo: str
+    python: str
+    system: str
+
+
+def diagnose_versions(seen: VersionFacts) -> CheckResult:
+    return make_ok_result(f"{seen.convo}, Python {seen.python}, {seen.system}")
+
+
+class SettingsFacts(NamedTuple):
+    """places: the files, variables and flags that set something; notice: what is ignored of a project's file"""
+
+    places: Sequence[str]
+    notice: ProjectNotice | None = None
+
+
+def diagnose_settings(seen: SettingsFacts) -> CheckResult:
+    if seen.notice:
+        return make_warning_result(seen.notice.summary, seen.notice.hint)
+    places = ", ".join(seen.places)
+    return make_ok_result(places or "no file and no variable sets anything; all values are defaults")
+
+
+class FolderFacts(NamedTuple):
+    """`open_to_others`: those that somebody else on this machine may look into."""
+
+    paths: Sequence[Path]
+    open_to_others: Sequence[Path] = ()
+
+
+def diagnose_folders(seen: FolderFacts) -> CheckResult:
+    if seen.open_to_others:
+        named = " ".join(map(str, seen.open_to_others))
+        return make_warning_result(f"other users of this machine may look into {named}", f"chmod 700 {named}")
+    return make_ok_result(f"{', '.join(map(str, seen.paths))} can be written")
+
+
+class TerminalFacts(NamedTuple):
+    """`out`: what stdout can show; `named`: what TERM says; `encoding`: of stdout."""
+
+    out: DisplayOptions
+    named: str
+    encoding: str
+
+
+MIN_TERMINAL_COLUMNS = 40
+"""Columns below which screens are cut."""
+
+
+def diagnose_terminal(seen: TerminalFacts) -> CheckResult:
+    if not seen.out.boxes:
+        return make_warning_result(
+            f"its encoding is {seen.encoding}: other characters are spelled out",
+            "export LC_ALL=C.UTF-8, or PYTHONUTF8=1",
+        )
+    if seen.out.width is None:
+        return make_ok_result("stdout is no terminal: plain text, nothing cut, no colour")
+    if seen.out.width < MIN_TERMINAL_COLUMNS:
+        return make_warning_result(
+            f"it has {seen.out.width} columns; tables are cut", f"make it {MIN_TERMINAL_COLUMNS} columns wide, or more"
+        )
+    colour = "colour" if seen.out.colour else "no colour (NO_COLOR, or TERM is dumb)"
+    return make_ok_result(f"{seen.named or 'TERM is not set'}, {seen.out.width} columns, {colour}, {seen.encoding}")
+
+
+class ExtrasFacts(NamedTuple):
+    """lacking: by extra the packages that are not here; wanted: extras for which somebody set a key"""
+
+    lacking: Mapping[str, Sequence[str]]
+    wanted: frozenset[str] = frozenset()
+
+
+def diagnose_extras(seen: ExtrasFacts) -> CheckResult:
+    missing = [extra for extra, packages in seen.lacking.items() if packages]
+    here = [extra for extra in seen.lacking if extra not in missing]
+    said = [f"installed: {', '.join(here) or 'none'}", *([f"not installed: {', '.join(missing)}"] if missing else [])]
+    if needed := [extra for extra in missing if extra in seen.wanted]:
+        return make_warning_result(
+            f"{', '.join(needed)} has a key and is not installed", _format_install_command(needed)
+        )
+    return make_ok_result("; ".join(said), _format_install_command(missing) if missing else "")
+
+
+def _format_install_command(wanted: Sequence[str]) -> str:
+    return f"pip install 'convo-state[{','.join(wanted)}]'"
+
+
+# -- models ---------------------------------------------------------------------------------------
+
+
+class ProviderKeyFacts(NamedTuple):
+    """place: the variable, the file or the keyring that has it, else the variable that would
+
+    unusable: why a key that is set cannot be one, in words; exposed: other users may read its file
+    """
+
+    provider: str
+    place: str
+    is_set: bool
+    unusable: str = ""
+    exposed: bool = False
+
+
+def diagnose_keys(found: Sequence[ProviderKeyFacts]) -> CheckResult:
+    for key in found:
+        if key.unusable:
+            return make_error_result(key.unusable, _format_set_key_hint(key))
+    if exposed := [key.place for key in found if key.exposed]:
+        named = " ".join(exposed)
+        return make_warning_result(f"other users of this machine may read the key in {named}", f"chmod 600 {named}")
+    here = [f"{key.place} ({key.provider})" for key in found if key.is_set]
+    away = [f"{key.place} ({key.provider})" for key in found if not key.is_set]
+    return make_ok_result(f"set: {', '.join(here) or 'none'}; not set: {', '.join(away) or 'none'}")
+
+
+def _format_set_key_hint(key: ProviderKeyFacts) -> str:
+    if is_variable_name(key.place):
+        return f"export {key.place}=... again, as the provider shows it"
+    return f"convo config key set {key.provider}{' --file' if os.sep in key.place else ''}"
+
+
+def diagnose_model(choice: ModelChoice) -> CheckResult:
+    """`choice`: one that can be used as far as that is known without asking anybody."""
+    owner = "its provider" if choice.provider.endpoint == "remote" else "convo"
+    return make_ok_result(f"{choice.name} ({choice.origin}); {owner} keeps the state of chains and conversations")
+
+
+class LocalModelFacts(NamedTuple):
+    """The built-in model: whether its engine is here, and the file of its weights."""
+
+    engine: bool
+    weights: Path | None
+
+
+def diagnose_local_model(seen: LocalModelFacts) -> CheckResult:
+    if not seen.engine:
+        return make_warning_result("the engine of local models, xllamacpp, is not installed", "pip install xllamacpp")
+    if seen.weights is None:
+        return make_warning_result("the weights of the built-in model are not here", "convo models pull")
+    return make_ok_result(f"{seen.weights}, ready to answer without a key and without a network")
+
+
+class OllamaFacts(NamedTuple):
+    """wanted: its models that are in use; failed: why it gave no list; chosen: the default model is one of them"""
+
+    url: str
+    wanted: Sequence[str]
+    models: Sequence[str] = ()
+    failed: str = ""
+    chosen: bool = False
+
+
+def diagnose_ollama(seen: OllamaFacts | None) -> CheckResult:
+    if seen is None:
+        return make_ok_result("not in use: no model and no alias names it")
+    if seen.failed:
+        verdict = make_error_result if seen.chosen else make_warning_result
+        return verdict(seen.failed, "ollama serve, or set OLLAMA_HOST to where it runs")
+    here = {name.removesuffix(":latest") for name in seen.models}
+    if away := [name for name in seen.wanted if name.removesuffix(":latest") not in here]:
+        return make_warning_result(f"Ollama at {seen.url} does not have {', '.join(away)}", f"ollama pull {away[0]}")
+    return make_ok_result(f"Ollama answers at {seen.url}")
+
+
+class ServerFacts(NamedTuple):
+    """A provider's server; failed: why it could not be reached, in words"""
+
+    provider: str
+    failed: str = ""
+
+
+def diagnose_network(seen: Sequence[ServerFacts]) -> CheckResult:
+    if failed := [one.failed for one in seen if one.failed]:
+        return make_error_result(
+            "; ".join(failed), "check the network, HTTPS_PROXY and the base URL; -m local needs none of them"
+        )
+    named = ", ".join(one.provider for one in seen)
+    return make_ok_result(f"{named} can be reached" if seen else "no provider with a key, or in use, is anywhere else")
+
+
+# -- serving --------------------------------------------------------------------------------------
+
+
+class ServeFacts(NamedTuple):
+    """lacking: packages that it needs; exposed: other machines reach its address; keys: how many its file has"""
+
+    serve: ServeSettings
+    exposed: bool
+    lacking: Sequence[str] = ()
+    keys: int | None = None
+
+
+def diagnose_serve(seen: ServeFacts) -> CheckResult:
+    where = f"{seen.serve.host}, port {seen.serve.port}"
+    if seen.exposed and seen.keys is None:
+        return make_error_result(
+            f"{where} lets other machines in, and there are no keys",
+            'convo serve --new-key NAME, then [serve] keys_file; or host = "127.0.0.1"',
+        )
+    if seen.keys == 0:
+        return make_error_result(
+            f"{seen.serve.keys_file} has no key in it: nobody may ask", "convo serve --new-key NAME"
+        )
+    if seen.lacking:
+        return make_ok_result(f"not installed: it needs {', '.join(seen.lacking)}", _format_install_command(["serve"]))
+    who = f"whoever has one of {seen.keys} keys" if seen.keys else "this machine alone, without a key"
+    return make_ok_result(f"{where}, for {who}")
+
+
+class EncryptionKeyFacts(NamedTuple):
+    """variable: the one whose value would seal; is_set: whether it does; kind: of the store"""
+
+    variable: str
+    is_set: bool
+    kind: str
+
+
+def diagnose_encryption_key(seen: EncryptionKeyFacts) -> CheckResult:
+    if seen.is_set:
+        return make_ok_result(f"compacted windows are sealed with {seen.variable}, which all replicas must have alike")
+    if seen.kind in EPHEMERAL_STORE_WARNINGS:
+        return make_ok_result(
+            f"compacted windows are sealed with a key that ends with the process ({seen.variable} is not set)",
+            f"export {seen.variable}=..., where they are to outlast a restart",
+        )
+    return make_ok_result(
+        "compacted windows are sealed with the store's own key, which whoever shares the store shares"
+    )
+
+
+class StoreFacts(NamedTuple):
+    """Where conversations are kept, who said so, and what it is like there; None for what is kept nowhere.
+
+    via:  the pooler in between, in words
+    """
+
+    storage: Storage
+    origin: SettingSource
+    condition: StoreHealth | None = None
+    via: str = ""
+
+
+LOW_DISK_SPACE_BYTES = 100_000_000
+NETWORK_FILESYSTEMS = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.glusterfs", "fuse.sshfs", "lustre"}
+)
+"""File systems on which SQLite's log, which lives in shared memory, cannot be trusted."""
+
+MIN_SERVER_VERSION = 120_000
+
+EPHEMERAL_STORE_WARNINGS = {
+    "memory": "state does not persist across restarts, and is not shared between replicas",
+    "none": "nothing is kept, and requests that go on from earlier ones are refused",
+}
+
+
+BACKUP_HINT = "copy it with convo store backup FILE: the file without its -wal is incomplete"
+
+
+def diagnose_store(kept: StoreFacts) -> CheckResult:
+    match kept.condition:
+        case FileHealth() as file:
+            return _diagnose_sqlite(kept, file)
+        case ServerHealth() as server:
+            return _diagnose_postgres(kept, server)
+    return make_warning_result(
+        f"the store is {kept.storage.type} ({kept.origin}): {EPHEMERAL_STORE_WARNINGS[kept.storage.type]}",
+        '[state_storage] type = "sqlite", or "postgres" for several replicas',
+    )
+
+
+def _diagnose_sqlite(kept: StoreFacts, file: FileHealth) -> CheckResult:
+    said = f"sqlite:{file.file} ({kept.origin})"
+    same = _format_store_option(kept)
+    if file.quick_check not in ("ok", None):
+        return make_error_result(
+            f"{said} is damaged: {file.quick_check}",
+            f"convo store check{same} names the sessions, convo store recover NEW.db{same} saves what can be read",
+        )
+    if file.filesystem in NETWORK_FILESYSTEMS:
+        return make_warning_result(
+            f"{said} is on a network file system ({file.filesystem}), where SQLite's locks cannot be trusted",
+            "keep it on a disk of this machine, or in PostgreSQL",
+        )
+    if file.free_bytes < LOW_DISK_SPACE_BYTES:
+        return make_warning_result(f"{said}: its disk has {format_bytes(file.free_bytes)} left", "free some space")
+    if file.schema is None:
+        return make_ok_result(f"{said} will be made by the first turn")
+    if file.schema < file.known:
+        return make_warning_result(
+            f"{said} has schema {file.schema}; this convo's is {file.known}", _format_migrate_command(kept)
+        )
+    checked = "" if file.quick_check else "; too large for the quick check: convo store check"
+    return make_ok_result(
+        f"{said}, schema {file.schema}, {format_bytes(file.free_bytes)} free{checked}" + _format_ttl(kept.storage),
+        BACKUP_HINT,
+    )
+
+
+def _diagnose_postgres(kept: StoreFacts, server: ServerHealth) -> CheckResult:
+    if server.version < MIN_SERVER_VERSION:
+        return make_error_result(
+            f"{server.place} is PostgreSQL {_format_server_version(server)}", "convo needs PostgreSQL 12 or newer"
+        )
+    if server.read_only:
+        return make_error_result(
+            f"{server.place} takes no writes: a standby, or set to read only",
+            "name the primary in the connection string, or set default_transaction_read_only to off",
+        )
+    if server.lacking or server.schema is None:
+        rights = ", ".join(server.lacking or ("SELECT",))
+        return make_error_result(f"role {server.role!r} lacks {rights} at {server.place}", _format_grants(server))
+    if server.schema < server.known:
+        lacks = f"is at schema {server.schema} of {server.known}" if server.schema else "lacks convo's tables"
+        return make_error_result(
+            f"{server.place} {lacks}", _format_migrate_command(kept, above=server.schema, may_create=server.may_create)
+        )
+    version = _format_server_version(server)
+    said = f"{server.place} ({kept.origin}): PostgreSQL {version}, role {server.role!r}, schema {server.schema}"
+    return make_ok_result(f"{said}, {'TLS' if server.tls else 'no TLS'}{kept.via}{_format_ttl(kept.storage)}")
+
+
+def _format_server_version(server: ServerHealth) -> str:
+    return f"{server.version // 10_000}.{server.version % 10_000}"
+
+
+def _format_grants(server: ServerHealth) -> str:
+    """The statements that give what is lacking, for whoever owns the tables."""
+    role = '"' + server.role.replace('"', '""') + '"'
+    rights = [right for right in server.lacking if right != "USAGE"]
+    if server.schema is None and "SELECT" not in rights:
+        rights.insert(0, "SELECT")
+    usage = [f"GRANT USAGE ON SCHEMA convo TO {role};"] if "USAGE" in server.lacking else []
+    tables = [f"GRANT {', '.join(rights)} ON ALL TABLES IN SCHEMA convo TO {role};"] if rights else []
+    return " ".join([*usage, *tables])
+
+
+def _format_migrate_command(kept: StoreFacts, *, above: int = 0, may_create: bool = True) -> str:
+    same = ", with the same --store" if kept.origin.layer is Layer.FLAG else ""
+    if may_create:
+        return f"convo store migrate{same}"
+    missing = f" --above {above}" if above else ""
+    return f"convo store migrate --print-sql{missing} > schema.sql{same}, for somebody who may create schemas to run"
+
+
+def _format_store_option(kept: StoreFacts) -> str:
+    """The store as the command line has to name it again."""
+    return f" --store {quote(str(kept.storage))}" if kept.origin.layer is Layer.FLAG else ""
+
+
+def _format_ttl(storage: Storage) -> str:
+    """What goes by itself: somebody may miss it."""
+    return "; what is not used goes after a time (ttl)" if storage.ttl or storage.ttls else ""

@@ -1,0 +1,126 @@
+"""Piped input: text on stdin that becomes part of a message.
+
+A pipe or a regular file follows the words of the prompt after an empty line; "-" puts it elsewhere.
+A terminal or a device such as /dev/null is never read. A socket is read only when data is ready or its
+other end is closed, because programs pass one down without meaning it.
+"""
+
+import fcntl
+import io
+import os
+import re
+import select
+import stat
+import sys
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from convo.cli.output import print_notice
+from convo.errors import InvalidUsage, Unreadable
+
+PIPE_ARGUMENT = "-"
+"""The argument that means piped input."""
+
+MAX_PIPED_BYTES = 10 * 1024 * 1024
+"""Bytes; the API takes no longer string."""
+
+SILENCE_NOTICE_S = 2.0
+
+UNDECODED_BYTE = re.compile(r"[\udc80-\udcff]")
+"""Bytes of a command line that are not text, as Python decodes them."""
+
+PIPE_CHUNK_BYTES = 64 * 1024
+
+NOT_TEXT_HINT = "convert it, with iconv for instance, or attach it as a file"
+STDIN_PATHS = ("/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+"""Paths of stdin: an option that reads one of them takes the input."""
+
+
+def read_message(
+    words: Sequence[str], files: Sequence[str | None] = (), *, example: str, required: bool = False
+) -> str | None:
+    """The words of a prompt with the piped input, None when there is neither.
+
+    files:     read by other options; one of them may be stdin
+    example:   a command for the hint
+    required:  without words, stdin is the message whatever it is, a terminal excepted
+    raises:    InvalidUsage       `-` at a terminal, or beside an option that reads stdin
+               Unreadable  a word or the piped input is not text, or the input is too large
+    """
+    check_message_words(words, files, example=example)
+    at_terminal, taken = sys.stdin.isatty(), any(file in STDIN_PATHS for file in files)
+    if not words and at_terminal:
+        return None
+    spoken = " ".join(word for word in words if word != PIPE_ARGUMENT)
+    demanded = PIPE_ARGUMENT in words or (required and not words and not taken)
+    if demanded or has_piped_input(files):
+        return join_message_texts(spoken, read_piped_input())
+    return spoken if words or required else None
+
+
+def check_message_words(words: Sequence[str], files: Sequence[str | None] = (), *, example: str) -> None:
+    """Raises Usage for a `-` without piped input, and Unreadable for words that are not text."""
+    if PIPE_ARGUMENT in words and sys.stdin.isatty():
+        raise InvalidUsage("- means piped input, but stdin is a terminal", hint=example)
+    if PIPE_ARGUMENT in words and (taken := next((file for file in files if file in STDIN_PATHS), None)):
+        raise InvalidUsage(f"- and {taken} both read stdin", hint="leave one of them out")
+    if any(UNDECODED_BYTE.search(word) for word in words):
+        raise Unreadable(f"the message is not text in {sys.getfilesystemencoding().upper()}", hint=NOT_TEXT_HINT)
+
+
+def join_message_texts(spoken: str, piped: str) -> str:
+    """Both texts with an empty line between them; one that is blank is left out."""
+    return "\n\n".join(part for part in (spoken, piped) if part.strip()) or spoken or piped
+
+
+def has_piped_input(files: Sequence[str | None] = ()) -> bool:
+    """Whether stdin is meant as input: a pipe, a regular file, or a socket that can be read at once."""
+    if any(file in STDIN_PATHS for file in files):
+        return False
+    try:
+        number = sys.stdin.fileno()
+    except (OSError, ValueError):  # a stream without a descriptor was put there to be read
+        return not sys.stdin.isatty()
+    try:
+        mode, access = os.fstat(number).st_mode, fcntl.fcntl(number, fcntl.F_GETFL) & os.O_ACCMODE
+    except OSError:
+        return False
+    if access == os.O_WRONLY:
+        return False
+    if stat.S_ISSOCK(mode):
+        return bool(select.select([number], [], [], 0)[0])
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def read_piped_input() -> str:
+    """All of stdin as text. raises: Unreadable"""
+    encoding = sys.stdin.encoding or "utf-8"
+    try:
+        data = _read_limited(sys.stdin.buffer)
+        if len(data) > MAX_PIPED_BYTES:
+            raise Unreadable(f"piped input is larger than {MAX_PIPED_BYTES // 1024**2} MB", hint="pipe a part of it")
+        return io.TextIOWrapper(io.BytesIO(data), encoding=encoding, errors="strict").read()
+    except UnicodeDecodeError as wrong:
+        raise Unreadable(f"piped input is not text in {encoding.upper()}", hint=NOT_TEXT_HINT) from wrong
+    except OSError as wrong:
+        raise Unreadable(f"stdin cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+
+
+def _read_limited(stream: BinaryIO) -> bytes:
+    """Everything up to the end, but at most one byte more than `MAX_PIPED_BYTES`. raises: OSError"""
+    try:
+        number = stream.fileno()
+    except OSError:
+        return stream.read(MAX_PIPED_BYTES + 1)
+    data, noted = bytearray(), False
+    while len(data) <= MAX_PIPED_BYTES:
+        if not select.select([number], [], [], None if noted else SILENCE_NOTICE_S)[0]:
+            print_notice("waiting for piped input to end; to run without it, add </dev/null")
+            sys.stderr.flush()
+            noted = True
+            continue
+        chunk = os.read(number, min(PIPE_CHUNK_BYTES, MAX_PIPED_BYTES + 1 - len(data)))
+        if not chunk:
+            break
+        data += chunk
+    return bytes(data)

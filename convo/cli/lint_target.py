@@ -1,0 +1,167 @@
+"""The history that `convo lint` and `convo repair` work on.
+
+From a stored conversation, an endpoint, a file or stdin. A file that no session owns is read as it is: items in any
+supported form, a request, or a paused run.
+"""
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+
+from convo.chat.files import format_os_error
+from convo.chat.item_file import ItemFile, parse_item_file, read_item_file
+from convo.chat.lookup import find_session_by_handle, resolve_handle, to_absolute_path
+from convo.chat.state_file import is_state_like, parse_state_bytes
+from convo.chat.view_loader import OPEN_RUN_STATUSES
+from convo.cli.deps import read_from_store
+from convo.cli.resolve import LookupOptions, is_path_like, path_exists, resolve_handles
+from convo.cli.state_input import STDIN_HANDLE, find_run_state
+from convo.config.loader import load_settings
+from convo.errors import InvalidUsage, ItemDeleted, NotFound, Unreadable
+from convo.history.items import get_call_id, is_client_call, is_client_output, is_user_message
+from convo.history.records import Strategy
+from convo.inspect.view import ConversationView
+from convo.lint.model import LintView, lint_view_of_conversation, lint_view_of_file
+from convo.lint.report import LintReport, build_lint_report, find_item_lines
+from convo.lint.secrets import find_exposed_secrets
+from convo.runstate.state import RunState
+from convo.runtime import SystemClock
+from convo.stores.base import Store
+from convo.transfer.import_ import run_state_items
+
+PIPED_INPUT_LABEL = "what is piped in"
+
+
+@dataclass(frozen=True)
+class LintTarget:
+    """One history that was asked about.
+
+    known:   what a store or an endpoint knows of it; None for a file
+    file:    what was read, where it is a file of items
+    state:   the paused run, where it is one
+    places:  the JSON path of each item, where it is not the item's number
+    """
+
+    handle: str
+    view: LintView
+    known: ConversationView | None = None
+    file: ItemFile | None = None
+    state: RunState | None = None
+    places: Sequence[str] = field(default=())
+
+    @property
+    def paths(self) -> Sequence[str]:
+        """The JSON path of each item."""
+        return self.places or [f"$[{at}]" for at in range(len(self.view.items))]
+
+    def report(self) -> LintReport:
+        """What linting says of it."""
+        found = build_lint_report(self.handle, self.view, places=self.paths)
+        if self.known:
+            kept = self.handle if self.known.strategy is Strategy.REPLAY and is_path_like(self.handle) else None
+            return replace(found, keys=self.known.path.keys, file=kept)
+        begun = _find_item_lines(self.file) if self.file and found.findings else ()
+        return replace(found, file=None if self.handle == STDIN_HANDLE else self.handle, lines=begun)
+
+
+def _find_item_lines(file: ItemFile) -> Sequence[int]:
+    """The line of each item; lines that also hold links are not counted."""
+    return () if file.exported and not file.member else find_item_lines(file.text, file.member)
+
+
+def load_lint_target(handle: str, where: LookupOptions) -> LintTarget:
+    """What `handle` names.
+
+    raises:  NotFound, AmbiguousHandle, Unreadable, InvalidRunState, and what an endpoint that is asked answers
+             ItemDeleted  the history lost an item, so nothing can be said of it
+    """
+    if handle == STDIN_HANDLE:
+        return _target_from_stdin()
+    state = find_run_state(handle, where.config)
+    if state:
+        return _target_from_state(handle, state)
+    if _is_unrecorded_file(handle, where):
+        return _target_from_file(handle, read_item_file(handle))
+    (known,) = asyncio.run(resolve_handles([handle], where))
+    if known.lost:
+        raise ItemDeleted(known.lost)
+    view = lint_view_of_conversation(known, SystemClock().now())
+    return LintTarget(handle, replace(view, waiting=_read_pending_call_ids(known, where)), known)
+
+
+def _read_pending_call_ids(known: ConversationView, where: LookupOptions) -> frozenset[str]:
+    """The ids of the calls that a run of agents is working on in this session, or that wait for a person there."""
+    session = known.session
+    last = known.path.items[-1:]
+    if session is None or not last or not (is_client_call(last[0]) or is_client_output(last[0])):
+        return frozenset()
+
+    async def read(store: Store) -> bool:
+        rows = await store.agent_runs(session=session.id, limit=1)
+        return bool(rows) and rows[0].status in OPEN_RUN_STATUSES
+
+    if not read_from_store(load_settings(where.config), read):
+        return frozenset()
+    turn = takewhile(lambda item: not is_user_message(item), reversed(known.path.items))
+    return frozenset(name for item in turn if is_client_call(item) and (name := get_call_id(item)))
+
+
+def _is_unrecorded_file(handle: str, where: LookupOptions) -> bool:
+    """Whether a handle is a file, and none of a record."""
+
+    async def read(store: Store) -> bool:
+        if not is_path_like(handle):
+            try:
+                await resolve_handle(store, handle)
+            except NotFound:
+                return path_exists(handle)
+            return False
+        return await find_session_by_handle(store, Strategy.REPLAY, to_absolute_path(handle)) is None
+
+    if not is_path_like(handle) and not os.path.isfile(os.path.expanduser(handle)):
+        return False
+    return read_from_store(load_settings(where.config), read)
+
+
+def _target_from_file(handle: str, file: ItemFile) -> LintTarget:
+    places = [f"$.{file.member}[{at}]" for at in range(len(file.items))] if file.member else ()
+    return LintTarget(handle, lint_view_of_file(file.items, file.request), file=file, places=places)
+
+
+def _target_from_stdin() -> LintTarget:
+    """What is piped in: a paused run, or items in any of the forms that a file may have."""
+    if sys.stdin.isatty():
+        raise InvalidUsage("- stands for items that are piped in", hint="convo lint - < request.json")
+    data = sys.stdin.buffer.read()
+    if is_state_like(data):
+        return _target_from_state(STDIN_HANDLE, parse_state_bytes(data, PIPED_INPUT_LABEL))
+    try:
+        return _target_from_file(STDIN_HANDLE, parse_item_file(PIPED_INPUT_LABEL, data.decode("utf-8-sig")))
+    except UnicodeDecodeError as wrong:
+        raise Unreadable(f"{PIPED_INPUT_LABEL} cannot be read: {format_os_error(wrong)}") from wrong
+
+
+def _target_from_state(handle: str, state: RunState) -> LintTarget:
+    """A paused run: what it waits for is no fault of it, and its owner may hold what came before."""
+    waiting = frozenset(one.id for one in state.pending)
+    owner = {"previous_response_id": state.document.get("previous_response_id")}
+    owner["conversation"] = state.document.get("conversation_id")
+    view = replace(
+        lint_view_of_file(run_state_items(state), owner), waiting=waiting, exposed=find_exposed_secrets(state.document)
+    )
+    return LintTarget(handle, view, state=state, places=_run_state_item_paths(state))
+
+
+def _run_state_item_paths(state: RunState) -> list[str]:
+    """Where each item of a run stands in its document."""
+    asked = state.document["original_input"]
+    said = ["$.original_input"] if isinstance(asked, str) else [f"$.original_input[{at}]" for at in range(len(asked))]
+    made = enumerate(state.document.get("generated_items") or [])
+    return said + [f"$.generated_items[{at}].raw_item" for at, item in made if item.get("type") != _APPROVAL_ITEM_TYPE]
+
+
+_APPROVAL_ITEM_TYPE = "tool_approval_item"
+"""Stands for a call once more, because somebody has to decide on it."""

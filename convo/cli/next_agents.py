@@ -1,0 +1,68 @@
+"""The next request of a conversation whose answers come from agents.
+
+Instructions, tools, settings and input filter of the agent are applied, so the user's functions are called as
+in a turn. No tool runs. The conversation is opened without a write lease and nothing is stored.
+"""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+
+from convo.agent_runner.config import ModelRoute
+from convo.agent_runner.prepare import PreparedRequest
+from convo.agent_runner.runner import AgentRunner
+from convo.chat.conversation import Chat
+from convo.chat.preview import find_current_link, make_continuation_state
+from convo.chat.session_record import ChatDeps, SessionRecord, load_last_link
+from convo.chat.turn import RequestOptions
+from convo.cli.agent_options import AgentSetup
+from convo.cli.deps import make_request_options, open_chosen_endpoint
+from convo.config.loader import choose_model
+from convo.config.settings import Settings
+from convo.endpoints.base import Endpoint
+from convo.history.items import Item
+from convo.history.records import Session
+from convo.inspect.view import ConversationView
+from convo.runtime import SystemClock, random_id
+from convo.stores.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRequestPreview:
+    """Who would answer, and what reaches those that have a model of their own."""
+
+    cast: AgentSetup
+    settings: Settings
+    store: Store
+    open_things: AsyncExitStack
+
+    async def foreseen(
+        self, known: ConversationView, said: Sequence[Item], asking: RequestOptions, endpoint: Endpoint, *, alike: bool
+    ) -> PreparedRequest:
+        """How they would be asked next.
+
+        alike:   somebody said which model answers
+        raises:  as `AgentRunner.open` and `AgentRunner.foreseen`;  ItemDeleted
+        """
+        edges = ChatDeps(self.store, endpoint, SystemClock(), random_id)
+        cast = self.cast.asked_alike() if alike else self.cast.routed(self._route)
+        running = await AgentRunner.open(await _open_read_only_chat(known, asking, edges), cast.graph, cast.conduct)
+        return await running.foreseen(said)
+
+    def _route(self, model: str) -> ModelRoute:
+        choice = choose_model(self.settings, model, where="an agent's model")
+        endpoint = open_chosen_endpoint(choice, self.settings, self.store)
+        self.open_things.push_async_callback(endpoint.aclose)
+        return ModelRoute(make_request_options(choice, instructions=None, parameters={}), endpoint)
+
+
+async def _open_read_only_chat(known: ConversationView, asking: RequestOptions, edges: ChatDeps) -> Chat:
+    """The conversation as its owner would go on with it, whether it has a record or not."""
+    held, scope = make_continuation_state(known), edges.endpoint.scope
+    path = held.path
+    new = Session("", known.handle, held.strategy, asking.model, path.head, held.mark, 0.0, 0.0, scope)
+    session = replace(known.session or new, handle=held.handle)
+    last = await load_last_link(edges.store, known.session) if known.session else find_current_link(known)
+    record = SessionRecord(session, path, last, edges, saved=bool(known.session))
+    record.held = held
+    return Chat(record, asking, edges)

@@ -1,0 +1,208 @@
+"""Output of commands: the answer on stdout, notices and errors on stderr, exit codes.
+
+stdout may be a pipe: it carries the answer or the JSON and nothing else. Errors become text, JSON and an exit
+code here and nowhere else. The text of an unknown exception is never printed, because it may quote a key:
+only its type and the last line of our code it passed through. Control characters and passwords in URLs are escaped
+or removed.
+"""
+
+import errno
+import json
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+from typer import Abort
+from typer._click import ClickException
+from typer._click.exceptions import NoSuchOption, UsageError
+
+import convo
+from convo.config.values import redact_passwords
+from convo.errors import ConvoError, RequestRefused, StreamBroken, TryLater
+from convo.history.items import Json
+from convo.terminal.terminal import escape_control_chars
+
+
+def print_line(words: str) -> None:
+    """Print the answer, or a line of it, as it is."""
+    sys.stdout.write(words + "\n")
+
+
+def print_json(value: Json) -> None:
+    """Print the answer for a program: one line of JSON."""
+    print_line(json.dumps(value))
+
+
+def print_notice(words: str) -> None:
+    """Tell the person something that is not the answer; passwords in URLs are left out."""
+    sys.stderr.write(escape_control_chars(redact_passwords(words)) + "\n")
+
+
+PACKAGE_DIR = Path(convo.__file__).parent
+
+
+class CommandFailure(NamedTuple):
+    """One thing that went wrong.
+
+    code:     for programs, stable
+    message:  one sentence for people, without a final stop; empty when there is nothing to say
+    hint:     the next thing to try, or empty
+    exit:     the exit code of the process
+    """
+
+    code: str
+    message: str
+    hint: str = ""
+    exit: int = 1
+
+
+INTERRUPTED = CommandFailure("interrupted", "", exit=130)
+BROKEN_PIPE = CommandFailure("cut_off", "", exit=141)
+"""The reader went away, as in `convo inspect @last | head`: shells show 128 + SIGPIPE for it."""
+
+OUTPUT_LOST_CODES = frozenset({"cut_off", "output_failed"})
+"""Codes of failures after which nothing more can be written to stdout."""
+
+WRITE_ERRNOS = frozenset({errno.ENOSPC, errno.EFBIG, errno.EIO})
+
+SHELL_HINTS = {
+    RequestRefused.hint: "convo next HANDLE shows what would be sent",
+    StreamBroken.hint: "repeat the command",
+    TryLater.hint: "wait a moment, then repeat the command",
+}
+"""What takes the place of a step that only a chat's prompt has."""
+
+
+def to_failure(error: BaseException) -> CommandFailure:
+    """The failure that `error` stands for, whichever it is."""
+    error = _unwrap_group(error)
+    match error:
+        case ConvoError():
+            return CommandFailure(error.code, error.message, SHELL_HINTS.get(error.hint, error.hint), error.exit)
+        case UsageError():
+            return _to_usage_failure(error)
+        case ClickException():
+            return CommandFailure("failed", _format_typer_message(error.format_message()), exit=error.exit_code)
+        case KeyboardInterrupt() | Abort():
+            return INTERRUPTED
+        case BrokenPipeError():
+            return BROKEN_PIPE
+        case OSError() if error.errno in WRITE_ERRNOS:
+            return CommandFailure("output_failed", f"cannot write: {error.strerror}", "free some space, then repeat")
+        case _:
+            return _to_internal_failure(error)
+
+
+def _unwrap_group(error: BaseException) -> BaseException:
+    """The one error that a task group wrapped, or `error` itself."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error
+
+
+def _to_usage_failure(error: UsageError) -> CommandFailure:
+    """A command line that cannot be read, with the nearest thing that could have been meant."""
+    command = error.ctx.command_path if error.ctx else "convo"
+    if isinstance(error, NoSuchOption):
+        near = get_close_matches(error.option_name, error.possibilities or (), n=1)
+        hint = _suggest_option_position(error) or (f"{command} {near[0]}" if near else f"{command} --help")
+        return CommandFailure("usage", f"no option {error.option_name!r}", hint, 2)
+    hint = HINT_BY_OPTION.get(getattr(error, "option_name", ""), f"{command} --help")
+    return CommandFailure("usage", _format_typer_message(error.format_message()), hint, error.exit_code)
+
+
+HINT_BY_OPTION = {"--explain": "convo lint --explain all"}
+"""By an option that was given no value: the command that lists its values."""
+
+
+def _suggest_option_position(error: NoSuchOption) -> str | None:
+    """The command with the option before it, where that is the place of this one: `convo --profile NAME chat`."""
+    if error.ctx is None:
+        return None
+    first, *rest = error.ctx.command_path.split()
+    own = (option for option in error.ctx.find_root().command.params if error.option_name in option.opts)
+    option = next(own, None)
+    if option is None or not rest:
+        return None
+    return " ".join((first, error.option_name, *filter(None, [option.metavar]), *rest))
+
+
+def _format_typer_message(message: str) -> str:
+    """A sentence of Typer's as we write ours: one line that begins small, does not end in a stop and names no type."""
+    line = " ".join(message.replace(". Choose from:", "; choose from").split())
+    return (line[:1].lower() + line[1:].rstrip(".")).replace("valid int range", "whole number")
+
+
+def _to_internal_failure(error: BaseException) -> CommandFailure:
+    """A mistake of ours, by its kind and place; the system's own words are safe to repeat."""
+    words = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    message = f"internal error: {type(error).__name__}{words} in {_find_own_line(error)}"
+    return CommandFailure("internal_error", message, "CONVO_DEBUG=1 in front of the command shows the traceback")
+
+
+def _find_own_line(error: BaseException) -> str:
+    """The last of our own lines that `error` passed through, as `convo/file.py:line`."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    ours = [(path, line) for path, line in frames if path.is_relative_to(PACKAGE_DIR)]
+    path, line = ours[-1] if ours else (Path("convo"), 0)
+    return f"{path.relative_to(PACKAGE_DIR.parent).as_posix() if ours else path}:{line}"
+
+
+def print_failure(failure: CommandFailure, *, as_json: bool) -> int:
+    """Say `failure` once, on stdout as JSON or on stderr in words; returns the exit code."""
+    message, hint = redact_passwords(failure.message), redact_passwords(failure.hint)
+    if as_json:
+        fields = {"code": failure.code, "message": message or failure.code, "hint": hint}
+        sys.stdout.write(json.dumps({"error": fields}) + "\n")
+    elif message:
+        sys.stderr.write(_escape_controls(f"convo: {message}\n"))
+        if hint:
+            sys.stderr.write(_escape_controls(f"  try: {hint}\n"))
+    return failure.exit
+
+
+def _escape_controls(text: str) -> str:
+    """`text` with what would let an endpoint's message move the cursor spelled out."""
+    from convo.terminal.terminal import escape_control_chars  # most runs end without an error
+
+    return escape_control_chars(text)
+
+
+def print_debug_traceback(error: BaseException) -> None:
+    """Print where `error` came from, for whoever set CONVO_DEBUG."""
+    if os.environ.get("CONVO_DEBUG"):
+        sys.stderr.writelines(_escape_controls(redact_passwords(line)) for line in _format_traceback(error))
+
+
+def _format_traceback(error: BaseException) -> Iterator[str]:
+    """The lines that `error` and what caused it passed through; the text of what others raised is left out."""
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    if cause:
+        yield from _format_traceback(cause)
+        yield "\nwhich led to:\n\n"
+    frames = traceback.extract_tb(error.__traceback__)
+    yield "Traceback (most recent call last):\n"
+    yield from traceback.format_list(frames)
+    ours = isinstance(error, ConvoError) or (frames and Path(frames[-1].filename).is_relative_to(PACKAGE_DIR))
+    yield "".join(traceback.format_exception_only(error)) if ours else f"{type(error).__qualname__}\n"
+
+
+EXIT_CODES: Mapping[int, str] = MappingProxyType(
+    {
+        0: "done",
+        1: "failed or incomplete",
+        2: "usage or settings",
+        3: "paused for approval",
+        4: "lint findings",
+        5: "not found",
+        130: "interrupted",
+    }
+)
+
+_EXIT_CODE_PHRASES = [f"{code} {meaning}" for code, meaning in EXIT_CODES.items()]
+EXIT_CODES_HELP = f"Exit codes: {', '.join(_EXIT_CODE_PHRASES[:4])},\n{', '.join(_EXIT_CODE_PHRASES[4:])}."

@@ -1,0 +1,62 @@
+"""Tab completion at the prompt of a chat: commands, models, handles and files.
+
+Only what is known locally is offered; no server is asked.
+"""
+
+from collections.abc import Sequence
+
+from convo.config.settings import Settings
+from convo.history.records import STRATEGY_INFO
+from convo.stores.base import Store
+from convo.terminal.prompt import (
+    COMMAND_NAME,
+    FILE_ARGUMENT,
+    Suggestion,
+    filter_suggestions,
+    find_completion_target,
+    suggest_files,
+)
+from convo.terminal.slash_commands import (
+    HANDLE_ARGUMENT,
+    MODEL_ARGUMENT,
+    OWNER_ARGUMENT,
+    SLASH_COMMANDS,
+    get_argument_kind,
+)
+
+MAX_OFFERED_SESSIONS = 200
+"""Sessions that are offered, last used first."""
+
+
+class ReplCompleter:
+    """Completes for one chat."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self._store, self._settings = store, settings
+
+    async def suggest(self, before: str) -> tuple[int, Sequence[Suggestion]]:
+        """See `convo.terminal.prompt.SuggestCompletions`. raises: StoreFault"""
+        kind, word = find_completion_target(before, get_argument_kind)
+        if kind == FILE_ARGUMENT:
+            return len(word), suggest_files(word)
+        return len(word), filter_suggestions(await self._of(kind), word) if kind else ()
+
+    async def _of(self, kind: str) -> Sequence[Suggestion]:
+        if kind == COMMAND_NAME:
+            return [
+                Suggestion(f"/{name} " if row.usage else f"/{name}", row.help) for name, row in SLASH_COMMANDS.items()
+            ]
+        if kind == OWNER_ARGUMENT:
+            return [Suggestion(str(strategy), owner.words) for strategy, owner in STRATEGY_INFO.items()]
+        if kind == HANDLE_ARGUMENT:
+            there = await self._store.sessions(limit=MAX_OFFERED_SESSIONS)
+            return [Suggestion(session.name, str(session.strategy)) for session in there if session.name]
+        return await self._models() if kind == MODEL_ARGUMENT else ()
+
+    async def _models(self) -> Sequence[Suggestion]:
+        from convo.terminal.settings_views import list_known_models
+
+        asked = [session.model for session in await self._store.sessions(limit=MAX_OFFERED_SESSIONS)]
+        aliases = [Suggestion(name, model) for name, model in self._settings.aliases.items()]
+        known = dict.fromkeys([self._settings.model, *asked, *list_known_models(self._settings)])
+        return [*aliases, *(Suggestion(name) for name in known)]

@@ -1,0 +1,111 @@
+"""`--redact` and `--redact-pattern`: remove secrets from a document, and report what was removed.
+
+A user's pattern gets 3 s for each string, because a bad one never ends; where there is no SIGALRM, or outside the
+main thread, it is not limited. The report has kind, place and count and never the text.
+"""
+
+import re
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from convo.config.settings import Settings
+from convo.errors import InvalidUsage
+from convo.history.items import Json
+from convo.inspect.redaction import RedactionResult, count_replacements, redact_document
+from convo.inspect.serialize import ConversationDocument
+
+
+def redact_if_requested(
+    document: ConversationDocument, asked: bool, patterns: Sequence[str], settings: Settings
+) -> RedactionResult | None:
+    """`document` without secrets; None where nobody asked for that.
+
+    asked:     `--redact`; a pattern alone asks for it, too
+    patterns:  regular expressions of this command; those of the settings come before them
+    raises:    InvalidUsage  one of them is no regular expression, or takes too long;  InputFault  it cannot be
+             looked through
+    """
+    if not (asked or patterns):
+        return None
+    return redact_document(
+        document, [TimeLimitedPattern(_compile_pattern(one)) for one in (*settings.redact, *patterns)]
+    )
+
+
+PATTERN_TIMEOUT_S = 3.0
+"""Seconds that a pattern of a person's own has for one string; a good one needs a second for a hundred megabytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeLimitedPattern:
+    """A pattern that is given up where it tries every way to fit a string that almost fits, as `(a+)+$` does."""
+
+    pattern: re.Pattern[str]
+
+    @property
+    def groupindex(self) -> Mapping[str, int]:
+        return self.pattern.groupindex
+
+    def sub(self, repl: Callable[[re.Match[str]], str], string: str, /) -> str:
+        with _limit_time(self.pattern.pattern):
+            return self.pattern.sub(repl, string)
+
+
+@contextmanager
+def _limit_time(pattern: str) -> Iterator[None]:
+    """Let the block run for `PATTERN_TIMEOUT_S`, where a signal can end it. raises: Usage"""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise InvalidUsage(
+            f"{pattern!r} was not done with one string in {PATTERN_TIMEOUT_S:g} s",
+            hint="a pattern without + or * inside of + or *",
+        )
+
+    if not hasattr(signal, "setitimer") or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, PATTERN_TIMEOUT_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            found = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as wrong:
+        raise InvalidUsage(f"{pattern!r} is no regular expression: {wrong}", hint="quote it for the shell") from wrong
+    if found.match(""):
+        raise InvalidUsage(
+            f"{pattern!r} fits nothing at all, so it would be found everywhere", hint="ask for one character"
+        )
+    return found
+
+
+def format_redactions(found: RedactionResult) -> Iterator[str]:
+    """What was replaced and where, for people."""
+    for kind, count in count_replacements(found.replaced).items():
+        places = ", ".join(one.where for one in found.replaced if one.kind == kind)
+        yield f"redacted {count:,} {kind} ({places})"
+    if not found.replaced:
+        yield "nothing was found to redact"
+    if found.unseen:
+        yield f"not looked into, because it is sealed or no text: {', '.join(found.unseen)}"
+
+
+def redactions_to_json(found: RedactionResult | None) -> dict[str, Json]:
+    """The same for programs; nothing where nobody asked."""
+    if found is None:
+        return {}
+    counted = [{"kind": one.kind, "where": one.where, "count": one.times} for one in found.replaced]
+    return {"redacted": counted, "not_looked_into": list(found.unseen)}

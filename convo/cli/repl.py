@@ -1,0 +1,300 @@
+"""The controller of an interactive chat: what its slash commands and its status line need.
+
+`ReplController` is a chat context that also changes model and strategy, forks, and switches to another
+conversation; the lease of the one that it leaves is released. Links are read once for each head, so an idle
+prompt reads nothing.
+"""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from shlex import quote
+from typing import TYPE_CHECKING, Any
+
+from convo.chat.conversation import Chat
+from convo.chat.history_nav import make_session_at_turn
+from convo.chat.open import find_selected_session, fork_session, open_chat
+from convo.chat.turn import RequestOptions
+from convo.cli.context import ChatContext, check_replay_file_exists, get_command_prefix
+from convo.cli.repl_actions import check_no_open_run
+from convo.config.sections import Price
+from convo.config.settings import Settings
+from convo.errors import InvalidUsage, StateFault, Unsupported, WindowExceeded
+from convo.history.items import Item, Json, user_message
+from convo.history.records import Link, Strategy
+from convo.history.tree import Key
+from convo.stores.base import Store
+from convo.strategies.state import select_owner
+from convo.terminal.prompt import Suggestion
+from convo.terminal.status_line import StatusLineState, format_owner_handle, format_status
+from convo.terminal.terminal import detect_display_without_color
+from convo.usage.counting import Usage, estimate_tokens
+from convo.usage.models import find_model_window, is_text_only_model
+
+if TYPE_CHECKING:
+    from convo.chat.preview import RequestTokenCounter
+    from convo.cli.agent_run import RunPresenter
+    from convo.endpoints.base import Endpoint
+    from convo.strategies.state import RequestInput
+
+
+MAX_PREPENDED_ITEMS = 5
+"""Items that the owner puts before a request, of which /next shows the last."""
+
+
+class ReplController(ChatContext):
+    """A desk with a person at it; see `convo.terminal.repl.Look`. `show`: of the runs, where agents answer"""
+
+    def __init__(self, *opened: Any) -> None:
+        super().__init__(*opened)
+        self._sums = SessionLinkCache()
+        self.show: RunPresenter | None = None
+
+    async def switch(self, chat: Chat, model: str) -> None:
+        """Let another model answer from the next turn on. raises: WrongOwner, BadSettings"""
+        said = chat.asking.instructions
+        chat.edges, asking = await self._reach(chat.session, model=model)
+        chat.asking = replace(asking, instructions=said)
+
+    async def own(self, chat: Chat, owner: str) -> tuple[Chat, str]:
+        """The same conversation held by another owner, and what became of it. raises: Usage; as its parts do"""
+        from convo.cli.convert import render_owner_change
+        from convo.transfer.convert import convert_chat
+
+        made, carried = await convert_chat(chat, parse_strategy(owner))
+        made.noted = chat.noted
+        await self._hold(made)
+        return made, render_owner_change(made, carried)
+
+    async def fork(self, chat: Chat, number: int | None) -> Chat:
+        """A second session from here, or from the end of a turn. raises: Usage; as `make_session_at_turn` and `fork`"""
+        if not chat.reread().path:
+            raise InvalidUsage("nothing was said yet, so there is nothing to fork", hint="type a message")
+        await chat.adopt()  # a fork in which nothing was said yet is none of the store's
+        source = chat.session if number is None else await make_session_at_turn(self._store, chat.session, number)
+        made = await fork_session(source, chat.asking, chat.edges)
+        made.noted = chat.noted
+        await self._hold(made)
+        return made
+
+    async def new(self, chat: Chat, name: str) -> Chat:
+        """Another conversation, which begins under the same owner; `chat` is left. raises: Usage, Conflict"""
+        from convo.cli.repl_actions import open_new_chat
+
+        made = await open_new_chat(chat, name)
+        await self._move(chat, made)
+        self._tell_new_file(made.session)
+        return made
+
+    async def resume(self, chat: Chat, handle: str) -> Chat:
+        """The conversation of a handle; `chat` is left. raises: NotFound, Busy, Usage; as its parts do"""
+        want = select_owner((), handle, last=False)
+        session = await find_selected_session(self._store, want)
+        if session and session.id == chat.session.id:
+            raise InvalidUsage(f"{session.name} is this conversation", hint="/resume lists the others")
+        if want.strategy is Strategy.REPLAY and want.handle and not session:
+            check_replay_file_exists(want.handle)
+        if session:
+            await check_no_open_run(self._store, session)
+            if not self._asked.agents and await self._store.agent_runs(session=session.id, limit=1):
+                again = f"{get_command_prefix()} chat --from {quote(session.name)}"
+                self._out.note(f"{session.name} used agents, and this chat does not; to use them: {again}")
+        edges, asking = await self._reach(session)
+        made = await open_chat(want, session, asking, edges)
+        await self._move(chat, made)
+        await made.catch_up()
+        made.reread()
+        return made
+
+    async def recent(self, chat: Chat) -> str:
+        return await render_recent_sessions(self._store)
+
+    async def rename(self, chat: Chat, name: str) -> None:
+        from convo.cli.repl_actions import rename_open_session
+
+        await rename_open_session(chat, name)
+
+    async def export(self, chat: Chat, words: str) -> str:
+        from convo.cli.repl_actions import export_open_chat
+        from convo.cli.resolve import LookupOptions
+
+        assert self._settings
+        return await export_open_chat(chat, words, self._settings, LookupOptions(self._asked.config))
+
+    async def links(self, chat: Chat) -> Sequence[Link]:
+        return await self._sums.links(chat)
+
+    @property
+    def prices(self) -> Mapping[str, Price]:
+        assert self._settings
+        return self._settings.prices
+
+    async def standing(self, chat: Chat) -> StatusLineState:
+        assert self._settings
+        return await self._sums.standing(chat, self._settings)
+
+    async def suggest(self, before: str) -> tuple[int, Sequence[Suggestion]]:
+        from convo.cli.prompt_completion import ReplCompleter
+
+        assert self._settings
+        return await ReplCompleter(self._store, self._settings).suggest(before)
+
+    @property
+    def editing(self) -> str:
+        """How the prompt is edited."""
+        assert self._settings
+        return self._settings.editing
+
+    def check_takes(self, chat: Chat, parts: Sequence[Json]) -> None:
+        assert self._settings
+        check_input_supported(chat.asking.model, parts, self._settings)
+
+    async def compact(self, chat: Chat, words: str) -> str:
+        """Compact as `words` wish, and what became of it. raises: as its parts do"""
+        from convo.cli.auto_compaction import compact_open_chat
+
+        return await compact_open_chat(chat, words)
+
+    async def inspect(self, chat: Chat, handle: str) -> str:
+        from convo.cli.resolve import render_handle
+
+        return await render_handle(self._store, handle or chat.session.id)
+
+    def status(self, chat: Chat) -> str:
+        return format_status(chat.session, chat.reread(), chat.asking.model)
+
+    async def next(self, chat: Chat, words: str) -> str:
+        from convo.chat.preview import build_next_request
+        from convo.terminal.inspect_view import render_next_request
+
+        said = [user_message(words)] if words else []
+        asking, endpoint, sent = await self._request(chat, said)
+        assert self._settings
+        held, own, count = chat.reread(), self._settings.windows, self._counting(chat, endpoint)
+        found = await build_next_request(chat.session.name, held, said, asking, endpoint, count, own=own, sent=sent)
+        return render_next_request(found, detect_display_without_color(sys.stderr), most=MAX_PREPENDED_ITEMS)
+
+    async def context(self, chat: Chat) -> str:
+        """What fills the model's window now, by part; at a pause without what the agents would say."""
+        from convo.chat.preview import measure_context_window
+        from convo.terminal.usage_views import context_meter_lines
+
+        asking, endpoint, sent = chat.asking, chat.edges.endpoint, None
+        with suppress(StateFault):
+            asking, endpoint, sent = await self._request(chat, ())
+        assert self._settings
+        count = self._counting(chat, endpoint)
+        filling = await measure_context_window(chat.reread(), asking, count, self._settings.windows, sent=sent)
+        medium = detect_display_without_color(sys.stderr)
+        return medium.drawn("\n".join([f"  {asking.model}", *context_meter_lines(filling, medium)]))
+
+    async def _request(
+        self, chat: Chat, said: Sequence[Item]
+    ) -> tuple[RequestOptions, "Endpoint", "RequestInput | None"]:
+        """How and where the next request is made; what travels, where agents decide on it. raises: as `foreseen`"""
+        if self.show is None:
+            return chat.asking, chat.edges.endpoint, None
+        await self.show.opened(chat)
+        found = await self.show.running.foreseen(said)
+        return found.asking, found.endpoint, found.sent
+
+    def _counting(self, chat: Chat, endpoint: "Endpoint") -> "RequestTokenCounter":
+        from convo.chat.preview import make_endpoint_counter, skip_remote_count
+
+        return (
+            make_endpoint_counter(endpoint)
+            if self._counts_here and endpoint is chat.edges.endpoint
+            else skip_remote_count
+        )
+
+    async def _move(self, chat: Chat, made: Chat) -> None:
+        """Let `made` be written by this process, and leave `chat` to others. raises: Busy"""
+        made.noted = chat.noted
+        await self._hold(made)
+        left = self._holds.pop(chat.session.id, None)
+        if left:
+            await left.release()
+
+
+def parse_strategy(word: str) -> Strategy:
+    """raises: Usage  there is no such owner"""
+    if word not in list(Strategy):
+        raise InvalidUsage(f"no owner {word!r}", hint=f"one of {', '.join(Strategy)}")
+    return Strategy(word)
+
+
+MAX_RECENT_SESSIONS = 10
+"""Sessions that /resume lists."""
+
+MEDIA_NAMES: Mapping[str, str] = {"input_image": "images", "input_file": "files"}
+
+
+@dataclass
+class SessionLinkCache:
+    """What a chat has used, as far as its store knows."""
+
+    _at: tuple[str, Key] | None = None
+    _links: Sequence[Link] = field(default=())
+
+    async def links(self, chat: Chat) -> Sequence[Link]:
+        """The session's links, oldest first. raises: StoreFault"""
+        at = chat.session.id, chat.held.path.head
+        if not chat.record.saved:
+            return ()
+        if at != self._at:
+            self._links, self._at = await chat.edges.store.links(chat.session.id), at
+        return self._links
+
+    async def standing(self, chat: Chat, settings: Settings) -> StatusLineState:
+        """What the bar says. raises: StoreFault"""
+        last = chat.record.last
+        used = Usage.read(last.usage) if last and chat.held.path else None
+        window = find_model_window(chat.asking.model, settings.windows) if used else None
+        return StatusLineState(
+            owner=format_owner_handle(chat.session) if chat.session.name else str(chat.session.strategy),
+            model=chat.asking.model,
+            tokens=used.input + used.output if used else None,
+            window=window.context if window else None,
+            cost_usd=_sum_cost_usd(await self.links(chat), settings.prices),
+        )
+
+
+def _sum_cost_usd(links: Sequence[Link], prices: Mapping[str, Price]) -> float | None:
+    if not links:
+        return None
+    from convo.inspect.view import sum_link_usage  # for a new conversation, nothing has been asked
+
+    spent = sum_link_usage(links, prices)
+    return spent.cost_usd if spent else None
+
+
+def check_input_supported(model: str, parts: Sequence[Json], settings: Settings) -> None:
+    """Refuse what this model would, before anything is stored.
+
+    raises:  Unsupported     it takes words alone
+             WindowExceeded  the parts alone are longer than its window
+    """
+    media = [MEDIA_NAMES[part["type"]] for part in parts if part.get("type") in MEDIA_NAMES]
+    if media and is_text_only_model(model):
+        raise Unsupported(model, media[0], param="input", hint="/model with one that does, or /detach")
+    words = [part for part in parts if part.get("type") == "input_text"]
+    window, need = find_model_window(model, settings.windows), estimate_tokens(user_message("", *words)) if words else 0
+    if window and need > window.context:
+        raise WindowExceeded(model, need, window.context)
+
+
+async def render_recent_sessions(store: Store) -> str:
+    """The sessions used last, as a list."""
+    from convo.chat.lookup import load_session_summary
+    from convo.terminal.list_views import render_session_list
+    from convo.terminal.terminal import detect_display
+
+    there = [await load_session_summary(store, session) for session in await store.sessions(limit=MAX_RECENT_SESSIONS)]
+    if not there:
+        return "  no conversations yet"
+    return (
+        render_session_list(there, detect_display(sys.stderr, os.environ)._replace(colour=False))
+        + "\n  /resume NAME goes on with one"
+    )

@@ -1,0 +1,94 @@
+"""`/new`, `/rename` and `/export` in an open chat.
+
+Each checks everything before it changes anything, because the chat stays open after an error.
+"""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from convo.chat.conversation import Chat
+from convo.chat.open import open_chat
+from convo.chat.session_record import validate_session_name
+from convo.chat.view_loader import load_open_run
+from convo.config.settings import Settings
+from convo.errors import InvalidUsage, StateFault
+from convo.history.records import Session
+from convo.stores.base import Store, session_name_taken_error
+from convo.strategies.state import OwnerSelection
+
+if TYPE_CHECKING:
+    from convo.cli.resolve import LookupOptions
+
+
+DEFAULT_EXPORT_SUFFIX = ".md"
+"""What a conversation is written as where no file is named."""
+
+
+async def open_new_chat(chat: Chat, name: str) -> Chat:
+    """A new conversation under the same owner and model; nothing is stored. raises: InvalidUsage, Conflict  its name"""
+    if name:
+        await _check_name_free(chat.edges.store, name)
+    return await open_chat(OwnerSelection(chat.session.strategy), None, chat.asking, chat.edges, name=name)
+
+
+async def rename_open_session(chat: Chat, name: str) -> None:
+    """Give the open session another name. raises: InvalidUsage  it cannot be one;  Conflict  another session has it"""
+    await _check_name_free(chat.edges.store, name)
+    session = replace(chat.session, name=name)
+    if chat.record.saved:
+        await chat.record.update(session)
+    else:
+        chat.record.session = session
+
+
+async def _check_name_free(store: Store, name: str) -> None:
+    if await store.session(validate_session_name(name)):
+        raise session_name_taken_error(name)
+
+
+def _check_new_file(name: str, chat: Chat) -> Path:
+    """The file of a name. raises: InvalidUsage  it is there already"""
+    file = Path(os.path.expanduser(name))
+    if os.path.lexists(file):
+        over = f"convo export {quote(chat.session.name)} -o {quote(str(file))} --force"
+        raise InvalidUsage(f"{file} is there already", hint=f"choose another name, or {over}")
+    return file
+
+
+async def export_open_chat(chat: Chat, words: str, settings: Settings, where: "LookupOptions") -> str:
+    """Write the conversation into a file that is not there yet; what became of it.
+
+    raises:  InvalidUsage; as its parts do
+    """
+    from convo.cli.export import (
+        EXPORT_RENDERERS,
+        ExportOptions,
+        load_source_from_mirror,
+        resolve_export_format,
+        select_exported_parts,
+        write_export,
+    )
+    from convo.cli.resolve import HandleResolver
+
+    if not chat.reread().path:
+        raise InvalidUsage("nothing was said yet, so there is nothing to write down", hint="type a message")
+    await chat.adopt()
+    file = _check_new_file(words or f"{chat.session.name}{DEFAULT_EXPORT_SUFFIX}", chat)
+    asked = ExportOptions(chat.session.id, file=file)
+    form, store = resolve_export_format(asked), chat.edges.store
+    known = await HandleResolver(settings, store, where).one(chat.session.id)
+    document = select_exported_parts((await load_source_from_mirror(known, settings, store)).document(), form, asked)
+    write_export(EXPORT_RENDERERS[form](document, asked), file)
+    return f"{len(document.items):,} items are in {file}"
+
+
+async def check_no_open_run(store: Store, session: Session) -> None:
+    """raises: StateFault  a run of agents is open, whose calls have no output yet"""
+    if await load_open_run(store, session):
+        raise StateFault(
+            f"a run of agents is open in {session.name!r}, and its calls have no output yet",
+            hint=f"convo resume {quote(session.name)} --agent FILE.py:NAME, or convo approvals",
+        )

@@ -1,0 +1,189 @@
+"""Resolve handles to conversations: from the store, a file or a remote endpoint.
+
+What the store has, mirrors of remote conversations included, is shown without a request. The endpoint is asked
+for a handle that the store does not have, or with --remote; if it cannot be reached then, the mirror is
+shown with a notice.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from convo.chat.view_loader import fetch_remote_view, load_file_view, load_handle_view
+from convo.cli.deps import endpoint_session, make_recorded_endpoint, open_configured_store, read_from_store
+from convo.cli.output import print_line, print_notice
+from convo.config.loader import choose_model, load_settings
+from convo.config.settings import ModelChoice, ModelName, Settings
+from convo.config.values import Layer, SettingSource
+from convo.errors import InvalidUsage, NotFound, Unreachable, WrongOwner
+from convo.history.records import Scope, Strategy
+from convo.history.tree import root_key
+from convo.inspect.diff import describe_drift
+from convo.inspect.view import ConversationView
+from convo.stores.base import Store
+from convo.terminal.inspect_view import render_conversation
+from convo.terminal.terminal import detect_display_without_color, escape_control_chars
+
+REMOTE_ID_PREFIXES = ("resp_", "conv_")
+"""How the handles begin that an endpoint may know."""
+
+KIND_BY_PREFIX = {"resp_": "response", "conv_": "conversation", "ses_": "session"}
+MAX_NEWEST_HANDLES = 20
+"""Handles that are listed for a bare prefix."""
+
+NOT_FOUND_HINT = "--provider NAME asks the endpoint that made it; CONVO_STORE names another store to look in"
+
+
+@dataclass(frozen=True, slots=True)
+class LookupOptions:
+    """Where to look.
+
+    config:    a settings file of the user's own
+    provider:  the name of the provider whose endpoint is asked
+    remote:    ask it even when the store knows the handle
+    """
+
+    config: Path | None = None
+    provider: str | None = None
+    remote: bool = False
+
+
+async def resolve_handles(handles: Sequence[str], where: LookupOptions) -> list[ConversationView]:
+    """What is known of each handle; nothing is printed before all of them are.
+
+    raises:  NotFound, AmbiguousHandle, Unreadable, and what an endpoint that is asked answers
+    """
+    settings = load_settings(where.config)
+    async with open_configured_store(settings) as store:
+        search = HandleResolver(settings, store, where)
+        return [await search.one(handle) for handle in handles]
+
+
+def print_newest_handles(prefix: str, config: Path | None) -> None:
+    """Print the ids that begin with a bare prefix, newest first, with their first words. raises: NotFound"""
+    found = read_from_store(load_settings(config), lambda store: store.find(prefix, limit=MAX_NEWEST_HANDLES))
+    ids = [one for one in found if one.id.startswith(prefix)]
+    if not ids:
+        owner = "--conversation " if prefix == "conv_" else ""
+        raise NotFound(KIND_BY_PREFIX[prefix], prefix, hint=f'convo chat {owner}"hello"')
+    print_line("\n".join(escape_control_chars(f"{one.id}  {one.words}").rstrip() for one in ids))
+    if len(found) == MAX_NEWEST_HANDLES:
+        print_notice(f"only the newest {MAX_NEWEST_HANDLES} are shown; convo sessions lists conversations")
+
+
+async def render_handle(store: Store, handle: str) -> str:
+    """The screen of what this store knows, for somebody who is chatting. raises: as `load_handle_view`"""
+    known = await (load_file_view if is_path_like(handle) else load_handle_view)(store, handle)
+    return render_conversation(known, detect_display_without_color(sys.stderr))
+
+
+class HandleResolver:
+    """Looks for handles in one store, and beyond it where that was asked for."""
+
+    def __init__(self, settings: Settings, store: Store, where: LookupOptions) -> None:
+        self._settings, self._store, self._where = settings, store, where
+
+    async def one(self, handle: str) -> ConversationView:
+        """What `handle` names, as far as it is known here or at its endpoint, with the person's own prices."""
+        return replace(await self._one(handle), prices=self._settings.prices)
+
+    async def _one(self, handle: str) -> ConversationView:
+        if is_path_like(handle):
+            return await load_file_view(self._store, handle)
+        try:
+            known = await load_handle_view(self._store, handle)
+        except NotFound as unknown:
+            return await self._elsewhere(handle, unknown)
+        return await self._from_owner(known) if self._where.remote else known
+
+    async def _elsewhere(self, handle: str, unknown: NotFound) -> ConversationView:
+        """What the store has never heard of. raises: NotFound  nobody has; what the endpoint answers"""
+        if path_exists(handle):
+            return await load_file_view(self._store, handle)
+        if not handle.startswith(REMOTE_ID_PREFIXES):
+            raise unknown
+        choice = self._choice()
+        if choice is None:
+            raise NotFound(unknown.kind, handle, hint=NOT_FOUND_HINT) from unknown
+        return await self._ask(choice, handle)
+
+    async def _from_owner(self, mirror: ConversationView) -> ConversationView:
+        """What the remote owner says of what the store mirrors; the mirror where it cannot be reached."""
+        try:
+            asked = await self.owners(mirror)
+        except Unreachable as failure:
+            print_notice(f"{failure.message}; this is the local mirror")
+            return mirror
+        differs = describe_drift(mirror.path.upto(mirror.mark).items, asked.path.items, "the endpoint")
+        return replace(asked, notes=(*asked.notes, differs or "the local mirror says the same"))
+
+    async def owners(self, mirror: ConversationView) -> ConversationView:
+        """What the remote owner says of what the store mirrors.
+
+        raises:  InvalidUsage  it has no remote owner;  WrongOwner;  what the endpoint answers
+        """
+        handle = get_owner_handle(mirror)
+        return await self._ask(self._choice_for(mirror), handle, mirror.scope)
+
+    async def _ask(self, choice: ModelChoice, handle: str, scope: Scope | None = None) -> ConversationView:
+        async with endpoint_session(choice, self._settings, self._store) as endpoint:
+            if scope not in (None, endpoint.scope):
+                raise WrongOwner(
+                    f"{handle} belongs to {scope}, not to {endpoint.scope}",
+                    hint="--provider with the one it belongs to",
+                )
+            return await fetch_remote_view(
+                endpoint, handle, root=root_key(self._store.tenant), provider=choice.provider.name
+            )
+
+    def _choice(self) -> ModelChoice | None:
+        """The remote endpoint to ask: the one named, else the configured model's; None when it is not remote."""
+        if self._where.provider:
+            return _choose_remote_provider(self._settings, self._where.provider)
+        choice = choose_model(self._settings)
+        return choice if choice.provider.endpoint == "remote" else None
+
+    def _choice_for(self, mirror: ConversationView) -> ModelChoice:
+        """The endpoint that the record names, unless another one was named."""
+        if self._where.provider:
+            return _choose_remote_provider(self._settings, self._where.provider)
+        record = make_recorded_endpoint(mirror.session) if mirror.session else None
+        return choose_model(self._settings, mirror.model, where=f"the record of {mirror.handle}", record=record)
+
+
+def is_path_like(handle: str) -> bool:
+    """Whether a handle can only be a file's path: no name and no id has a slash."""
+    return "/" in handle or os.sep in handle
+
+
+def path_exists(place: str) -> bool:
+    return os.path.lexists(os.path.expanduser(place))
+
+
+def get_owner_handle(known: ConversationView) -> str:
+    """What its remote owner knows it by. raises: InvalidUsage  it has no remote owner"""
+    strategy, session = known.strategy, known.session
+    handle = (session.handle if session else known.handle) if strategy not in LOCAL_STRATEGIES else None
+    if not handle or not known.scope or known.scope.url == "embedded":
+        raise InvalidUsage(f"{known.handle} has no remote owner to ask", hint=f"convo inspect {known.handle}")
+    return handle
+
+
+LOCAL_STRATEGIES = (Strategy.SESSION, Strategy.REPLAY)
+
+
+def _choose_remote_provider(settings: Settings, provider: str) -> ModelChoice:
+    """The endpoint of a provider, whichever model.
+
+    raises:  InvalidUsage        there is no such provider, or its state is kept by convo itself
+             InvalidSettings  it has no base URL
+    """
+    found = settings.providers.get(provider)
+    if found is None:
+        raise InvalidUsage(f"no provider {provider!r}", hint=f"one of {', '.join(settings.providers)}")
+    if found.endpoint != "remote":
+        raise InvalidUsage(f"{provider} keeps no state; what it answered is in the local store", hint="convo sessions")
+    choose_model(settings, f"{provider}/any", where="--provider")
+    return ModelChoice(ModelName(provider, ""), found, SettingSource(Layer.FLAG, "--provider"))

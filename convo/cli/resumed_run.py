@@ -1,0 +1,400 @@
+"""Resume a paused run, from a RunState document or from the store.
+
+A document is resumed once: one process of a store holds its lease, and a document whose run the store
+already has, by hash or by run id, resumes that run, or fails if the run has ended. The agents must be those of
+before; decisions in the document are merged with those in the store.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+from typing import Any, TypeAlias
+
+from convo.agent_runner.persistence import load_run_row
+from convo.agent_runner.runner import AgentRunner
+from convo.chat.conversation import Chat
+from convo.chat.session_record import acquire_state_lease
+from convo.cli.agent_options import AgentSetup, load_agent_setup, load_run_agents
+from convo.cli.agent_run import PausedStateWriter, RunPresenter, load_saved_context_values, present_run
+from convo.cli.context import ChatContext, ChatOptions, ChatOutput
+from convo.cli.decision_flags import (
+    ALL_CALLS_WORD,
+    RequestedDecisions,
+    build_decision_events,
+    choose_decisions,
+    format_decision,
+    format_verdict,
+    iter_unchanged_decision_notes,
+)
+from convo.cli.deps import open_configured_store
+from convo.cli.paused_files import get_marked_run_id
+from convo.cli.run_options import RunFlags
+from convo.config.loader import SettingFlags, SettingsInputs, read_settings_inputs, resolve_settings
+from convo.errors import Busy, InvalidUsage, StateFault
+from convo.history.canonical import item_hash
+from convo.history.items import Item, get_call_id, is_client_output, item_type
+from convo.history.records import Strategy
+from convo.runs import approvals
+from convo.runs.machine import step_run
+from convo.runs.serialize import PHASE_WORDS
+from convo.runs.state import TERMINAL_PHASES, ApprovalDecided, Phase, Run, Stage, ToolOutputSupplied
+from convo.runstate.calls import answerable_call_id, find_open_nested_states
+from convo.runstate.format import iter_actions, iter_interruptions
+from convo.runstate.import_ import ImportedRun, import_run_state
+from convo.runstate.run_items import read_context_description
+from convo.runstate.state import RunState
+from convo.stores.base import AgentRun, Store
+
+ENDED_STATUSES = ("done", "failed", "stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeRequest:
+    """What is gone on with and how.
+
+    state:   the document; None: `handle` names a run in the store
+    handle:  as it was typed
+    """
+
+    handle: str
+    state: RunState | None
+    said: RequestedDecisions
+    run: RunFlags
+    model: str | None = None
+    config: Path | None = None
+
+
+async def resume_paused_run(asked: ResumeRequest, out: ChatOutput) -> int:
+    """Go on until the run ends or waits for somebody; returns the exit code. raises: as its parts do"""
+    if asked.run.agent is None:
+        asked = await _with_previous_agents(asked, out)
+    cast = load_agent_setup(asked.run, held=read_context_description(asked.state.document) if asked.state else None)
+    sources = read_settings_inputs(asked.config, SettingFlags(model=cast.model if asked.model is None else asked.model))
+    async with open_configured_store(resolve_settings(sources)) as store, AsyncExitStack() as open_things:
+        cast = cast.asked_alike() if asked.model else cast
+        opening = ResumedRunOpener(asked, sources, store, open_things, out)
+        return await _decide_and_resume(await opening.show(cast), asked, out)
+
+
+async def _with_previous_agents(asked: ResumeRequest, out: ChatOutput) -> ResumeRequest:
+    """`asked` with the agents, and -m, that the run had in this store.
+
+    raises:  NotFound, AmbiguousHandle  there is no such run
+             InvalidUsage                      its agents are not remembered, or were named elsewhere
+             Unreadable                 their file is not there any more
+    """
+    sources = read_settings_inputs(asked.config, SettingFlags())
+    async with open_configured_store(resolve_settings(sources)) as store:
+        row = await (_find_stored_run(store, asked.state) if asked.state else load_run_row(store, asked.handle))
+        found = load_run_agents(row, sources.places.data) if row else None
+    if found is None:
+        raise InvalidUsage(
+            "resuming a run needs its agents: none were named",
+            hint=f"convo resume {asked.handle} --agent FILE.py:NAME;"
+            " or --decide-only -o decided.json, to resume with the SDK",
+        )
+    out.note(f"agents as before: {found.file}")
+    model = found.model if asked.model is None else asked.model
+    return replace(asked, model=model, run=replace(asked.run, agent=found.file))
+
+
+class ResumedRunOpener:
+    """Opens the run that is gone on with."""
+
+    def __init__(
+        self, asked: ResumeRequest, sources: SettingsInputs, store: Store, open_things: AsyncExitStack, out: ChatOutput
+    ) -> None:
+        self._asked, self._sources, self._store = asked, sources, store
+        self._open_things, self._out = open_things, out
+
+    async def show(self, cast: AgentSetup) -> RunPresenter:
+        """The run, with nothing performed. raises: NotFound, InvalidRunState, Busy, StateFault, ..."""
+        state = self._asked.state
+        if state is None:
+            return await self._kept(await load_run_row(self._store, self._asked.handle), cast)
+        hold = await acquire_state_lease(self._store, item_hash(state.document), self._asked.handle)
+        self._open_things.push_async_callback(hold.release)
+        row = await _find_stored_run(self._store, state)
+        if row is None:
+            return await self._adopted(state, cast)
+        _check_state_current(row, state, cast.words)
+        show = await self._kept(row, cast)
+        if show.running.run.phase is Phase.PAUSED:
+            run, events = _merge_decisions(show.running.run, state, self._asked)
+            choose_decisions(self._asked.said, _list_decidable_calls(run))
+            await show.running.decide(*events)
+        return show
+
+    async def _kept(self, row: AgentRun, cast: AgentSetup) -> RunPresenter:
+        session = await self._store.session(row.session)
+        name = session.name if session else row.session
+        if row.status in ENDED_STATUSES:
+            raise StateFault(
+                f"the run of {self._asked.handle} has ended here ({row.status})", hint=f"convo inspect {quote(name)}"
+            )
+        desk = self._desk(handle=row.session)
+        chat = await _open_chat(desk)
+        cast = cast if self._asked.model else cast.routed(desk.route)
+        if self._asked.run.context is None:
+            cast = cast.with_values(load_saved_context_values(row, desk.paused, self._asked.state))
+        cast = desk.remembering(chat, cast)
+        limits = None if self._asked.run.max_turns is None else cast.conduct.limits
+        running = await AgentRunner.open(chat, cast.graph, cast.conduct, kept=row, limits=limits)
+        return RunPresenter(chat, running, cast, self._pauses(desk, cast), desk, self._out)
+
+    async def _adopted(self, state: RunState, cast: AgentSetup) -> RunPresenter:
+        """A run from elsewhere, kept here from now on; what the flags say of it is looked at first."""
+        values = dict(cast.conduct.values) if self._asked.run.context else None
+        found = import_run_state(state, cast.graph, values)
+        if found.run.phase in TERMINAL_PHASES:
+            raise StateFault(f"the run of {self._asked.handle} has ended", hint="convo inspect shows what it came to")
+        choose_decisions(self._asked.said, _list_decidable_calls(found.run))
+        desk = self._desk(*_get_owner(found))
+        chat = await _open_chat(desk)
+        cast = cast if self._asked.model else cast.routed(desk.route)
+        cast = cast.with_values(found.values)
+        run, items = found.run, found.items
+        if self._asked.run.max_turns is not None:
+            run = replace(run, limits=cast.conduct.limits)
+        if found.handle:
+            held = chat.held
+            chat.record.held = replace(held, path=held.path.grow(items[found.acknowledged :]))
+            items = ()
+        cast = desk.remembering(chat, cast)
+        running = await AgentRunner.adopt(chat, run, items, cast.conduct, state=found.source)
+        pauses = self._pauses(desk, cast)
+        assert running.kept
+        pauses.base(running.kept.id, state)
+        return RunPresenter(chat, running, cast, pauses, desk, self._out)
+
+    def _desk(self, strategy: Strategy | None = None, handle: str | None = None) -> ChatContext:
+        asked = ChatOptions(
+            strategies=(strategy,) if strategy else (),
+            handle=handle,
+            model=self._asked.model,
+            config=self._asked.config,
+            run=self._asked.run,
+        )
+        return ChatContext(self._sources, self._store, self._open_things, asked, self._out)
+
+    def _pauses(self, desk: ChatContext, cast: AgentSetup) -> PausedStateWriter:
+        return PausedStateWriter(desk.paused, self._asked.run.state, cast.conduct.values, self._out.note, resumed=True)
+
+
+async def _open_chat(desk: ChatContext) -> Chat:
+    try:
+        return await desk.open()
+    except Busy as busy:
+        raise Busy(busy.name, busy.holder, hint="it goes on there; wait until it has ended") from busy
+
+
+def _get_owner(found: ImportedRun) -> tuple[Strategy, str | None]:
+    return found.strategy, found.handle
+
+
+async def _find_stored_run(store: Store, state: RunState) -> AgentRun | None:
+    """The run that a document is of, where this store has it."""
+    own = get_marked_run_id(state)
+    row = await store.agent_run(own) if own else None
+    if row:
+        return row
+    rows = await store.agent_runs(state=item_hash(state.document), limit=1)
+    return rows[0] if rows else None
+
+
+def _check_state_current(row: AgentRun, state: RunState, agents: str) -> None:
+    """raises: StateFault  a document of convo's own is older than the run that it is of"""
+    if row.status in ENDED_STATUSES or get_marked_run_id(state) != row.id:
+        return
+    now = dict(_iter_stored_runs(row.document))
+    for way, turn, waits in _iter_nested_states(state.document):
+        if way not in now or now[way][0] != turn or not waits <= now[way][1]:
+            raise StateFault(
+                f"{row.id} has continued since this state was written",
+                hint=f"convo resume {row.id} --agent {quote(agents)}",
+            )
+
+
+CallPath: TypeAlias = tuple[str, ...]
+"""The calls that contain a run, outermost first."""
+
+
+def _iter_stored_runs(
+    document: Mapping[str, Any], way: CallPath = ()
+) -> Iterator[tuple[CallPath, tuple[int, set[str]]]]:
+    """Yield for a stored run and those inside its calls: call path, count of finished model calls, ids of the calls."""
+    calls = document.get("batch") or ()
+    turn = document.get("turn", 0) - (document.get("phase") == PHASE_WORDS[Phase.ASKING])
+    yield way, (turn, {call["id"] for call in calls})
+    for call in calls:
+        if call.get("inner"):
+            yield from _iter_stored_runs(call["inner"]["run"], (*way, call["id"]))
+
+
+def _iter_nested_states(document: Mapping[str, Any], way: CallPath = ()) -> Iterator[tuple[CallPath, int, set[str]]]:
+    """Yield for a state and the states inside its calls: the call path, the turn, the ids of its own pending calls."""
+    within = {call: place.value for call, place in find_open_nested_states(document).items()}
+    below = {id_ for child in within.values() for id_ in _collect_pending_call_ids(child)}
+    planned = {call.id for _, call in iter_actions(document)}
+    yield (
+        way,
+        document["current_turn"],
+        {id_ for id_ in _collect_pending_call_ids(document) if id_ not in below or id_ in planned},
+    )
+    for call_id_, child in within.items():
+        yield from _iter_nested_states(child, (*way, call_id_))
+
+
+def _collect_pending_call_ids(document: Mapping[str, Any]) -> set[str]:
+    """The ids of the calls that a state waits for."""
+    return {
+        name
+        for place in iter_interruptions(document)
+        if (name := answerable_call_id(place.value["raw_item"])) is not None
+    }
+
+
+def _merge_decisions(run: Run, state: RunState, asked: ResumeRequest) -> tuple[Run, list[ApprovalDecided]]:
+    """The run with the decisions of a document of convo's own on what still waits, and those decisions.
+
+    raises:  StateFault  the document and the store decided differently on a call, and no flag names that call
+    """
+    events = list[ApprovalDecided]()
+    if get_marked_run_id(state) is None:
+        return run, events
+    shown = {one.id: str(one.call.arguments) for one in state.pending}
+    calls = {call.id: call for _, call in run.decidable}
+    words = {one.call_id: one for one in state.decisions}
+    sticky = {one.call_id for one in state.decisions if one.always}
+    for call_id_, approve in state.verdicts.items():
+        call = calls.get(call_id_)
+        if call is None or call.stage is Stage.UNKNOWN:  # a call that started since is another question
+            continue
+        if call.verdict is not None:
+            if call.verdict != approve and not _is_named_by_flag(call_id_, asked.said):
+                here, there = format_verdict(call.verdict), format_verdict(approve)
+                raise StateFault(
+                    f"{call_id_} is {there} in {asked.handle} and {here} in the store",
+                    hint=f"--approve {quote(call_id_)} or --reject {quote(call_id_)} to choose the decision",
+                )
+            continue
+        edited = shown.get(call_id_) if approve and shown.get(call_id_) != call.arguments else None
+        message = None if approve else words[call_id_].message
+        events.append(ApprovalDecided(call_id_, approve, message, call_id_ in sticky and edited is None, edited))
+    for event in events:
+        run, _ = step_run(run, event)
+    return run, events
+
+
+def _is_named_by_flag(call: str, said: RequestedDecisions) -> bool:
+    """Whether a flag names a call by its id."""
+    return call in (*said.approve, *said.edit, *said.reject) or any(one.startswith(f"{call}=") for one in said.reject)
+
+
+# -- going on ---------------------------------------------------------------------------------------
+
+
+async def _decide_and_resume(show: RunPresenter, asked: ResumeRequest, out: ChatOutput) -> int:
+    """Decide, go on, and let the person decide where there is one, as often as the run pauses."""
+    running, before = show.running, len(show.chat.held.path)
+    if asked.said.abort:
+        return await _abort_run(show, out, before)
+    paused = running.run.phase is Phase.PAUSED
+    if not paused and asked.said.anything and await _will_pause(running, asked.said, out):
+        await show.all_of(running.go_on())
+    if running.run.phase is Phase.PAUSED and (paused or running.pending):
+        waits = _list_decidable_calls(running.run)
+        events = build_decision_events(asked.said, waits)
+        await running.decide(*events)
+        _print_decisions(events, waits, out)
+        for words in iter_unchanged_decision_notes(asked.said, waits):
+            out.note(words)
+    if not (out.as_json or out.as_jsonl) and sys.stdin.isatty() and sys.stderr.isatty():
+        return await _resume_interactively(show, out, before)
+    return await present_run(show, out, before, running.go_on)
+
+
+async def _will_pause(running: AgentRunner, said: RequestedDecisions, out: ChatOutput) -> bool:
+    """Whether a run that was left in the middle waits for somebody once it is taken up, without asking the model.
+
+    Where that is not known yet, nothing that was said counts. Where it does not, what was said of its calls
+    was done before: a command may be given again after a kill.
+
+    raises:  NotFound, InvalidUsage  what was said names no call that waits then, and none that has its output
+    """
+    run = await running.taken_up()
+    if run.at(Stage.JUDGING):
+        out.note("which calls wait is found out first; the run goes on")
+        return False
+    waits = _list_pending_calls(run)
+    if waits:
+        choose_decisions(said, waits)
+        return True
+    done = {ALL_CALLS_WORD, *_iter_answered_call_words(running.chat.held.path.items)}
+    if not all(word in done or word.partition("=")[0] in done for word in said.words):
+        choose_decisions(said, waits)
+    out.note("nothing waits any more; the run goes on")
+    return False
+
+
+def _iter_answered_call_words(items: Sequence[Item]) -> Iterator[str]:
+    """The ids of the calls that have their output, and the names of their tools."""
+    done = {get_call_id(item) for item in items if is_client_output(item)}
+    for item in items:
+        if item_type(item) == "function_call" and get_call_id(item) in done:
+            name = str(item.get("name"))
+            yield from (str(get_call_id(item)), name, f"{item.get('namespace')}.{name}")
+
+
+async def _resume_interactively(show: RunPresenter, out: ChatOutput, before: int) -> int:
+    from convo.terminal.approvals import ask_for_decisions
+    from convo.terminal.prompt import read_plain_line
+    from convo.terminal.terminal import detect_display_without_color
+
+    running = show.running
+    while True:
+        going = not running.pending or await ask_for_decisions(
+            running, read_plain_line, out.note, detect_display_without_color(sys.stderr)
+        )
+        if not going or not running.unfinished:
+            return await show.left()
+        await show.all_of(running.go_on())
+        if not running.pending:
+            return 0
+
+
+async def _abort_run(show: RunPresenter, out: ChatOutput, before: int) -> int:
+    await show.running.stop()
+    await show.left()
+    out.note("the run is ended; its conversation goes on without it")
+    if out.as_json:
+        show.say_outcome(before)
+    return 0
+
+
+def _print_decisions(
+    events: Sequence[ApprovalDecided | ToolOutputSupplied], waits: Sequence[approvals.PendingApproval], out: ChatOutput
+) -> None:
+    calls = {call.call_id: call for call in waits}
+    for event in events:
+        call = calls[event.call_id]
+        if isinstance(event, ToolOutputSupplied):
+            out.note(f"{call.tool} has the output that you gave ({event.call_id})")
+            continue
+        edited = event.arguments is not None
+        approve, was = event.approve, call.verdict
+        out.note(
+            format_decision(call.tool, event.call_id, approve=approve, was=was, edited=edited, always=event.always)
+        )
+
+
+def _list_pending_calls(run: Run) -> list[approvals.PendingApproval]:
+    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.waiting]
+
+
+def _list_decidable_calls(run: Run) -> list[approvals.PendingApproval]:
+    """The calls that wait, and those that are decided and not performed yet."""
+    return [approvals.pending_approval_from_call(call, agent) for agent, call in run.decidable]

@@ -1,0 +1,54 @@
+"""`convo export --format runstate`: an agent run as RunState JSON.
+
+A stored run has only the names of its agents, so --agent is needed. Members of an imported state that
+convo does not model are read from the state file that was saved with the run.
+"""
+
+import sys
+from pathlib import Path
+
+from convo.agent_runner.persistence import load_run, load_run_row
+from convo.agent_runner.run_state import build_run_state
+from convo.cli.agent_options import load_agent_setup
+from convo.cli.agent_run import load_base_state, load_saved_context_values
+from convo.cli.deps import open_configured_store
+from convo.cli.paused_files import RUN_MARK_KEY
+from convo.cli.run_options import RunFlags
+from convo.config.settings import Settings
+from convo.errors import NotFound
+from convo.runstate.relabel import relabel_state
+from convo.runstate.state import RunState
+from convo.runstate.versions import NEWEST_VERSION
+from convo.runstate.writer import serialize_run_state
+from convo.terminal.run_state_view import loss_lines
+from convo.terminal.terminal import escape_control_chars
+
+
+async def render_session_run_state(
+    handle: str, flags: RunFlags, label: str | None, settings: Settings, folder: Path
+) -> str:
+    """The newest run of a session, or the run with this id, as a RunState; what it loses goes to stderr.
+
+    label:   of the release that is to read it; None for the newest
+    folder:  where the states lie that runs went on from
+    raises:  NotFound, InvalidUsage, StateFault, InputFault, InvalidRunState
+    """
+    state, losses = relabel_state(
+        await _build_session_run_state(handle, flags, settings, folder), label or NEWEST_VERSION.label
+    )
+    for words in loss_lines(losses):
+        sys.stderr.write(escape_control_chars(words) + "\n")
+    return serialize_run_state(state)
+
+
+async def _build_session_run_state(handle: str, flags: RunFlags, settings: Settings, folder: Path) -> RunState:
+    cast = load_agent_setup(flags)
+    async with open_configured_store(settings) as store:
+        row = await load_run_row(store, handle)
+        session = await store.session(row.session)
+        if session is None:
+            raise NotFound("session", row.session)
+        run = await load_run(store, row, cast.graph)
+        values = cast.conduct.values if flags.context else load_saved_context_values(row, folder)
+        state = await build_run_state(store, session, row, run, values, base=load_base_state(row, folder))
+    return RunState({**state.document, RUN_MARK_KEY: {"run": row.id}}, state.version)

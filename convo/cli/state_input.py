@@ -1,0 +1,91 @@
+"""RunState files as input of `convo inspect`, `resume` and `lint`.
+
+A handle with a slash is a file, `-` is stdin; a bare name is a file only if no conversation has that name. A
+file is a RunState by its content. Showing one needs no store and imports no endpoint.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from convo.chat.state_file import is_state_like, parse_state_bytes, read_state_bytes, read_state_stream
+from convo.errors import AmbiguousHandle, InvalidUsage, NotFound, Unreadable
+from convo.runstate.reader import run_state_summary_to_json
+from convo.runstate.state import RunState
+from convo.runstate.writer import serialize_run_state
+from convo.terminal.pager import print_paged
+from convo.terminal.run_state_view import render_paused_state
+from convo.terminal.terminal import DisplayOptions, detect_display
+
+STDIN_HANDLE = "-"
+
+
+def find_run_state(handle: str, config: Path | None) -> RunState | None:
+    """The state that a handle of `convo inspect` names; None when it names something else.
+
+    raises:  InvalidRunState, Unreadable  it names a state that cannot be read
+    """
+    if handle == STDIN_HANDLE:
+        return read_piped_state()
+    has_slash = "/" in handle or os.sep in handle
+    if not os.path.isfile(os.path.expanduser(handle)) or not (has_slash or _is_unknown_handle(handle, config)):
+        return None
+    data = read_state_bytes(handle)
+    return parse_state_bytes(data, handle) if is_state_like(data) else None
+
+
+def print_run_states(
+    handles: Sequence[str], states: Mapping[str, RunState | None], form: str, *, paged: bool = True
+) -> None:
+    """Print states alone, in one of the forms of `convo inspect`."""
+    medium = detect_display(sys.stdout, os.environ)
+    between = "" if form in ("--json", "--raw") else "\n"
+    texts = (render_run_state_in_format(state, handle, form, medium) for handle in handles if (state := states[handle]))
+    text = between.join(words + "\n" for words in texts)
+    if paged and between:
+        print_paged(text)
+    else:
+        sys.stdout.write(text)
+
+
+def render_run_state_in_format(state: RunState, handle: str, form: str, medium: DisplayOptions) -> str:
+    """One state in a form: its screen, what was said, the document, or what a program reads of it."""
+    match form:
+        case "--json":
+            return json.dumps(run_state_summary_to_json(state))
+        case "--raw":
+            return serialize_run_state(state).rstrip("\n")
+        case "--items":
+            from convo.terminal.inspect_view import render_item
+            from convo.transfer.import_ import run_state_items
+
+            said = enumerate(run_state_items(state), 1)
+            return "\n\n".join(render_item(at, item, waits=False, medium=medium) for at, item in said)
+    return render_paused_state(state, "a piped state" if handle == STDIN_HANDLE else handle, medium)
+
+
+def read_piped_state() -> RunState:
+    """The state that is piped in. raises: InvalidUsage  nothing is; InvalidRunState, Unreadable"""
+    if sys.stdin.isatty():
+        raise InvalidUsage("- stands for a state that is piped in", hint="cat STATE.json | convo inspect -")
+    try:
+        return parse_state_bytes(read_state_stream(sys.stdin.buffer), "what is piped in")
+    except OSError as wrong:
+        raise Unreadable(f"stdin cannot be read: {(wrong.strerror or str(wrong)).lower()}") from wrong
+
+
+def _is_unknown_handle(handle: str, config: Path | None) -> bool:
+    """Whether no conversation in the store is called that."""
+    from convo.chat.lookup import resolve_handle
+    from convo.cli.deps import read_from_store
+    from convo.config.loader import load_settings
+
+    try:
+        read_from_store(load_settings(config), lambda store: resolve_handle(store, handle))
+    except NotFound:
+        return True
+    except AmbiguousHandle:
+        return False
+    return False

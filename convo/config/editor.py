@@ -1,0 +1,169 @@
+"""Edit one value of a settings file; comments, order and other values stay.
+
+Text in, text out: the caller writes the file. A value is parsed by the type of its key, so `8788` is
+a number for a port and a string for a name.
+"""
+
+import tomllib
+from collections.abc import Mapping, MutableMapping
+from typing import Any, cast
+
+from convo.config.schema import SETTINGS_SCHEMA, AtomicTable, KeyedTable, SettingSchema, get_schema
+from convo.config.values import InvalidValue, SettingKey, format_setting_key
+from convo.errors import InvalidSettings, InvalidUsage
+
+_EXAMPLE_TABLES = {
+    "input": "{ input = 0.25, output = 2 }",
+    "context": "{ context = 128000, output = 16000 }",
+    "type": '{ type = "sqlite", connection_string = "convo.db" }',
+}
+"""By the first field of a table that is set as a whole: how such a table looks."""
+
+
+def parse_setting_key(written: str) -> SettingKey:
+    """The key that `written` is, as TOML writes it. raises: InvalidUsage  it is none"""
+    found: Any = _parse_toml(f"{written} = 0")
+    key: list[str] = []
+    while isinstance(found, dict) and len(found) == 1:
+        name, found = next(iter(found.items()))
+        key.append(name)
+    if not key or found != 0:
+        raise InvalidUsage(f"{written!r} is no setting's name", hint=_quoted_key_hint(written))
+    return tuple(key)
+
+
+def parse_setting_value(written: str, key: SettingKey, place: str) -> object:
+    """What `written` means at `key`, checked.
+
+    place:   who is told of what is wrong
+    raises:  InvalidSettings  there is no such setting, or the value does not fit;  InvalidUsage  `key` is a table of
+                              several
+    """
+    shape = get_schema(key, place)
+    if isinstance(shape, KeyedTable | Mapping):
+        raise InvalidUsage(f"'{format_setting_key(key)}' is a table of several settings", hint="name one of them")
+    as_value = (_parse_toml(f"value = {written}") or {}).get("value")
+    try:
+        return _check_text_or_value(shape, written, as_value)
+    except InvalidValue as unfit:
+        hint = unfit.hint or f"convo config list {format_setting_key(key)}"
+        raise InvalidSettings(f"{place}: '{format_setting_key(key)}' {unfit}", hint=hint) from unfit
+
+
+def _quoted_key_hint(written: str) -> str:
+    """How a key is written whose name has other signs than letters."""
+    table, _, rest = written.partition(".")
+    name = rest.removesuffix(".context") if table == "windows" else rest
+    example = (
+        f"'{table}.\"{name}\"'"
+        if table in SETTINGS_SCHEMA and name and '"' not in name
+        else "'prices.\"openai/gpt-5-mini\"'"
+    )
+    return f"a name with other signs than letters stands in quotes: {example}"
+
+
+def set_toml_value(text: str, key: SettingKey, value: object, place: str) -> str:
+    """`text` with `value` at `key`. raises: InvalidSettings  a value of the file stands in the way
+
+    What is new stands where it parts nothing from the comment above it: a table at the end, a value
+    of no table behind the others of its kind.
+    """
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    if isinstance(value, dict):
+        value = tomlkit.inline_table() | value
+    table: MutableMapping[str, Any] = document
+    for depth, name in enumerate(key[:-1], 1):
+        if name not in table:
+            new = f"[{format_setting_key(key[:-1])}]\n{tomlkit.dumps({key[-1]: value})}"
+            return _append_table(text, new) or _set_in_document(text, key, value)
+        table = _require_table(table[name], key[:depth], place)
+    if len(key) == 1 and key[0] not in document:
+        return _insert_above_tables(text, tomlkit.dumps({key[0]: value})) or _set_in_document(text, key, value)
+    table[key[-1]] = value
+    return tomlkit.dumps(document)
+
+
+def _insert_above_tables(text: str, new: str) -> str | None:
+    """Before the first table and its comment; None where there is none, or a line only looks like its beginning."""
+    lines = text.splitlines(keepends=True)
+    at = next((number for number, line in enumerate(lines) if line.startswith("[")), None)
+    if at is None:
+        return None
+    while at and lines[at - 1].startswith("#"):
+        at -= 1
+    while at and not lines[at - 1].strip():
+        at -= 1
+    longer = "".join([*lines[:at], new, *([] if at else ["\n"]), *lines[at:]])
+    return longer if _parse_toml(longer) == (_parse_toml(text) or {}) | (_parse_toml(new) or {}) else None
+
+
+def _append_table(text: str, new: str) -> str | None:
+    """None where the file writes tables in another way, so that this one may not follow."""
+    longer = f"{text.rstrip()}\n\n{new}".lstrip()
+    return longer if _parse_toml(longer) is not None else None
+
+
+def _set_in_document(text: str, key: SettingKey, value: object) -> str:
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    table: MutableMapping[str, Any] = document
+    for name in key[:-1]:
+        table = cast(MutableMapping[str, Any], table.setdefault(name, {}))
+    table[key[-1]] = value
+    return tomlkit.dumps(document)
+
+
+def unset_toml_value(text: str, key: SettingKey, place: str) -> str | None:
+    """`text` without what stands at `key`, and without the tables that are empty then; None where nothing stands."""
+    import tomlkit
+
+    document = tomlkit.parse(text)
+    tables: list[MutableMapping[str, Any]] = [document]
+    for depth, name in enumerate(key[:-1], 1):
+        if name not in tables[-1]:
+            return None
+        tables.append(_require_table(tables[-1][name], key[:depth], place))
+    if key[-1] not in tables[-1]:
+        return None
+    for table, name in zip(reversed(tables), reversed(key), strict=True):
+        del table[name]
+        if table:
+            break
+    return tomlkit.dumps(document)
+
+
+def _require_table(found: object, key: SettingKey, place: str) -> MutableMapping[str, Any]:
+    if not isinstance(found, MutableMapping):
+        raise InvalidSettings(
+            f"{place}: '{format_setting_key(key)}' must be a table",
+            hint=f"convo config unset {format_setting_key(key)}",
+        )
+    return found
+
+
+def _check_text_or_value(shape: SettingSchema, written: str, as_value: object) -> object:
+    """The word itself where that fits, else what TOML reads in it. raises: Unfit"""
+    if isinstance(shape, AtomicTable):
+        if not isinstance(as_value, dict):
+            first = next(iter(cast(Mapping[str, SettingSchema], shape.shape)))
+            raise InvalidValue("is several values at once", hint=f"an inline table: '{_EXAMPLE_TABLES[first]}'")
+        return as_value
+    check = cast(Any, shape)
+    try:
+        check(written)
+    except InvalidValue:
+        if as_value is None:
+            raise
+        check(as_value)
+        return as_value
+    return written
+
+
+def _parse_toml(text: str) -> dict[str, Any] | None:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return None

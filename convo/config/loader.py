@@ -1,0 +1,818 @@
+"""Load settings: flags, variables, session record, profile, project file, user file, defaults.
+
+The first layer that has a value wins. `read_settings_inputs` reads the environment and the files;
+`resolve_settings` merges them and has no side effects. `choose_model` picks the model of the next turn: a
+session whose state is at an endpoint stays at that endpoint.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
+from shlex import quote
+from types import MappingProxyType
+from typing import Any, NamedTuple, cast
+
+from convo.config.credentials import has_provider_key, has_stored_key
+from convo.config.model_lists import ModelLists, load_model_lists
+from convo.config.paths import PROJECT_FILE, AppPaths
+from convo.config.schema import get_check, iter_settings, run_check
+from convo.config.sections import (
+    APIS_WITHOUT_URL,
+    CONFIGURABLE_APIS,
+    KNOWN_PROVIDERS,
+    STATEFUL_APIS,
+    ContextLimits,
+    KeyLimits,
+    Price,
+    Provider,
+    ServeLimits,
+    is_keyless,
+    parse_ollama_host,
+)
+from convo.config.settings import (
+    BUILT_IN_MODEL,
+    DEFAULT_MODELS,
+    ModelChoice,
+    ResponseLimits,
+    ServeSettings,
+    Settings,
+    get_default_settings,
+    resolve_model,
+)
+from convo.config.storage import Storage, StorageOption, parse_storage_option, resolve_setting_path, resolve_storage
+from convo.config.trust import ProjectNotice, Trust, determine_trust, filter_untrusted, is_in_folders, sha256_hex
+from convo.config.values import (
+    BUILT_IN_SOURCE,
+    InvalidValue,
+    Layer,
+    Setting,
+    SettingKey,
+    SettingSource,
+    check_folders,
+    find_closest_word,
+    read_secret,
+)
+from convo.errors import InvalidSettings, WrongOwner
+from convo.runtime import send_notice
+
+
+class RecordedEndpoint(NamedTuple):
+    """What a session's record says of its model and endpoint.
+
+    session:  its name
+    model:    "provider/model" of the last turn
+    url:      the base URL, or "embedded" for convo's own endpoint over this store
+    """
+
+    session: str
+    model: str
+    url: str = "embedded"
+    organisation: str | None = None
+    project: str | None = None
+
+    @property
+    def origin(self) -> SettingSource:
+        return SettingSource(Layer.RECORD, f"session {self.session!r}")
+
+
+class EndpointLocation(NamedTuple):
+    """Where a handle means something, in plain words."""
+
+    url: str
+    organisation: str | None = None
+    project: str | None = None
+
+    def __str__(self) -> str:
+        if self.url == "embedded":
+            return "convo's own endpoint"
+        more = [part for part in (self.organisation, self.project) if part]
+        return self.url + (f" ({', '.join(more)})" if more else "")
+
+
+def locate_endpoint(provider: Provider) -> EndpointLocation:
+    """Where the handles of this provider's models mean something."""
+    if provider.endpoint == "embedded":
+        return EndpointLocation("embedded")
+    return EndpointLocation(provider.base_url or "", provider.organisation, provider.project)
+
+
+def bind_to_record(settings: Settings, choice: ModelChoice, record: RecordedEndpoint) -> ModelChoice:
+    """`choice` at the endpoint that the record names.
+
+    raises:  WrongOwner  a flag or variable names another endpoint, or the provider cannot be
+                         reached there any more
+    """
+    held = EndpointLocation(record.url.rstrip("/"), record.organisation, record.project)
+    said = locate_endpoint(choice.provider)
+    if said == held:
+        return choice
+    for origin in _iter_conflicting_sources(settings, choice, record, held):
+        if origin.insists:
+            raise _wrong_owner_error(record, held, said, choice, origin)
+    provider = _with_location(choice.provider, held)
+    if locate_endpoint(provider) != held:
+        raise _wrong_owner_error(record, held, said, choice, settings.origin("providers", choice.provider.name, "api"))
+    return choice._replace(provider=provider)
+
+
+def _iter_conflicting_sources(
+    settings: Settings, choice: ModelChoice, record: RecordedEndpoint, held: EndpointLocation
+) -> Iterator[SettingSource]:
+    """Who said what differs."""
+    said, name = locate_endpoint(choice.provider), choice.provider.name
+    if name != record.model.partition("/")[0]:
+        yield choice.origin
+    if "embedded" in (said.url, held.url):
+        return
+    if said.url != held.url:
+        yield settings.origin("providers", name, "base_url")
+    if said.organisation != held.organisation:
+        yield settings.origin("providers", name, "organisation")
+    if said.project != held.project:
+        yield settings.origin("providers", name, "project")
+
+
+def _with_location(provider: Provider, held: EndpointLocation) -> Provider:
+    """`provider` where the record has it, as far as its `api` can go there."""
+    if provider.api not in STATEFUL_APIS:
+        return provider
+    if held.url == "embedded":
+        return provider._replace(owner="convo")
+    moved = provider._replace(owner="provider", base_url=held.url)
+    return moved._replace(organisation=held.organisation, project=held.project)
+
+
+def _wrong_owner_error(
+    record: RecordedEndpoint, held: EndpointLocation, said: EndpointLocation, choice: ModelChoice, origin: SettingSource
+) -> WrongOwner:
+    instead = f"convo convert {quote(record.session)} --to session"
+    return WrongOwner(
+        f"session {record.session!r} is held by {held}, but {origin.place} says {said} for {choice.name}",
+        hint=f"{'leave it out' if origin.insists else 'change it there'}, or {instead}",
+    )
+
+
+MODEL_KEY: SettingKey = ("model",)
+STORAGE_KEY: SettingKey = ("state_storage",)
+TENANT_KEY: SettingKey = ("tenant",)
+KEYS_FILE_KEY: SettingKey = ("serve", "keys_file")
+SERVE_LIMITS_KEY: SettingKey = ("serve", "limits")
+PROFILE_KEY: SettingKey = ("profile",)
+PROFILES_TABLE = "profiles"
+TRUSTED_SETTING = "trusted"
+
+VARIABLE_SETTINGS: dict[str, SettingKey] = {
+    "CONVO_MODEL": MODEL_KEY,
+    "CONVO_STORE": STORAGE_KEY,
+    "CONVO_TENANT": TENANT_KEY,
+    "CONVO_PROFILE": PROFILE_KEY,
+    "CONVO_EDITING": ("editing",),
+    "CONVO_ANSWERS": ("answers",),
+    "OPENAI_BASE_URL": ("providers", "openai", "base_url"),
+    "OPENAI_ORG_ID": ("providers", "openai", "organisation"),
+    "OPENAI_PROJECT_ID": ("providers", "openai", "project"),
+    "AZURE_OPENAI_ENDPOINT": ("providers", "azure", "base_url"),
+    "OPENAI_API_VERSION": ("providers", "azure", "api_version"),
+    "ANTHROPIC_BASE_URL": ("providers", "anthropic", "base_url"),
+    "OLLAMA_HOST": ("providers", "ollama", "base_url"),
+}
+"""The variables that are settings, as convo and the providers' own programs name them."""
+
+
+class SettingFlags(NamedTuple):
+    """What was said on the command line; None for what was not."""
+
+    model: str | None = None
+    store: str | None = None
+    host: str | None = None
+    port: int | None = None
+    keys: str | None = None
+    profile: str | None = None
+
+
+FLAG_SETTINGS: dict[str, tuple[str, SettingKey]] = {
+    "model": ("-m", MODEL_KEY),
+    "store": ("--store", STORAGE_KEY),
+    "host": ("--host", ("serve", "host")),
+    "port": ("--port", ("serve", "port")),
+    "keys": ("--keys", KEYS_FILE_KEY),
+    "profile": ("--profile", PROFILE_KEY),
+}
+"""How each flag is written, and the value that it sets."""
+
+
+class SettingsFile(NamedTuple):
+    """A settings file as TOML gave it; of a project file that is not trusted only what it may set."""
+
+    origin: SettingSource
+    document: Mapping[str, object]
+
+
+class SettingsInputs(NamedTuple):
+    """Everything that settings are made of.
+
+    files:   the stronger first: the project's, then the user's
+    model_lists:  the model lists that were kept
+    folder:  the working folder, in which relative paths of flags and variables begin
+    notice:  the part of the project's file that is not among `files`; None where all of it is
+    """
+
+    flags: SettingFlags
+    environ: Mapping[str, str]
+    files: tuple[SettingsFile, ...]
+    places: AppPaths
+    folder: Path
+    home: Path
+    model_lists: ModelLists = MappingProxyType({})
+    notice: ProjectNotice | None = None
+
+    def __repr__(self) -> str:
+        return f"Sources(folder={str(self.folder)!r}, files={[file.origin.place for file in self.files]})"
+
+
+def resolve_settings(sources: SettingsInputs, record: RecordedEndpoint | None = None) -> Settings:
+    """What all layers come to; `record` is the session's, when one is gone on with.
+
+    raises:  InvalidSettings  names the file, variable or flag, and the key
+    """
+    found: dict[SettingKey, Setting] = {}
+    for setting in _iter_layers(sources, record):
+        found.setdefault(setting.key, setting)
+    _check_trusted_source(found.get((TRUSTED_SETTING,)))
+    kept = _resolve_storage_setting(found.get(STORAGE_KEY), sources)
+    found |= {
+        key: _resolve_path_setting(found[key], sources)
+        for key in found
+        if key == KEYS_FILE_KEY or key[2:] == ("key_file",)
+    }
+    providers = _build_providers(found)
+    model = found.get(MODEL_KEY) or _choose_default_model(providers, sources.environ)
+    found |= {MODEL_KEY: model, STORAGE_KEY: kept}
+    values = {key: setting.value for key, setting in found.items()}
+    return Settings(
+        model=str(model.value),
+        providers=MappingProxyType(providers),
+        aliases=MappingProxyType({key[1]: str(value) for key, value in values.items() if key[0] == "aliases"}),
+        storage=cast(Storage, kept.value),
+        tenant=str(values[TENANT_KEY]),
+        serve=_build_serve_settings(values),
+        limits=_build_response_limits(values),
+        prices=MappingProxyType({key[1]: cast(Price, value) for key, value in values.items() if key[0] == "prices"}),
+        places=sources.places,
+        listed=tuple(found[key] for key in sorted(found)),
+        compact_at=cast(float, values[("compact_at",)]),
+        redact=cast(tuple[str, ...], values.get(("redact",), ())),
+        windows=MappingProxyType(
+            {key[1]: cast(ContextLimits, value) for key, value in values.items() if key[0] == "windows"}
+        ),
+        editing=str(values[("editing",)]),
+        answers=str(values[("answers",)]),
+        configured=frozenset(name for name, one in providers.items() if _is_configured(one, sources.environ)),
+        model_lists=sources.model_lists,
+        notice=sources.notice,
+    )
+
+
+# -- what each layer says, the strongest first ------------------------------------------------------
+
+
+def _iter_layers(sources: SettingsInputs, record: RecordedEndpoint | None) -> Iterator[Setting]:
+    above = [*_iter_flag_settings(sources.flags), *_iter_variable_settings(sources.environ)]
+    files = [
+        Setting(key, value, file.origin)
+        for file in sources.files
+        for key, value in iter_settings(file.document, file.origin.place)
+    ]
+    yield from above
+    if record is not None:
+        yield Setting(MODEL_KEY, record.model, record.origin)
+    chosen = next((one for one in (*above, *files) if one.key == PROFILE_KEY), None)
+    yield from _iter_profile_settings(files, chosen, sources.notice)
+    yield from (one for one in files if one.key[0] != PROFILES_TABLE)
+    yield from (Setting(key, value, BUILT_IN_SOURCE) for key, value in get_default_settings(KNOWN_PROVIDERS).items())
+
+
+def _iter_profile_settings(
+    files: Sequence[Setting], chosen: Setting | None, notice: ProjectNotice | None
+) -> Iterator[Setting]:
+    """What the chosen profile says. raises: InvalidSettings  no file has it, or all of it is ignored"""
+    if chosen is None:
+        return
+    name, there = str(chosen.value), {one.key[1] for one in files if one.key[0] == PROFILES_TABLE}
+    if name not in there:
+        if notice and any(one.key[:2] == (PROFILES_TABLE, name) for one in notice.ignored):
+            message = f"{chosen.origin.place}: profile {name!r} is in a file that is not trusted"
+            raise InvalidSettings(message, hint=notice.hint)
+        near = find_closest_word(name, there)
+        said = f"did you mean {near!r}?" if near else f"there {'are' if there else 'is'} {', '.join(there) or 'none'}"
+        raise InvalidSettings(f"{chosen.origin.place}: no profile {name!r}; {said}", hint=f"describe [profiles.{name}]")
+    for one in files:
+        if one.key[:2] == (PROFILES_TABLE, name):
+            yield Setting(one.key[2:], one.value, one.origin.in_profile(name))
+
+
+def _iter_flag_settings(flags: SettingFlags) -> Iterator[Setting]:
+    for name, (written, key) in FLAG_SETTINGS.items():
+        value = getattr(flags, name)
+        if value is not None:
+            yield _parse_text_setting(key, value, SettingSource(Layer.FLAG, written))
+
+
+def _iter_variable_settings(environ: Mapping[str, str]) -> Iterator[Setting]:
+    for name, key in VARIABLE_SETTINGS.items():
+        if value := environ.get(name, "").strip():
+            yield _parse_text_setting(key, value, SettingSource(Layer.ENVIRONMENT, name))
+
+
+def _parse_text_setting(key: SettingKey, value: object, origin: SettingSource) -> Setting:
+    """A value that a flag or a variable gives. raises: InvalidSettings  names it"""
+    try:
+        if origin.name == "OLLAMA_HOST":
+            value = parse_ollama_host(str(value))
+        return Setting(key, parse_storage_option(value) if key == STORAGE_KEY else get_check(key)(value), origin)
+    except InvalidValue as unfit:
+        raise InvalidSettings(f"{origin.name} {unfit}", hint=unfit.hint) from unfit
+
+
+# -- what the values mean together -----------------------------------------------------------------
+
+
+def _check_trusted_source(said: Setting | None) -> None:
+    """raises: InvalidSettings  a project's file names the folders that are trusted"""
+    if said is not None and said.origin.layer is Layer.PROJECT:
+        raise InvalidSettings(
+            f"{said.origin.place}: {TRUSTED_SETTING!r} can only be set in your own settings", hint="convo config path"
+        )
+
+
+def _resolve_storage_setting(said: Setting | None, sources: SettingsInputs) -> Setting:
+    if said is None:
+        return Setting(STORAGE_KEY, Storage("sqlite", path=sources.places.database), BUILT_IN_SOURCE)
+
+    def meant(written: object) -> Storage:
+        return resolve_storage(
+            cast(StorageOption, written),
+            sources.environ,
+            base=said.origin.folder or sources.folder,
+            home=sources.home,
+            database=sources.places.database,
+        )
+
+    key = (*STORAGE_KEY, "connection_string")
+    return Setting(STORAGE_KEY, run_check(key, said.value, meant, said.origin.place), said.origin)
+
+
+def _resolve_path_setting(said: Setting, sources: SettingsInputs) -> Setting:
+    base = said.origin.folder or sources.folder
+    return Setting(said.key, resolve_setting_path(str(said.value), base, sources.home), said.origin)
+
+
+def _build_providers(found: Mapping[SettingKey, Setting]) -> dict[str, Provider]:
+    settings = [setting for key, setting in found.items() if key[0] == "providers"]
+    names = dict.fromkeys(setting.key[1] for setting in settings)
+    return {name: _build_provider(name, [one for one in settings if one.key[1] == name]) for name in sorted(names)}
+
+
+def _build_provider(name: str, settings: Sequence[Setting]) -> Provider:
+    fields: dict[str, Any] = {setting.key[2]: setting.value for setting in settings}
+    if "api" not in fields:
+        place = next(iter(settings)).origin.place
+        raise InvalidSettings(f"{place}: '{name}' is not a known provider, so 'providers.{name}.api' must be set")
+    plain = Provider(name, fields["api"])
+    return Provider(
+        name=name,
+        api=plain.api,
+        base_url=fields.get("base_url"),
+        key_env=fields.get("key_env"),
+        token_env=fields.get("token_env"),
+        owner=fields.get("owner", plain.owner),
+        organisation=fields.get("organisation"),
+        project=fields.get("project"),
+        api_version=fields.get("api_version"),
+        deployment=fields.get("deployment"),
+        key_file=fields.get("key_file"),
+        keyring=fields.get("keyring", plain.keyring),
+        extra_fields=fields.get("extra_fields", plain.extra_fields),
+    )
+
+
+def _choose_default_model(providers: Mapping[str, Provider], environ: Mapping[str, str]) -> Setting:
+    """The default model."""
+    for name, model in DEFAULT_MODELS.items():
+        provider = providers[name]
+        if read_secret(environ, provider.key_env):
+            return Setting(MODEL_KEY, model, SettingSource(Layer.DEFAULT, f"{provider.key_env} is set"))
+        if has_stored_key(provider):
+            return Setting(MODEL_KEY, model, SettingSource(Layer.DEFAULT, f"built in; {name} has a key"))
+    return Setting(MODEL_KEY, BUILT_IN_MODEL, SettingSource(Layer.DEFAULT, "built in; no key found"))
+
+
+def _is_configured(provider: Provider, environ: Mapping[str, str]) -> bool:
+    """Whether a bare model name may mean this provider."""
+    if provider.api not in CONFIGURABLE_APIS or provider.base_url is None:
+        return False
+    keyed = has_provider_key(provider, environ) or read_secret(environ, provider.token_env) is not None
+    return keyed or is_keyless(provider)
+
+
+def _build_serve_settings(values: Mapping[SettingKey, object]) -> ServeSettings:
+    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "serve" and len(key) == 2}
+    rates: dict[str, Any] = {
+        key[2]: value for key, value in values.items() if key[:2] == SERVE_LIMITS_KEY and len(key) == 3
+    }
+    keys = {
+        key[3]: cast(KeyLimits, value) for key, value in values.items() if key[:2] == SERVE_LIMITS_KEY and len(key) == 4
+    }
+    return ServeSettings(
+        host=fields["host"],
+        port=fields["port"],
+        keys_file=fields.get("keys_file"),
+        seal_key_env=fields["seal_key_env"],
+        max_body_bytes=fields["max_body_bytes"],
+        max_header_bytes=fields["max_header_bytes"],
+        max_depth=fields["max_depth"],
+        max_items=fields["max_items"],
+        max_requests=fields["max_requests"],
+        read_s=fields["read_s"],
+        write_s=fields["write_s"],
+        keepalive_s=fields["keepalive_s"],
+        grace_s=fields["grace_s"],
+        reasoning_events=fields["reasoning_events"],
+        limits=ServeLimits(
+            concurrent=rates["concurrent"],
+            per_minute=rates["per_minute"],
+            process_per_minute=rates["process_per_minute"],
+            keys=MappingProxyType(keys),
+        ),
+    )
+
+
+def _build_response_limits(values: Mapping[SettingKey, object]) -> ResponseLimits:
+    fields: dict[str, Any] = {key[1]: value for key, value in values.items() if key[0] == "limits"}
+    return ResponseLimits(
+        answer_bytes=fields["answer_bytes"],
+        answer_events=fields["answer_events"],
+        answer_s=fields["answer_s"],
+        idle_s=fields["idle_s"],
+        event_bytes=fields["event_bytes"],
+        output_bytes=fields["output_bytes"],
+        body_bytes=fields["body_bytes"],
+    )
+
+
+_TOML_ERROR_POSITION = re.compile(r"(?P<what>.*) \(at (?:line (?P<line>\d+), column \d+|end of document)\)", re.DOTALL)
+_NO_FLAGS = SettingFlags()
+ACTIVE_PROFILE: ContextVar[str | None] = ContextVar("profile", default=None)
+MAX_FILE_BYTES = 4 * 1024 * 1024
+"""The most that is read: a link in somebody's project may lead to a device that never ends."""
+
+MAX_UNTRUSTED_BYTES = 64 * 1024
+"""The most that is parsed of a project file that the user does not trust."""
+
+_MAX_KEY_PARTS = 32
+"""Names in one dotted key. Python's parser takes time that grows with the square of their number."""
+
+_KEY_PART = r"""(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')"""
+_LONG_KEY = rf"(?<![\w-]){_KEY_PART}(?:[ \t]*+\.[ \t]*+{_KEY_PART}){{{_MAX_KEY_PARTS}}}"
+
+_ABSENT_ERRNOS = (errno.ENOENT, errno.ENOTDIR)
+_ERRNO_MESSAGES = {
+    errno.EISDIR: "is a folder, not a settings file",
+    errno.EACCES: "may not be read (permission denied)",
+    errno.EPERM: "may not be read (permission denied)",
+}
+
+
+@contextmanager
+def use_profile(name: str | None) -> Iterator[None]:
+    """Read settings under the profile that `--profile` named, as long as the block runs."""
+    before = ACTIVE_PROFILE.set(name)
+    try:
+        yield
+    finally:
+        ACTIVE_PROFILE.reset(before)
+
+
+def load_settings(config: Path | None = None, flags: SettingFlags = _NO_FLAGS) -> Settings:
+    """The settings of this process. `config` is the file that `--config` named.
+
+    raises:  InvalidSettings
+    """
+    return resolve_settings(read_settings_inputs(config, flags))
+
+
+def read_settings_inputs(config: Path | None = None, flags: SettingFlags = _NO_FLAGS) -> SettingsInputs:
+    """Everything that the settings of this process are made of; `resolve_settings` goes on from here.
+
+    A project file that is not used in full is notified.
+
+    raises:  InvalidSettings  a file that the user named or trusts cannot be read or is not TOML
+    """
+    environ = dict(os.environ)
+    folder, home = _working_folder(), _home_folder()
+    places = AppPaths.of(environ)
+    user = _load_user_file(config, environ, places, folder)
+    project, notice = _load_project_file(find_project_file(folder, home), user, places, folder, home)
+    if notice is not None:
+        send_notice(f"convo: {notice.line}")
+    said = flags._replace(profile=flags.profile or ACTIVE_PROFILE.get())
+    files = tuple(file for file in (project, user) if file)
+    return SettingsInputs(said, environ, files, places, folder, home, load_model_lists(places), notice)
+
+
+def find_settings_file(config: Path | None = None, *, project: bool = False) -> Path:
+    """The file that a value would be written into, there or not: the user's, or the project's. raises: BadSettings"""
+    environ, folder = dict(os.environ), _working_folder()
+    if not project:
+        return get_user_file_path(config, environ, AppPaths.of(environ), folder)
+    return find_project_file(folder, _home_folder()) or folder / PROJECT_FILE
+
+
+def parse_settings_toml(raw: bytes, place: str) -> Mapping[str, object]:
+    """TOML from bytes. raises: InvalidSettings  names `place` and the line"""
+    import tomllib  # most runs have no file to read
+
+    try:
+        text = raw.decode("utf-8-sig")
+        if long := re.search(_LONG_KEY, text):
+            line = text.count("\n", 0, long.start()) + 1
+            raise InvalidSettings(f"{place}, line {line}: has a key of more than {_MAX_KEY_PARTS} names")
+        return tomllib.loads(text)
+    except UnicodeDecodeError as wrong:
+        line = raw.count(b"\n", 0, wrong.start) + 1
+        raise InvalidSettings(f"{place}, line {line}: is not UTF-8") from wrong
+    except RecursionError as wrong:
+        raise InvalidSettings(f"{place}: is nested too deeply") from wrong
+    except ValueError as wrong:
+        raise _toml_error(str(wrong), raw, place) from wrong
+
+
+def _toml_error(message: str, raw: bytes, place: str) -> InvalidSettings:
+    found = _TOML_ERROR_POSITION.fullmatch(message)
+    if found is None:
+        return InvalidSettings(f"{place}: is not TOML: {message}")
+    line = found["line"] or str(max(1, len(raw.splitlines())))
+    return InvalidSettings(f"{place}, line {line}: is not TOML: {found['what'][:1].lower()}{found['what'][1:]}")
+
+
+def _working_folder() -> Path:
+    try:
+        return Path.cwd()
+    except OSError as wrong:
+        raise InvalidSettings("the working folder does not exist any more", hint="cd to a folder that does") from wrong
+
+
+def _home_folder() -> Path:
+    return Path(os.path.realpath(os.path.expanduser("~")))
+
+
+# -- the project's file -----------------------------------------------------------------------------
+
+
+class ProjectFile(NamedTuple):
+    """A project file as it was read: `path` is its folder's real path and its name."""
+
+    path: Path
+    content: bytes
+    trust: Trust
+
+    @property
+    def origin(self) -> SettingSource:
+        return SettingSource(Layer.PROJECT, self.path.name, self.path.parent)
+
+
+def find_project_file(folder: Path, home: Path) -> Path | None:
+    """The nearest project file, there or a broken link; None where there is none.
+
+    folder, home:  real paths
+    """
+    for place in list_project_folders(folder, home):
+        path = place / PROJECT_FILE
+        if os.path.lexists(path):
+            return path
+    return None
+
+
+def list_project_folders(folder: Path, home: Path) -> Sequence[Path]:
+    """The folders that may hold the project file of `folder`, the nearest first."""
+    above = (folder, *folder.parents)
+    for number, place in enumerate(above, 1):
+        if (place == home and home.parent != home) or os.path.lexists(place / ".git"):
+            return above[:number]
+    return above[:1]
+
+
+def read_project_file(path: Path, places: AppPaths, trusted: Sequence[Path] = ()) -> ProjectFile | ProjectNotice | None:
+    """The project file at `path`, a notice where it must not be read, or None where there is none.
+
+    trusted:  real paths of folders whose files the user trusts
+    raises:   InvalidSettings  it cannot be read
+    """
+    path = Path(os.path.realpath(path.parent), path.name)
+    try:
+        notice = _check_file_owner(os.lstat(path), path) if os.path.islink(path) else None
+        content = notice or _read_project_content(path)
+    except OSError as wrong:
+        if wrong.errno in _ABSENT_ERRNOS:
+            return None
+        raise _unreadable_error(path, wrong) from wrong
+    if isinstance(content, ProjectNotice):
+        return content
+    return ProjectFile(path, content, determine_trust(path, content, read_trusted_digest(path, places), trusted))
+
+
+def _read_project_content(path: Path) -> bytes | ProjectNotice:
+    """The bytes of a project file, or a notice. What is checked is the open file. raises: OSError, BadSettings"""
+    # without O_NONBLOCK a pipe would be waited for
+    opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+    try:
+        found = os.fstat(opened)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if not stat.S_ISREG(found.st_mode):
+            return ProjectNotice(path, f"{path} is not a regular file and is not read", hint=f"rm {quote(str(path))}")
+        if notice := _check_file_owner(found, path):
+            return notice
+        with open(opened, "rb", closefd=False) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(opened)
+    if len(content) > MAX_FILE_BYTES:
+        raise _too_large_error(path)
+    return content
+
+
+def _check_file_owner(found: os.stat_result, path: Path) -> ProjectNotice | None:
+    """A notice where another user could have written the file. Windows has neither such owners nor such modes.
+
+    A file that its group may write is read: with a umask of 002, which many systems have, every file
+    is. The folder may be anybody's, as a file that counts in it has to be the user's own.
+    """
+    if not hasattr(os, "geteuid"):
+        return None
+    named = quote(str(path))
+    if found.st_uid not in (os.geteuid(), 0):
+        why = f"{path} belongs to another user (id {found.st_uid}) and is not read"
+        return ProjectNotice(path, why, hint="replace it with a copy of your own")
+    if found.st_mode & stat.S_IWOTH and not stat.S_ISLNK(found.st_mode):
+        return ProjectNotice(path, f"{path} can be written by every user and is not read", hint=f"chmod o-w {named}")
+    return None
+
+
+def _load_project_file(
+    path: Path | None, user: SettingsFile | None, places: AppPaths, folder: Path, home: Path
+) -> tuple[SettingsFile | None, ProjectNotice | None]:
+    """The project file as far as it is obeyed, and a notice about the rest. raises: InvalidSettings  it is trusted"""
+    if path is None or (user and os.path.realpath(user.origin.place) == os.path.realpath(path)):
+        return None, None  # --config names it, so that all of it is obeyed already
+    trusted = resolve_trusted_folders(user, folder, home)
+    try:
+        found = read_project_file(path, places, trusted)
+    except InvalidSettings as wrong:
+        if is_in_folders(path, trusted):
+            raise
+        return None, ProjectNotice(path, f"{wrong.message}; it is ignored", hint="correct or remove it")
+    if not isinstance(found, ProjectFile):
+        return None, found
+    if found.trust is Trust.TRUSTED:
+        return SettingsFile(found.origin, parse_settings_toml(found.content, str(found.path))), None
+    return _load_untrusted_file(found)
+
+
+def _load_untrusted_file(found: ProjectFile) -> tuple[SettingsFile | None, ProjectNotice | None]:
+    """The allowed part of a file that is not trusted. A broken one is ignored: it may not stop the user."""
+    changed = found.trust is Trust.CHANGED
+    problem = f"{found.path} {'changed since it was trusted' if changed else 'is not trusted'}"
+    if len(found.content) > MAX_UNTRUSTED_BYTES:
+        return None, ProjectNotice(
+            found.path, f"{problem} and larger than {MAX_UNTRUSTED_BYTES // 1024} KB: it is ignored"
+        )
+    try:
+        document = parse_settings_toml(found.content, str(found.path))
+    except InvalidSettings as wrong:
+        return None, ProjectNotice(found.path, f"{wrong.message}; it is ignored", hint="correct or remove it")
+    allowed, ignored = filter_untrusted(document, found.origin)
+    notice = ProjectNotice(found.path, problem, ignored) if ignored else None
+    return SettingsFile(found.origin, allowed), notice
+
+
+def load_trusted_folders(config: Path | None) -> tuple[Path, ...]:
+    """The folders that the user's own settings trust; none where these cannot be read."""
+    environ, folder = dict(os.environ), _working_folder()
+    try:
+        user = _load_user_file(config, environ, AppPaths.of(environ), folder)
+    except InvalidSettings:
+        return ()
+    return resolve_trusted_folders(user, folder, _home_folder())
+
+
+def resolve_trusted_folders(user: SettingsFile | None, folder: Path, home: Path) -> tuple[Path, ...]:
+    """The real paths of the folders that the user's own settings trust; none where the value is invalid."""
+    if user is None or TRUSTED_SETTING not in user.document:
+        return ()
+    try:
+        named = check_folders(user.document[TRUSTED_SETTING])
+    except InvalidValue:
+        return ()  # `resolve_settings` says so
+    return tuple(Path(os.path.realpath(resolve_setting_path(one, folder, home))) for one in named)
+
+
+def read_trusted_digest(path: Path, places: AppPaths) -> str | None:
+    """The digest under which the user trusted the project file at `path`; None if never."""
+    record = _read_trust_record(get_trust_record_path(path, places))
+    return record["sha256"] if record.get("path") == str(path) and "sha256" in record else None
+
+
+def read_trusted_path(record: Path) -> Path | None:
+    """The project file that a record of trust is about; None where the record is broken."""
+    path = _read_trust_record(record).get("path")
+    return Path(path) if path else None
+
+
+def _read_trust_record(place: Path) -> dict[str, str]:
+    """The texts in a record of trust; none where there is no usable record."""
+    import json
+
+    try:
+        found = json.loads(place.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return {name: text for name, text in found.items() if isinstance(text, str)} if isinstance(found, dict) else {}
+
+
+def get_trust_record_path(path: Path, places: AppPaths) -> Path:
+    """The file that records the trust in one project file: one each, so that writers cannot meet."""
+    return places.trust / f"{sha256_hex(os.fsencode(path))}.json"
+
+
+# -- the user's file --------------------------------------------------------------------------------
+
+
+def get_user_file_path(config: Path | None, environ: Mapping[str, str], places: AppPaths, folder: Path) -> Path:
+    """Where the user's file lies, or would."""
+    named = os.path.expanduser(config or environ.get("CONVO_CONFIG") or "")
+    return folder / named if named else places.settings
+
+
+def _load_user_file(
+    config: Path | None, environ: Mapping[str, str], places: AppPaths, folder: Path
+) -> SettingsFile | None:
+    path = get_user_file_path(config, environ, places, folder)
+    file = _load_file(SettingSource(Layer.USER, path.name, path.parent))
+    if file is None and (config or environ.get("CONVO_CONFIG")):
+        said = "CONVO_CONFIG" if config is None else "--config"
+        raise InvalidSettings(f"{path}: there is no such settings file", hint=f"name another one with {said}")
+    return file
+
+
+def _load_file(origin: SettingSource) -> SettingsFile | None:
+    """The file at `origin`, or None where there is none."""
+    try:
+        with open(origin.place, "rb") as opened:
+            raw = opened.read(MAX_FILE_BYTES + 1)
+    except OSError as wrong:
+        if wrong.errno in _ABSENT_ERRNOS:
+            return None
+        raise _unreadable_error(origin.place, wrong) from wrong
+    if len(raw) > MAX_FILE_BYTES:
+        raise _too_large_error(origin.place)
+    return SettingsFile(origin, parse_settings_toml(raw, origin.place))
+
+
+def _unreadable_error(place: str | Path, wrong: OSError) -> InvalidSettings:
+    why = _ERRNO_MESSAGES.get(wrong.errno or 0, f"cannot be read ({wrong.strerror})")
+    return InvalidSettings(f"{place}: {why}")
+
+
+def _too_large_error(place: str | Path) -> InvalidSettings:
+    return InvalidSettings(f"{place}: is larger than {MAX_FILE_BYTES // 1024**2} MB, the limit of a settings file")
+
+
+def choose_model(
+    settings: Settings, written: str | None = None, *, where: str = "-m", record: RecordedEndpoint | None = None
+) -> ModelChoice:
+    """The model that `written` names, or the one that the settings name.
+
+    where:   where `written` was said: "-m", "/model"
+    record:  of the session that is gone on with, when its owner is an endpoint
+    raises:  InvalidSettings  an unknown provider, aliases in a circle, no model behind the slash,
+                          or a provider that lacks its base URL
+             WrongOwner   `record` is held elsewhere, as `bind` says
+    """
+    choice = resolve_model(settings, written, where)
+    if record is not None:
+        choice = bind_to_record(settings, choice, record)
+    provider = choice.provider
+    if provider.base_url is None and provider.api not in APIS_WITHOUT_URL:
+        raise InvalidSettings(f"the provider {provider.name!r} has no base URL", hint=_base_url_hint(provider))
+    return choice
+
+
+def _base_url_hint(provider: Provider) -> str:
+    variable = "set AZURE_OPENAI_ENDPOINT, or " if provider.name == "azure" else ""
+    return f"{variable}set base_url under [providers.{provider.name}]"

@@ -1,0 +1,126 @@
+"""The folders and files of this user: data, state and config.
+
+`CONVO_HOME` puts all three folders under one. Reading a path creates nothing; call
+`make_private_folder` before writing into a folder (mode 0700).
+"""
+
+import errno
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from convo.errors import InvalidSettings, StoreFault, StoreFull, StoreReadOnly, StoreUnavailable
+
+_APP_NAME = "convo"
+PROJECT_FILE = ".convo.toml"
+_NO_SPACE_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_PERMISSION_ERRNOS = (errno.EACCES, errno.EPERM, errno.EROFS)
+DATABASE_FILE_MODE = 0o600
+"""The mode of a file that only its owner may read."""
+
+_PROBE_BYTES = 65_536
+"""Bytes that a folder must have room for."""
+
+
+class AppPaths(NamedTuple):
+    """The three folders, absolute, made or not."""
+
+    data: Path
+    state: Path
+    config: Path
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> "AppPaths":
+        """The places of this user.
+
+        raises:  InvalidSettings  there is neither CONVO_HOME nor a home folder
+        """
+        if home := environ.get("CONVO_HOME"):
+            folder = Path(os.path.abspath(os.path.expanduser(home)))
+            return cls(folder / "data", folder / "state", folder / "config")
+        if not os.path.isabs(os.path.expanduser("~")):
+            raise InvalidSettings(
+                "this user has no home folder", hint="set CONVO_HOME to a folder that convo may write"
+            )
+        from platformdirs import PlatformDirs  # takes as long as this whole package, and CONVO_HOME needs none of it
+
+        dirs = PlatformDirs(_APP_NAME, appauthor=False)
+        return cls(dirs.user_data_path, dirs.user_state_path, dirs.user_config_path)
+
+    @property
+    def settings(self) -> Path:
+        """The user's settings file."""
+        return self.config / "config.toml"
+
+    @property
+    def trust(self) -> Path:
+        """The folder that records which project files the user trusts."""
+        return self.config / "trust"
+
+    @property
+    def database(self) -> Path:
+        return self.data / "convo.db"
+
+    @property
+    def models(self) -> Path:
+        """The folder of weights that convo fetched."""
+        return self.data / "models"
+
+    @property
+    def paused(self) -> Path:
+        """The folder of the states of paused runs."""
+        return self.data / "paused"
+
+    @property
+    def prompts(self) -> Path:
+        """The file of what was typed, for the arrow keys."""
+        return self.state / "prompts"
+
+    @property
+    def locks(self) -> Path:
+        """The folder of lock files and sockets."""
+        return self.state / "locks"
+
+
+def make_private_folder(folder: Path) -> Path:
+    """Make `folder`, and the folders above it that are missing, for this user alone (0700).
+
+    What is there already stays as it is. Returns `folder`.
+
+    raises:  StoreReadOnly, StoreFull, StoreUnavailable  it cannot be made
+    """
+    missing = [place for place in (folder, *folder.parents) if not os.path.lexists(place)]
+    try:
+        for place in reversed(missing):
+            place.mkdir(mode=0o700, exist_ok=True)
+        if not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, "not a folder", str(folder))
+    except OSError as wrong:
+        raise _folder_fault(folder, wrong) from wrong
+    return folder
+
+
+def check_folder_writable(folder: Path) -> Path:
+    """Make sure that `folder` takes a file of some size, or could be made; nothing of it stays there.
+
+    returns:  the folder, or the one above it that is there
+    raises:   StoreReadOnly, StoreFull, StoreUnavailable  it takes none
+    """
+    import tempfile  # for the few who look
+
+    there = folder
+    try:
+        there = next(place for place in (folder, *folder.parents) if place.exists())
+        with tempfile.TemporaryFile(dir=there) as file:
+            file.write(bytes(_PROBE_BYTES))
+    except OSError as wrong:
+        raise _folder_fault(there, wrong, "written to") from wrong
+    return there
+
+
+def _folder_fault(folder: Path, wrong: OSError, done: str = "made") -> StoreFault:
+    said = f"the folder {folder} cannot be {done}: {wrong.strerror}"
+    if wrong.errno in _PERMISSION_ERRNOS:
+        return StoreReadOnly(said)
+    return StoreFull(said) if wrong.errno in _NO_SPACE_ERRNOS else StoreUnavailable(said)

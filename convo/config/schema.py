@@ -1,0 +1,338 @@
+"""The schema of a settings file, and validation against it.
+
+`SETTINGS_SCHEMA` lists every setting with its check. Validation flattens a document into (key, value)
+pairs, so that layers can be merged value by value. It stops at the first error, which names the file
+and the key.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple, TypeAlias, cast
+
+from convo.config.sections import (
+    CONFIGURABLE_APIS,
+    PROVIDER_EXTRA_FIELDS,
+    STATE_OWNERS,
+    ContextLimits,
+    KeyLimits,
+    Price,
+)
+from convo.config.storage import STORAGE_TYPES, parse_storage_table
+from convo.config.values import (
+    InvalidValue,
+    SettingKey,
+    ValueCheck,
+    check_amount,
+    check_base_url,
+    check_boolean,
+    check_folders,
+    check_fraction_or_tokens,
+    check_patterns,
+    check_port,
+    check_seconds,
+    check_tenant,
+    check_text,
+    check_variable_name,
+    find_closest_word,
+    format_setting_key,
+    make_choice_check,
+    make_choices_check,
+    make_integer_check,
+    parse_duration,
+    parse_durations,
+    toml_type_name,
+)
+from convo.errors import InvalidSettings
+
+
+class KeyedTable(NamedTuple):
+    """A table whose names are the writer's own; `check` looks at a name."""
+
+    check: Callable[[str], None]
+    shape: "SettingSchema"
+
+
+class AtomicTable(NamedTuple):
+    """A table that is one value: a layer gives all of it or none."""
+
+    shape: "SettingSchema"
+    make: Callable[[Mapping[str, object]], object]
+
+
+SettingSchema: TypeAlias = ValueCheck | Mapping[str, "SettingSchema"] | KeyedTable | AtomicTable
+
+
+def check_provider_name(name: str) -> None:
+    if not name or "/" in name or name != name.strip():
+        raise InvalidValue("is not a provider's name: one word without '/'")
+
+
+def check_alias_name(name: str) -> None:
+    if not name or "/" in name or name != name.strip():
+        raise InvalidValue("is not an alias: one word without '/'")
+
+
+def check_profile_name(name: str) -> None:
+    if not name or name != name.strip():
+        raise InvalidValue("is not a profile's name: one word")
+
+
+def check_model_name(name: str) -> None:
+    provider, slash, model = name.partition("/")
+    if not (provider and slash and model):
+        raise InvalidValue("is not a model's full name, provider/model", hint='write it in quotes: "provider/model"')
+
+
+def parse_price_table(table: Mapping[str, object]) -> Price:
+    figures = cast(Mapping[str, float], table)
+    if missing := [name for name in ("input", "output") if name not in figures]:
+        raise InvalidValue(
+            f"needs {' and '.join(missing)}, in USD per million tokens",
+            hint=f"add {' and '.join(f'{name} = 0.25' for name in missing)}, or what the model costs",
+        )
+    plain = figures["input"]
+    return Price(plain, figures["output"], figures.get("cached", plain), figures.get("written", plain))
+
+
+def parse_context_limits_table(table: Mapping[str, object]) -> ContextLimits:
+    figures = cast(Mapping[str, int], table)
+    if "context" not in figures:
+        raise InvalidValue("needs context, in tokens", hint="add context = 128000, or how many tokens the model takes")
+    return ContextLimits(figures["context"], figures.get("output"))
+
+
+_PROVIDER_SCHEMA: dict[str, SettingSchema] = {
+    "api": make_choice_check(*CONFIGURABLE_APIS),
+    "base_url": check_base_url,
+    "key_env": check_variable_name,
+    "token_env": check_variable_name,
+    "owner": make_choice_check(*STATE_OWNERS),
+    "organisation": check_text,
+    "project": check_text,
+    "api_version": check_text,
+    "deployment": check_text,
+    "key_file": check_text,
+    "keyring": check_boolean,
+    "extra_fields": make_choices_check(*PROVIDER_EXTRA_FIELDS),
+}
+
+
+def parse_key_limits_table(table: Mapping[str, object]) -> KeyLimits:
+    said = cast(Mapping[str, int], table)
+    return KeyLimits(concurrent=said.get("concurrent"), per_minute=said.get("per_minute"))
+
+
+def check_key_name(name: str) -> None:
+    check_tenant(name)
+
+
+_RATE_CHECK = make_integer_check(0, most=100_000)
+
+_KEY_LIMITS_SCHEMA: dict[str, SettingSchema] = {"concurrent": _RATE_CHECK, "per_minute": _RATE_CHECK}
+
+_SERVE_SCHEMA: dict[str, SettingSchema] = {
+    "host": check_text,
+    "port": check_port,
+    "keys_file": check_text,
+    "seal_key_env": check_variable_name,
+    "max_body_bytes": make_integer_check(1024),
+    "max_header_bytes": make_integer_check(1024),
+    "max_depth": make_integer_check(10, most=500),
+    "max_items": make_integer_check(1),
+    "max_requests": make_integer_check(1),
+    "read_s": check_seconds,
+    "write_s": check_seconds,
+    "keepalive_s": check_seconds,
+    "grace_s": check_seconds,
+    "reasoning_events": make_choice_check("openai", "specification"),
+    "limits": {
+        **_KEY_LIMITS_SCHEMA,
+        "process_per_minute": _RATE_CHECK,
+        "keys": KeyedTable(check_key_name, AtomicTable(_KEY_LIMITS_SCHEMA, parse_key_limits_table)),
+    },
+}
+
+_LIMITS_SCHEMA: dict[str, SettingSchema] = {
+    "answer_bytes": make_integer_check(1024),
+    "answer_events": make_integer_check(10),
+    "answer_s": check_seconds,
+    "idle_s": check_seconds,
+    "event_bytes": make_integer_check(1024),
+    "output_bytes": make_integer_check(1024),
+    "body_bytes": make_integer_check(1024),
+}
+
+_STORAGE_SCHEMA: dict[str, SettingSchema] = {
+    "type": make_choice_check(*STORAGE_TYPES),
+    "connection_string": check_text,
+    "ttl": parse_duration,
+    "ttls": parse_durations,
+}
+
+_PRICE_SCHEMA: dict[str, SettingSchema] = {
+    "input": check_amount,
+    "cached": check_amount,
+    "written": check_amount,
+    "output": check_amount,
+}
+
+_PROFILE_SCHEMA: dict[str, SettingSchema] = {
+    "model": check_text,
+    "tenant": check_tenant,
+    "compact_at": check_fraction_or_tokens,
+    "editing": make_choice_check("emacs", "vi", "plain"),
+    "answers": make_choice_check("markdown", "plain"),
+    "redact": check_patterns,
+    "providers": KeyedTable(check_provider_name, _PROVIDER_SCHEMA),
+    "aliases": KeyedTable(check_alias_name, check_text),
+    "state_storage": AtomicTable(_STORAGE_SCHEMA, parse_storage_table),
+    "serve": _SERVE_SCHEMA,
+    "limits": _LIMITS_SCHEMA,
+    "prices": KeyedTable(check_model_name, AtomicTable(_PRICE_SCHEMA, parse_price_table)),
+    "windows": KeyedTable(
+        check_model_name,
+        AtomicTable({"context": make_integer_check(1), "output": make_integer_check(1)}, parse_context_limits_table),
+    ),
+}
+
+SETTINGS_SCHEMA: dict[str, SettingSchema] = {
+    **_PROFILE_SCHEMA,
+    "trusted": check_folders,
+    "profile": check_text,
+    "profiles": KeyedTable(check_profile_name, _PROFILE_SCHEMA),
+}
+
+_COMMON_MISTAKES = {
+    "api_key": "key_env",
+    "key": "key_env",
+    "token": "token_env",
+    "organization": "organisation",
+    "url": "base_url",
+    "connection": "connection_string",
+}
+"""What people write where they mean another name."""
+
+
+def iter_settings(document: Mapping[str, object], place: str) -> Iterator[tuple[SettingKey, object]]:
+    """Every value of a parsed file with its key, checked.
+
+    place:   the file's full name, for errors
+    raises:  InvalidSettings  an unknown key, a wrong type, a value out of its range
+    """
+    return _iter_checked_settings((), document, SETTINGS_SCHEMA, place)
+
+
+def iter_untrusted_settings(key: SettingKey, value: object) -> Iterator[tuple[SettingKey, object]]:
+    """Every value at and below `key` of an untrusted file, each with its key. Never raises.
+
+    A value is None where it is invalid or no setting, as it may be a secret in the wrong place, and
+    for regular expressions, as trying one can take forever.
+    """
+    shape: SettingSchema | None = SETTINGS_SCHEMA
+    for name in key:
+        shape = _find_child_schema(name, shape)
+    yield from _iter_valid_settings(key, value, shape)
+
+
+def _iter_valid_settings(
+    key: SettingKey, value: object, shape: SettingSchema | None
+) -> Iterator[tuple[SettingKey, object]]:
+    if isinstance(shape, KeyedTable | Mapping) and isinstance(value, dict):
+        for name, below in value.items():
+            yield from _iter_valid_settings((*key, name), below, _find_child_schema(name, shape))
+        return
+    if shape is None or shape is check_patterns:
+        yield key, None
+        return
+    try:
+        yield from _iter_checked_settings(key, value, shape, "")
+    except InvalidSettings:
+        yield key, None
+
+
+def _find_child_schema(name: str, shape: SettingSchema | None) -> SettingSchema | None:
+    """The shape of what `name` is in a table of this shape; None where it has no such setting."""
+    if isinstance(shape, KeyedTable):
+        try:
+            shape.check(name)
+        except InvalidValue:
+            return None
+        return shape.shape
+    return shape.get(name) if isinstance(shape, Mapping) else None
+
+
+def run_check(key: SettingKey, value: object, check: ValueCheck, place: str) -> object:
+    """`value` as `check` returns it. raises: InvalidSettings  names place and key"""
+    try:
+        return check(value)
+    except InvalidValue as unfit:
+        raise InvalidSettings(f"{place}: '{format_setting_key(key)}' {unfit}", hint=unfit.hint) from unfit
+
+
+def get_check(key: SettingKey) -> ValueCheck:
+    """The check of the value at `key`, which is in `SETTINGS_SCHEMA`."""
+    shape: SettingSchema = SETTINGS_SCHEMA
+    for name in key:
+        shape = shape.shape if isinstance(shape, KeyedTable) else cast(Mapping[str, SettingSchema], shape)[name]
+    assert callable(shape)
+    return shape
+
+
+def get_schema(key: SettingKey, place: str) -> SettingSchema:
+    """What may stand at `key`, which somebody named. raises: InvalidSettings  there is no such setting"""
+    shape: SettingSchema = SETTINGS_SCHEMA
+    for depth in range(1, len(key) + 1):
+        while isinstance(shape, AtomicTable):
+            shape = shape.shape
+        if callable(shape):
+            raise InvalidSettings(f"{place}: '{format_setting_key(key[: depth - 1])}' is one value and no table")
+        shape = _require_child_schema(key[:depth], shape, place, hint=_set_command_hint(key[:depth], shape))
+    return shape
+
+
+def _iter_checked_settings(
+    key: SettingKey, value: object, shape: SettingSchema, place: str
+) -> Iterator[tuple[SettingKey, object]]:
+    if callable(shape):
+        yield key, run_check(key, value, shape, place)
+        return
+    if not isinstance(value, dict):
+        raise InvalidSettings(f"{place}: '{format_setting_key(key)}' must be a table, not {toml_type_name(value)}")
+    if isinstance(shape, AtomicTable):
+        inner = {key[-1]: found for key, found in _iter_checked_settings(key, value, shape.shape, place)}
+        yield key, run_check(key, inner, cast(ValueCheck, shape.make), place)
+        return
+    for name, below in value.items():
+        yield from _iter_checked_settings((*key, name), below, _require_child_schema((*key, name), shape, place), place)
+
+
+def _require_child_schema(
+    key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable, place: str, *, hint: str | None = None
+) -> SettingSchema:
+    """The shape of what stands at `key`, whose table has `shape`; `hint` is what to do where it has no such name."""
+    if isinstance(shape, KeyedTable):
+        run_check(key, key[-1], cast(ValueCheck, shape.check), place)
+        return shape.shape
+    if key[-1] not in shape:
+        raise InvalidSettings(
+            f"{place}: no setting '{format_setting_key(key)}'; {_format_suggestion(key[-1], shape)}", hint=hint
+        )
+    return shape[key[-1]]
+
+
+def _format_suggestion(name: str, known: Mapping[str, SettingSchema]) -> str:
+    near = _guess_setting_name(name, known)
+    return f"did you mean '{near}'?" if near else f"there are {', '.join(known)}"
+
+
+def _set_command_hint(key: SettingKey, shape: Mapping[str, SettingSchema] | KeyedTable) -> str | None:
+    """How the setting is set that is meant by `key`, or the first one that there is; None where a name is free."""
+    if isinstance(shape, KeyedTable):
+        return None
+    near = _guess_setting_name(key[-1], shape)
+    words = f"convo config set {format_setting_key((*key[:-1], near or next(iter(shape))))} VALUE"
+    return words if near else f"{words}, or another one of these"
+
+
+def _guess_setting_name(name: str, known: Mapping[str, SettingSchema]) -> str | None:
+    meant = _COMMON_MISTAKES.get(name)
+    return meant if meant in known else find_closest_word(name, known)

@@ -1,0 +1,420 @@
+"""Single values of settings: checks, secrets, durations and sources.
+
+A check converts a raw value or raises `InvalidValue` with the end of a sentence; the caller adds the
+file and the key. No message repeats the rejected value: it may be a key in the wrong place. A
+`Secret` prints as stars and gives its text only through `reveal()`.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from enum import IntEnum
+from math import isfinite
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+from urllib.parse import urlsplit
+
+ValueCheck: TypeAlias = Callable[[object], object]
+
+_PORT_COUNT = 65_536
+_DAY_S = 86_400
+
+
+class InvalidValue(ValueError):
+    """A value cannot be used; the message goes on after "FILE: 'key'", as in "must be a string".
+
+    hint:  what to do about it, where that is more than to mend the value
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.hint = hint
+
+
+_TOML_TYPES: dict[type, str] = {
+    bool: "a boolean",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+    list: "an array",
+    dict: "a table",
+}
+
+
+def toml_type_name(value: object) -> str:
+    """What TOML calls a value of this type."""
+    return _TOML_TYPES.get(type(value), "a date or time")
+
+
+def check_text(value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidValue(f"must be a string, not {toml_type_name(value)}")
+    if not value.strip():
+        raise InvalidValue("must not be empty")
+    return value.strip()
+
+
+TENANT_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
+"""What a tenant may be called: the name of a key."""
+
+
+def check_tenant(value: object) -> str:
+    name = check_text(value)
+    if not TENANT_PATTERN.fullmatch(name):
+        raise InvalidValue("must be a key's name: up to 64 letters, digits and . _ @ -, a letter or digit first")
+    return name
+
+
+def check_variable_name(value: object) -> str:
+    """The name of an environment variable, never what it holds."""
+    name = check_text(value)
+    if not is_variable_name(name):
+        raise InvalidValue(
+            "must be the name of an environment variable; what stands there may be a key and is not shown"
+        )
+    return name
+
+
+def check_base_url(value: object) -> str:
+    """A base URL without the slash at its end. It is stored with every handle, so it holds no secret."""
+    base = check_text(value).rstrip("/")
+    try:
+        parts = urlsplit(base)
+        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidValue("must be a URL: http:// or https://, a host, and a path if there is one")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise InvalidValue("must be a URL without a user, a password or a query; a key belongs in a variable")
+    return base
+
+
+def check_port(value: object) -> int:
+    if type(value) is not int:
+        raise InvalidValue(f"must be a whole number, not {toml_type_name(value)}")
+    if not 0 <= value < _PORT_COUNT:
+        raise InvalidValue(
+            f"must be a port from 0 (any free one) to {_PORT_COUNT - 1}", hint="choose a port, such as 8788"
+        )
+    return value
+
+
+def check_boolean(value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidValue(f"must be true or false, not {toml_type_name(value)}")
+    return value
+
+
+def check_amount(value: object) -> float:
+    """USD, at least nothing."""
+    if type(value) not in (int, float):
+        raise InvalidValue(f"must be a number, not {toml_type_name(value)}")
+    assert isinstance(value, int | float)
+    if not (isfinite(value) and value >= 0):
+        raise InvalidValue("must be a finite number that is not negative")
+    return float(value)
+
+
+def check_fraction_or_tokens(value: object) -> float | int:
+    """A part of something, up to 1, or more than 1 and tokens; 0 for never."""
+    found = check_amount(value)
+    if found > 1 and type(value) is not int:
+        raise InvalidValue("must be a part up to 1, or a whole number of tokens")
+    return int(found) if found > 1 else found
+
+
+def check_patterns(value: object) -> tuple[str, ...]:
+    """Regular expressions, each of which fits at least one character."""
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise InvalidValue("must be an array of regular expressions")
+    for one in value:
+        try:
+            empty = re.compile(one).match("")
+        except (re.error, OverflowError, RecursionError) as wrong:
+            raise InvalidValue(f"holds {one!r}, which is no regular expression: {wrong}") from wrong
+        if empty:
+            raise InvalidValue(f"holds {one!r}, which fits nothing at all and would be found everywhere")
+    return tuple(value)
+
+
+def check_folders(value: object) -> tuple[str, ...]:
+    """Folders, each with its whole path."""
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one[:1] in ("/", "~") for one in value):
+        hint = """convo config set trusted '["/home/you/work"]'"""
+        raise InvalidValue("must be an array of folders with their whole paths", hint=hint)
+    return tuple(value)
+
+
+def make_integer_check(least: int, *, most: int | None = None) -> ValueCheck:
+    """A whole number that is not below `least`, nor above `most`."""
+    bounds = f"at least {least}" if most is None else f"from {least} to {most}"
+
+    def check(value: object) -> int:
+        if type(value) is not int:
+            raise InvalidValue(f"must be a whole number, not {toml_type_name(value)}")
+        if value < least or (most is not None and value > most):
+            raise InvalidValue(f"must be {bounds}")
+        return value
+
+    return check
+
+
+def check_seconds(value: object) -> float:
+    """A time that is more than nothing, and not longer than a day."""
+    if type(value) not in (int, float):
+        raise InvalidValue(f"must be a number of seconds, not {toml_type_name(value)}")
+    assert isinstance(value, int | float)
+    if not 0 < value <= _DAY_S:
+        raise InvalidValue(f"must be more than 0 and at most {_DAY_S} seconds")
+    return float(value)
+
+
+def make_choice_check(*known: str) -> ValueCheck:
+    """One of a few words."""
+
+    def check(value: object) -> str:
+        word = check_text(value)
+        if word not in known:
+            raise InvalidValue(f"must be one of {', '.join(known)}")
+        return word
+
+    return check
+
+
+def make_choices_check(*known: str) -> ValueCheck:
+    """Check an array of words among `known`; duplicates are dropped."""
+
+    def check(value: object) -> tuple[str, ...]:
+        if not isinstance(value, list | tuple) or not all(isinstance(one, str) and one in known for one in value):
+            raise InvalidValue(f"must be an array of some of {', '.join(known)}")
+        return tuple(dict.fromkeys(value))
+
+    return check
+
+
+def find_closest_word(word: str, known: Collection[str]) -> str | None:
+    """The known word that `word` was probably meant to be."""
+    from difflib import get_close_matches
+
+    return next(iter(get_close_matches(word, known, n=1)), None)
+
+
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_URL_PASSWORD = re.compile(
+    r"(?P<before>\b(?:https?:/{1,2}[^\s:/@]*:(?!\d{1,5}(?:[/?#\s'\"]|$))|(?!https?:)[a-z][a-z0-9+.-]*:/{1,2}[^\s:/]*:))"
+    r"(?P<secret>[^\n]*)(?=@)",
+    re.IGNORECASE,
+)
+"""A password before the last "@" of a line: signs that a URL does not allow may be in it."""
+
+_PARAMETER_PASSWORD = re.compile(
+    r"(?P<before>(?:[?&](?:api[-_]?key|(?:access_)?token|key|secret|sig)|\b(?:ssl)?password)\s*=\s*)"
+    r"(?P<secret>'[^']*'|[^\s&'\"]+)",
+    re.IGNORECASE,
+)
+
+_MIN_KEY_CHARS = 20
+"""Characters from which a name that mixes cases and digits is taken for a key."""
+
+
+class Secret:
+    """A text that is never shown by accident."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """The text itself, for the request or connection that needs it."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret(***)"
+
+    def __str__(self) -> str:
+        return "***"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and other._text == self._text
+
+    def __hash__(self) -> int:
+        return hash(self._text)
+
+
+def redact_passwords(text: str) -> str:
+    """`text` with stars in place of passwords in URLs and connection strings, for what is printed or logged."""
+    if ":/" in text:
+        text = _URL_PASSWORD.sub(r"\g<before>***", text)
+    return _PARAMETER_PASSWORD.sub(r"\g<before>***", text) if "=" in text else text
+
+
+def read_secret(environ: Mapping[str, str], variable: str | None) -> Secret | None:
+    """What `check_variable_name` holds, without space around it; None when it is unset or empty."""
+    text = environ.get(variable, "").strip() if variable else ""
+    return Secret(text) if text else None
+
+
+def is_variable_name(text: str) -> bool:
+    """Whether `text` can be a variable's name and does not look like a key pasted in its place.
+
+    Keys of several providers (gsk_..., hf_..., plain hex) have the form of a name. They are long
+    and mix cases and digits as no name of a variable does.
+    """
+    return _VARIABLE_NAME.fullmatch(text) is not None and not (
+        len(text) >= _MIN_KEY_CHARS and _has_mixed_characters(text)
+    )
+
+
+def _has_mixed_characters(text: str) -> bool:
+    digit = any(sign.isdigit() for sign in text)
+    lower = any(sign.islower() for sign in text)
+    upper = any(sign.isupper() for sign in text)
+    return (lower and (upper or digit)) or (digit and "_" not in text)
+
+
+_UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
+"""Seconds of a second, minute, hour, day and week."""
+
+_DURATION = re.compile(r"(?P<number>[0-9]{1,9})(?P<unit>[smhdw])", re.ASCII)
+
+_MAX_DURATION_S = 100 * 366 * 86_400
+"""A hundred years."""
+
+_NEVER = "never"
+
+
+def parse_duration(value: object) -> float:
+    """Seconds from "30d". raises: Unfit"""
+    found = _DURATION.fullmatch(check_text(value))
+    if found is None:
+        raise InvalidValue("must be a whole number with s, m, h, d or w behind it, as in 30d")
+    seconds = int(found["number"]) * _UNIT_S[found["unit"]]
+    if not 0 < seconds <= _MAX_DURATION_S:
+        raise InvalidValue("must be more than nothing, and at most a hundred years")
+    return float(seconds)
+
+
+def parse_durations(value: object) -> dict[str, float | None]:
+    """A table of durations by name; None for one that is "never". raises: Unfit"""
+    if not isinstance(value, dict):
+        raise InvalidValue(f"must be a table, not {toml_type_name(value)}")
+    return {name: _parse_duration_or_never(name, written) for name, written in value.items()}
+
+
+def _parse_duration_or_never(name: str, written: object) -> float | None:
+    if written == _NEVER:
+        return None
+    try:
+        return parse_duration(written)
+    except InvalidValue as unfit:
+        raise InvalidValue(f"has a value for {name!r} that {unfit}, or {_NEVER}") from None
+
+
+SettingKey: TypeAlias = tuple[str, ...]
+"""The names that lead to a value in a settings file: ("providers", "groq", "base_url")."""
+
+_BARE_KEY_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-")
+
+
+class Layer(IntEnum):
+    """Who said it; the smaller figure wins."""
+
+    FLAG = 0
+    ENVIRONMENT = 1
+    RECORD = 2
+    PROFILE = 3
+    PROJECT = 4
+    USER = 5
+    DEFAULT = 6
+
+
+LAYER_NAMES: Mapping[Layer, str] = {
+    Layer.FLAG: "flag",
+    Layer.ENVIRONMENT: "environment",
+    Layer.RECORD: "record",
+    Layer.PROFILE: "profile",
+    Layer.PROJECT: "project",
+    Layer.USER: "user",
+    Layer.DEFAULT: "default",
+}
+"""The word of each layer in JSON."""
+
+
+class SettingSource(NamedTuple):
+    """One place in which a value was set.
+
+    name:    how a person finds it: "-m", "CONVO_MODEL", "session 'x'", ".convo.toml", "built in"
+    folder:  where a file of that name lies; relative paths in it begin there
+    profile: the one of the file's profiles in which it stands; "" for the file's own
+    """
+
+    layer: Layer
+    name: str
+    folder: Path | None = None
+    profile: str = ""
+
+    @property
+    def place(self) -> str:
+        """The full name, as errors begin with it."""
+        return str(self.folder / self.name) if self.folder else self.name
+
+    def in_profile(self, name: str) -> "SettingSource":
+        """The same file, in one of its profiles."""
+        return SettingSource(Layer.PROFILE, self.name, self.folder, name)
+
+    @property
+    def insists(self) -> bool:
+        """Whether it was said for this run, so that it may not be passed over in silence."""
+        return self.layer <= Layer.ENVIRONMENT
+
+    def __str__(self) -> str:
+        if self.layer is Layer.DEFAULT:
+            return self.name
+        if self.profile:
+            return f"from profile {self.profile} in {self.name}, {self.folder}"
+        return f"from {self.name}, {self.folder}" if self.folder else f"from {self.name}"
+
+
+BUILT_IN_SOURCE = SettingSource(Layer.DEFAULT, "built in")
+
+
+class Setting(NamedTuple):
+    """A value that knows where it came from. Its `str` is a line for people, without secrets."""
+
+    key: SettingKey
+    value: object
+    origin: SettingSource
+
+    def __str__(self) -> str:
+        return f"{format_setting_key(self.key)} = {self.value}  ({self.origin})"
+
+
+def format_setting_key(key: SettingKey) -> str:
+    """`key` as it is written in TOML: names with other signs than letters, digits, _ and - in quotes."""
+    return ".".join(name if name and _BARE_KEY_CHARS.issuperset(name) else f'"{name}"' for name in key)
+
+
+_VARIABLE_REFERENCE = re.compile(
+    r"\$(?:(?P<dollar>\$)|(?P<bare>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|(?P<broken>\{))", re.ASCII
+)
+
+
+def expand_variables(written: str, environ: Mapping[str, str]) -> str:
+    """`written` with every variable replaced, from left to right, once.
+
+    raises:  InvalidValue  a variable is not set, or a brace has no name or no end
+    """
+
+    def value(found: re.Match[str]) -> str:
+        if found["dollar"]:
+            return "$"
+        if found["broken"]:
+            raise InvalidValue("has a '${' without a variable's name and '}' behind it")
+        name = found["bare"] or found["braced"]
+        if name not in environ:
+            raise InvalidValue(f"names the variable {name}, which is not set", hint=f"export {name}=...")
+        return environ[name]
+
+    return _VARIABLE_REFERENCE.sub(value, written)

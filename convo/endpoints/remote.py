@@ -1,0 +1,464 @@
+"""The endpoint of a remote server, over the openai client.
+
+Bodies travel as plain JSON, because the typed objects of the client drop unknown fields. The
+first event of a response must confirm the state that was asked for, else StateIgnored is
+raised before anything is shown. The openai client is imported on first use.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.endpoints.base import INPUT_TOKENS_FIELDS, HttpRequest, ItemPage, SortOrder
+from convo.errors import ConvoError, EndpointFault, NotFound, RequestRefused, StateIgnored, StreamBroken
+from convo.history.items import MAX_ID_CHARS, Item, Json, Response, StreamEvent, is_valid_id, user_message
+from convo.history.records import Scope
+from convo.models.base import check_provider_reachable, make_issuer_tag, parse_model_names, untag_tagged_items
+from convo.models.errors import ErrorContext, fault_from_event, map_provider_errors, validate_event
+from convo.models.http import OpenAIClientOptions, SSEClient, build_url_and_headers, make_openai_client, make_sse_client
+from convo.models.limits import apply_idle_limit, limit_response_events
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+    from openai import AsyncOpenAI
+    from openai._legacy_response import LegacyAPIResponse
+
+
+CreateResponse = Callable[[Mapping[str, Json]], AsyncGenerator[StreamEvent, None]]
+
+SUCCESS_EVENTS = ("response.completed", "response.incomplete")
+
+
+@dataclass(frozen=True)
+class LastResponse:
+    """The last response, which the server does not keep: its id, and all that was said up to its end."""
+
+    id: str
+    window: Sequence[Item]
+
+
+class ResendingConnection:
+    """See `convo.endpoints.base.ResponsesConnection`; `create` asks the server."""
+
+    def __init__(self, create: CreateResponse) -> None:
+        self._create = create
+        self._last: LastResponse | None = None
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        """raises: RequestRefused  with `generate: false`, which only the server itself could do"""
+        if body.get("generate") is False:
+            raise RequestRefused("Unsupported parameter: 'generate': this server is asked over HTTP", param="generate")
+        last = self._last if self._last and body.get("previous_response_id") == self._last.id else None
+        window = [*(last.window if last else ()), *_to_items(body.get("input"))]
+        try:
+            async with aclosing(self._create(_to_resent_body(body, last, window))) as events:
+                async for event in events:
+                    told = _with_previous_response_id(event, last)
+                    self._note(told, body, last, window)
+                    yield told
+        except ConvoError:
+            self._last = None if self._last is last else self._last
+            raise
+
+    def _note(
+        self, event: StreamEvent, body: Mapping[str, Json], last: LastResponse | None, window: Sequence[Item]
+    ) -> None:
+        """Hold what ended well and is kept nowhere else; let go of what was gone on from in vain."""
+        if event["type"] in SUCCESS_EVENTS and body.get("store") is False:
+            self._last = LastResponse(event["response"]["id"], [*window, *event["response"]["output"]])
+        elif event["type"] in (*SUCCESS_EVENTS, "response.failed") and self._last is last:
+            self._last = None
+
+
+def _to_resent_body(body: Mapping[str, Json], last: LastResponse | None, window: Sequence[Item]) -> Mapping[str, Json]:
+    if last is None:
+        return body
+    return {**{name: value for name, value in body.items() if name != "previous_response_id"}, "input": list(window)}
+
+
+def _with_previous_response_id(event: StreamEvent, last: LastResponse | None) -> StreamEvent:
+    response = event.get("response")
+    if last is None or not isinstance(response, Mapping):
+        return event
+    return {**event, "response": {**response, "previous_response_id": last.id}}
+
+
+def _to_items(said: Json) -> Sequence[Item]:
+    return [user_message(said)] if isinstance(said, str) else list(said or ())
+
+
+NO_COUNT_STATUSES = (404, 405)
+"""What a server answers that cannot count tokens."""
+
+
+class RemoteEndpoint:
+    """One account at one server; `http` is a transport to use instead of the package's own."""
+
+    def __init__(
+        self,
+        account: OpenAIClientOptions,
+        *,
+        http: "AsyncClient | None" = None,
+        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+    ) -> None:
+        self._account, self._http, self._limits = account, http, limits
+        self._line: SSEClient | None = None
+
+    @property
+    def scope(self) -> Scope:
+        return self._account.scope
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        check_request_ids(body)
+        body = self._opened(body)
+        conversation = str(parse_conversation_id(body.get("conversation")) or "")
+        asked, continued = self._asked(body), False
+        posted = self._streamed("/responses", {**body, "stream": True}, asked)
+        events = limit_response_events(self._told(posted, asked, ("conversation", conversation)), self._limits)
+        async with aclosing(events):
+            async for event in events:
+                continued = continued or is_state_honoured(body, event)
+                yield event
+
+    def wire(self, body: Mapping[str, Json]) -> HttpRequest:
+        check_request_ids(body)
+        url, headers = build_url_and_headers(self._account, "/responses")
+        return HttpRequest(url, {**self._opened(body), "stream": True}, headers)
+
+    def connect(self) -> ResendingConnection:
+        return ResendingConnection(self.create)
+
+    async def retrieve(self, response_id: str) -> Response:
+        check_url_id("response", response_id)
+        raw = self._connected().responses.with_raw_response
+        return await self._json(raw.retrieve(response_id), "response", response_id)
+
+    async def follow(self, response_id: str, *, after: int | None = None) -> AsyncGenerator[StreamEvent, None]:
+        check_url_id("response", response_id)
+        asked = self._asked({})
+        query = {"stream": "true", **_without_none(starting_after=after)}
+        streaming = self._streamed(f"/responses/{quote(response_id, safe='')}", None, asked, query)
+        events = limit_response_events(self._told(streaming, asked, ("response", response_id)), self._limits)
+        async with aclosing(events):
+            async for event in events:
+                yield event
+
+    async def cancel(self, response_id: str) -> Response:
+        check_url_id("response", response_id)
+        raw = self._connected().responses.with_raw_response
+        return await self._json(raw.cancel(response_id), "response", response_id)
+
+    async def compact(self, body: Mapping[str, Json]) -> Mapping[str, Json]:
+        asked = self._asked(body)
+        with map_provider_errors(asked):
+            posted = self._connected().post("/responses/compact", cast_to=object, body=self._opened(body))
+            answer = await apply_idle_limit(posted, self._limits)
+        if not isinstance(answer, Mapping):
+            raise StreamBroken(f"{asked.provider} answered with something that is not an object")
+        return answer
+
+    async def delete(self, response_id: str) -> None:
+        check_url_id("response", response_id)
+        raw = self._connected().responses.with_raw_response
+        await self._sent(raw.delete(response_id), "response", response_id)
+
+    async def input_items(
+        self,
+        response_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: SortOrder = "desc",
+    ) -> ItemPage:
+        check_url_id("response", response_id)
+        raw = self._connected().responses.input_items.with_raw_response
+        asked = raw.list(response_id, limit=limit, order=order, **_page_arguments(after, before))
+        return _parse_page(await self._json(asked, "response", response_id))
+
+    async def create_conversation(
+        self, items: Sequence[Item] = (), metadata: Mapping[str, str] | None = None
+    ) -> Mapping[str, Json]:
+        raw = self._connected().conversations.with_raw_response
+        given = _without_none(items=self._own(items) or None, metadata=dict(metadata) if metadata else None)
+        return await self._json(raw.create(**given), "conversation", "")
+
+    async def conversation(self, conversation_id: str) -> Mapping[str, Json]:
+        check_url_id("conversation", conversation_id)
+        raw = self._connected().conversations.with_raw_response
+        return await self._json(raw.retrieve(conversation_id), "conversation", conversation_id)
+
+    async def update_conversation(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
+        check_url_id("conversation", conversation_id)
+        raw = self._connected().conversations.with_raw_response
+        return await self._json(raw.update(conversation_id, metadata=dict(metadata)), "conversation", conversation_id)
+
+    async def delete_conversation(self, conversation_id: str) -> None:
+        check_url_id("conversation", conversation_id)
+        raw = self._connected().conversations.with_raw_response
+        await self._sent(raw.delete(conversation_id), "conversation", conversation_id)
+
+    async def add_items(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
+        check_url_id("conversation", conversation_id)
+        raw: Any = self._connected().conversations.items.with_raw_response
+        return _parse_page(
+            await self._json(raw.create(conversation_id, items=self._own(items)), "conversation", conversation_id)
+        )
+
+    async def conversation_items(
+        self,
+        conversation_id: str,
+        *,
+        after: str | None = None,
+        before: str | None = None,
+        limit: int = 20,
+        order: SortOrder = "desc",
+    ) -> ItemPage:
+        check_url_id("conversation", conversation_id)
+        raw = self._connected().conversations.items.with_raw_response
+        asked = raw.list(conversation_id, limit=limit, order=order, **_page_arguments(after, before))
+        return _parse_page(await self._json(asked, "conversation", conversation_id))
+
+    async def conversation_item(self, conversation_id: str, item_id: str) -> Item:
+        check_url_id("conversation", conversation_id)
+        check_url_id("item", item_id)
+        raw = self._connected().conversations.items.with_raw_response
+        asked = raw.retrieve(item_id, conversation_id=conversation_id)
+        return await self._json(asked, "item", item_id, within=conversation_id)
+
+    async def delete_item(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
+        check_url_id("conversation", conversation_id)
+        check_url_id("item", item_id)
+        raw = self._connected().conversations.items.with_raw_response
+        asked = raw.delete(item_id, conversation_id=conversation_id)
+        return await self._json(asked, "item", item_id, within=conversation_id)
+
+    async def count(self, body: Mapping[str, Json]) -> int | None:
+        counted = {name: value for name, value in self._opened(body).items() if name in INPUT_TOKENS_FIELDS}
+        try:
+            with map_provider_errors(self._asked(body)):
+                posted = self._connected().post("/responses/input_tokens", cast_to=object, body=counted)
+                answer = await apply_idle_limit(posted, self._limits)
+        except EndpointFault as fault:
+            if fault.status in NO_COUNT_STATUSES:
+                return None
+            raise
+        found = answer.get("input_tokens") if isinstance(answer, Mapping) else None
+        return found if isinstance(found, int) else None
+
+    async def models(self) -> Sequence[str]:
+        """Their names, as `convo.models.base` asks for them."""
+        with map_provider_errors(self._asked({})):
+            listed = await self._connected().get("/models", cast_to=object)
+        return parse_model_names(listed, self._account.provider)
+
+    async def check_request(self, body: Mapping[str, Json]) -> None:
+        await check_provider_reachable(self, self._account.provider)
+
+    async def warm(self, model: str) -> None:
+        await asyncio.to_thread(import_module, "openai")
+
+    async def aclose(self) -> None:
+        if self._line is not None:
+            await self._line.client.close()
+        elif self._http is not None:
+            await self._http.aclose()
+
+    # -- the wire -----------------------------------------------------------------------------
+
+    async def _told(
+        self, streaming: AsyncGenerator[Json, None], asked: ErrorContext, meant: tuple[str, str]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The events up to the last one of an answer. raises: NotFound  of `meant`;  StreamBroken  it ends before"""
+        answering = False
+        async with aclosing(self._events(streaming, asked, meant)) as events:
+            async for event in events:
+                failure = fault_from_event(event, asked, answering=answering)
+                if failure:
+                    raise failure
+                answering = True
+                yield event
+                if event["type"] in REMOTE_TERMINAL_EVENTS:
+                    return
+        raise StreamBroken(f"{asked.provider} ended the stream before the answer was whole")
+
+    async def _events(
+        self, streaming: AsyncGenerator[Json, None], asked: ErrorContext, meant: tuple[str, str]
+    ) -> AsyncGenerator[StreamEvent, None]:
+        """The events exactly as they travelled, errors among them."""
+        begun = False
+        try:
+            async with aclosing(streaming) as values:
+                async for value in values:
+                    begun = True
+                    event = validate_event(value, asked)
+                    check_response_ids(event.get("response"), asked.provider)
+                    yield event
+        except EndpointFault as fault:
+            if begun:
+                raise
+            raise _to_not_found(fault, meant) or fault from fault.__cause__
+
+    async def _json(
+        self, answer: "Awaitable[LegacyAPIResponse[Any]]", kind: str, handle: str, *, within: str = ""
+    ) -> Mapping[str, Json]:
+        """The body of an answer.
+
+        raises:  as `_to_resent_body`; StreamBroken  it is no JSON object, or has a malformed id
+        """
+        response = await self._sent(answer, kind, handle, within=within)
+        with map_provider_errors(self._asked({})):
+            found = response.http_response.json()
+        if not isinstance(found, dict):
+            raise StreamBroken(f"{self._account.provider} answered with something that is not an object")
+        check_response_ids(found, self._account.provider)
+        return found
+
+    async def _sent(
+        self, answer: "Awaitable[LegacyAPIResponse[Any]]", kind: str, handle: str, *, within: str = ""
+    ) -> "LegacyAPIResponse[Any]":
+        """What came back. raises: NotFound  the server does not know `handle`, or what it is looked for in"""
+        try:
+            with map_provider_errors(self._asked({})):
+                return await apply_idle_limit(answer, self._limits)
+        except EndpointFault as fault:
+            raise _to_not_found(fault, ("conversation", within), (kind, handle)) or fault from fault.__cause__
+
+    def _opened(self, body: Mapping[str, Json]) -> dict[str, Json]:
+        """`body` with what this account's own models sealed for convo opened, and others' reasoning left out."""
+        said = body.get("input")
+        own = {"input": self._own(said, str(body.get("model")))} if isinstance(said, list) else {}
+        return {**body, **own}
+
+    def _own(self, items: Sequence[Item], model: str = "") -> list[Item]:
+        account = self._account
+        by = make_issuer_tag(account.provider, model, account.base_url, account.organisation, account.project)
+        return untag_tagged_items(items, by, account.provider)
+
+    def _asked(self, body: Mapping[str, Json]) -> ErrorContext:
+        account = self._account
+        return ErrorContext(
+            account.provider, account.base_url, model=body.get("model"), key=account.token or account.key
+        )
+
+    def _connected(self) -> "AsyncOpenAI":
+        client: AsyncOpenAI = self._way().client
+        return client
+
+    def _streamed(
+        self, path: str, body: Mapping[str, Json] | None, asked: ErrorContext, query: Mapping[str, Any] | None = None
+    ) -> AsyncGenerator[Json, None]:
+        return self._way().streamed(path, body, asked, query, exact=True)
+
+    def _way(self) -> SSEClient:
+        if self._line is None:
+            from openai import DefaultAsyncHttpxClient
+
+            http = self._http or DefaultAsyncHttpxClient(follow_redirects=False)
+            self._line = make_sse_client(
+                self._account, make_openai_client(self._account, http, self._limits), http, self._limits
+            )
+        return self._line
+
+
+def _to_not_found(fault: EndpointFault, *meant: tuple[str, str]) -> NotFound | None:
+    """What of `meant`, as (kind, handle), a server does not know. A 404 that speaks of none is about the address."""
+    said = fault.message.lower() if fault.status == 404 else ""
+    by_handle = (one for one in meant if one[1] and one[1].lower() in said)
+    by_kind = (one for one in meant if one[1] and one[0] in said)
+    found = next(by_handle, None) or next(by_kind, None)
+    return NotFound(*found) if found else None
+
+
+def _without_none(**fields: Any) -> dict[str, Any]:
+    """Fields that say something; the package would send null."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _page_arguments(after: str | None, before: str | None) -> dict[str, Any]:
+    """Where a page lies; the package knows no `before`."""
+    return _without_none(after=after, extra_query={"before": before} if before is not None else None)
+
+
+def _parse_page(listed: Mapping[str, Json]) -> ItemPage:
+    return ItemPage(listed.get("data") or (), has_more=bool(listed.get("has_more")))
+
+
+REMOTE_TERMINAL_EVENTS = frozenset(
+    {"response.completed", "response.incomplete", "response.failed", "response.cancelled"}
+)
+
+
+def is_state_honoured(body: Mapping[str, Json], event: StreamEvent) -> bool:
+    """Whether the server says with `event` that it goes on from where `body` asked it to.
+
+    returns:  False while it said nothing yet, as with a keep-alive
+    raises:   StateIgnored  it says that it goes on from somewhere else, or answers without saying
+    """
+    previous, conversation = body.get("previous_response_id"), parse_conversation_id(body.get("conversation"))
+    if not previous and not conversation:
+        return True
+    response = event.get("response")
+    if not isinstance(response, Mapping):
+        if str(event["type"]).startswith("response."):
+            raise _state_ignored_error(previous or conversation)
+        return False
+    if previous and response.get("previous_response_id") != previous:
+        raise _state_ignored_error(previous)
+    if conversation and parse_conversation_id(response.get("conversation")) != conversation:
+        raise _state_ignored_error(conversation)
+    return True
+
+
+def check_url_id(kind: str, handle: str) -> None:
+    """Check an id before it becomes part of a URL. raises: NotFound  it is malformed, so no server knows it"""
+    if not is_valid_id(handle):
+        raise NotFound(kind, handle if len(handle) <= MAX_ID_CHARS else f"{handle[:64]}...")
+
+
+def check_request_ids(body: Mapping[str, Json]) -> None:
+    """Check the ids that a request continues from. raises: Refused"""
+    for name, value in (
+        ("previous_response_id", body.get("previous_response_id")),
+        ("conversation", parse_conversation_id(body.get("conversation"))),
+    ):
+        if value is not None and not is_valid_id(value):
+            raise RequestRefused(f"{name} {_printable_start(value)!r} is not an id", code="invalid_value", param=name)
+
+
+def check_response_ids(resource: Json, provider: str) -> None:
+    """Check the ids in a response, conversation or item that a server sent: handles for later requests.
+
+    raises:  StreamBroken  one of them is malformed
+    """
+    if not isinstance(resource, Mapping):
+        return
+    output = resource.get("output")
+    items = output if isinstance(output, list) else ()
+    ids = (resource.get("id"), parse_conversation_id(resource.get("conversation")), *(_item_id(item) for item in items))
+    wrong = next((one for one in ids if one is not None and one != "" and not is_valid_id(one)), None)
+    if wrong is not None:
+        raise StreamBroken(f"{provider} answered with the malformed id {_printable_start(wrong)!r}")
+
+
+def _item_id(item: Json) -> Json:
+    return item.get("id") if isinstance(item, Mapping) else None
+
+
+def _printable_start(value: Json) -> str:
+    """The beginning of `value`, without characters that are not printable."""
+    return "".join(one if one.isprintable() else "?" for one in str(value)[:64])
+
+
+def _state_ignored_error(asked: Json) -> StateIgnored:
+    return StateIgnored(f"the endpoint answered without the history of {asked}")
+
+
+def parse_conversation_id(conversation: Json) -> Json:
+    """A conversation travels as its id or as an object that holds it."""
+    return conversation.get("id") if isinstance(conversation, Mapping) else conversation

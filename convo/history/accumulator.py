@@ -1,0 +1,240 @@
+"""Accumulation of a response stream: the output so far, and validation of its events.
+
+The final payload of a stream is what is stored. `ResponseAccumulator` replaces it when the stream was cut off, or when
+the final payload has no output. `validate_stream_event` comes first: it checks only the fields that are read here, and
+raises StreamBroken. Event types that nothing here reads pass unchecked.
+"""
+
+from collections.abc import Mapping
+from io import StringIO
+from typing import Any
+from zlib import crc32
+
+from convo.errors import StreamBroken
+from convo.history.items import Item, Json, StreamEvent, to_sendable
+
+TERMINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "response.failed"})
+"""The events that end a response and carry it whole."""
+
+START_EVENTS = frozenset({"response.created", "response.queued", "response.in_progress"})
+"""The events that say nothing of the answer yet."""
+
+DELTA_TARGETS = {
+    "response.output_text.delta": ("content", "output_text", "text"),
+    "response.refusal.delta": ("content", "refusal", "refusal"),
+    "response.reasoning_text.delta": ("content", "reasoning_text", "text"),
+    "response.reasoning.delta": ("content", "reasoning_text", "text"),
+    "response.reasoning_summary_text.delta": ("summary", "summary_text", "text"),
+}
+"""Events that carry a piece of a part: the list that holds the part, its kind, and the field of the piece."""
+
+TEXT_DELTAS = frozenset({"response.output_text.delta", "response.refusal.delta"})
+"""Events that carry a piece of a message."""
+
+PART_ADDED_EVENTS = {"response.content_part.added": "content", "response.reasoning_summary_part.added": "summary"}
+"""Events that begin a part, and the list of the item that it belongs to."""
+
+
+STREAMED_TEXT_DIFFERS = "streamed_text_differs"
+"""The field of a last event, and of a link's error, that says that the final text is not the streamed text."""
+
+STREAMED_TEXT_DIFFERS_MESSAGE = "the text that was streamed differs from the final text, which was kept"
+
+
+class StreamedTextChecksum:
+    """Compares the text of an answer's deltas with the text of its last event; it keeps checksums only."""
+
+    def __init__(self) -> None:
+        self._streamed: dict[Json, int] = {}
+        self._together = 0
+
+    def take(self, event: StreamEvent) -> None:
+        delta = event.get("delta")
+        if event["type"] in TEXT_DELTAS and isinstance(delta, str):
+            at = event.get("output_index")
+            self._streamed[at] = _checksum(delta, self._streamed.get(at, 0))
+            self._together = _checksum(delta, self._together)
+
+    def differs(self, event: StreamEvent) -> bool:
+        """Whether text was streamed, and the last event `event` of an answer that ended well has another one.
+
+        Some servers number every delta alike, so several messages are compared as one text, too.
+        """
+        response = event.get("response")
+        output = response.get("output") if isinstance(response, Mapping) else None
+        if event["type"] == "response.failed" or not self._streamed or not isinstance(output, list) or not output:
+            return False
+        final = [words for words in map(_message_text, output) if words]
+        alike = sorted(map(_checksum, final)) == sorted(self._streamed.values())
+        return not alike and _checksum("".join(final)) != self._together
+
+
+def _checksum(words: str, before: int = 0) -> int:
+    return crc32(words.encode("utf-8", "surrogatepass"), before)
+
+
+def _message_text(item: Json) -> str:
+    """The words of a message: its text and its refusals."""
+    content = item.get("content") if isinstance(item, Mapping) and item.get("type") == "message" else None
+    parts = [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+    return "".join(str(part.get("text") or part.get("refusal") or "") for part in parts)
+
+
+class ResponseAccumulator:
+    """Gathers the events of one response; they are well-formed.
+
+    Pieces go into a buffer until the whole text is read: an answer may come in very many, and adding
+    to a string copies it each time.
+    """
+
+    def __init__(self) -> None:
+        self.response_id: str | None = None
+        self.began = False
+        self._items: dict[int, dict[str, Json]] = {}
+        self._pieces: dict[tuple[int, str, str], StringIO] = {}
+        self._done: set[int] = set()
+
+    @property
+    def output(self) -> list[Item]:
+        """The items so far, in the order of the answer."""
+        for place in self._pieces:
+            self._settle(*place)
+        return [self._items[at] for at in sorted(self._items)]
+
+    @property
+    def kept(self) -> list[Item]:
+        """The items so far of an answer that ends here: whole ones, and begun ones that said something, as incomplete.
+
+        A partial call is left out: it must not be run.
+        """
+        output = self.output
+        at_ends = zip(sorted(self._items), output, strict=True)
+        ended = [(at in self._done, item) for at, item in at_ends]
+        cut = [item if whole else {**item, "status": "incomplete"} for whole, item in ended]
+        return [item for (whole, _), item in zip(ended, cut, strict=True) if whole or to_sendable(item)]
+
+    def _settle(self, at: int, parts: str, field: str) -> None:
+        owner = self._items[at][parts][-1] if parts else self._items[at]
+        owner[field] = self._pieces[at, parts, field].getvalue()
+
+    def take(self, event: StreamEvent) -> None:
+        """Account for one event; kinds that carry no piece of the answer change nothing."""
+        kind = event["type"]
+        if kind in START_EVENTS:
+            self.response_id = event["response"].get("id") or self.response_id
+            return
+        self.began = self.began or kind not in TERMINAL_EVENTS
+        if kind in ("response.output_item.added", "response.output_item.done"):
+            self._item(event["output_index"], event["item"])
+            if kind == "response.output_item.done":
+                self._done.add(event["output_index"])
+        elif kind in PART_ADDED_EVENTS:
+            self._part(event["output_index"], dict(event["part"]), PART_ADDED_EVENTS[kind])
+        elif kind in DELTA_TARGETS:
+            self._piece(event, *DELTA_TARGETS[kind])
+        elif kind == "response.function_call_arguments.delta":
+            self._items.setdefault(event["output_index"], {"type": "function_call"})
+            self._add(event["output_index"], "", "arguments", event["delta"])
+
+    def _item(self, at: int, item: dict[str, Json]) -> None:
+        lists = {name: list(item[name]) for name in ("content", "summary") if isinstance(item.get(name), list)}
+        self._items[at] = {**item, **lists}
+        for place in [place for place in self._pieces if place[0] == at]:
+            del self._pieces[place]
+
+    def _part(self, at: int, part: dict[str, Json], name: str) -> None:
+        parts = self._parts(at, name)
+        for field in ("text", "refusal"):  # the part before this one is whole
+            if (at, name, field) in self._pieces:
+                self._settle(at, name, field)
+                del self._pieces[at, name, field]
+        parts.append(part)
+
+    def _piece(self, event: StreamEvent, name: str, part: str, field: str) -> None:
+        at = event["output_index"]
+        parts = self._parts(at, name)
+        if not parts or not isinstance(parts[-1], dict):
+            parts.append({"type": part, field: ""})
+        self._add(at, name, field, event["delta"])
+
+    def _add(self, at: int, name: str, field: str, piece: str) -> None:
+        if (at, name, field) not in self._pieces:
+            self._pieces[at, name, field] = StringIO(newline="")
+        self._pieces[at, name, field].write(piece)
+
+    def _parts(self, at: int, name: str) -> list[dict[str, Json]]:
+        """The list `name` of an item: "content" of a message, or "summary" of reasoning."""
+        began = {"type": "reasoning"} if name == "summary" else {"type": "message", "role": "assistant"}
+        item = self._items.setdefault(at, began)
+        if not isinstance(item.get(name), list):  # some servers begin a message with null
+            item[name] = []
+        parts: list[dict[str, Json]] = item[name]
+        return parts
+
+
+FieldTypes = type | tuple[type, ...]
+
+EVENT_FIELDS: dict[str, Mapping[str, FieldTypes]] = {
+    **{f"response.{kind}": {"response": dict} for kind in ("created", "queued", "in_progress")},
+    **{f"response.{kind}": {"response": dict} for kind in ("completed", "incomplete", "failed", "cancelled")},
+    **{f"response.output_item.{kind}": {"output_index": int, "item": dict} for kind in ("added", "done")},
+    "response.content_part.added": {"output_index": int, "part": dict},
+    "response.reasoning_summary_part.added": {"output_index": int, "part": dict},
+    **{
+        f"response.{kind}.delta": {"output_index": int, "delta": str}
+        for kind in (
+            "output_text",
+            "refusal",
+            "reasoning_text",
+            "reasoning",
+            "reasoning_summary_text",
+            "function_call_arguments",
+        )
+    },
+}
+
+NONE_TYPE = type(None)
+
+RESPONSE_FIELDS: Mapping[str, FieldTypes] = {
+    "id": (str, NONE_TYPE),
+    "status": (str, NONE_TYPE),
+    "output": (list, NONE_TYPE),
+    "usage": (dict, NONE_TYPE),
+    "error": (dict, NONE_TYPE),
+    "incomplete_details": (dict, NONE_TYPE),
+}
+
+USAGE_FIELDS: Mapping[str, FieldTypes] = {
+    "input_tokens": (int, NONE_TYPE),
+    "output_tokens": (int, NONE_TYPE),
+    "input_tokens_details": (dict, NONE_TYPE),
+    "output_tokens_details": (dict, NONE_TYPE),
+}
+
+ITEM_FIELDS: Mapping[str, FieldTypes] = {"type": (str, NONE_TYPE), "id": (str, NONE_TYPE), "status": (str, NONE_TYPE)}
+
+
+def validate_stream_event(event: StreamEvent) -> StreamEvent:
+    """`event`, when what is read of it can be read. raises: StreamBroken"""
+    kind = event.get("type")
+    if not isinstance(kind, str):
+        raise StreamBroken("the endpoint sent an event without a type")
+    _check_fields(event, EVENT_FIELDS.get(kind, {}), kind)
+    if isinstance(event.get("item"), dict):
+        _check_fields(event["item"], ITEM_FIELDS, kind)
+    response = event.get("response")
+    if kind in EVENT_FIELDS and isinstance(response, dict):
+        _check_fields(response, RESPONSE_FIELDS, kind)
+        _check_fields(response.get("usage") or {}, USAGE_FIELDS, kind)
+        for item in response.get("output") or ():
+            _check_fields(item, ITEM_FIELDS, kind)
+    return event
+
+
+def _check_fields(value: Any, fields: Mapping[str, FieldTypes], kind: str) -> None:
+    if not isinstance(value, dict):
+        raise StreamBroken(f"the endpoint's event {kind!r} holds an item that is none")
+    for field, types in fields.items():
+        found: Json = value.get(field)
+        if not isinstance(found, types):
+            raise StreamBroken(f"the endpoint's event {kind!r} has no {field!r} that can be read")

@@ -1,0 +1,73 @@
+"""Item hash and item digest.
+
+`item_hash` identifies the exact form of an item ("h1:" + SHA-256), `digest` its meaning ("d1:" + SHA-256 of the
+normalized item). Items are stored by hash; histories are compared by digest, because the same answer has at least four
+forms: response output, request input, `{role, content: [output_text]}` and `{role, content: "text"}`. Both hash
+sorted-key ASCII JSON with exact integers (RFC 8785 would merge 2**53 with 2**53 + 1 and rejects lone surrogates).
+"""
+
+import json
+from hashlib import sha256
+from typing import NewType
+
+from convo.errors import NotCanonical
+from convo.history.items import Item, Json
+
+Hash = NewType("Hash", str)
+Digest = NewType("Digest", str)
+
+SERVER_FIELDS = frozenset({"id", "status", "created_at", "created_by"})
+"""Fields of an item that only a server gives; they say nothing about what was said."""
+
+CANONICAL_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+"""Made once: to make it takes as long as to write a short item with it."""
+
+SERVER_PART_FIELDS = frozenset({"annotations", "logprobs"})
+
+
+def item_hash(item: Item) -> Hash:
+    """Name the exact form of `item`; the order of its keys does not count.
+
+    returns:  "h1:" + 64 hex digits
+    raises:   NotCanonical  a number is NaN or infinite, or a value is not JSON
+    """
+    return Hash("h1:" + sha256(_canonical_bytes(item)).hexdigest())
+
+
+def digest(item: Item) -> Digest:
+    """Name what `item` means, whichever form it came in.
+
+    returns:  "d1:" + 64 hex digits
+    raises:   NotCanonical  as for `item_hash`
+    """
+    return Digest("d1:" + sha256(_canonical_bytes(normalize_item(item))).hexdigest())
+
+
+def normalize_item(item: Item) -> dict[str, Json]:
+    """Spell `item` out: easy messages in parts, server-only and empty fields left out."""
+    said = {key: value for key, value in item.items() if key not in SERVER_FIELDS and value is not None}
+    if "role" in said and said.get("type", "message") == "message":
+        said["type"] = "message"
+        said["content"] = _normalize_content(said["role"], said.get("content", []))
+    return said
+
+
+def _normalize_content(role: str, content: Json) -> Json:
+    if isinstance(content, str):
+        return [{"type": "output_text" if role == "assistant" else "input_text", "text": content}]
+    if not isinstance(content, list):
+        return content
+    return [_normalize_part(part) for part in content]
+
+
+def _normalize_part(part: Json) -> Json:
+    if not isinstance(part, dict):
+        return part
+    return {key: value for key, value in part.items() if key not in SERVER_PART_FIELDS and value is not None}
+
+
+def _canonical_bytes(value: Json) -> bytes:
+    try:
+        return CANONICAL_ENCODER.encode(value).encode("ascii")
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise NotCanonical(f"an item has no exact JSON form: {wrong}") from wrong

@@ -1,0 +1,188 @@
+"""Items of the Responses API as plain JSON: types, texts, and the forms in which they are sent.
+
+Items, responses and events stay dictionaries from the wire to the store: a class would drop or guess unknown fields.
+An unknown item type is stored, sent and shown like any other. Ids of a server are left out when the client sends an
+item again (`to_resendable`): with `store=false` the server does not know them and answers 400.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+"""Any JSON value: dict, list, str, int, float, bool or None."""
+
+Item: TypeAlias = Mapping[str, Json]
+"""One input or output item: `{"type": "message", ...}`; an easy message may have no type."""
+
+Response: TypeAlias = Mapping[str, Json]
+"""A whole response resource: `{"object": "response", "id": ..., "output": [items], ...}`."""
+
+StreamEvent: TypeAlias = Mapping[str, Json]
+"""One event of a response stream: `{"type": "response.output_text.delta", ...}`."""
+
+
+OUTPUT_BY_CLIENT_CALL = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "computer_call": "computer_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+}
+"""Calls that the client answers, and the kind of item that answers each."""
+
+CLIENT_OUTPUT_TYPES = frozenset(OUTPUT_BY_CLIENT_CALL.values())
+
+
+def item_type(item: Item) -> str:
+    """The item's type; a message in the easy form says none and is a message all the same."""
+    return str(item.get("type") or ("message" if "role" in item else "unknown"))
+
+
+def is_client_call(item: Item) -> bool:
+    """Whether the client owes this item an output."""
+    return item_type(item) in OUTPUT_BY_CLIENT_CALL
+
+
+def is_client_output(item: Item) -> bool:
+    return item_type(item) in CLIENT_OUTPUT_TYPES
+
+
+def get_call_id(item: Item) -> str | None:
+    """The provider's string that ties a call to its output, or None for other kinds."""
+    found = item.get("call_id")
+    return found if isinstance(found, str) else None
+
+
+def is_user_message(item: Item) -> bool:
+    return item_type(item) == "message" and item.get("role") == "user"
+
+
+def is_assistant_message(item: Item) -> bool:
+    return item_type(item) == "message" and item.get("role") == "assistant"
+
+
+TEXT_FIELDS = ("text", "refusal", "transcript")
+
+
+JSON_ESCAPE = re.compile(
+    r"\\(?:(?P<code>u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|u[0-9a-fA-F]{4})|.)", re.DOTALL
+)
+"""An escape in JSON text, a pair of surrogates as one."""
+
+
+def item_text(item: Item) -> str:
+    """All the words of a message, a summary or an output, one part a line; "" when it has none."""
+    return "\n".join(part for part in _field_texts(item) if part)
+
+
+def searchable_text(item: Item) -> str:
+    """What a search should find `item` by: its words, and the names and arguments of calls."""
+    named = (item.get(field) for field in ("name", "arguments", "input"))
+    return "\n".join(found for found in (item_text(item), *named) if isinstance(found, str) and found)
+
+
+def decode_json_escapes(text: str) -> str:
+    r"""JSON text with the characters that its escapes name: `Z\u00fcrich` becomes `Zürich`.
+
+    Escapes of controls, marks that change the direction of a line, and anything else that does not print stay.
+    """
+    return JSON_ESCAPE.sub(_decode_escape, text) if "\\u" in text else text
+
+
+def _decode_escape(found: re.Match[str]) -> str:
+    if not found["code"]:
+        return found[0]  # a backslash that is escaped itself
+    character = bytes.fromhex(found["code"].replace("\\", "").replace("u", "")).decode("utf-16-be", "replace")
+    return character if character.isprintable() and character not in '"\\\ufffd' else found[0]
+
+
+def item_preview(item: Item, width: int = 60) -> str:
+    """One line of at most `width` characters that says what `item` is about."""
+    words = " ".join(item_text(item).split(maxsplit=width + 1)[: width + 1])  # more words do not fit
+    if not words:
+        words = f"[{item_type(item)}]" + (f" {item['name']}" if isinstance(item.get("name"), str) else "")
+    return words if len(words) <= width else words[: width - 1] + "…"
+
+
+def _field_texts(item: Item) -> list[str]:
+    found: list[str] = []
+    for field in ("summary", "content", "output"):
+        value = item.get(field)
+        if isinstance(value, str):
+            found.append(value)
+        elif isinstance(value, list):
+            found += _part_texts(value)
+    return found
+
+
+def _part_texts(parts: list[Json]) -> Iterator[str]:
+    for part in parts:
+        if isinstance(part, dict):
+            yield from (part[field] for field in TEXT_FIELDS if isinstance(part.get(field), str))
+
+
+OPTIONAL_ID_TYPES = frozenset(
+    {
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+        "compaction",
+    }
+)
+"""Kinds whose id a client may leave out; every other kind keeps the id it needs."""
+
+
+def user_message(words: str, *more: Json) -> dict[str, Json]:
+    """A user's message; `more` are further content parts, images and files for instance."""
+    content = [{"type": "input_text", "text": words}, *more] if words or not more else list(more)
+    return {"type": "message", "role": "user", "content": content}
+
+
+def assistant_message(words: str) -> dict[str, Json]:
+    """An assistant's message without id or status, as a client may write one itself."""
+    return {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": words}]}
+
+
+def to_sendable(item: Item) -> Item | None:
+    """`item` as it may be sent to a server that never confirmed it; None when nothing is left.
+
+    A partial answer becomes its words. A partial call or half a thought says nothing that a
+    server would take, and is left out. What a client's tool gave out is whole, even where it
+    says that the tool failed.
+    """
+    if item.get("status") in (None, "completed") or is_client_output(item):
+        return item
+    if item_type(item) == "message" and item_text(item):
+        return assistant_message(item_text(item)) if item.get("role") == "assistant" else item
+    return None
+
+
+def to_resendable(item: Item) -> Item | None:
+    """`item` as a client that owns the history sends it again; None when it must stay behind.
+
+    Reasoning that is not sealed lives only at the server that made it.
+    """
+    named = item_type(item)
+    if named == "reasoning" and not item.get("encrypted_content"):
+        return None
+    if "id" not in item or named not in OPTIONAL_ID_TYPES:
+        return item
+    sent = dict(item)
+    del sent["id"]
+    return sent
+
+
+MAX_ID_CHARS = 512
+"""Characters; the longest ids that gateways are known to give have about 300."""
+
+ID_PATTERN = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9_.:=+~@$-]{1,512}", re.ASCII)
+
+
+def is_valid_id(value: object) -> bool:
+    """Whether `value` is a well-formed id."""
+    return isinstance(value, str) and ID_PATTERN.fullmatch(value) is not None

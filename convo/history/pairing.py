@@ -1,0 +1,75 @@
+"""Pairing of calls with their outputs.
+
+A call and its output share an id. A model may use an id again, so an output belongs to the last call before it with
+that id. Hosted tool searches have no id: an output belongs to the last search that has no output yet. A call made by a
+hosted program names that program.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from convo.history.items import OUTPUT_BY_CLIENT_CALL, Item, get_call_id, item_type
+
+OUTPUT_BY_HOSTED_CALL: Mapping[str, str] = {
+    "tool_search_call": "tool_search_output",
+    "program": "program_output",
+    "multi_agent_call": "multi_agent_call_output",
+}
+"""Calls that the provider answers with an item of its own, and the kind of that item."""
+
+RESPONSE_BY_APPROVAL_REQUEST: Mapping[str, str] = {"mcp_approval_request": "mcp_approval_response"}
+"""A request that a person answers; its id is in the response's `approval_request_id`."""
+
+OUTPUT_BY_CALL: Mapping[str, str] = {**OUTPUT_BY_CLIENT_CALL, **OUTPUT_BY_HOSTED_CALL}
+
+OutputKey = tuple[str, str | None]
+"""The kind of an output, and what ties it to its call."""
+
+TOOL_SEARCH_WITHOUT_ID: OutputKey = ("tool_search_output", None)
+
+
+def pair_id(item: Item) -> str | None:
+    """What ties a call and its output; a local shell's output has its call's in `id`."""
+    named = get_call_id(item)
+    if named is not None:
+        return named
+    field = {
+        "local_shell_call_output": "id",
+        "mcp_approval_request": "id",
+        "mcp_approval_response": "approval_request_id",
+    }.get(item_type(item))
+    found = item.get(field) if field else None
+    return found if isinstance(found, str) else None
+
+
+def output_index_by_call(items: Sequence[Item], pairs: Mapping[str, str] = OUTPUT_BY_CALL) -> dict[int, int]:
+    """The place of each call's last output by that of the call.
+
+    An output without a call is found by -1 minus the place of the first such output.
+    """
+    calls: dict[OutputKey, int] = {}
+    searches: list[int] = []
+    found: dict[int, int] = {}
+    outputs = frozenset(pairs.values())
+    for at, item in enumerate(items):
+        what = item_type(item)
+        if what in pairs:
+            name = pairs[what], pair_id(item)
+            calls[name] = at
+            if name == TOOL_SEARCH_WITHOUT_ID:
+                searches.append(at)
+        elif what in outputs:
+            name = what, pair_id(item)
+            place = (
+                (searches.pop() if searches else -1 - at)
+                if name == TOOL_SEARCH_WITHOUT_ID
+                else calls.setdefault(name, -1 - at)
+            )
+            found[place] = at
+    return found
+
+
+def program_call_id(item: Item) -> str | None:
+    """The call id of the program that made a call, or whose call an output answers."""
+    caller = item.get("caller")
+    named = caller.get("caller_id") if isinstance(caller, dict) and caller.get("type") == "program" else None
+    return named if isinstance(named, str) else None

@@ -1,0 +1,431 @@
+"""Redaction: replace secrets in a document by placeholders.
+
+Every string is searched: texts, field names, arguments, nested JSON, base64, percent and Unicode escapes. A secret gets
+the same placeholder everywhere, so references between items survive. Encrypted fields and binary files cannot be
+searched and are reported. Sources of the patterns: the issuers' token formats as collected in gitleaks'
+config/gitleaks.toml (MIT); RFC 7468 (PEM), 7519 (JWT), 6750 and 7617 (Bearer, Basic), 3986 (user information),
+5321 (addresses), 4291 (IPv6); ISO/IEC 7812 (cards), ISO 13616 (IBAN), E.164 (telephone).
+"""
+
+import base64
+import binascii
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import unquote
+
+from convo.errors import InputFault
+from convo.history.items import Json
+from convo.inspect.serialize import ConversationDocument, document_from_json, document_to_json
+
+PLACEHOLDER_PREFIX = "[redacted-"
+"""How every placeholder begins; what stands there is not looked for again."""
+
+
+class SecretPattern(Protocol):
+    """As much of a regular expression as is used here."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+    def sub(self, repl: Callable[[re.Match[str]], str], string: str, /) -> str: ...
+
+
+class SecretRule(NamedTuple):
+    """One row: `fits` says of a match whether it is one."""
+
+    kind: str
+    pattern: SecretPattern
+    fits: Callable[[str], bool] = lambda found: True
+
+    def is_in(self, text: str) -> bool:
+        """Whether `text` holds a secret of this kind."""
+        found: list[str] = []
+
+        def note(match: re.Match[str]) -> str:
+            found.append(match[0])
+            return match[0]
+
+        self.pattern.sub(note, text)
+        return any(map(self.fits, found))
+
+
+def is_luhn_valid(found: str) -> bool:
+    """Whether the last of these digits is the check of the others. source: ISO/IEC 7812-1, annex B"""
+    digits = [int(sign) for sign in found if sign.isdigit()]
+    doubled = (sum(divmod(2 * digit, 10)) if at % 2 else digit for at, digit in enumerate(reversed(digits)))
+    return len(digits) in (13, 14, 15, 16, 19) and len(set(digits)) > 1 and sum(doubled) % 10 == 0
+
+
+def is_iban_valid(found: str) -> bool:
+    """Whether an IBAN's check digits are right. source: ISO 13616-1"""
+    plain = "".join(found.split())
+    if not 15 <= len(plain) <= 34:
+        return False
+    return int("".join(str(int(sign, 36)) for sign in plain[4:] + plain[:4])) % 97 == 1
+
+
+MIN_IPV6_CHARS = 6
+"""Characters; what is shorter, or has no digit, is a name in some program more often than an address."""
+
+
+def is_machine_address(found: str) -> bool:
+    """Whether it is an address of some machine; every machine calls itself by the others."""
+    if ":" in found and not (len(found) >= MIN_IPV6_CHARS and any(sign.isdigit() for sign in found)):
+        return False
+    try:
+        address = ip_address(found)
+    except ValueError:
+        return False
+    return not (address.is_loopback or address.is_unspecified)
+
+
+def _issued_token_pattern(*forms: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(forms)})")
+
+
+SENSITIVE_NAMES = (
+    r"(?:api|access|secret|private|account|auth|signing|encryption|service|master)[_\- ]?keys?|"
+    r"(?:access|auth|refresh|session|security|bearer|bot|id|csrf)[_\- ]?token|token|"
+    r"(?:client|app|consumer|webhook|shared)?[_\- ]?secret|passw(?:or)?d|passphrase|pwd|credentials?|"
+    r"(?:proxy[_\- ]?)?authorization|x[_\-]api[_\-]key|(?:set[_\-])?cookie|connection[_\- ]?string"
+)
+"""What stands in front of a secret, as a field or in words."""
+
+SECRET_NAME = re.compile(rf"(?i)(?:.*[_\-. ])?(?:{SENSITIVE_NAMES})")
+
+SECRET_RULES: tuple[SecretRule, ...] = (
+    SecretRule(
+        "private-key",
+        re.compile(
+            r"-----BEGIN[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----"
+            r"[\s\S]*?(?:-----END[ A-Z0-9_-]{0,60}PRIVATE KEY(?: BLOCK)?-----|\Z)"
+            r"|AGE-SECRET-KEY-1[A-Z0-9]{58}|Private-Lines: *\d+\s+(?:[A-Za-z0-9+/=]{1,64}(?:\r?\n|\\n|\Z))+"
+        ),
+    ),
+    SecretRule(
+        "api-key",
+        _issued_token_pattern(
+            r"sk-[A-Za-z0-9_-]{16,}",  # OpenAI, Anthropic, OpenRouter, DeepSeek
+            r"(?:gsk|hf|r8|xai|pplx|tvly|nvapi|fw|csk|co)[_-][A-Za-z0-9_-]{20,}",  # Groq, Hugging Face, xAI ...
+            r"AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_.-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}",  # Google
+            r"(?:A3T[A-Z0-9]|AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",  # AWS
+            r"(?:gh[opsur]_|github_pat_)[A-Za-z0-9_]{20,}|gl(?:pat|dt|rt|soat|ptt|cbt)-[A-Za-z0-9_.-]{16,}",
+            r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-[A-Za-z0-9-]{10,}",  # Slack
+            r"(?:sk|rk|pk|whsec)_(?:live_|test_|prod_)?[A-Za-z0-9]{16,}",  # Stripe
+            r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|key-[0-9a-f]{32}|[0-9a-f]{32}-us\d{1,2}",  # mail
+            r"npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|dckr_pat_[A-Za-z0-9_-]{20,}|rubygems_[0-9a-f]{40,}",
+            r"do[opr]_v1_[0-9a-f]{40,}|LTAI[A-Za-z0-9]{16,}|lin_api_[A-Za-z0-9]{30,}|shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}",
+            r"ATATT3[A-Za-z0-9_=-]{40,}|ATCTT3[A-Za-z0-9_=-]{40,}|hvs\.[A-Za-z0-9_-]{20,}|glc_[A-Za-z0-9+/=]{30,}",
+            r"sntrys_[A-Za-z0-9+/=_-]{30,}|dapi[0-9a-f]{32}|EAA[A-Za-z0-9]{60,}|secret_[A-Za-z0-9]{40,}",
+            r"\d{8,10}:AA[A-Za-z0-9_-]{30,}",  # Telegram
+            r"[MNO][A-Za-z0-9_-]{22,27}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{27,}",  # Discord
+        ),
+    ),
+    SecretRule(
+        "token", re.compile(r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*){1,3}")
+    ),
+    SecretRule("token", re.compile(r"(?i)\b(?:bearer|basic)\s+(?P<secret>(?!\[redacted-)[A-Za-z0-9._~+/=-]{8,})")),
+    SecretRule(
+        "password",
+        re.compile(
+            r"(?i)\b[a-z][a-z0-9+.-]{1,20}://[^\s:/@\[\]\"']{0,128}:(?P<secret>(?!\[redacted-)[^\s/\"']{1,256}?)@"
+        ),
+    ),
+    SecretRule(
+        "password", re.compile(r"(?i)\b(?:set-)?cookie[\"'`]*\s{0,4}:\s{0,4}(?P<secret>(?!\[redacted-)[^\r\n\"'`]{6,})")
+    ),
+    SecretRule(
+        "password",
+        re.compile(
+            rf"(?i)(?<![A-Za-z])(?:{SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}"
+            r"(?P<quote>\\{0,3}[\"'`])(?P<secret>(?!\[redacted-)[^\r\n\"'\\`]{6,200})(?P=quote)"
+        ),
+    ),
+    SecretRule(
+        "password",
+        re.compile(
+            rf"(?i)(?<![A-Za-z])(?:{SENSITIVE_NAMES})\b[\"'\\`]*\s{{0,4}}(?:=>|:=|=|:|\bis\b)\s{{0,4}}[\"'\\`]*"
+            r"(?P<secret>(?!\[redacted-|bearer\b|basic\b)[^\s\"'\\`,;<>]{6,})"
+        ),
+    ),
+    SecretRule("email", re.compile(r"(?<![\w.+-])[\w.!#$%&*+/=?^{|}~-]{1,64}@(?:[\w-]{1,63}\.){1,8}[^\W\d_]{2,24}")),
+    SecretRule("iban", re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b"), is_iban_valid),
+    SecretRule("card", re.compile(r"(?<![\w.])[3-6](?:[ -]?\d){12,18}(?![\w])"), is_luhn_valid),
+    SecretRule("phone", re.compile(r"(?<![\w+])\+[1-9](?:[ ().-]{0,2}\d){7,14}(?!\w)")),
+    SecretRule("ip", re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)"), is_machine_address),
+    SecretRule(
+        "ip", re.compile(r"(?<![\w:.])(?=[0-9A-Fa-f]*:)[0-9A-Fa-f:]{3,39}(?:%\w+)?(?![\w:])"), is_machine_address
+    ),
+)
+
+
+CUSTOM_KIND = "own"
+"""The kind of what a pattern of the user's own found."""
+
+API_WORD_FIELDS = frozenset({"type", "role", "object", "status", "strategy", "version"})
+"""Fields that hold words of the API; a pattern of the user's own must not take them for something else."""
+
+API_WORD = re.compile(r"[a-z][a-z0-9_.]{0,39}")
+
+
+class SecretReplacement(NamedTuple):
+    """How often a kind of secret was taken out of one place: "item 3", "name", "link 1"."""
+
+    kind: str
+    where: str
+    times: int
+
+
+@dataclass(frozen=True, slots=True)
+class RedactionResult:
+    """A document without its secrets; `unseen` are the places with something that cannot be looked into."""
+
+    document: ConversationDocument
+    replaced: tuple[SecretReplacement, ...]
+    unseen: tuple[str, ...]
+
+
+def redact_document(document: ConversationDocument, own: Sequence[SecretPattern] = ()) -> RedactionResult:
+    """Take everything out of `document` that `SECRET_RULES`, or patterns of the user's own, call a secret.
+
+    raises:  InputFault  something in it is nested too deeply to be looked through
+    """
+    try:
+        return _redact_document_parts(document, own)
+    except RecursionError as wrong:
+        raise InputFault("something in it is nested too deeply to be looked through for secrets") from wrong
+
+
+def _redact_document_parts(document: ConversationDocument, own: Sequence[SecretPattern]) -> RedactionResult:
+    pen = Redactor((*(SecretRule(CUSTOM_KIND, pattern) for pattern in own), *SECRET_RULES))
+    whole = document_to_json(document)
+    items = [pen.at(f"item {at}").value(item) for at, item in enumerate(whole.pop("items"), 1)]
+    links = [pen.at(f"link {at}").value(link) for at, link in enumerate(whole.pop("links"), 1)]
+    head = {name: pen.at(name).field(name, value) for name, value in whole.items()}
+    counted = tuple(SecretReplacement(*named, count) for named, count in pen.counts.items())
+    return RedactionResult(document_from_json({**head, "items": items, "links": links}), counted, tuple(pen.unseen))
+
+
+@dataclass
+class Redactor:
+    """Goes over one document and remembers which placeholder stands for what.
+
+    where:   the place that is being gone over
+    """
+
+    rules: tuple[SecretRule, ...]
+    where: str = ""
+    counts: dict[tuple[str, str], int] = field(default_factory=dict)
+    unseen: dict[str, None] = field(default_factory=dict)
+    _names: dict[str, str] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def at(self, where: str) -> "Redactor":
+        self.where = where
+        return self
+
+    def value(self, value: Json) -> Any:
+        """`value` without secrets, its fields and their names too."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.value(one) for one in value]
+        if isinstance(value, Mapping):
+            return {self.text(name): self.field(name, inner, beside=value) for name, inner in value.items()}
+        return self._placeholder("card", str(int(value))) if _is_card_number(value) else value
+
+    def field(self, name: str, value: Json, beside: Mapping[str, Json] | None = None) -> Any:
+        """The value of a field: some names tell what it is."""
+        if SECRET_NAME.fullmatch(name) and "logprob" not in (beside or {}):
+            return self._named(value)
+        if not isinstance(value, str):
+            return self.value(value)
+        if name in API_WORD_FIELDS and API_WORD.fullmatch(value):
+            return value
+        plain = join_base64_lines(name, value)
+        told = self.text(plain)
+        if told != plain:
+            return told
+        if name == "encrypted_content" or (is_base64_file(name, value) and decode_base64_text(value) is None):
+            self.unseen[self.where] = None
+        return value
+
+    def _named(self, value: Json) -> Any:
+        """What stands in a field that has a secret's name: all of it is one."""
+        if isinstance(value, list):
+            return [self._named(one) for one in value]
+        if isinstance(value, Mapping):
+            return {self.text(name): self._named(inner) for name, inner in value.items()}
+        if value is None or isinstance(value, bool) or value == "" or str(value).startswith(PLACEHOLDER_PREFIX):
+            return value
+        return self._placeholder("password", str(value))
+
+    def text(self, text: str) -> str:
+        """A string without secrets: as JSON where it is some, inside the file where it holds one."""
+        found = _parse_json_container(text)
+        if found is not None:
+            inner = self.value(found)
+            text = text if inner == found else json.dumps(inner, ensure_ascii=False)
+        text = DATA_URL.sub(self._file, text)
+        if DATA_URL.fullmatch(text):
+            return text
+        return self._words(redact_escapes(redact_base64_runs(text, self.text), self._words))
+
+    def _words(self, text: str) -> str:
+        for rule in self.rules:
+            text = rule.pattern.sub(lambda match, rule=rule: self._replaced(match, rule), text)  # type: ignore[misc]
+        return text
+
+    def _replaced(self, match: re.Match[str], rule: SecretRule) -> str:
+        whole = match[0]
+        if not whole or not rule.fits(whole):
+            return whole
+        if "secret" not in rule.pattern.groupindex or match["secret"] is None:
+            return whole if whole.startswith(PLACEHOLDER_PREFIX) else self._placeholder(rule.kind, whole)
+        begin, end = match.start("secret") - match.start(), match.end("secret") - match.start()
+        return whole[:begin] + self._placeholder(rule.kind, match["secret"]) + whole[end:]
+
+    def _file(self, match: re.Match[str]) -> str:
+        """A file that stands in the text: gone over where it is text, left where nobody can tell."""
+        begins, data = match[0][: match.start("data") - match.start()], match["data"]
+        words = decode_base64_text(data)
+        if words is None:
+            self.unseen[self.where] = None
+            return begins + self._words(data) if set("-_").intersection(data) else match[0]
+        told = self.text(words)
+        return match[0] if told == words else begins + encode_base64_text(told)
+
+    def _placeholder(self, kind: str, secret: str) -> str:
+        if secret not in self._names:
+            self._numbers[kind] = self._numbers.get(kind, 0) + 1
+            self._names[secret] = f"{PLACEHOLDER_PREFIX}{kind}-{self._numbers[kind]}]"
+        counted = (kind, self.where)
+        self.counts[counted] = self.counts.get(counted, 0) + 1
+        return self._names[secret]
+
+
+def count_replacements(replaced: Iterable[SecretReplacement]) -> dict[str, int]:
+    """How often each kind was taken out."""
+    sums: dict[str, int] = {}
+    for one in replaced:
+        sums[one.kind] = sums.get(one.kind, 0) + one.times
+    return sums
+
+
+def _is_card_number(value: Json) -> bool:
+    """Whether a number is a card's."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+        return False
+    digits = str(int(value))
+    return digits[0] in "3456" and is_luhn_valid(digits)
+
+
+def _parse_json_container(text: str) -> Json:
+    """The object or list that a string is; None for every other string."""
+    if not text.lstrip().startswith(("{", "[")) or text.startswith(PLACEHOLDER_PREFIX):
+        return None
+    try:
+        found: Json = json.loads(text)
+    except ValueError:
+        return None
+    return found
+
+
+RedactText = Callable[[str], str]
+"""Gives back a text without what is to be hidden."""
+
+DATA_URL = re.compile(
+    r"data:(?P<kind>[\w.+/-]*)(?:;[\w.-]+(?:=(?:[\w.-]*|\"[^\"]*\"))?)*;base64,(?P<data>[\w+/=-]*)",
+    re.IGNORECASE | re.ASCII,
+)
+"""A file that stands in a text."""
+
+BASE64_RUN = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,}={0,2}(?![\w+/=-])", re.ASCII)
+"""What may be base64 of some words; a secret is not shorter."""
+
+FILE_FIELDS = frozenset({"file_data", "data", "b64_json", "result"})
+"""Fields that hold a file without saying so in front of it."""
+
+BASE64_TEXT = re.compile(r"[\w+/=\r\n-]+", re.ASCII)
+
+MIN_FILE_CHARS = 64
+"""Characters; what is shorter in such a field is a word."""
+
+LINE_ENDS = re.compile(r"[\r\n]+")
+URL_SAFE_TO_STANDARD = str.maketrans("-_", "+/")
+
+ASCII_ESCAPE = re.compile(r"\\u00([2-7][0-9a-fA-F])")
+ESCAPED_CHARS = ('"', "\\", "\x7f")
+"""What would mean something else without its escape."""
+
+NON_SPACE = re.compile(r"\S+")
+PERCENT_ESCAPE = re.compile(r"%[2-7][0-9a-fA-F]")
+
+
+def decode_base64_text(data: str) -> str | None:
+    """The text that base64 stands for, of either alphabet and with or without its end; None for what is no text."""
+    plain = "".join(data.split()).rstrip("=").translate(URL_SAFE_TO_STANDARD)
+    try:
+        words = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+    return None if "\0" in words else words
+
+
+def encode_base64_text(words: str) -> str:
+    return base64.b64encode(words.encode("utf-8", "replace")).decode("ascii")
+
+
+def is_base64_file(name: str, value: str) -> bool:
+    """Whether a field holds the bytes of a file."""
+    return name in FILE_FIELDS and len(value) >= MIN_FILE_CHARS and BASE64_TEXT.fullmatch(value) is not None
+
+
+def join_base64_lines(name: str, value: str) -> str:
+    """A file's base64 without the ends of its lines; what is no file stays as it is."""
+    if "\n" not in value or not (value.startswith("data:") or is_base64_file(name, value)):
+        return value
+    joined = LINE_ENDS.sub("", value)
+    return joined if DATA_URL.fullmatch(joined) or is_base64_file(name, joined) else value
+
+
+def redact_base64_runs(text: str, tell: RedactText) -> str:
+    """`text`, with what its runs of base64 say told."""
+
+    def told(match: re.Match[str]) -> str:
+        words = decode_base64_text(match[0])
+        if not words or not all(sign.isprintable() or sign in "\t\r\n" for sign in words):
+            return match[0]
+        left = tell(words)
+        return match[0] if left == words else encode_base64_text(left)
+
+    return BASE64_RUN.sub(told, text)
+
+
+def redact_escapes(text: str, tell: RedactText) -> str:
+    """`text` told without its escapes, where that hides something."""
+    plain = ASCII_ESCAPE.sub(_unescape_char, text)
+    if plain != text and (left := tell(plain)) != plain:
+        text = left
+    return (
+        NON_SPACE.sub(lambda match: _redact_percent_escapes(match[0], tell), text)
+        if PERCENT_ESCAPE.search(text)
+        else text
+    )
+
+
+def _redact_percent_escapes(word: str, tell: RedactText) -> str:
+    if not PERCENT_ESCAPE.search(word):
+        return word
+    plain = unquote(word)
+    left = tell(plain)
+    return word if left == plain else left
+
+
+def _unescape_char(match: re.Match[str]) -> str:
+    sign = chr(int(match[1], 16))
+    return match[0] if sign in ESCAPED_CHARS else sign

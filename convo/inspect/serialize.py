@@ -1,0 +1,444 @@
+"""JSON and text forms of a conversation: `inspect --json`, export documents, readable passages.
+
+An export document (a JSON object; as JSONL a header line, then one line for each item or link):
+
+    {"object": "convo.conversation", "version": 1,
+     "name": "monads", "model": "openai/gpt-5-mini", "instructions": null, "created_at": 1700000000.0,
+     "acknowledged": 4,                     number of confirmed items
+     "items": [items as they were sent],
+     "links": [{"id": "resp_...", "saw": 3, "head": 4, "sent": 1, ...}]}
+
+`saw` and `head` count items. Links of other branches, and the owner, are not in a document. `inspect --json` writes the
+whole path to a key as {"through": key} when it is long; `parents` then allows to rebuild it.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from convo.config.sections import Price
+from convo.errors import InputFault
+from convo.history.accumulator import STREAMED_TEXT_DIFFERS
+from convo.history.items import Item, Json, decode_json_escapes, is_client_call, is_client_output, item_text, item_type
+from convo.history.records import IGNORED_PARAMETER, PROVIDER_PARAMETER, Link, Scope, Strategy
+from convo.history.tree import Key, Path
+from convo.inspect.tree import children_by_parent
+from convo.inspect.view import ConversationView, PathIndex, link_cost_usd
+
+MAX_INLINE_PATH_KEYS = 100
+"""The longest path from the first item that is spelled out for every link."""
+
+
+def conversation_to_json(known: ConversationView) -> dict[str, Json]:
+    """The object of `convo inspect --json`; links oldest first, items as they are stored."""
+    places, after = known.places, children_by_parent(known.links)
+    links = [
+        _inspected_link_to_json(link, places, after.get(link.id, []) if known.forks else None, known.prices)
+        for link in known.links
+    ]
+    shape: dict[str, Json] = {
+        "handle": known.handle,
+        "strategy": str(known.strategy),
+        "endpoint": str(known.scope) if known.scope else None,
+        "head": known.head,
+        "items": {key: place.item for key, place in places},
+        "links": links,
+    }
+    if any(isinstance(link["saw"], dict) for link in links):
+        shape["parents"] = {key: place.before if place.depth > 1 else None for key, place in places}
+    return shape
+
+
+def _inspected_link_to_json(
+    link: Link, places: PathIndex, after: Sequence[Link] | None, prices: Mapping[str, Price]
+) -> dict[str, Json]:
+    limit = (link.error or {}).get("limit")
+    return {
+        "response_id": link.id,
+        "previous_response_id": link.previous_response_id,
+        "conversation_id": link.conversation_id,
+        "model": link.model,
+        "provider": link_provider(link),
+        "status": link.status,
+        "created_at": link.created_at,
+        "sent": _path_keys(link.saw, link.sent, places),
+        "saw": _path_keys(link.saw, None, places),
+        "output": _output_keys(link, places),
+        "usage": dict(link.usage) if link.usage is not None else None,
+        "cost_usd": link_cost_usd(link, prices),
+        **({"ignored": list(link.parameters[IGNORED_PARAMETER])} if IGNORED_PARAMETER in link.parameters else {}),
+        "children": None if after is None else [child.id for child in after],
+        **({"limit": limit} if limit else {}),
+        **({STREAMED_TEXT_DIFFERS: True} if STREAMED_TEXT_DIFFERS in (link.error or {}) else {}),
+    }
+
+
+def link_provider(link: Link) -> str | None:
+    """The provider that was asked, where it is known."""
+    named, slash, _ = link.model.partition("/")
+    return link.parameters.get(PROVIDER_PARAMETER) or (named if slash else None)
+
+
+def _path_keys(key: Key, count: int | None, places: PathIndex) -> Json:
+    """The last `count` keys of the path to `key`; all of them for None."""
+    if key not in places:
+        return {"through": key}
+    depth = places.depth(key)
+    if depth > MAX_INLINE_PATH_KEYS and (count is None or count >= depth):
+        return {"through": key}
+    return places.back(key, depth if count is None else count)
+
+
+def _output_keys(link: Link, places: PathIndex) -> list[Key]:
+    if link.head not in places or link.saw not in places:
+        return []
+    return places.back(link.head, places.depth(link.head) - places.depth(link.saw))
+
+
+CONVERSATION_OBJECT, ITEM_OBJECT, LINK_OBJECT = "convo.conversation", "convo.item", "convo.link"
+DOCUMENT_VERSION = 1
+
+COMMENT_BEGIN, COMMENT_END = "<!-- convo.conversation ", " -->"
+"""What stands around a document in Markdown; it is the last line, so no words of a message can be taken for it."""
+
+COMMENT_WITHOUT_DATA = "<!-- convo: without its data -->"
+
+PAGE_BEGIN, PAGE_END = '<script type="application/json" id="convo">', "</script>"
+"""What stands around a document in a page; every word beside it is escaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationDocument:
+    """One conversation in a file; see the module. `links` are JSON objects as they stand there."""
+
+    items: tuple[Item, ...]
+    acknowledged: int
+    name: str | None = None
+    model: str | None = None
+    instructions: str | None = None
+    created_at: float | None = None
+    links: tuple[Mapping[str, Json], ...] = ()
+
+
+def document_header(document: ConversationDocument) -> dict[str, Json]:
+    """Everything but items and links."""
+    return {
+        "object": CONVERSATION_OBJECT,
+        "version": DOCUMENT_VERSION,
+        "name": document.name,
+        "model": document.model,
+        "instructions": document.instructions,
+        "created_at": document.created_at,
+        "acknowledged": document.acknowledged,
+    }
+
+
+def document_to_json(document: ConversationDocument) -> dict[str, Json]:
+    """The one object."""
+    return {
+        **document_header(document),
+        "items": list(document.items),
+        "links": [dict(link) for link in document.links],
+    }
+
+
+def document_to_lines(document: ConversationDocument) -> Iterator[dict[str, Json]]:
+    """The objects of its lines."""
+    yield document_header(document)
+    for at in range(len(document.items) + 1):
+        if at:
+            yield {"object": ITEM_OBJECT, "item": document.items[at - 1]}
+        yield from ({"object": LINK_OBJECT, **link} for link in document.links if link["head"] == at)
+
+
+def document_from_json(found: Json) -> ConversationDocument:
+    """What `document_to_json` gave. raises: InputFault"""
+    head = _parse_header(found)
+    items, links = found.get("items"), found.get("links", [])
+    if not isinstance(items, list) or not isinstance(links, list):
+        raise InputFault("it has no list of items")
+    return _build_document(head, items, links)
+
+
+def document_from_lines(lines: Sequence[Json]) -> ConversationDocument:
+    """What `document_to_lines` gave. raises: InputFault"""
+    items, links = [], []
+    for at, line in enumerate(lines[1:], 2):
+        what = line.get("object") if isinstance(line, dict) else None
+        if what == ITEM_OBJECT:
+            items.append(line.get("item"))
+        elif what == LINK_OBJECT:
+            links.append({name: value for name, value in line.items() if name != "object"})
+        else:
+            raise InputFault(f"line {at} is neither an item nor a link")
+    return _build_document(_parse_header(lines[0]), items, links)
+
+
+def is_document(found: Json) -> bool:
+    return isinstance(found, dict) and found.get("object") == CONVERSATION_OBJECT
+
+
+def _parse_header(found: Json) -> Mapping[str, Json]:
+    """raises: InputFault"""
+    if not is_document(found):
+        raise InputFault("it is no conversation of convo's")
+    if found.get("version") != DOCUMENT_VERSION:
+        raise InputFault(f"a newer convo wrote it, in form {found.get('version')}", hint="upgrade convo-state")
+    for name, kinds in HEADER_FIELD_TYPES.items():
+        if name not in found:
+            raise InputFault(f"its {name!r} is missing")
+        if not isinstance(found[name], kinds):
+            raise InputFault(f"its {name!r} is of another kind")
+    if found["created_at"] is not None and not _is_timestamp(found["created_at"]):
+        raise InputFault("its 'created_at' is no time")
+    return dict(found)
+
+
+HEADER_FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("name", "model", "instructions"), (str, type(None))),
+    "created_at": (int, float, type(None)),
+    "acknowledged": (int,),
+}
+
+
+def _build_document(head: Mapping[str, Json], items: Sequence[Json], links: Sequence[Json]) -> ConversationDocument:
+    bad = next((at for at, item in enumerate(items, 1) if not isinstance(item, dict)), None)
+    if bad is not None:
+        raise InputFault(f"item {bad} is no object")
+    for link in links:
+        if not isinstance(link, dict) or not _is_valid_link(link, len(items)):
+            raise InputFault("one of its links is none")
+    if not 0 <= head["acknowledged"] <= len(items):
+        raise InputFault("more is acknowledged in it than was said")
+    return ConversationDocument(
+        items=tuple(items),
+        acknowledged=head["acknowledged"],
+        name=head["name"],
+        model=head["model"],
+        instructions=head["instructions"],
+        created_at=head["created_at"],
+        links=tuple(links),
+    )
+
+
+# -- links ----------------------------------------------------------------------------------------
+
+
+def links_to_json(links: Iterable[Link], path: Path) -> tuple[Mapping[str, Json], ...]:
+    """The links on `path` as they stand in a file, in the order of their answers."""
+    depth = {key: at for at, key in enumerate(path.keys, 1)} | {path.root: 0}
+    here = {link.id: link for link in links if link.saw in depth and link.head in depth}
+    ordered = sorted(here.values(), key=lambda link: (depth[link.head], depth[link.saw], link.created_at, link.id))
+    return tuple(_link_to_json(link, depth) for link in ordered)
+
+
+def _link_to_json(link: Link, depth: Mapping[Key, int]) -> dict[str, Json]:
+    return {
+        "id": link.id,
+        "saw": depth[link.saw],
+        "head": depth[link.head],
+        "strategy": str(link.strategy),
+        "endpoint": list(link.scope),
+        "sent": link.sent,
+        "model": link.model,
+        "status": link.status,
+        "created_at": link.created_at,
+        "parent": link.parent,
+        "conversation_id": link.conversation_id,
+        "previous_response_id": link.previous_response_id,
+        "seconds": link.seconds,
+        "first_token_s": link.first_token_s,
+        "parameters": link.parameters,
+        "usage": link.usage,
+        "error": link.error,
+        "stored": link.stored,
+    }
+
+
+def link_from_json(found: Mapping[str, Json], path: Path, session: str) -> Link:
+    """The link that stands in a file, on `path`, as if `session` had made it. raises: InputFault"""
+
+    def key(count: int) -> Key:
+        return path.nodes[count - 1].key if count else path.root
+
+    try:
+        return Link(
+            id=found["id"],
+            saw=key(found["saw"]),
+            head=key(found["head"]),
+            strategy=Strategy(found["strategy"]),
+            scope=Scope(*found["endpoint"]),
+            session=session,
+            sent=found["sent"],
+            model=found["model"],
+            status=found["status"],
+            created_at=found["created_at"],
+            parent=found.get("parent"),
+            conversation_id=found.get("conversation_id"),
+            previous_response_id=found.get("previous_response_id"),
+            seconds=found.get("seconds"),
+            first_token_s=found.get("first_token_s"),
+            parameters=found.get("parameters", {}),
+            usage=found.get("usage"),
+            error=found.get("error"),
+            stored=found.get("stored", True),
+        )
+    except (TypeError, ValueError, KeyError) as wrong:
+        raise InputFault("one of its links is none") from wrong
+
+
+LINK_FIELD_TYPES: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("id", "model", "strategy", "status"), (str,)),
+    **dict.fromkeys(("saw", "head", "sent"), (int,)),
+    **dict.fromkeys(("parent", "conversation_id", "previous_response_id"), (str, type(None))),
+    **dict.fromkeys(("seconds", "first_token_s"), (int, float, type(None))),
+    "created_at": (int, float),
+    "parameters": (dict,),
+    "usage": (dict, type(None)),
+    "error": (dict, type(None)),
+    "stored": (bool,),
+    "endpoint": (list,),
+}
+
+
+def _is_valid_link(link: Mapping[str, Json], items: int) -> bool:
+    """Whether it has the fields of a link, and stands among `items` items."""
+    if not all(isinstance(link.get(name), kinds) for name, kinds in LINK_FIELD_TYPES.items()):
+        return False
+    scope = link["endpoint"]
+    words = [*(link[name] for name in LINK_FIELD_TYPES), *scope]
+    if not all(_is_valid_unicode(one) for one in words if isinstance(one, str)):
+        return False
+    known = link["strategy"] in list(Strategy) and link["status"] in LINK_STATUSES and _is_timestamp(link["created_at"])
+    placed = 0 <= link["saw"] <= link["head"] <= items and 0 <= link["sent"] <= items
+    return known and placed and len(scope) == 3 and all(isinstance(part, str | None) for part in scope)
+
+
+def _is_valid_unicode(words: str) -> bool:
+    """Whether it is whole characters: a database takes no half of one."""
+    return words.isascii() or not SURROGATE.search(words)
+
+
+SURROGATE = re.compile("[\ud800-\udfff]")
+
+MAX_TIMESTAMP_S = 253_402_300_800
+"""The first second of the year 10000, since 1970; no calendar goes further."""
+
+
+def _is_timestamp(seconds: float) -> bool:
+    return 0 <= seconds < MAX_TIMESTAMP_S
+
+
+LINK_STATUSES = ("queued", "in_progress", "completed", "incomplete", "failed", "cancelled")
+
+
+def format_json_line(found: Json) -> str:
+    """One line of a file."""
+    return json.dumps(found, ensure_ascii=True, separators=(", ", ": "))
+
+
+def document_to_embedded_json(document: ConversationDocument) -> str:
+    """The document as JSON that can stand in a page or a comment."""
+    return dump_html_safe_json(document_to_json(document))
+
+
+def dump_html_safe_json(found: Json) -> str:
+    """JSON in which no character means anything to HTML, or ends a comment.
+
+    Two dashes in a row stand only in strings, and the second is written as its number.
+    """
+    text = json.dumps(found, ensure_ascii=True).replace("--", "-\\u002d")
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+PassageForm = Literal["prose", "thought", "code", "image", "aside"]
+
+PART_TEXT_FIELDS = ("text", "refusal", "transcript")
+
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069"
+    "\u00ad\u115f\u1160\u180e\u200b\u2060-\u2064\u206a-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\U000e0100-\U000e01ef]"
+)
+"""What is no text: controls that a terminal obeys, half characters, and what turns a line around."""
+
+
+class Passage(NamedTuple):
+    form: PassageForm
+    words: str
+
+
+def item_title(item: Item) -> str:
+    """Who says it, or what it is: "user", "call of weather", "output of call_1"."""
+    if is_client_call(item):
+        return replace_unprintable(f"call of {item.get('name') or item_type(item)}")
+    if is_client_output(item):
+        return replace_unprintable(f"output of {item.get('call_id') or item_type(item)}")
+    return replace_unprintable(str(item.get("role") or item_type(item)))
+
+
+def item_passages(item: Item) -> tuple[Passage, ...]:
+    """The pieces of one item, in order; no words in them can be taken for anything but text."""
+    found = [Passage(form, replace_unprintable(words)) for form, words in _iter_passages(item) if words]
+    return tuple(found) or (Passage("aside", "nothing"),)
+
+
+def replace_unprintable(words: str) -> str:
+    return UNPRINTABLE.sub("\ufffd", words.replace("\r\n", "\n"))
+
+
+def _iter_passages(item: Item) -> Iterator[tuple[PassageForm, str]]:
+    if item_type(item) == "message":
+        yield from _content_passages(item.get("content"))
+    elif item_type(item) == "reasoning":
+        yield "thought", item_text(item)
+        if not item_text(item):
+            yield "aside", "a thought that is sealed" if item.get("encrypted_content") else "a thought without words"
+    elif is_client_call(item):
+        said = item.get("arguments", item.get("input"))
+        yield "code", decode_json_escapes(said) if isinstance(said, str) else _format_json(dict(item))
+    elif is_client_output(item):
+        yield from _output_passages(item.get("output"))
+    elif item_type(item) == "compaction":
+        yield "aside", "what came before this was made smaller; it is sealed"
+    else:
+        yield "code", _format_json(dict(item))
+
+
+def _output_passages(output: Json) -> Iterator[tuple[PassageForm, str]]:
+    if isinstance(output, str):
+        yield "code", output
+    else:
+        yield from _content_passages(output)
+
+
+def _content_passages(content: Json) -> Iterator[tuple[PassageForm, str]]:
+    if isinstance(content, str):
+        yield "prose", content
+    elif isinstance(content, list):
+        for part in content:
+            yield from _part_passages(part)
+    elif content is not None:
+        yield "code", _format_json(content)
+
+
+def _part_passages(part: Json) -> Iterator[tuple[PassageForm, str]]:
+    if not isinstance(part, dict):
+        yield "code", _format_json(part)
+        return
+    words = next((part[name] for name in PART_TEXT_FIELDS if isinstance(part.get(name), str)), None)
+    if words is not None:
+        yield "prose", words
+    elif isinstance(part.get("image_url"), str):
+        yield "image", part["image_url"]
+    elif part.get("type") in ("input_file", "input_image"):
+        named = part.get("filename") or part.get("file_id") or part.get("file_url") or "without a name"
+        yield "aside", f"a file: {named}"
+    else:
+        yield "code", _format_json(part)
+
+
+def _format_json(value: Json) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False)

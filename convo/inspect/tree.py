@@ -1,0 +1,206 @@
+"""Link trees: order of rows, and links rebuilt from what an owner reports.
+
+The branch that leads to the head is drawn straight; forks are one step to the right, so depth counts forks and not
+links. Links of a conversation get their parents from the order of its items; a remote chain is rebuilt from its
+responses and the input items of the last one.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from convo.history.canonical import digest
+from convo.history.items import Item, Response
+from convo.history.records import Link, Scope, Strategy
+from convo.history.tree import Key, Path
+from convo.inspect.view import PathIndex
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """A link and where it is drawn.
+
+    depth:   how many lines run on at its left
+    begins:  whether it leaves the line at its left here
+    """
+
+    link: Link
+    depth: int = 0
+    begins: bool = False
+
+
+def children_by_parent(links: Sequence[Link]) -> dict[str | None, list[Link]]:
+    """The links that go on from each link, in the order given; under None those that go on from none.
+
+    A link whose parent is not among `links` counts as going on from none, and so does the first link of a circle,
+    which a file or an endpoint that reuses ids can make.
+    """
+    parents = _break_cycles({link.id: link.parent for link in links})
+    found: dict[str | None, list[Link]] = {}
+    for link in links:
+        found.setdefault(parents[link.id], []).append(link)
+    return found
+
+
+def _break_cycles(parents: dict[str, str | None]) -> dict[str, str | None]:
+    """The parent of each id among `parents`; None where it is unknown, and once in each circle."""
+    order = {name: at for at, name in enumerate(parents)}
+    cut = {name: parent if parent in parents else None for name, parent in parents.items()}
+    ends: set[str] = set()
+    for name in parents:
+        walk: dict[str, None] = {}
+        at: str | None = name
+        while at is not None and at not in ends and at not in walk:
+            walk[at] = None
+            at = cut[at]
+        if at is not None and at in walk:
+            circle = list(walk)[list(walk).index(at) :]
+            cut[min(circle, key=order.__getitem__)] = None
+        ends.update(walk)
+    return cut
+
+
+def iter_link_rows(links: Sequence[Link], head: str | None) -> Iterator[LinkRow]:
+    """`links` as they are drawn; `head` is the id of the link whose line stays straight."""
+    after, straight = children_by_parent(links), ancestor_ids(head, links)
+    waiting = _sibling_rows(after.get(None, []), 0, straight)
+    while waiting:
+        row = waiting.pop()
+        yield row
+        waiting += _sibling_rows(after.get(row.link.id, []), row.depth, straight)
+
+
+def ancestor_ids(head: str | None, links: Sequence[Link]) -> set[str]:
+    """The ids of `head` and of every link before it."""
+    parents = {link.id: link.parent for link in links}
+    found: set[str] = set()
+    while head is not None and head in parents and head not in found:
+        found.add(head)
+        head = parents[head]
+    return found
+
+
+def _sibling_rows(siblings: Sequence[Link], depth: int, straight: set[str]) -> list[LinkRow]:
+    """The rows of links that go on from the same place, last one first."""
+    if not siblings:
+        return []
+    answered = [link for link in siblings if link.status == "completed"]
+    main = next((link for link in siblings if link.id in straight), (answered or siblings)[-1])
+    aside = [LinkRow(link, depth + 1, begins=True) for link in siblings if link is not main]
+    return [LinkRow(main, depth), *reversed(aside)]
+
+
+ANSWERED_STATUSES = ("completed", "incomplete")
+
+
+def order_by_conversation(links: Iterable[Link], places: PathIndex) -> tuple[Link, ...]:
+    """`links` of one conversation, in its order, each with the one before it as parent where it names none."""
+    found: list[Link] = []
+    last: Link | None = None
+    for link in sorted(links, key=lambda link: places.depth(link.saw) if link.saw in places else 0):
+        found.append(link if link.parent or last is None else replace(link, parent=last.id))
+        if link.status in ANSWERED_STATUSES:
+            last = link
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class RemoteChain:
+    """A chain that was walked: the path to the end of its last response, links oldest first."""
+
+    path: Path
+    links: tuple[Link, ...]
+    places: PathIndex
+
+
+def build_remote_chain(
+    responses: Sequence[Response], context: Sequence[Item], root: Key, scope: Scope, provider: str
+) -> RemoteChain:
+    """Put links together from what the endpoint tells.
+
+    responses:  a chain's response resources, oldest first
+    context:    the whole input of the last one, oldest first
+    provider:   the name that stands before the model's
+    """
+    path = Path(root).grow([*context, *(responses[-1].get("output") or ())])
+    places, links, at = PathIndex(root), list[Link](), 0
+    places.add(path)
+    outputs = OutputFinder(context)
+    for response in responses:
+        output = response.get("output") or ()
+        span = (len(context), len(path)) if response is responses[-1] else outputs.find(output, at)
+        start, end = span or (at, at)
+        saw, head = _key_at(path, start), _key_at(path, end)
+        if output and not span:
+            aside = path.first(start).grow(output)
+            places.add(aside)
+            head = aside.head
+        parent = links[-1].id if links else None
+        links.append(_link_from_response(response, parent, saw, head, start - at, scope, provider))
+        at = end
+    return RemoteChain(path, tuple(links), places)
+
+
+class OutputFinder:
+    """Finds the output of earlier responses in the input of a later one."""
+
+    def __init__(self, context: Sequence[Item]) -> None:
+        self._names = [_item_identities(item) for item in context]
+        self._at: dict[str, list[int]] = {}
+        for at, names in enumerate(self._names):
+            for name in names:
+                self._at.setdefault(name, []).append(at)
+
+    def find(self, output: Sequence[Item], start: int) -> tuple[int, int] | None:
+        """Where `output` begins and ends, from `start` on; None when none of it stands there.
+
+        Some of it may be missing: endpoints do not hand all reasoning on.
+        """
+        names = {name for item in output for name in _item_identities(item)}
+        first = min((at for name in names if (at := self._next(name, start)) is not None), default=None)
+        if first is None:
+            return None
+        end = first + 1
+        while end < min(len(self._names), first + len(output)) and names.intersection(self._names[end]):
+            end += 1
+        return first, end
+
+    def _next(self, name: str, start: int) -> int | None:
+        at = self._at.get(name, [])
+        place = bisect_left(at, start)
+        return at[place] if place < len(at) else None
+
+
+def _key_at(path: Path, count: int) -> Key:
+    return path.nodes[count - 1].key if count else path.root
+
+
+def _item_identities(item: Item) -> tuple[str, ...]:
+    """What an item can be known by: its id, and what it says."""
+    return (*([item["id"]] if isinstance(item.get("id"), str) else []), digest(item))
+
+
+def _link_from_response(
+    response: Response, parent: str | None, saw: Key, head: Key, sent: int, scope: Scope, provider: str
+) -> Link:
+    conversation = (response.get("conversation") or {}).get("id")
+    begun, ended = response.get("created_at") or 0, response.get("completed_at")
+    return Link(
+        id=response["id"],
+        saw=saw,
+        head=head,
+        sent=sent,
+        model=f"{provider}/{response.get('model') or 'unknown'}",
+        strategy=Strategy.CONVERSATION if conversation else Strategy.CHAIN,
+        status=response.get("status") or "completed",
+        created_at=begun,
+        parent=parent,
+        scope=scope,
+        conversation_id=conversation,
+        previous_response_id=response.get("previous_response_id"),
+        seconds=ended - begun if ended else None,
+        parameters={"instructions": said} if (said := response.get("instructions")) else {},
+        usage=response.get("usage"),
+        error=response.get("error"),
+        stored=bool(response.get("store", True)),
+    )

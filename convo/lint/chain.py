@@ -1,0 +1,141 @@
+"""Lint rules for chains and instructions: expired or unstored anchors.
+
+An endpoint keeps a response for at least 30 days, and with `store=false` not at all. A broken chain is repaired by
+continuing from the last usable response; without one the local store becomes the owner. Instructions are not inherited
+from a previous response.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from convo.history.records import EMBEDDED_SCOPE, Link, Strategy
+from convo.lint.model import (
+    ANSWERED_STATUSES,
+    LintIssue,
+    LintView,
+    OutputSpan,
+    RepairChange,
+    item_issues,
+    with_client_owner,
+)
+
+DAY_S = 86_400.0
+RESPONSE_LIFETIME_S = 30 * DAY_S
+"""Seconds for which the API keeps a response at least."""
+
+EXPIRY_NOTICE_S = 3 * DAY_S
+
+
+def check_store_false_in_chain(view: LintView) -> Iterator[LintIssue]:
+    """A response that its endpoint did not keep, where the chain goes on from it."""
+    if view.strategy is not Strategy.CHAIN:
+        return
+    for step in _server_spans(view):
+        if not step.link.stored:
+            message = f"{step.link.id} was sent with store=false, so nothing can go on from it"
+            yield LintIssue(message, step.ends - 1, link=step.link.id)
+
+
+def check_anchor_expired(view: LintView) -> Iterator[LintIssue]:
+    """A chain whose last response may be gone: it is older than thirty days."""
+    age_s = _age_s(view.anchor, view)
+    if age_s is not None and age_s >= RESPONSE_LIFETIME_S and view.anchor:
+        message = f"{view.anchor.id} is {age_s / DAY_S:.0f} days old, and its endpoint keeps it for 30 at least"
+        yield LintIssue(message, view.owned - 1 if view.owned else None, link=view.anchor.id)
+
+
+def check_anchor_expires_soon(view: LintView) -> Iterator[LintIssue]:
+    """A chain whose last response may be gone within three days."""
+    age_s = _age_s(view.anchor, view)
+    if age_s is not None and RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S <= age_s < RESPONSE_LIFETIME_S and view.anchor:
+        message = f"{view.anchor.id} may be gone in {(RESPONSE_LIFETIME_S - age_s) / DAY_S:.1f} days"
+        yield LintIssue(message, view.owned - 1 if view.owned else None, link=view.anchor.id)
+
+
+def check_instructions_absent(view: LintView) -> Iterator[LintIssue]:
+    """A turn without the instructions that one before it had; a record that sends them has mended that."""
+    if view.instructions is not None:
+        return
+    had = ""
+    for step in view.steps:
+        said = step.link.parameters.get("instructions")
+        if not said and had:
+            message = f"{step.link.id} had no instructions; {had} had some, and no response carries them over"
+            yield LintIssue(message, step.ends - 1, link=step.link.id)
+        had = step.link.id if said else had
+
+
+def explain_unknown_age(view: LintView) -> str:
+    """Why the age of an anchor was not judged, as a sentence; "" when it was."""
+    if view.strategy is Strategy.CHAIN and view.anchor is None and (view.owned or view.partial):
+        return "the age of what this chain goes on from not judged: nothing here knows when it was made"
+    return ""
+
+
+def fix_store_false_in_chain(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Back to before the first of these; see `back`."""
+    at, first = item_issues(faults)[0]
+    return continue_before(view, at, "store-false-in-chain", first.message)
+
+
+def continue_before(view: LintView, at: int, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
+    """Go on from the last response before place `at` that can be gone on from; own the history here without one."""
+    if view.strategy is Strategy.CHAIN:
+        good = [step for step in _server_spans(view) if step.ends <= at and _can_continue(step.link, view)]
+        if good:
+            return _continue_from(view, good[-1], code, why)
+    return _own_locally(view, code, why)
+
+
+def move_to_local_store(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Own the history here, before its owner lets it go."""
+    return _own_locally(view, code, faults[0].message)
+
+
+def fix_instructions_absent(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """The record sends the last instructions that there were with every turn from now on."""
+    said = [step.link.parameters["instructions"] for step in view.steps if step.link.parameters.get("instructions")]
+    change = RepairChange(
+        "instructions-absent", "instructions", "the last that there were go with every turn from now on"
+    )
+    return replace(view, instructions=str(said[-1])), [change]
+
+
+def _continue_from(view: LintView, step: OutputSpan, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
+    kept = (*range(step.ends), *range(view.owned, len(view.items)))
+    gone = [
+        RepairChange(code, "dropped", f"it stands behind {step.link.id}", view.sources[at])
+        for at in range(step.ends, view.owned)
+    ]
+    new = replace(
+        view,
+        items=tuple(view.items[at] for at in kept),
+        sources=tuple(view.sources[at] for at in kept),
+        owned=step.ends,
+        handle=step.link.id,
+        anchor=step.link,
+        steps=tuple(one for one in view.steps if one.ends <= step.ends),
+    )
+    return new, [RepairChange(code, "anchor", f"{why}: it goes on from {step.link.id}"), *gone]
+
+
+def _own_locally(view: LintView, code: str, why: str) -> tuple[LintView, list[RepairChange]]:
+    return with_client_owner(view), [RepairChange(code, "owner", f"{why}: the local store owns it now")]
+
+
+def _server_spans(view: LintView) -> list[OutputSpan]:
+    """The responses that the owner holds, oldest first."""
+    return [step for step in view.steps if step.ends <= view.owned]
+
+
+def _can_continue(link: Link, view: LintView) -> bool:
+    age_s = _age_s(link, view)
+    young = age_s is None or age_s < RESPONSE_LIFETIME_S - EXPIRY_NOTICE_S
+    return link.stored and link.status in ANSWERED_STATUSES and link.id.startswith("resp_") and young
+
+
+def _age_s(link: Link | None, view: LintView) -> float | None:
+    """How old a response is that an endpoint may let go; None for what is kept here, or not known."""
+    if link is None or view.strategy is not Strategy.CHAIN or link.scope == EMBEDDED_SCOPE or view.now is None:
+        return None
+    return view.now - link.created_at

@@ -1,0 +1,396 @@
+"""Lint rules for single items and pairs: required fields, ids, arguments, calls and outputs.
+
+Unknown item types are not checked: they may be newer than this list. Truncated arguments are closed. A call
+without output gets an "interrupted" output in its own form, or is dropped where none can be made up
+(screenshots, hosted calls).
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from convo.history.items import OPTIONAL_ID_TYPES, Item, Json, item_type
+from convo.history.pairing import OUTPUT_BY_HOSTED_CALL, RESPONSE_BY_APPROVAL_REQUEST, program_call_id
+from convo.history.tree import is_same_item
+from convo.lint.chain import continue_before
+from convo.lint.model import (
+    COUNTERPART_TYPES,
+    ItemEdits,
+    LintIssue,
+    LintView,
+    RepairChange,
+    apply_edits,
+    counterpart_id,
+    is_incomplete_item,
+    item_issues,
+)
+
+FOREIGN_ID_TYPES = frozenset({"item_reference", "local_shell_call_output"})
+"""Kinds whose id is another item's."""
+
+
+def check_duplicate_item_id(view: LintView) -> Iterator[LintIssue]:
+    """An item whose id another one before it has."""
+    first: dict[str, int] = {}
+    for at, item in enumerate(view.items):
+        found = item.get("id")
+        if not isinstance(found, str) or item_type(item) in FOREIGN_ID_TYPES:
+            continue
+        if found in first and at >= view.owned:
+            yield LintIssue(f"{found} is the id of an item before it", at, ".id", also=(first[found],))
+        first.setdefault(found, at)
+
+
+def fix_duplicate_item_id(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """A copy goes; what says something else stays, without the id that is not its own."""
+    new: dict[int, Item | None] = {}
+    changes = []
+    for at, fault in item_issues(faults):
+        item, (first,) = view.items[at], fault.also
+        copied = is_same_item(item, view.items[first]) or item_type(item) not in OPTIONAL_ID_TYPES
+        new[at] = None if copied else {key: value for key, value in item.items() if key != "id"}
+        why = fault.message if copied else f"{fault.message}, which says something else: the id was left out"
+        what = "dropped" if copied else "replaced"
+        changes.append(RepairChange("duplicate-item-id", what, why, view.sources[at]))
+    return apply_edits(view, ItemEdits(new)), changes
+
+
+MESSAGE_ROLES = ("user", "assistant", "system", "developer")
+
+
+def _is_string(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def _is_string_or_parts(value: Json) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(part, dict) for part in value))
+
+
+def _is_present(value: Json) -> bool:
+    return value is not None
+
+
+def _is_role(value: Json) -> bool:
+    return value in MESSAGE_ROLES
+
+
+REQUIRED_FIELDS: Mapping[str, Mapping[str, Callable[[Json], bool]]] = {
+    "message": {"role": _is_role, "content": _is_string_or_parts},
+    "function_call": {"call_id": _is_string, "name": _is_string},
+    "function_call_output": {"call_id": _is_string, "output": _is_string_or_parts},
+    "custom_tool_call": {"call_id": _is_string, "name": _is_string, "input": _is_string},
+    "custom_tool_call_output": {"call_id": _is_string, "output": _is_string_or_parts},
+    "computer_call": {"call_id": _is_string},
+    "computer_call_output": {"call_id": _is_string, "output": _is_present},
+    "compaction": {"encrypted_content": _is_string},
+    "item_reference": {"id": _is_string},
+}
+"""By kind: the fields that must be there, and what they must hold."""
+
+
+def check_malformed_item(view: LintView) -> Iterator[LintIssue]:
+    """An item that lacks its type, or a field that its type needs."""
+    for at, item in view.of_kind("unknown"):
+        if view.travels[at] and not _is_reference(item):
+            yield LintIssue("it has neither a type nor a role", at)
+    for named, needs in REQUIRED_FIELDS.items():
+        for at in view.by_kind.get(named, ()):
+            yield from _check_required_fields(view, at, needs)
+
+
+def _check_required_fields(view: LintView, at: int, needs: Mapping[str, Callable[[Json], bool]]) -> Iterator[LintIssue]:
+    item = view.items[at]
+    wrong = next((name for name, right in needs.items() if not right(item.get(name))), None)
+    if wrong is not None and view.travels[at]:
+        yield LintIssue(
+            f"a {item_type(item).replace('_', ' ')} {_describe_wrong_field(wrong, item.get(wrong))}", at, f".{wrong}"
+        )
+
+
+def _describe_wrong_field(name: str, value: Json) -> str:
+    if value is None:
+        return f"has no {name}"
+    return f"has the {name} {value!r}" if name == "role" and isinstance(value, str) else f"has a {name} of another type"
+
+
+def _is_reference(item: Item) -> bool:
+    """A reference may leave its type out."""
+    return isinstance(item.get("id"), str) and all(value is None for key, value in item.items() if key != "id")
+
+
+ARGUMENTS_FIELD = ".arguments"
+
+CLOSING_BRACKETS = {"{": "}", "[": "]"}
+
+
+def check_invalid_arguments(view: LintView) -> Iterator[LintIssue]:
+    """A function call whose arguments are not the text of one JSON object."""
+    for at, item in view.of_kind("function_call"):
+        wrong = _describe_invalid_arguments(item.get("arguments")) if view.travels[at] else ""
+        if wrong:
+            yield LintIssue(f"the arguments of {item.get('name') or 'a call'} {wrong}", at, ARGUMENTS_FIELD)
+
+
+def fix_invalid_arguments(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """What was cut off is closed; what no object can be made of becomes an empty one."""
+    new: dict[int, Item] = {}
+    changes = []
+    for at, fault in item_issues(faults):
+        item = view.items[at]
+        text = repair_arguments(item.get("arguments"))
+        new[at] = {**{key: value for key, value in item.items() if key != "status"}, "arguments": text}
+        why = (
+            f"{fault.message}: they are {text if len(text) <= MAX_SHOWN_CHARS else text[:MAX_SHOWN_CHARS] + '...'} now"
+        )
+        changes.append(RepairChange("invalid-arguments", "replaced", why, view.sources[at]))
+    return apply_edits(view, ItemEdits(new)), changes
+
+
+MAX_SHOWN_CHARS = 60
+"""Characters of mended arguments that the list of changes shows."""
+
+
+def repair_arguments(arguments: Json) -> str:
+    """The text of a JSON object that says what `arguments` said, as far as it can be read."""
+    if isinstance(arguments, dict):
+        return json.dumps(arguments)
+    text = _first_json_value(arguments) or close_json_object(arguments) if isinstance(arguments, str) else ""
+    return text if not _describe_invalid_arguments(text) else "{}"
+
+
+def _first_json_value(text: str) -> str:
+    """The value that `text` begins with, where something stands behind it; "" where it does not end."""
+    begun = text.lstrip()
+    try:
+        return begun[: json.JSONDecoder().raw_decode(begun)[1]]
+    except (ValueError, RecursionError):
+        return ""
+
+
+def close_json_object(text: str) -> str:
+    """The beginning of a JSON object, ended where the last whole value in it ends."""
+    open_: list[str] = []
+    left = 0  # the longest beginning that can be closed; what is open there is open at the end, too
+    in_string = escaped = False
+    for at, sign in enumerate(text):
+        if in_string:
+            in_string, escaped = escaped or sign != '"', sign == "\\" and not escaped
+        elif sign == '"':
+            in_string = True
+        elif sign in CLOSING_BRACKETS:
+            open_.append(CLOSING_BRACKETS[sign])
+        elif sign in "}]" and open_:
+            open_.pop()
+        if not in_string and sign in "{[}],":
+            left = at + (sign != ",")
+    return _close_whole_text(text, in_string, escaped, open_) or text[:left] + "".join(reversed(open_))
+
+
+def _close_whole_text(text: str, in_string: bool, escaped: bool, open_: Sequence[str]) -> str:
+    """All of `text` with what is open closed, where it ends in a value."""
+    ended = (text[:-1] if escaped else text) + '"' if in_string else text
+    candidate = ended + "".join(reversed(open_))
+    return "" if _describe_invalid_arguments(candidate) else candidate
+
+
+def _describe_invalid_arguments(arguments: Json) -> str:
+    """What is wrong with arguments, as the end of a sentence; "" when nothing is."""
+    if not isinstance(arguments, str):
+        return "are missing" if arguments is None else "are not a string"
+    try:
+        found = json.loads(arguments)
+    except json.JSONDecodeError as wrong:
+        return "break off" if _is_truncated(arguments, wrong) else f"are not JSON: {wrong.msg.lower()}"
+    except (ValueError, RecursionError):
+        return "are not JSON that can be read"
+    return "" if isinstance(found, dict) else "are not an object"
+
+
+def _is_truncated(arguments: str, wrong: json.JSONDecodeError) -> bool:
+    return wrong.pos >= len(arguments.rstrip()) or wrong.msg.startswith("Unterminated")
+
+
+CALL_WITHOUT_OUTPUT = "call-without-output"
+
+INTERRUPTED_MESSAGE = "The call was interrupted before it gave an output."
+
+
+def check_call_without_output(view: LintView) -> Iterator[LintIssue]:
+    """A call that nothing behind it answers. What was cut off in mid-answer is not sent as a call.
+
+    An output answers one call: of several that have its id the last one before it. A request for approval
+    may wait as long as nothing else follows.
+    """
+    last = max(
+        (at for at, item in enumerate(view.items) if item_type(item) not in RESPONSE_BY_APPROVAL_REQUEST), default=-1
+    )
+    for at, item in view.of_kind(*COUNTERPART_TYPES):
+        name = counterpart_id(item)
+        if (
+            at in view.answers
+            or name in view.waiting
+            or (name is None and item_type(item) not in OUTPUT_BY_HOSTED_CALL)
+        ):
+            continue
+        if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST and at > last:
+            continue
+        if view.raw or not is_incomplete_item(item):
+            yield LintIssue(
+                f"no {_answer_noun(item)} answers {_type_words(item)} {name or ''}".rstrip(), at, _pair_id_field(item)
+            )
+
+
+def check_output_without_call(view: LintView) -> Iterator[LintIssue]:
+    """An output whose call does not stand before it, or has another output behind this one.
+
+    If a server holds items that were not read, the call may be among them.
+    """
+    yield from _check_superseded_outputs(view)
+    if view.partial:
+        return
+    asked: set[tuple[str, str | None]] = set()
+    searches = 0
+    for at, item in view.of_kind(*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()):
+        name, what = counterpart_id(item), item_type(item)
+        if what in COUNTERPART_TYPES:
+            asked.add((COUNTERPART_TYPES[what], name))
+            searches += what == "tool_search_call" and name is None
+        elif name is None:
+            searches -= what == "tool_search_output"
+            if what == "tool_search_output" and searches < 0:
+                searches = 0
+                yield LintIssue(f"no call stands before this {_type_words(item)}", at, ".call_id")
+        elif (what, name) not in asked:
+            yield LintIssue(
+                f"no {_call_noun(item)} {name} stands before this {_type_words(item)}", at, _pair_id_field(item)
+            )
+
+
+def _check_superseded_outputs(view: LintView) -> Iterator[LintIssue]:
+    """Outputs of calls that a later output answers, too; a call takes one."""
+    last = {place: at for place, at in view.answers.items() if place >= 0}
+    current: dict[tuple[str, str], int] = {}
+    for at, item, name in view.halves:
+        what = item_type(item)
+        if what in COUNTERPART_TYPES:
+            current[COUNTERPART_TYPES[what], name] = at
+        elif (what, name) in current and last.get(current[what, name]) != at:
+            yield LintIssue(
+                f"a later {_answer_noun(item)} answers {_call_noun(item)} {name}, too", at, _pair_id_field(item)
+            )
+
+
+def _answer_noun(item: Item) -> str:
+    return "response" if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST else "output"
+
+
+def _call_noun(item: Item) -> str:
+    return "request" if item_type(item) in RESPONSE_BY_APPROVAL_REQUEST.values() else "call"
+
+
+def _pair_id_field(item: Item) -> str:
+    """The JSON path of the id that pairs a call with its output."""
+    return {"mcp_approval_request": ".id", "mcp_approval_response": ".approval_request_id"}.get(
+        item_type(item), ".call_id"
+    )
+
+
+def fix_call_without_output(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Put an output that says "interrupted" behind each call, once those that were made with it have ended.
+
+    A call whose id another one behind it has goes: an output could not say which of them it answers. So does
+    what the provider would have to answer, and with a program what it called.
+    """
+    batches = _batch_ends(view)
+    place = {at: max(batches[at], view.owned - 1) for at, _ in item_issues(faults)}
+    for at, fault in item_issues(faults):
+        if at < view.owned and not _can_be_closed(view, at, place[at]):
+            return continue_before(view, at, CALL_WITHOUT_OUTPUT, fault.message)
+    behind: dict[int, list[Item]] = {}
+    dropped: dict[int, None] = {}
+    changes = []
+    for at, fault in item_issues(faults):
+        call = view.items[at]
+        if at in dropped:
+            continue
+        if _can_be_closed(view, at, place[at]):
+            behind.setdefault(place[at], []).append(INTERRUPTED_OUTPUTS[item_type(call)](str(counterpart_id(call))))
+            changes.append(
+                RepairChange(
+                    CALL_WITHOUT_OUTPUT, "added", f"{fault.message}: it was closed as interrupted", view.sources[at]
+                )
+            )
+        else:
+            for also in (at, *_program_call_indexes(view, call)):
+                if also not in dropped:
+                    dropped[also] = None
+                    why = f"{fault.message}, and none can be made up"
+                    changes.append(RepairChange(CALL_WITHOUT_OUTPUT, "dropped", why, view.sources[also]))
+    return apply_edits(view, ItemEdits(dropped, behind)), changes
+
+
+def _can_be_closed(view: LintView, at: int, place: int) -> bool:
+    """Whether an output can be made up that stands behind `place` and answers this call and no other."""
+    call = view.items[at]
+    what, name = item_type(call), counterpart_id(call)
+    return what in INTERRUPTED_OUTPUTS and not any(
+        item_type(one) == what and counterpart_id(one) == name for one in view.items[at + 1 : place + 1]
+    )
+
+
+def _program_call_indexes(view: LintView, call: Item) -> Iterator[int]:
+    """The places of what a program called, and of the outputs of that."""
+    if item_type(call) == "program":
+        yield from (
+            at for at, item in enumerate(view.items) if program_call_id(item) == counterpart_id(call) is not None
+        )
+
+
+def _batch_ends(view: LintView) -> list[int]:
+    """For each item, where the run of calls and outputs that it begins or goes on with ends."""
+    ends = list(range(len(view.items)))
+    either = {*COUNTERPART_TYPES, *COUNTERPART_TYPES.values()}
+    for at in range(len(ends) - 2, -1, -1):
+        if item_type(view.items[at + 1]) in either:
+            ends[at] = ends[at + 1]
+    return ends
+
+
+def _type_words(item: Item) -> str:
+    return item_type(item).replace("_", " ")
+
+
+def _output_builder(output_kind: str, *, by: str = "call_id") -> Callable[[str], dict[str, Json]]:
+    return lambda name: {"type": output_kind, by: name, "output": INTERRUPTED_MESSAGE}
+
+
+def _shell_output(name: str) -> dict[str, Json]:
+    said = {"stdout": "", "stderr": INTERRUPTED_MESSAGE, "outcome": {"type": "exit", "exit_code": 130}}
+    return {"type": "shell_call_output", "call_id": name, "output": [said]}
+
+
+def _patch_output(name: str) -> dict[str, Json]:
+    return {**_output_builder("apply_patch_call_output")(name), "status": "failed"}
+
+
+def _local_shell_output(name: str) -> dict[str, Json]:
+    return {"type": "local_shell_call_output", "id": name, "output": json.dumps({"output": INTERRUPTED_MESSAGE})}
+
+
+def _approval_response(name: str) -> dict[str, Json]:
+    return {
+        "type": "mcp_approval_response",
+        "approval_request_id": name,
+        "approve": False,
+        "reason": INTERRUPTED_MESSAGE,
+    }
+
+
+INTERRUPTED_OUTPUTS: Mapping[str, Callable[[str], dict[str, Json]]] = {
+    "function_call": _output_builder("function_call_output"),
+    "custom_tool_call": _output_builder("custom_tool_call_output"),
+    "local_shell_call": _local_shell_output,
+    "shell_call": _shell_output,
+    "apply_patch_call": _patch_output,
+    "mcp_approval_request": _approval_response,
+}
+"""By the kind of a call: the output that says that it was interrupted."""

@@ -1,0 +1,255 @@
+"""Lint rules for reasoning, encrypted content and compaction items.
+
+Reasoning needs the item that follows it, a `summary` list, and the server that made it. Encrypted content is valid only
+for the model, organisation and base URL that made it; the link says which, or the prefix that convo writes:
+
+    convo1:openai/gpt-5:3f2a9c41d0b7:gAAAAAB...      a provider's, passed on by a gateway
+    convoseal1:gAAAAAB...                            a gateway's own, valid for all its models
+"""
+
+import re
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
+
+from convo.history.items import OPTIONAL_ID_TYPES, Item, item_type
+from convo.history.records import EMBEDDED_SCOPE, Link
+from convo.lint.model import (
+    COUNTERPART_TYPES,
+    ItemEdits,
+    LintIssue,
+    LintView,
+    RepairChange,
+    apply_edits,
+    is_model_item,
+    item_issues,
+)
+
+
+def check_reasoning_without_follower(view: LintView) -> Iterator[LintIssue]:
+    """A thought with nothing of the model's behind it. Several in a row have one follower."""
+    last, followed = len(view.items), False
+    faults = []
+    for at, item in reversed(view.of_kind("reasoning")):
+        if at + 1 != last:
+            followed = at + 1 < len(view.items) and is_model_item(view.items[at + 1])
+        last = at
+        if not followed and view.travels[at]:
+            faults.append(LintIssue(f"nothing that the model said follows {_reasoning_label(item)}", at))
+    yield from reversed(faults)
+
+
+def check_reasoning_id_replayed(view: LintView) -> Iterator[LintIssue]:
+    """A thought that is only an id, sent where nobody kept it. An id with its sealed content may travel anywhere."""
+    for at, item in view.of_kind("reasoning", "item_reference"):
+        if not view.travels[at] or not str(item.get("id")).startswith("rs_") or _has_content(item):
+            continue
+        link = view.origins[at]
+        if link is None:
+            if not view.partial:
+                yield LintIssue(
+                    f"{_reasoning_label(item)} is only an id, which its server may not have kept", at, ".id", mild=True
+                )
+        elif link.scope != EMBEDDED_SCOPE and not link.stored:
+            yield LintIssue(
+                f"{_reasoning_label(item)} is only an id, and {link.id} was sent with store=false", at, ".id"
+            )
+        elif view.scope and link.scope != view.scope:
+            yield LintIssue(
+                f"{_reasoning_label(item)} is only an id at {link.scope}, unknown to {view.scope}", at, ".id"
+            )
+
+
+def check_missing_summary(view: LintView) -> Iterator[LintIssue]:
+    """A thought without the list that every request must carry with it."""
+    for at, item in view.of_kind("reasoning"):
+        if view.travels[at] and not isinstance(item.get("summary"), list):
+            yield LintIssue(f"{_reasoning_label(item)} has no summary, not even an empty one", at, ".summary")
+
+
+def check_missing_phase(view: LintView) -> Iterator[LintIssue]:
+    """An answer without a phase, where other answers of the same model have one."""
+    said = [(at, item) for at, item in view.of_kind("message") if item.get("role") == "assistant"]
+    marked = {_origin_model(view, at) for at, item in said if item.get("phase") is not None}
+    for at, item in said:
+        unmarked = item.get("phase") is None and item.get("status") in (None, "completed")
+        if (
+            marked
+            and unmarked
+            and view.travels[at]
+            and (_origin_model(view, at) in marked or _origin_model(view, at) is None)
+        ):
+            yield LintIssue("an answer lost its phase, which others here have", at, ".phase")
+
+
+def drop_reasoning(code: str, view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Leave out these thoughts, and keep what they led to."""
+    changes = [RepairChange(code, "dropped", fault.message, view.sources[at]) for at, fault in item_issues(faults)]
+    return without_reasoning(view, [at for at, _ in item_issues(faults)]), changes
+
+
+def fix_missing_summary(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    new = {at: {**view.items[at], "summary": []} for at, _ in item_issues(faults)}
+    why = "an empty summary was put in"
+    return apply_edits(view, ItemEdits(new)), [
+        RepairChange("missing-summary", "replaced", why, view.sources[at]) for at in new
+    ]
+
+
+def fix_missing_phase(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """What the model went on from was commentary; what it ended with was its answer."""
+    new: dict[int, Item] = {}
+    changes = []
+    for at, _ in item_issues(faults):
+        phase = "commentary" if at + 1 < len(view.items) and is_model_item(view.items[at + 1]) else "final_answer"
+        new[at] = {**view.items[at], "phase": phase}
+        why = f"its place in the turn says {phase}"
+        changes.append(RepairChange("missing-phase", "replaced", why, view.sources[at]))
+    return apply_edits(view, ItemEdits(new)), changes
+
+
+def without_reasoning(view: LintView, places: Sequence[int]) -> LintView:
+    """`view` without these items. What they led to loses the ids that its server would want them for."""
+    new: dict[int, Item | None] = dict.fromkeys(places)
+    for at in places:
+        behind = at + 1
+        while (
+            item_type(view.items[at]) == "reasoning" and behind < len(view.items) and is_model_item(view.items[behind])
+        ):
+            if behind in new or behind < view.owned:
+                break
+            new[behind] = _without_optional_id(view.items[behind])
+            behind += 1
+    return apply_edits(view, ItemEdits(new))
+
+
+def _without_optional_id(item: Item) -> Item:
+    named = "id" in item and item_type(item) in OPTIONAL_ID_TYPES and item_type(item) != "reasoning"
+    return {key: value for key, value in item.items() if key != "id"} if named else item
+
+
+def _has_content(item: Item) -> bool:
+    """Whether a thought carries what it was, sealed or in words."""
+    return bool(item.get("encrypted_content") or item.get("content"))
+
+
+def _origin_model(view: LintView, at: int) -> str | None:
+    link = view.origins[at]
+    return link.model if link else None
+
+
+def _reasoning_label(item: Item) -> str:
+    return (
+        f"{item_type(item).replace('_', ' ')} {item['id']}" if isinstance(item.get("id"), str) else "a reasoning item"
+    )
+
+
+SEALED_ELSEWHERE = "sealed-elsewhere"
+
+ENCRYPTED_FIELD = "encrypted_content"
+PROVIDER_SEAL, GATEWAY_SEAL = "convo1:", "convoseal1:"
+
+SNAPSHOT_DATE = re.compile(r"-\d{4}-\d{2}-\d{2}$")
+"""The end of a snapshot's name: the same model."""
+
+
+def check_sealed_elsewhere(view: LintView) -> Iterator[LintIssue]:
+    """A seal that the next turn's model, organisation or base URL did not make, as far as its maker is known."""
+    for at, item in _sealed_items(view):
+        why = _describe_foreign_sealer(str(item[ENCRYPTED_FIELD]), view.origins[at], view)
+        if why:
+            yield LintIssue(f"the {item_type(item)} was sealed by {why}", at, f".{ENCRYPTED_FIELD}")
+
+
+def explain_unknown_sealers(view: LintView) -> str:
+    """Why some seals were not judged, as a sentence; "" when all were."""
+    unknown = sum(
+        not _is_sealer_known(str(item[ENCRYPTED_FIELD]), view.origins[at], view) for at, item in _sealed_items(view)
+    )
+    if not unknown:
+        return ""
+    sealed = f"{unknown:,} sealed item" + ("" if unknown == 1 else "s")
+    return f"{sealed} not judged: nothing here says who sealed {'it' if unknown == 1 else 'them'}, or who will be asked"
+
+
+def fix_sealed_elsewhere(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """Reasoning goes; what it led to was said beside it. A sealed history stands for what is nowhere else."""
+    return drop_reasoning(
+        SEALED_ELSEWHERE, view, [one for at, one in item_issues(faults) if item_type(view.items[at]) == "reasoning"]
+    )
+
+
+def _sealed_items(view: LintView) -> Iterator[tuple[int, Item]]:
+    """The items that travel sealed."""
+    for at, item in enumerate(view.items):
+        if isinstance(item.get(ENCRYPTED_FIELD), str) and item[ENCRYPTED_FIELD] and view.travels[at]:
+            yield at, item
+
+
+def _is_sealer_known(seal: str, origin: Link | None, view: LintView) -> bool:
+    """Whether both the maker of a seal and whoever will be asked are known."""
+    if view.model is None or view.scope is None:
+        return False
+    return origin is not None or seal.startswith((PROVIDER_SEAL, GATEWAY_SEAL))
+
+
+def _describe_foreign_sealer(seal: str, origin: Link | None, view: LintView) -> str:
+    """Who made a seal, if that is not who will be asked; "" where it is, or where nobody knows."""
+    if view.model is None or view.scope is None:
+        return ""
+    if seal.startswith(GATEWAY_SEAL):
+        elsewhere = origin.scope if origin else EMBEDDED_SCOPE
+        return "" if elsewhere == view.scope else f"the gateway at {elsewhere}, and {view.scope} is asked next"
+    if origin and origin.scope != view.scope:
+        return f"{origin.scope}, and {view.scope} is asked next"
+    maker = unquote(seal.split(":")[1]) if seal.startswith(PROVIDER_SEAL) else origin.model if origin else view.model
+    return (
+        ""
+        if _without_snapshot_date(maker) == _without_snapshot_date(view.model)
+        else f"{maker}, and {view.model} is asked next"
+    )
+
+
+def _without_snapshot_date(name: str) -> str:
+    return SNAPSHOT_DATE.sub("", name)
+
+
+COMPACTION_TRIGGER = "compaction_trigger"
+
+
+def check_misplaced_compaction(view: LintView) -> Iterator[LintIssue]:
+    """A compaction between two halves of a pair, one on top of an owner's own history, or a request for one."""
+    for at, _ in view.of_kind(COMPACTION_TRIGGER):
+        if at + 1 < len(view.items):
+            yield LintIssue("only the last item of a request may ask for a compaction", at)
+    for at, _ in view.of_kind("compaction"):
+        if at >= view.owned and (view.owned or view.partial):
+            yield LintIssue("the owner holds what this stands for, and would read it twice", at)
+    yield from _check_compaction_in_pair(view, [at for at, _ in view.of_kind("compaction")])
+
+
+def _check_compaction_in_pair(view: LintView, places: Sequence[int]) -> Iterator[LintIssue]:
+    """The last compaction before an output, where the output's call stands before that."""
+    asked: dict[str, int] = {}
+    for at, item, name in view.halves if places else ():
+        if item_type(item) in COUNTERPART_TYPES:
+            asked[name] = at
+        elif name in asked and (before := bisect_left(places, at)) and asked[name] < places[before - 1]:
+            message = f"it stands between call {name} and its output"
+            yield LintIssue(message, places[before - 1], also=(asked[name], at))
+
+
+def fix_misplaced_compaction(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """The pair that it cuts goes, both halves together; else the compaction itself."""
+    dropped: dict[int, None] = {}
+    changes = []
+    for itself, fault in item_issues(faults):
+        for at in fault.also or (itself,):
+            if at not in dropped:
+                dropped[at] = None
+                changes.append(RepairChange("misplaced-compaction", "dropped", _drop_reason(fault), view.sources[at]))
+    return apply_edits(view, ItemEdits(dropped)), changes
+
+
+def _drop_reason(fault: LintIssue) -> str:
+    return "a compaction stands between the call and its output" if fault.also else fault.message

@@ -1,0 +1,217 @@
+"""Lint reports: JSON, SARIF 2.1.0, and the line of each item in a file.
+
+A report also lists rules that could not be checked because too little is known: no finding does not mean valid.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from convo.history.items import Json, item_type
+from convo.lint.model import LintFinding, LintView, Severity
+from convo.lint.rules import LINT_RULES, lint_history, list_unchecked_rules
+
+
+@dataclass(frozen=True)
+class LintReport:
+    """The findings of one history.
+
+    handle:  what was asked about
+    file:    its path, where it is one
+    places:  the JSON path of each item
+    keys:    the key of each item's place in the tree; none for a file
+    lines:   the line in which each item of a file begins, as far as known
+    open:    rules that could not judge everything, by code, and why
+    """
+
+    handle: str
+    view: LintView
+    findings: tuple[LintFinding, ...]
+    open: tuple[tuple[str, str], ...] = ()
+    file: str | None = None
+    places: Sequence[str] = ()
+    keys: Sequence[str] = ()
+    lines: Sequence[int] = ()
+
+    @property
+    def errors(self) -> int:
+        return sum(one.severity is Severity.ERROR for one in self.findings)
+
+    @property
+    def warnings(self) -> int:
+        return len(self.findings) - self.errors
+
+    def path(self, finding: LintFinding) -> str:
+        """Where a finding is, as JSON path; "$" for the whole conversation."""
+        place = "$" if finding.fault.at is None else self.places[finding.fault.at]
+        return f"{place}{finding.fault.field}"
+
+    def line(self, finding: LintFinding) -> int | None:
+        at = finding.fault.at
+        return self.lines[at] if at is not None and at < len(self.lines) else None
+
+    def as_json(self) -> dict[str, Json]:
+        """The object of `convo lint --json`."""
+        return {
+            "handle": self.handle,
+            "strategy": str(self.view.strategy),
+            "endpoint": str(self.view.scope) if self.view.scope else None,
+            "items": len(self.view.items),
+            "errors": self.errors,
+            "warnings": self.warnings,
+            "findings": [self._finding(one) for one in self.findings],
+            "unjudged": [{"code": code, "message": why} for code, why in self.open],
+        }
+
+    def _finding(self, one: LintFinding) -> dict[str, Json]:
+        at = one.fault.at
+        item = None if at is None else self.view.items[at]
+        return {
+            "code": one.code,
+            "severity": str(one.severity),
+            "message": one.fault.message,
+            "path": self.path(one),
+            "index": at,
+            "line": self.line(one),
+            "key": self.keys[at] if at is not None and at < len(self.keys) else None,
+            "type": item_type(item) if item else None,
+            "id": item.get("id") if item else None,
+            "response_id": one.fault.link,
+            "related": [self.places[other] for other in one.fault.also],
+        }
+
+
+def build_lint_report(
+    handle: str,
+    view: LintView,
+    *,
+    file: str | None = None,
+    places: Sequence[str] | None = None,
+    keys: Sequence[str] = (),
+    lines: Sequence[int] = (),
+) -> LintReport:
+    """Ask every rule about `view`; see `LintReport` for the rest."""
+    placed = [f"$[{at}]" for at in range(len(view.items))] if places is None else places
+    return LintReport(handle, view, lint_history(view), list_unchecked_rules(view), file, placed, keys, lines)
+
+
+SARIF_SCHEMA_URL = "https://json.schemastore.org/sarif-2.1.0.json"
+
+SARIF_RULE_INDEX = {rule.code: at for at, rule in enumerate(LINT_RULES)}
+
+
+def build_sarif(reports: Sequence[LintReport], pages: Mapping[str, str], version: str) -> dict[str, Json]:
+    """One run over all `reports`. `pages`: each rule's page, in Markdown, by code"""
+    driver = {"name": "convo", "version": version, "rules": _sarif_rules(pages)}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "invocations": [{"executionSuccessful": True, "toolExecutionNotifications": _sarif_notifications(reports)}],
+        "results": [_sarif_result(one, report) for report in reports for one in report.findings],
+    }
+    return {"$schema": SARIF_SCHEMA_URL, "version": "2.1.0", "runs": [run]}
+
+
+def _sarif_rules(pages: Mapping[str, str]) -> list[dict[str, Json]]:
+    return [
+        {
+            "id": rule.code,
+            "shortDescription": {"text": rule.summary},
+            "help": {"text": pages[rule.code], "markdown": pages[rule.code]},
+            "defaultConfiguration": {"level": str(rule.severity)},
+        }
+        for rule in LINT_RULES
+    ]
+
+
+def _sarif_notifications(reports: Sequence[LintReport]) -> list[dict[str, Json]]:
+    """What could not be judged."""
+    return [
+        {"level": "note", "message": {"text": f"{report.handle}: {why}"}, "associatedRule": _rule_reference(code)}
+        for report in reports
+        for code, why in report.open
+    ]
+
+
+def _sarif_result(one: LintFinding, report: LintReport) -> dict[str, Json]:
+    place = {"fullyQualifiedName": f"{report.handle}{report.path(one).removeprefix('$')}"}
+    return {
+        "ruleId": one.code,
+        "ruleIndex": SARIF_RULE_INDEX[one.code],
+        "level": str(one.severity),
+        "message": {"text": one.fault.message},
+        "locations": [{**_physical_location(one, report), "logicalLocations": [place]}],
+    }
+
+
+def _physical_location(one: LintFinding, report: LintReport) -> dict[str, Json]:
+    """The line of a file; a history in a store has none."""
+    if report.file is None:
+        return {}
+    line = report.line(one)
+    region = {"region": {"startLine": line}} if line else {}
+    uri = f"file://{quote(report.file)}" if report.file.startswith("/") else quote(report.file)
+    return {"physicalLocation": {"artifactLocation": {"uri": uri}, **region}}
+
+
+def _rule_reference(code: str) -> dict[str, Json]:
+    return {"id": code, "index": SARIF_RULE_INDEX[code]}
+
+
+JSON_WHITESPACE = " \t\r\n"
+JSON_DECODER = json.JSONDecoder()
+
+
+def find_item_lines(text: str, field: str = "") -> tuple[int, ...]:
+    """The line of each item of a list, the first is 1; of no more items than can be told apart.
+
+    text:   JSON that was read before, or a JSON object a line
+    field:  the member that holds the list, where `text` is one object
+    """
+    begun, at, counted = [], 0, 1
+    for start in _item_starts(text, field):
+        counted += text.count("\n", at, start)
+        begun.append(counted)
+        at = start
+    return tuple(begun)
+
+
+def _item_starts(text: str, field: str) -> Iterator[int]:
+    at = _skip_whitespace(text, 0)
+    if field:
+        at = _member_start(text, at, field)
+    inside = text[at : at + 1] == "["
+    at = _skip_whitespace(text, at + 1 if inside else at)
+    while at < len(text) and text[at] != "]":
+        yield at
+        at = _skip_whitespace(text, _value_end(text, at))
+        if text[at : at + 1] == ",":
+            at = _skip_whitespace(text, at + 1)
+
+
+def _member_start(text: str, at: int, field: str) -> int:
+    """Where the value of an object's member begins."""
+    at = _skip_whitespace(text, at + 1)
+    while at < len(text) and text[at] == '"':
+        name, at = _decode_value(text, at)
+        at = _skip_whitespace(text, _skip_whitespace(text, at) + 1)
+        if name == field:
+            return at
+        at = _skip_whitespace(text, _value_end(text, at))
+        at = _skip_whitespace(text, at + 1)
+    return len(text)
+
+
+def _value_end(text: str, at: int) -> int:
+    return _decode_value(text, at)[1]
+
+
+def _decode_value(text: str, at: int) -> tuple[Json, int]:
+    return JSON_DECODER.raw_decode(text, at)
+
+
+def _skip_whitespace(text: str, at: int) -> int:
+    while at < len(text) and text[at] in JSON_WHITESPACE:
+        at += 1
+    return at

@@ -1,0 +1,115 @@
+"""Lint rule for secrets in a RunState: findings name the place and the kind, never the value.
+
+The Agents SDK writes the run's context into a state and, with `include_tracing_api_key`, the key for traces.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+from convo.history.items import Json
+from convo.inspect.redaction import PLACEHOLDER_PREFIX, SECRET_NAME, SECRET_RULES
+from convo.lint.model import LintIssue, LintView, RepairChange
+
+SECRET_IN_STATE = "secret-in-state"  # noqa: S105  a rule's code
+
+SECRET_KIND_NAMES = {
+    "private-key": "a private key",
+    "api-key": "an API key",
+    "token": "a token",
+    "password": "a password",
+}
+"""The kinds of secrets that give access; addresses and cards are not searched for here."""
+
+OPAQUE_FIELDS = frozenset({"encrypted_content"})
+"""Fields whose value only its maker can read."""
+
+MIN_SECRET_CHARS, MAX_CACHED_CHARS = 8, 100
+"""Characters: no rule takes less for a secret; names and words up to 100 come again and again."""
+
+IDENTIFIER = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
+
+
+class ExposedSecret(NamedTuple):
+    """A secret: its JSON path below the document, and its kind in words."""
+
+    path: str
+    words: str
+
+
+def find_exposed_secrets(document: Mapping[str, Json]) -> tuple[ExposedSecret, ...]:
+    """The secrets in a document, in its order. A name that is itself a secret is written as `*`."""
+    return tuple(_iter_secrets(document))
+
+
+def _iter_secrets(document: Json) -> Iterator[ExposedSecret]:
+    ahead: list[tuple[str, str, Json]] = [("", "", document)]
+    while ahead:
+        path, name, value = ahead.pop()
+        if isinstance(value, Mapping):
+            for field in value:
+                if words := _kind_of_text(field):
+                    yield ExposedSecret(f"{path}.*", words)
+            inside = [
+                (f"{path}{_path_step(field)}", "" if "logprob" in value else field, one) for field, one in value.items()
+            ]
+            ahead += reversed(inside)
+        elif isinstance(value, list):
+            ahead += reversed([(f"{path}[{at}]", name, one) for at, one in enumerate(value)])
+        elif (
+            isinstance(value, str)
+            and name not in OPAQUE_FIELDS
+            and (words := _kind_by_field_name(name, value) or _kind_of_text(value))
+        ):
+            yield ExposedSecret(path, words)
+
+
+def _path_step(field: str) -> str:
+    if _kind_of_text(field):
+        return ".*"
+    return f".{field}" if IDENTIFIER.fullmatch(field) else f"[{field!r}]"
+
+
+def _kind_by_field_name(name: str, value: str) -> str:
+    """The kind of a value whose field is named like a secret."""
+    said = value.strip()
+    is_one = (
+        SECRET_NAME.fullmatch(name)
+        and said
+        and PLACEHOLDER_PREFIX not in said
+        and _kind_of_text(value) not in SECRET_KIND_NAMES.values()
+    )
+    return f"a secret, by the name of its field ({name})" if is_one else ""
+
+
+def _kind_of_text(value: str) -> str:
+    """The kind of the first secret in a text; "" for none."""
+    if len(value) < MIN_SECRET_CHARS:
+        return ""
+    return _match_secret_kind_cached(value) if len(value) <= MAX_CACHED_CHARS else _match_secret_kind(value)
+
+
+def _match_secret_kind(value: str) -> str:
+    return next(
+        (SECRET_KIND_NAMES[rule.kind] for rule in SECRET_RULES if rule.kind in SECRET_KIND_NAMES and rule.is_in(value)),
+        "",
+    )
+
+
+_match_secret_kind_cached = lru_cache(maxsize=4096)(_match_secret_kind)
+
+
+def check_secret_in_state(view: LintView) -> Iterator[LintIssue]:
+    """A value that looks like a secret, in the state that the items were read from."""
+    for path, words in view.exposed:
+        yield LintIssue(f"the file seems to contain {words}", field=path)
+
+
+def fix_secret_in_state(view: LintView, faults: Sequence[LintIssue]) -> tuple[LintView, list[RepairChange]]:
+    """A history that is made of the items does not have the state around them; the file stays as it is."""
+    why = "the repaired history has no context; texts of messages are not changed"
+    return replace(view, exposed=()), [
+        RepairChange(SECRET_IN_STATE, "dropped", f"{fault.message}: {why}") for fault in faults
+    ]

@@ -1,0 +1,480 @@
+"""Adapter for chat completions: DeepSeek, Ollama, vLLM, the local engine.
+
+Parameters are translated, rejected with `Unsupported`, or reported as ignored; none is dropped
+silently. Chunks are read as plain JSON, since the typed objects of the openai package drop unknown
+fields.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from convo.config.sections import PROVIDER_EXTRA_FIELDS
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.config.values import Secret
+from convo.errors import StreamBroken, Unsupported
+from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.models.base import (
+    NO_ISSUER,
+    OPENAI_CHAT_EXTRA_FIELDS,
+    IssuerTag,
+    ModelRequest,
+    check_provider_reachable,
+    is_issued_by,
+    list_ignored_item_fields,
+    list_ignored_parameters,
+    make_issuer_tag,
+    parse_model_names,
+)
+from convo.models.chat_messages import build_chat_messages, encode_reasoning_text
+from convo.models.errors import ErrorContext, fault_from_stream_error, map_provider_errors
+from convo.models.http import PLACEHOLDER_KEY, OpenAIClientOptions, SSEClient, make_http_client, make_openai_client
+from convo.models.stream import ResponseEventWriter, make_usage
+from convo.runtime import NewId
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+
+class ChatModel:
+    """One server. `defaults` are fields of the body that hold unless the ask says otherwise."""
+
+    def __init__(
+        self,
+        provider: str,
+        base_url: str,
+        new_id: NewId,
+        *,
+        key: Secret | None = None,
+        http: "AsyncClient | None" = None,
+        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+        defaults: Mapping[str, Json] | None = None,
+        extra_fields: Collection[str] = (),
+    ) -> None:
+        self._provider, self._base_url, self._key = provider, base_url, key
+        self._new_id, self._http, self._defaults = new_id, http, defaults or {}
+        self._limits, self._dialect = limits, detect_chat_dialect(provider, base_url, extra_fields)
+        self._line: SSEClient | None = None
+
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        body = {**self.body(ask), "stream": True, "stream_options": {"include_usage": True}}
+        answer = ResponseEventWriter(self._new_id, ask.model, summarized=ask.wants_summary)
+        chunks = ChatChunkTranslator(answer, self._new_id, self._maker(ask) if self._dialect.thinks else None)
+        async with aclosing(self._chunks(body)) as arriving:
+            async for chunk in arriving:
+                for event in chunks.read(chunk):
+                    yield event
+        for event in chunks.end():
+            yield event
+
+    async def warm(self, model: str) -> None:
+        await asyncio.to_thread(import_module, "openai")
+
+    async def check_request(self, ask: ModelRequest) -> None:
+        self.body(ask)
+        await check_provider_reachable(self, self._provider)
+
+    async def count(self, ask: ModelRequest) -> int | None:
+        """Chat completions has no way to ask for it."""
+        return None
+
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+        """Nor for this."""
+        return None
+
+    async def models(self) -> Sequence[str]:
+        return parse_model_names(await self.fetch("/models"), self._provider)
+
+    async def aclose(self) -> None:
+        if self._line is not None:
+            await self._line.client.close()
+        elif self._http is not None:
+            await self._http.aclose()
+
+    def body(self, ask: ModelRequest) -> dict[str, Json]:
+        """What `ask` is sent as, apart from the fields about streaming."""
+        asked = build_chat_body(ask, f"{self._provider}/{ask.model}", self._dialect, self._maker(ask))
+        return {**self._defaults, **asked}
+
+    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_chat_fields(ask, self._dialect, self._maker(ask))
+
+    async def fetch(self, path: str, body: Mapping[str, Json] | None = None) -> Json:
+        """What else the server tells beside its answers: one object; posts where there is a body."""
+        with map_provider_errors(self._asked(body or {})):
+            if body is None:
+                return await self._connected().client.get(path, cast_to=object)
+            return await self._connected().client.post(path, cast_to=object, body=body)
+
+    async def _chunks(self, body: Mapping[str, Json]) -> AsyncGenerator[Json, None]:
+        asked, begun = self._asked(body), False
+        async with aclosing(self._connected().streamed("/chat/completions", body, asked)) as arriving:
+            async for chunk in arriving:
+                if isinstance(chunk, Mapping) and chunk.get("error"):
+                    raise fault_from_stream_error(chunk, asked, answering=begun)
+                begun = True
+                yield chunk
+
+    def _maker(self, ask: ModelRequest) -> IssuerTag:
+        return make_issuer_tag(self._provider, ask.model, self._base_url)
+
+    def _asked(self, body: Mapping[str, Json]) -> ErrorContext:
+        return ErrorContext(self._provider, self._base_url, model=body.get("model"), key=self._key)
+
+    def _connected(self) -> SSEClient:
+        if self._line is None:
+            account = OpenAIClientOptions(self._provider, self._base_url, key=self._key or PLACEHOLDER_KEY)
+            http = self._http or make_http_client()
+            self._line = SSEClient(make_openai_client(account, http, self._limits), http, self._limits)
+        return self._line
+
+
+_T = TypeVar("_T")
+
+_COMPLETED_REASONS = frozenset({"stop", "tool_calls", "function_call", "eos", "end_turn"})
+_INCOMPLETE_REASONS = {
+    "length": "max_output_tokens",
+    "model_length": "max_output_tokens",
+    "content_filter": "content_filter",
+}
+"""Finish reasons, and the Responses API's word for an answer that stops early."""
+
+_BASE_URL_HINT = "see what the provider's base_url answers; it often ends in /v1"
+
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Where servers put a model's thoughts; some fill both with the same."""
+
+
+class ChatChunkTranslator:
+    """One answer while its chunks come in."""
+
+    def __init__(self, answer: ResponseEventWriter, new_id: NewId, by: str | None = None) -> None:
+        """`by` is whose thoughts these are, where the server wants them back; see `convo.models.base`."""
+        self._answer, self._new_id, self._by = answer, new_id, by
+        self._call: tuple[int, str] | None = None
+        self._came = False
+        self._written = True
+        self._thought: list[str] = []
+        self._logprobs: list[Json] = []
+        self._finish: str | None = None
+        self._used: Json = None
+
+    def read(self, chunk: Json) -> Iterator[StreamEvent]:
+        """The events that `chunk` brings.
+
+        raises:  StreamBroken  it is not of a form that chat completions has
+        """
+        chunk = _as_object(chunk)
+        self._came = True
+        self._answer.model = _as_str(chunk.get("model")) or self._answer.model
+        told = chunk.get("usage") or _as_object(chunk.get("x_groq")).get("usage")
+        if told:
+            self._used = usage_from_chat(_as_object(told))
+        for choice in map(_as_object, _as_list(chunk.get("choices"))):
+            self._logprobs += map(_translate_logprob, _as_list(_as_object(choice.get("logprobs")).get("content")))
+            yield from self._delta(_as_object(choice.get("delta")))
+            self._finish = _as_str(choice.get("finish_reason")) or self._finish
+
+    def end(self) -> Iterator[StreamEvent]:
+        """The terminal event.
+
+        raises:  StreamBroken  no finish reason came
+        """
+        if not self._came:
+            raise StreamBroken("the server answered without a single event of chat completions", hint=_BASE_URL_HINT)
+        if self._finish is None:
+            raise StreamBroken("the answer stopped before its end")
+        if self._finish in _COMPLETED_REASONS:
+            yield from self._decided()
+            yield from self._whole_call()
+            yield from self._answer.completed(self._used)
+        elif self._finish in _INCOMPLETE_REASONS:
+            yield from self._answer.incomplete(_INCOMPLETE_REASONS[self._finish], self._used)
+        else:
+            why = f"the provider ended the answer with {self._finish!r}"
+            yield from self._answer.failed("server_error", why, self._used)
+
+    def _delta(self, delta: Mapping[str, Json]) -> Iterator[StreamEvent]:
+        thought = next((_as_str(delta.get(name)) for name in _REASONING_FIELDS if delta.get(name)), "")
+        said, refused, calls = (
+            _as_str(delta.get("content")),
+            _as_str(delta.get("refusal")),
+            _as_list(delta.get("tool_calls")),
+        )
+        if thought or said or refused:
+            yield from self._whole_call()
+            self._call = None
+        if thought and self._by is not None:
+            self._thought.append(thought)
+        yield from self._answer.thinking(thought)
+        if said or refused or calls:
+            yield from self._decided()
+        if said:
+            logprobs, self._logprobs = self._logprobs, []
+            yield from self._answer.text(said, logprobs)
+        yield from self._answer.refusal(refused)
+        for piece in map(_as_object, calls):
+            yield from self._tool_call(piece)
+
+    def _decided(self) -> Iterator[StreamEvent]:
+        """What was thought ends here, and is sealed where it is wanted back."""
+        thought, self._thought = "".join(self._thought), []
+        if thought and self._by is not None:
+            yield from self._answer.seal(self._by + encode_reasoning_text(thought))
+
+    def _tool_call(self, piece: Mapping[str, Json]) -> Iterator[StreamEvent]:
+        """A piece of a call. A new index begins the next call, and so does a new id: some servers count none."""
+        function = _as_object(piece.get("function"))
+        index, call_id = _as_int(piece.get("index")), _as_str(piece.get("id"))
+        if self._call is None or self._call[0] != index or call_id not in ("", self._call[1]):
+            name = _as_str(function.get("name"))
+            if not name:
+                raise StreamBroken("the answer mixes the pieces of its tool calls")
+            yield from self._whole_call()
+            self._call, self._written = (index, call_id or self._new_id("call")), False
+            yield from self._answer.call(self._call[1], name)
+        arguments = _as_str(function.get("arguments"))
+        self._written = self._written or bool(arguments)
+        yield from self._answer.arguments(arguments)
+
+    def _whole_call(self) -> Iterator[StreamEvent]:
+        """The arguments of a call that has none: some servers write nothing at all."""
+        if not self._written:
+            self._written = True
+            yield from self._answer.arguments("{}")
+
+
+def _translate_logprob(value: Json) -> Json:
+    """The log probability of a token, as the Responses API writes it."""
+    found = _as_object(value)
+    one: dict[str, Json] = {"token": _as_str(found.get("token")), "bytes": _as_list(found.get("bytes"))}
+    one["logprob"] = _check_type((int, float), found.get("logprob"), 0.0)
+    if "top_logprobs" in found:
+        one["top_logprobs"] = [_translate_logprob(other) for other in _as_list(found["top_logprobs"])]
+    return one
+
+
+def usage_from_chat(raw: Mapping[str, Json]) -> Json:
+    """A usage object from chat completions' figures; DeepSeek counts its cache in a field of its own.
+
+    raises:  StreamBroken  a figure is none
+    """
+    read, written = _as_object(raw.get("prompt_tokens_details")), _as_object(raw.get("completion_tokens_details"))
+    return make_usage(
+        _as_int(raw.get("prompt_tokens")),
+        _as_int(raw.get("completion_tokens")),
+        cached=_as_int(read.get("cached_tokens")) or _as_int(raw.get("prompt_cache_hit_tokens")),
+        written=_as_int(read.get("cache_write_tokens")),
+        reasoning=_as_int(written.get("reasoning_tokens")),
+    )
+
+
+# -- what a server may leave out, and what it may not put in its place ----------------------------
+
+
+def _check_type(form: type[_T] | tuple[type[_T], ...], value: Json, empty: _T) -> _T:
+    if value is None:
+        return empty
+    if isinstance(value, form):
+        return value
+    raise StreamBroken("the answer holds a piece that chat completions does not have")
+
+
+def _as_object(value: Json) -> dict[str, Json]:
+    return _check_type(dict, value, {})
+
+
+def _as_list(value: Json) -> list[Json]:
+    return _check_type(list, value, [])
+
+
+def _as_str(value: Json) -> str:
+    return _check_type(str, value, "")
+
+
+def _as_int(value: Json) -> int:
+    return _check_type(int, value, 0)
+
+
+_UNCHANGED_PARAMETERS = ("temperature", "top_p", "presence_penalty", "frequency_penalty")
+
+_OMITTED_PARAMETERS = frozenset(
+    {
+        # the response's own, kept and answered by whoever owns it
+        "store", "stream", "stream_options", "background", "metadata",
+        "previous_response_id", "conversation", "context_management",
+        # a bound on tools that are refused anyway, and reported by `ignored`
+        "max_tool_calls",
+    }
+)  # fmt: skip
+
+_NO_OP_VALUES: Mapping[str, Json] = {"truncation": "disabled"}
+"""Values that ask for what happens anyway."""
+
+_OPENAI_HOSTS = ("api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
+
+_INCLUDE_LOGPROBS = "message.output_text.logprobs"
+_INCLUDE_ENCRYPTED_REASONING = "reasoning.encrypted_content"
+
+
+@dataclass(frozen=True, slots=True)
+class ChatDialect:
+    """What one server says otherwise than all others.
+
+    limit:       the field that bounds the answer
+    thinks:      it takes `thinking`, and wants its thoughts back in a turn with calls
+    reasons:     it may send reasoning, which becomes the summary where one is asked for
+    extra:       the extra fields that it is sent, see `convo.models.base`
+    """
+
+    limit: str = "max_tokens"
+    thinks: bool = False
+    reasons: bool = True
+    extra: frozenset[str] = frozenset()
+
+
+def detect_chat_dialect(provider: str, base_url: str, extra_fields: Collection[str] = ()) -> ChatDialect:
+    """The dialect of a server, by its name and address.
+
+    OpenAI's reasoning models refuse `max_tokens`; the other servers all know it and some know
+    nothing else.
+    """
+    host = urlsplit(base_url).hostname or ""
+    return ChatDialect(
+        limit="max_completion_tokens" if is_openai_server(base_url) else "max_tokens",
+        thinks=provider == "deepseek" or host.endswith("deepseek.com"),
+        extra=frozenset(extra_fields) | (OPENAI_CHAT_EXTRA_FIELDS if is_openai_server(base_url) else frozenset()),
+    )
+
+
+def is_openai_server(base_url: str) -> bool:
+    """Whether a server is OpenAI's own or Azure's."""
+    return (urlsplit(base_url).hostname or "").endswith(_OPENAI_HOSTS)
+
+
+def list_ignored_chat_fields(
+    ask: ModelRequest, spoken: ChatDialect = ChatDialect(), by: IssuerTag = NO_ISSUER
+) -> tuple[str, ...]:
+    """What `build_chat_body` leaves out of `ask`, by the names of `convo.models.base`."""
+    honoured = ("effort", "summary", "generate_summary") if spoken.reasons else ("effort",)
+    names = [*list_ignored_parameters(ask.parameters, known=spoken.extra, reasoning=honoured)]
+    if not spoken.thinks and _INCLUDE_ENCRYPTED_REASONING in (ask.parameters.get("include") or ()):
+        names.append(f"include.{_INCLUDE_ENCRYPTED_REASONING}")
+    names += list_ignored_item_fields(ask.input)
+    if any(item_type(item) == "reasoning" and not (spoken.thinks and is_issued_by(item, by)) for item in ask.input):
+        names.append("input.reasoning")
+    return tuple(dict.fromkeys(names))
+
+
+def build_chat_body(
+    ask: ModelRequest, who: str, spoken: ChatDialect = ChatDialect(), by: IssuerTag = NO_ISSUER
+) -> dict[str, Json]:
+    """The body that asks for `ask`, without `stream`.
+
+    who:     the model, for the error's sentence
+    by:      whose thoughts these are, see `convo.models.base`
+    raises:  Unsupported  an item or parameter that this server could not honour
+    """
+    said = build_chat_messages(ask.input, who, ask.instructions, wants_thoughts_of=by if spoken.thinks else None)
+    body: dict[str, Json] = {"model": ask.model, "messages": said}
+    asked = {name: value for name, value in ask.parameters.items() if value is not None}
+    for name, value in asked.items():
+        if name in _UNCHANGED_PARAMETERS:
+            body[name] = value
+        elif name in _PARAMETER_TRANSLATORS:
+            body |= _PARAMETER_TRANSLATORS[name](value, asked, who)
+        elif name == "max_output_tokens":
+            body[spoken.limit] = value
+        elif name == "reasoning":
+            body |= _translate_reasoning(value, spoken)
+        elif name in PROVIDER_EXTRA_FIELDS:
+            body |= {name: value} if name in spoken.extra else {}
+        elif name not in _OMITTED_PARAMETERS and _NO_OP_VALUES.get(name) != value:
+            raise Unsupported(who, f"the parameter {name!r}", param=name)
+    return body
+
+
+def _translate_tools(tools: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    other = next((tool.get("type") for tool in tools if tool.get("type") != "function"), None)
+    if other is not None:
+        raise Unsupported(who, f"{other} tools", param="tools")
+    allowed = _allowed_tool_names(asked.get("tool_choice"))
+    offered = [_translate_tool(tool) for tool in tools if allowed is None or tool["name"] in allowed]
+    return {"tools": offered} if offered else {}
+
+
+def _translate_tool(tool: Json) -> Json:
+    named = {name: tool[name] for name in ("name", "description", "parameters", "strict") if tool.get(name) is not None}
+    return {"type": "function", "function": named}
+
+
+def _allowed_tool_names(choice: Json) -> set[str] | None:
+    """The names that an `allowed_tools` choice leaves: the others are simply not offered."""
+    if not isinstance(choice, Mapping) or choice.get("type") != "allowed_tools":
+        return None
+    return {str(tool.get("name")) for tool in choice.get("tools", ())}
+
+
+def _translate_tool_choice(choice: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    if not asked.get("tools"):
+        return {}
+    if isinstance(choice, str):
+        return {"tool_choice": choice}
+    if choice.get("type") == "allowed_tools":
+        return {"tool_choice": choice.get("mode", "auto")}
+    if choice.get("type") == "function":
+        return {"tool_choice": {"type": "function", "function": {"name": choice["name"]}}}
+    raise Unsupported(who, f"a choice of {choice.get('type')} tools", param="tool_choice")
+
+
+def _translate_parallel_tool_calls(value: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    return {"parallel_tool_calls": value} if asked.get("tools") else {}
+
+
+def _translate_text(text: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    spoken = {"verbosity": text["verbosity"]} if text.get("verbosity") else {}
+    return spoken | _translate_text_format(text.get("format") or {"type": "text"}, who)
+
+
+def _translate_text_format(wanted: Json, who: str) -> dict[str, Json]:
+    match wanted.get("type"):
+        case "text":
+            return {}
+        case "json_object":
+            return {"response_format": {"type": "json_object"}}
+        case "json_schema":
+            schema: dict[str, Json] = {name: value for name, value in wanted.items() if name != "type"}
+            return {"response_format": {"type": "json_schema", "json_schema": schema}}
+        case other:
+            raise Unsupported(who, f"{other} as the format of text", param="text.format")
+
+
+def _translate_reasoning(reasoning: Json, spoken: ChatDialect) -> dict[str, Json]:
+    effort = reasoning.get("effort")
+    if effort == "none" and spoken.thinks:
+        return {"thinking": {"type": "disabled"}}
+    return {"reasoning_effort": effort} if effort else {}
+
+
+def _translate_include(include: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    """Thoughts come as they are, and what hosted tools would add is refused with them."""
+    return {"logprobs": True} if _INCLUDE_LOGPROBS in include else {}
+
+
+def _translate_top_logprobs(most: Json, asked: Mapping[str, Json], who: str) -> dict[str, Json]:
+    return {"logprobs": True, "top_logprobs": most} if most else {}
+
+
+_PARAMETER_TRANSLATORS: dict[str, Callable[[Json, Mapping[str, Json], str], dict[str, Json]]] = {
+    "tools": _translate_tools,
+    "tool_choice": _translate_tool_choice,
+    "parallel_tool_calls": _translate_parallel_tool_calls,
+    "text": _translate_text,
+    "include": _translate_include,
+    "top_logprobs": _translate_top_logprobs,
+}
+"""What has another shape in chat completions; each gets its value, all that was asked, and the model's name."""

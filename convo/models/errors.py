@@ -1,0 +1,357 @@
+"""Map errors of providers, their packages and HTTP to convo's errors.
+
+    no connection, a timeout, an invalid base URL           Unreachable, or StreamBroken once streaming
+    401, 403                                                KeyRefused
+    408, 409, 429, 5xx, conversation_locked                 TryLater, with the server's Retry-After
+    an unknown model, an input longer than the window       RequestRefused, with one code for all servers
+    any other status                                        RequestRefused, with the server's code and param
+
+Adapters wrap every await of a provider in `map_provider_errors`. Keys are removed from all messages.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from importlib import import_module
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit, urlunsplit
+
+from convo.config.values import Secret
+from convo.errors import (
+    NO_CONNECTION,
+    ConvoError,
+    EndpointFault,
+    KeyRefused,
+    RequestRefused,
+    StreamBroken,
+    TryLater,
+    Unreachable,
+    WindowExceeded,
+)
+from convo.history.items import Json, StreamEvent
+
+if TYPE_CHECKING:
+    from httpx2 import Response
+
+
+_MAX_MESSAGE_CHARS = 600
+"""Characters of a server's own words that are passed on."""
+
+_MAX_SCANNED_CHARS = 2_000
+"""Characters of a server's words that patterns are searched in: over a long text they take long."""
+
+_MAX_ERROR_DEPTH = 10
+"""Objects inside one another in which an error object is looked for."""
+
+_MAX_RETRY_AFTER_S = 24 * 3600.0
+"""A server that asks for more patience than this has said nothing that anybody can use."""
+
+_KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|xai|key)-[\w*.-]{6,}|\bBearer\s+\S+|(?<!\S)\S*\*{3,}\S*")
+_NAME_FIELDS = ("code", "type", "param")
+"""Fields of an error object that are no sentence, and go where it goes."""
+
+_NO_SUCH_MODEL = re.compile(
+    r"\bmodel\b.*\b(not exist|not found|no such|unknown|not available)", re.IGNORECASE | re.DOTALL
+)
+
+_FRAMEWORK_MESSAGES = ("not found", "method not allowed")
+"""What a web framework says of an address that nobody serves there: no sentence of the provider's."""
+
+_PACKAGE_BASE_ERRORS = {"openai": "OpenAIError", "anthropic": "AnthropicError"}
+"""What a package calls everything that it raises itself."""
+
+_WINDOW_EXCEEDED_CODE = WindowExceeded.code
+_WINDOW_EXCEEDED_MESSAGE = re.compile(
+    r"prompt is too long|exceed\w*\b.{0,40}\bcontext\b|maximum context length|context window", re.IGNORECASE
+)
+
+_STATUS_BY_ERROR_TYPE = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "server_error": 500,
+    "internal_error": 500,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+"""The status that an error event would have had as an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorContext:
+    """Who was asked for what: the words that a sentence about it needs.
+
+    url:      the base URL
+    model:    the model's name when the request named one
+    key:      what no message may hold
+    package:  whose errors are read: "openai" or "anthropic", which name theirs alike
+    """
+
+    provider: str
+    url: str = ""
+    model: str | None = None
+    key: Secret | None = None
+    package: str = "openai"
+
+    @property
+    def place(self) -> str:
+        """The address to show: no user, no password, no query."""
+        parts = urlsplit(self.url)
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    def clean(self, words: str) -> str:
+        """`words` on one line, without anything that looks like a key and without a final stop."""
+        if self.key is not None:
+            words = words.replace(self.key.reveal(), "***")
+        words = words[:_MAX_SCANNED_CHARS]
+        return " ".join(_KEY_LIKE.sub("***", words).split())[:_MAX_MESSAGE_CHARS].rstrip(". ")
+
+    def names_in(self, error: Mapping[str, Json]) -> dict[str, Any]:
+        """`error` with nothing that looks like a key where names should stand."""
+        named = {name: self.clean(said) for name in _NAME_FIELDS if isinstance(said := error.get(name), str)}
+        return {**error, **named}
+
+
+class map_provider_errors:  # noqa: N801 - read as a word: `with edge(asked):`
+    """Inside it foreign errors become ours.
+
+    answering:  the server has begun to answer, so what breaks now is an answer
+    """
+
+    def __init__(self, asked: ErrorContext, *, answering: bool = False) -> None:
+        self._asked, self._answering = asked, answering
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, wrong: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(wrong, Exception) or isinstance(wrong, ConvoError):
+            return
+        ours = to_endpoint_fault(wrong, self._asked, answering=self._answering)
+        if ours is not None:
+            raise ours from wrong
+
+
+def to_endpoint_fault(wrong: BaseException, asked: ErrorContext, *, answering: bool = False) -> EndpointFault | None:
+    """`wrong` as one of ours; None when it is not the package's, its transport's or a decoder's."""
+    import httpx2
+
+    package = import_module(asked.package)
+    if isinstance(wrong, package.APIConnectionError) and isinstance(wrong.__cause__, EndpointFault):
+        return wrong.__cause__
+    if isinstance(wrong, package.APIStatusError):
+        if wrong.response.is_success:
+            return fault_from_stream_error(wrong.body, asked, answering=answering)
+        return fault_from_status(wrong.status_code, wrong.body, asked, **_retry_options(wrong.response.headers))
+    if isinstance(wrong, package.APIConnectionError):
+        return _connection_fault(wrong.__cause__ or wrong, asked, answering=answering)
+    if isinstance(wrong, package.APIError):
+        return fault_from_stream_error(wrong.body, asked, answering=answering)
+    match wrong:
+        case httpx2.HTTPError() | httpx2.InvalidURL() | httpx2.StreamError():
+            return _connection_fault(wrong, asked, answering=answering)
+        case UnicodeEncodeError():
+            return RequestRefused(
+                f"{asked.provider} cannot be sent text with half a character in it", code="invalid_input"
+            )
+    if "ClientError" in _class_names(wrong):  # aiohttp's own, which its transport lets through
+        return _connection_fault(wrong, asked, answering=answering)
+    if isinstance(wrong, getattr(package, _PACKAGE_BASE_ERRORS[asked.package]) | ValueError | RecursionError):
+        return StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
+    return None
+
+
+def fault_from_status(
+    status: int, body: Json, asked: ErrorContext, *, retry_after_s: float | None = None, again: bool | None = None
+) -> EndpointFault:
+    """The error that a server answered with `status` and `body`, an error object if it is a good one.
+
+    again:  what the server itself says of asking once more; None: nothing
+    """
+    error = asked.names_in(_error_object(body))
+    words = asked.clean(error["message"])
+    fields: dict[str, Any] = {
+        "code": _error_code(error),
+        "status": _to_error_status(status),
+        "param": error.get("param"),
+    }
+    if status in (401, 403):
+        return KeyRefused(f"{asked.provider} refused the key{_format_reason(words)}", **fields)
+    if _is_unknown_model(status, error, asked):
+        return _unknown_model_fault(status, asked)
+    if status in (400, 413) and (error.get("code") == _WINDOW_EXCEEDED_CODE or _WINDOW_EXCEEDED_MESSAGE.search(words)):
+        fields |= {"code": _WINDOW_EXCEEDED_CODE, "param": error.get("param") or "input"}
+        return RequestRefused(
+            words or "the input is longer than the model's window", hint=WindowExceeded.hint, **fields
+        )
+    if status == 402 or error.get("code") == "insufficient_quota":
+        words = words or f"{asked.provider} answered {status}"
+        return RequestRefused(words, hint="the account needs credit: see the provider's billing page", **fields)
+    passes = status in (408, 409, 429) or status >= 500 or error.get("code") == "conversation_locked"
+    if passes if again is None else again:
+        return TryLater(words or f"{asked.provider} answered {status}", retry_after_s=retry_after_s, **fields)
+    if not words or words.lower() in _FRAMEWORK_MESSAGES:
+        return RequestRefused(
+            f"{asked.provider} answered {status} at {asked.place}", hint="check its base_url", **fields
+        )
+    return RequestRefused(words, **fields)
+
+
+def fault_from_response(answer: "Response", asked: ErrorContext) -> EndpointFault:
+    """The error that `answer` is, which has been read and is none of success."""
+    try:
+        body = answer.json()
+    except (ValueError, RecursionError):
+        body = answer.text
+    return fault_from_status(answer.status_code, body, asked, **_retry_options(answer.headers))
+
+
+def fault_from_stream_error(body: Json, asked: ErrorContext, *, answering: bool) -> EndpointFault:
+    """The error event `body` of a stream, read as an answer's status when nothing else came before."""
+    error = asked.names_in(_error_object(body))
+    status = _error_status(error)
+    if status is not None and not answering:
+        return fault_from_status(status, body, asked)
+    words = asked.clean(error["message"]) or f"{asked.provider} broke off its answer"
+    return StreamBroken(words, code=_error_code(error), param=error.get("param"))
+
+
+def fault_from_event(event: StreamEvent, asked: ErrorContext, *, answering: bool) -> EndpointFault | None:
+    """The error that an event is, nested as the specification has it or flat as the package reads it."""
+    if event["type"] != "error":
+        return None
+    nested = event.get("error")
+    return fault_from_stream_error(
+        nested if isinstance(nested, Mapping) else dict(event, type=None), asked, answering=answering
+    )
+
+
+def validate_event(event: Json, asked: ErrorContext) -> StreamEvent:
+    """raises: StreamBroken  it is not an event at all"""
+    if not isinstance(event, dict):
+        raise StreamBroken(f"{asked.provider} answered with something that is not a stream of events")
+    if not isinstance(event.get("type"), str):
+        return {**event, "type": "error"} if event.get("error") else {**event, "type": ""}
+    return event
+
+
+def _error_object(body: Json) -> dict[str, Json]:
+    """The error object in `body`, always with a message: some servers nest it, some send only words."""
+    for _ in range(_MAX_ERROR_DEPTH):
+        inner = body.get("error", body.get("detail")) if isinstance(body, Mapping) else None
+        if inner is None:
+            break
+        body = inner
+    if isinstance(body, Mapping):
+        message = body.get("message")
+        return {**body, "message": message if isinstance(message, str) else _stringify_message(message)}
+    words = body if isinstance(body, str) and not body.lstrip().startswith("<") else ""
+    return {"message": words}
+
+
+def _stringify_message(message: Json) -> str:
+    """A message that is not text, as some servers list several."""
+    try:
+        return str(message or "")
+    except RecursionError:
+        return ""
+
+
+def _to_error_status(status: int) -> int:
+    """`status`, or 502 where it is none of an error: a redirection, or a number that HTTP does not have."""
+    return status if 400 <= status <= 599 else 502
+
+
+def _error_code(error: Mapping[str, Json]) -> str | None:
+    """The error's own name; a code that only repeats the status is none."""
+    named = (error.get("code"), error.get("type"))
+    return next((name for name in named if isinstance(name, str) and name and not name.isdigit()), None)
+
+
+def _error_status(error: Mapping[str, Json]) -> int | None:
+    code = error.get("code")
+    if str(code).isdigit() and 400 <= int(str(code)) <= 599:
+        return int(str(code))
+    named = (_STATUS_BY_ERROR_TYPE.get(str(error.get(name))) for name in ("code", "type"))
+    return next((status for status in named if status), None)
+
+
+def _is_unknown_model(status: int, error: Mapping[str, Json], asked: ErrorContext) -> bool:
+    if asked.model is None:
+        return False
+    named = status == 404 and error.get("type") == "not_found_error" and asked.model in error["message"]
+    said_so = named or _NO_SUCH_MODEL.search(error["message"][:_MAX_SCANNED_CHARS]) is not None
+    return error.get("code") == "model_not_found" or (status in (400, 404) and said_so)
+
+
+def _unknown_model_fault(status: int, asked: ErrorContext) -> RequestRefused:
+    return RequestRefused(
+        f"{asked.provider} has no model {asked.model!r}",
+        code="model_not_found",
+        status=status,
+        param="model",
+        hint="convo models lists what can be used; choose one with -m",
+    )
+
+
+def _format_reason(words: str) -> str:
+    return f": {words}" if words else ""
+
+
+def _connection_fault(wrong: BaseException, asked: ErrorContext, *, answering: bool) -> EndpointFault:
+    import httpx2
+
+    if answering:
+        return StreamBroken(f"the connection to {asked.provider} broke before the answer ended")
+    below = _class_names(wrong.__cause__)  # aiohttp's transport takes all for timeouts
+    if isinstance(wrong, httpx2.TimeoutException) and ("TimeoutError" in below or "ClientError" not in below):
+        return Unreachable(f"{asked.provider} did not answer in time at {asked.place}")
+    if isinstance(wrong, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
+        return Unreachable(
+            f"{asked.place!r} is not the address of a server", code=NO_CONNECTION, hint="check the provider's base_url"
+        )
+    if isinstance(wrong, httpx2.ConnectError) or "ClientConnectorError" in below:
+        words = asked.clean(str(getattr(wrong.__cause__, "os_error", wrong)))
+        return Unreachable(f"cannot reach {asked.provider} at {asked.place}{_format_reason(words)}", code=NO_CONNECTION)
+    return Unreachable(f"the connection to {asked.provider} at {asked.place} broke before it answered")
+
+
+def _class_names(wrong: BaseException | None) -> set[str]:
+    return {kind.__name__ for kind in type(wrong).__mro__}
+
+
+def _retry_options(headers: Mapping[str, str]) -> dict[str, Any]:
+    """What a server says of asking again: whether, and when."""
+    said = headers.get("x-should-retry")
+    again = None if said not in ("true", "false") else said == "true"
+    return {"retry_after_s": _retry_after_s(headers), "again": again}
+
+
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Seconds from Retry-After in any of its forms; None where it asks for no wait that can be had."""
+    wait_s = _parse_retry_after_s(headers)
+    return max(0.0, wait_s) if wait_s is not None and wait_s <= _MAX_RETRY_AFTER_S else None
+
+
+def _parse_retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """What Retry-After says, whatever it is; a date counts from the server's own Date."""
+    for name, per_second in (("retry-after-ms", 1000.0), ("retry-after", 1.0)):
+        try:
+            return float(headers[name]) / per_second
+        except (KeyError, ValueError):
+            continue
+    try:
+        until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
+        return (until - now).total_seconds()
+    except (KeyError, ValueError, TypeError):
+        return None

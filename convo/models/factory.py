@@ -1,0 +1,157 @@
+"""Create the adapter of a provider; import no other.
+
+A provider's package takes up to half a second to import, so each adapter is imported in its own
+branch. A missing key, base URL or package is reported before any request.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convo.config.sections import Provider, is_keyless
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.config.values import Secret
+from convo.errors import InvalidSettings, KeyRefused
+from convo.models.base import Model
+from convo.runtime import Clock, NewId
+
+if TYPE_CHECKING:
+    from convo.models.http import OpenAIClientOptions
+    from convo.models.local import LocalModel
+    from convo.models.weights import PullProgress, Weights
+
+
+def open_model(
+    provider: Provider,
+    *,
+    key: Secret | None,
+    models: Path,
+    clock: Clock,
+    new_id: NewId,
+    token: Secret | None = None,
+    limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+) -> Model:
+    """The models of `provider`, each as if its server kept nothing; nothing is connected or started yet.
+
+    key:     what `key_env` holds, or None
+    token:   what `token_env` holds, or None
+    models:  the folder of weights that convo fetched
+    limits:  of what a server answers
+    raises:  KeyRefused    the provider takes a key and there is none, or it cannot be one
+             InvalidSettings   it has no address
+             ModelMissing  what it is asked through is not installed
+    """
+    extra = provider.extra_fields
+    match provider.api:
+        case "local":
+            return open_local_model(models, new_id, limits)
+        case "scripted":
+            from convo.models.scripted import ScriptedModel
+
+            return ScriptedModel(clock, new_id)
+        case "chat":
+            from convo.models.chat_completions import ChatModel
+
+            key = check_provider_key(provider, key)
+            return ChatModel(
+                provider.name, require_base_url(provider), new_id, key=key, limits=limits, extra_fields=extra
+            )
+        case "anthropic":
+            from convo.models.anthropic import AnthropicModel, check_anthropic_installed
+
+            key = check_provider_key(provider, key)
+            check_anthropic_installed()
+            return AnthropicModel(
+                provider.name, require_base_url(provider), new_id, key=key, limits=limits, extra_fields=extra
+            )
+        case "responses" | "azure":
+            from convo.models.responses import ResponsesModel
+
+            account = make_openai_options(provider, key=key, token=token)
+            return ResponsesModel(account, new_id, limits=limits, extra_fields=extra)
+
+
+def make_openai_options(
+    provider: Provider, *, key: Secret | None, token: Secret | None = None
+) -> "OpenAIClientOptions":
+    """What a server that speaks Responses is asked with.
+
+    raises:  KeyRefused   it has neither a key nor a token
+             InvalidSettings  it has no address
+    """
+    from convo.models.http import OpenAIClientOptions
+
+    base_url = require_base_url(provider)
+    key = None if token else check_provider_key(provider, key)
+    keyless = key is None and token is None and is_keyless(provider)
+    if key is None and token is None and not keyless:
+        raise KeyRefused(f"{provider.name} needs a key", hint=f"give [providers.{provider.name}] a key_env")
+    return OpenAIClientOptions(
+        provider=provider.name,
+        base_url=base_url,
+        key=key,
+        token=token,
+        organisation=provider.organisation,
+        project=provider.project,
+        ambient=provider.name == "openai",
+        azure=provider.api == "azure",
+        api_version=provider.api_version,
+        deployment=provider.deployment,
+        keyless=keyless,
+    )
+
+
+def require_base_url(provider: Provider) -> str:
+    """raises: InvalidSettings  nobody said where it is"""
+    if provider.base_url is None:
+        raise InvalidSettings(f"the provider {provider.name!r} has no base URL")
+    return provider.base_url
+
+
+def open_local_model(models: Path, new_id: NewId, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS) -> "LocalModel":
+    """The models of this machine, to be warmed while the person types."""
+    from convo.models.local import LocalModel
+
+    return LocalModel(models, new_id, limits=limits)
+
+
+def get_built_in_weights() -> "Weights":
+    """The weights of the built-in model, wherever they are."""
+    from convo.models.weights import BUILT_IN_WEIGHTS
+
+    return BUILT_IN_WEIGHTS
+
+
+def find_built_in_weights(models: Path) -> Path:
+    """Where they are. raises: ModelMissing"""
+    from convo.models import weights
+
+    return weights.locate_built_in_weights(models)
+
+
+def find_weights(model: str, models: Path) -> Path:
+    """The file behind `local/` and `model`. raises: ModelMissing, Unreadable"""
+    from convo.models import weights
+
+    return weights.locate_weights(model, models)[1]
+
+
+def pull_built_in_weights(models: Path, told: "PullProgress") -> Path:
+    """Have them here. raises: ModelMissing, StoreFault"""
+    from convo.models import weights
+
+    return weights.pull_weights(models, told=told)
+
+
+def check_provider_key(provider: Provider, key: Secret | None) -> Secret | None:
+    """`key` if the provider can be asked with it.
+
+    raises:  KeyRefused
+    """
+    if provider.key_env is None:
+        return key
+    if key is None:
+        raise KeyRefused(f"{provider.name} needs a key", hint=f"set {provider.key_env}, or choose a model with -m")
+    text = key.reveal()
+    if not text.isascii() or not text.isprintable() or " " in text:
+        raise KeyRefused(f"{provider.key_env} holds characters that no key has", hint=f"set {provider.key_env} again")
+    return key

@@ -1,0 +1,665 @@
+"""HTTP to providers: clients, server-sent events, and limits on response bodies.
+
+The openai and anthropic packages supply headers and URLs; requests go through their transport and the
+events are parsed here, because their decoders are slow and join an event's lines in quadratic time.
+`limit_response_bodies` bounds every body before anything reads it, decompressed size included. Retries
+of the packages are off: ours know who owns the state.
+"""
+
+import asyncio
+import json
+import os
+import re
+import zlib
+from codecs import BOM_UTF8
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Generator, Iterator, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from io import BytesIO
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakKeyDictionary
+
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.config.values import Secret
+from convo.errors import EndpointFault, KeyRefused, LimitReached, StreamBroken
+from convo.history.items import Json
+from convo.history.records import Scope
+from convo.models.errors import ErrorContext, fault_from_response, map_provider_errors
+
+if TYPE_CHECKING:
+    from httpx2 import URL, AsyncByteStream, AsyncClient, Request, Response
+    from openai import AsyncOpenAI
+
+
+DONE_MARKER = "[DONE]"
+
+_NO_HEADERS: Mapping[str, str] = MappingProxyType({})
+
+_DRAIN_TIMEOUT_S = 0.25
+"""Seconds that the end of an answer may be behind the end of its events."""
+
+TIME_SLICE_S = 0.002
+"""Seconds after which a stream that never waits lets the rest of the process run."""
+
+LARGE_EVENT_BYTES = 256 * 1024
+"""Bytes of an event above which it is parsed in steps, with others in between."""
+
+JSON_VALUE_OVERHEAD_BYTES = 64
+"""Bytes that a JSON value takes besides its text, counted for the limits."""
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False, separators=(",", ":"))
+
+
+class ProviderClient(Protocol):
+    """What is needed of a package's client: `AsyncOpenAI` or `AsyncAnthropic`."""
+
+    timeout: Any
+
+    @property
+    def base_url(self) -> "URL": ...
+
+    @property
+    def default_headers(self) -> Mapping[str, Any]: ...
+
+    @property
+    def auth_headers(self) -> Mapping[str, Any]: ...
+
+
+class SSEClient:
+    """The way to one server: the package's client for it, and the transport below that."""
+
+    def __init__(
+        self,
+        client: Any,
+        http: "AsyncClient",
+        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+        headers: Mapping[str, str] = _NO_HEADERS,
+    ) -> None:
+        """`headers` are sent beside those of `client`."""
+        from httpx2 import Headers, Timeout
+
+        named: ProviderClient = client
+        said = {**named.default_headers, **named.auth_headers, **headers}
+        self.client, self._http, self._limits = client, http, limits
+        kept = {name: value for name, value in said.items() if isinstance(value, str)}
+        self._headers = Headers({**kept, "accept-encoding": "identity"})
+        self._extensions = {"timeout": Timeout(named.timeout).as_dict(), STREAM_EXTENSION: True}
+        self._urls: dict[str, URL] = {}
+
+    async def streamed(
+        self,
+        path: str,
+        body: Mapping[str, Json] | None,
+        asked: ErrorContext,
+        query: Mapping[str, Any] | None = None,
+        *,
+        exact: bool = False,
+    ) -> AsyncGenerator[Json, None]:
+        """The JSON values that the server streams in answer to `body`, or to a GET without one.
+
+        exact:   refuse NaN, and numbers beyond a double: the values are kept as items, which have an exact form
+        raises:  EndpointFault
+        """
+        with map_provider_errors(asked):
+            answer = await self._http.send(self._request(path, body, query), stream=True)
+        try:
+            if not answer.is_success:
+                with map_provider_errors(asked):
+                    await answer.aread()
+                raise fault_from_response(answer, asked)
+            async with aclosing(
+                _iter_json_values(answer, asked, self._limits, _STRICT_DECODER if exact else _DECODER)
+            ) as values:
+                async for value in values:
+                    yield value
+        finally:
+            with map_provider_errors(asked, answering=True):
+                await answer.aclose()
+
+    def _request(self, path: str, body: Mapping[str, Json] | None, query: Mapping[str, Any] | None) -> "Request":
+        from httpx2 import Request
+
+        if path not in self._urls:
+            base: URL = self.client.base_url
+            self._urls[path] = base.copy_with(raw_path=base.raw_path + path.lstrip("/").encode())
+        url = self._urls[path] if body is not None else self._urls.pop(path)
+        given = {**getattr(self.client, "default_query", {}), **(query or {})}
+        if given:
+            url = url.copy_merge_params(given)
+        content = None if body is None else _ENCODER.encode(body).encode()
+        method = "GET" if body is None else "POST"
+        return Request(method, url, headers=self._headers, content=content, extensions=self._extensions)
+
+
+class SSEDecoder:
+    """The data of server-sent events, out of pieces that end anywhere. Nothing else of them is looked at."""
+
+    def __init__(self, most: int = DEFAULT_RESPONSE_LIMITS.event_bytes) -> None:
+        """`most` bytes of one event are waited for."""
+        self._most = most
+        self._open, self._data = BytesIO(), BytesIO()
+        self._returned, self._first = False, True
+
+    def read(self, piece: bytes) -> list[str]:
+        """The data of each event that is whole with `piece`. raises: UnicodeDecodeError, LimitReached"""
+        if self._returned and piece.startswith(b"\n"):  # the other half of one line's end
+            piece = piece[1:]
+        self._returned = piece.endswith(b"\r")
+        found = [data.decode() for line in piece.splitlines(keepends=True) if (data := self._line(line)) is not None]
+        if self._open.tell() + self._data.tell() > self._most:
+            raise LimitReached("event_bytes", self._most)
+        return found
+
+    def _line(self, line: bytes) -> bytes | None:
+        """The data of the event that this line ends."""
+        if not line.endswith((b"\n", b"\r")):
+            self._open.write(line)
+            return None
+        if self._open.tell():
+            line = _take_buffer(self._open) + line
+        if self._first:
+            line, self._first = line.removeprefix(BOM_UTF8), False
+        line = line.rstrip(b"\r\n")
+        if line.startswith(b"data:"):
+            said = line[5:].removeprefix(b" ")
+            self._data.write(said + b"\n")
+        if line or not self._data.tell():
+            return None
+        return _take_buffer(self._data)[:-1]
+
+
+def _take_buffer(held: BytesIO) -> bytes:
+    whole = held.getvalue()
+    held.seek(0)
+    held.truncate()
+    return whole
+
+
+async def _iter_json_values(
+    answer: "Response", asked: ErrorContext, limits: ResponseLimits, decoder: json.JSONDecoder
+) -> AsyncGenerator[Json, None]:
+    """The JSON values of `answer`, to its end. raises: EndpointFault"""
+    sent, begun, events = SSEDecoder(limits.event_bytes), False, 0
+    pace = TimeSlice()
+    async with aclosing(answer.aiter_bytes()) as pieces:
+        while True:
+            with map_provider_errors(asked, answering=begun):
+                piece = await anext(pieces, None)
+            for part in _split_chunk(piece):
+                with map_provider_errors(asked, answering=begun):
+                    found = sent.read(part)
+                await pace.step()
+                for data in found:
+                    if data.startswith(DONE_MARKER):
+                        await _drain_response(pieces, asked)
+                        return
+                    with map_provider_errors(asked, answering=begun):
+                        small = len(data) < LARGE_EVENT_BYTES
+                        value = (
+                            decoder.decode(data) if small else await parse_large_json(data, limits.event_bytes, decoder)
+                        )
+                    begun, events = True, events + 1
+                    if events > limits.answer_events:
+                        raise LimitReached("answer_events", limits.answer_events)
+                    yield value
+                    await pace.step()
+            if piece is None:
+                return
+
+
+READ_CHUNK_BYTES = 8 * 1024
+"""Bytes of a stream that are looked at before others may run."""
+
+
+def _split_chunk(piece: bytes | None) -> list[bytes]:
+    if piece is None:
+        return [b""]
+    return (
+        [piece]
+        if len(piece) <= READ_CHUNK_BYTES
+        else [piece[at : at + READ_CHUNK_BYTES] for at in range(0, len(piece), READ_CHUNK_BYTES)]
+    )
+
+
+async def _drain_response(pieces: AsyncIterator[bytes], asked: ErrorContext) -> None:
+    """Read what is behind the end, so that the connection can be used again."""
+    with suppress(TimeoutError, EndpointFault):
+        async with asyncio.timeout(_DRAIN_TIMEOUT_S):
+            with map_provider_errors(asked, answering=True):
+                async for _ in pieces:
+                    pass
+
+
+# -- taking turns ---------------------------------------------------------------------------------
+
+
+class TimeSlice:
+    """Lets the rest of the process run when a stream has kept it busy for a while.
+
+    Of all streams that are busy one runs in each pass of the event loop: ten of them take no more from
+    others than one does.
+    """
+
+    def __init__(self) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._since = self._clock()
+
+    async def step(self) -> None:
+        """Wait for a turn, if this stream has run for long. Waiting for the network counts too, and costs a pass."""
+        if self._clock() - self._since > TIME_SLICE_S:
+            await _ROUND_ROBINS.setdefault(asyncio.get_running_loop(), RoundRobin()).wait()
+            self._since = self._clock()
+
+
+class RoundRobin:
+    """The busy streams of one event loop in the order in which they run, one in each pass."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._called = False
+
+    async def wait(self) -> None:
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.append(turn)
+        if not self._called:
+            self._called = True
+            loop.call_soon(self._next, loop)
+        await turn
+
+    def _next(self, loop: asyncio.AbstractEventLoop) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                break
+        self._called = bool(self._waiting)
+        if self._called:
+            loop.call_soon(self._next, loop)
+
+
+_ROUND_ROBINS: "WeakKeyDictionary[asyncio.AbstractEventLoop, RoundRobin]" = WeakKeyDictionary()
+
+
+# -- large events ---------------------------------------------------------------------------------
+
+_WHITESPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _parse_finite_float(digits: str) -> float:
+    number = float(digits)
+    if number in (_INFINITY, -_INFINITY):
+        raise ValueError("a number is larger than any double")
+    return number
+
+
+_INFINITY = float("inf")
+_DECODER = json.JSONDecoder()
+_STRICT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_parse_finite_float)
+_CLOSING_BRACKETS = {"[": "]", "{": "}"}
+
+
+async def parse_large_json(text: str, most: int, decoder: json.JSONDecoder = _DECODER) -> Json:
+    """The JSON value of `text`, parsed in steps: `json.loads` of some megabytes stops everything else meanwhile.
+
+    raises:  ValueError    it is no JSON
+             LimitReached  its values take more than `most` bytes
+    """
+    reading, pace = _parse_in_steps(text, most, decoder), TimeSlice()
+    while True:
+        try:
+            next(reading)
+        except StopIteration as end:
+            return end.value
+        await pace.step()
+
+
+def _parse_in_steps(text: str, most: int, decoder: json.JSONDecoder) -> Generator[None, None, Json]:
+    """Parse `text`, pausing behind every few values. Strings and numbers are left to the library."""
+    left, at, name = (most - len(text)) // JSON_VALUE_OVERHEAD_BYTES, 0, ""
+    holders: list[Any] = []
+    root: Json = None
+    while True:
+        at = _skip_whitespace(text, at)
+        opens = text[at : at + 1]
+        value: Json = [] if opens == "[" else {} if opens == "{" else None
+        at += 1
+        if value is None:
+            value, at = decoder.raw_decode(text, at - 1)
+        if not holders:
+            root = value
+        elif isinstance(holders[-1], dict):
+            holders[-1][name] = value
+        else:
+            holders[-1].append(value)
+        left -= 1
+        if left < 0:
+            raise LimitReached("event_bytes", most)
+        if left % 256 == 0:
+            yield
+        if opens in _CLOSING_BRACKETS:
+            at = _skip_whitespace(text, at)
+            if text[at : at + 1] != _CLOSING_BRACKETS[opens]:
+                holders.append(value)
+                if opens == "{":
+                    name, at = _parse_member_name(text, at)
+                continue
+            at += 1
+        while holders:
+            at = _skip_whitespace(text, at) + 1
+            sign, of_object = text[at - 1 : at], isinstance(holders[-1], dict)
+            if sign == ",":
+                if of_object:
+                    name, at = _parse_member_name(text, _skip_whitespace(text, at))
+                break
+            if sign != ("}" if of_object else "]"):
+                raise ValueError("neither a comma nor an end")
+            holders.pop()
+        else:
+            if _skip_whitespace(text, at) != len(text):
+                raise ValueError("something follows the value")
+            return root
+
+
+def _skip_whitespace(text: str, at: int) -> int:
+    found = _WHITESPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _parse_member_name(text: str, at: int) -> tuple[str, int]:
+    """The name of a member and where its value begins. raises: ValueError"""
+    if text[at : at + 1] != '"':
+        raise ValueError("a name is missing")
+    name, at = _DECODER.raw_decode(text, at)
+    at = _skip_whitespace(text, at)
+    if text[at : at + 1] != ":":
+        raise ValueError("a colon is missing")
+    return name, at + 1
+
+
+OPENAI_URL = "https://api.openai.com/v1"
+
+PLACEHOLDER_KEY = Secret("none")
+"""What is sent where no key is needed: the package insists on one."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenAIClientOptions:
+    """One server and what is shown to it.
+
+    provider:     its name, for sentences
+    base_url:     with its version; Azure: the resource's endpoint
+    key, token:   Azure takes either; a token goes before
+    ambient:      what the environment says for OpenAI's own account counts: OPENAI_CUSTOM_HEADERS
+    azure:        speak to it as to an Azure resource, with `api_version` where it is an older one
+    deployment:   Azure: what is sent as the model's name, whatever model was asked for
+    keyless:      the server takes no key
+    """
+
+    provider: str = "openai"
+    base_url: str = OPENAI_URL
+    key: Secret | None = None
+    token: Secret | None = None
+    organisation: str | None = None
+    project: str | None = None
+    ambient: bool = False
+    azure: bool = False
+    api_version: str | None = None
+    deployment: str | None = None
+    keyless: bool = False
+
+    @property
+    def scope(self) -> Scope:
+        return Scope(self.base_url.rstrip("/"), self.organisation, self.project)
+
+    def asked(self, body: Mapping[str, Json]) -> ErrorContext:
+        """The words that a sentence about `body`, sent there, needs."""
+        return ErrorContext(self.provider, self.base_url, model=body.get("model"), key=self.token or self.key)
+
+
+def make_openai_client(
+    account: OpenAIClientOptions, http: "AsyncClient | None" = None, limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS
+) -> "AsyncOpenAI":
+    """The package's client for `account`; nothing is sent yet.
+
+    http:    a transport to use instead of the package's own
+    limits:  of what the server answers
+    raises:  KeyRefused  there is no key
+    """
+    from openai import AsyncAzureOpenAI, AsyncOpenAI, DefaultAsyncHttpxClient
+
+    secret = account.token or account.key or (PLACEHOLDER_KEY if account.keyless else None)
+    if secret is None:
+        raise KeyRefused(f"{account.provider} needs a key")
+    http = http or DefaultAsyncHttpxClient(follow_redirects=False)  # a conversation goes where it was sent
+    http = limit_response_bodies(http, limits)
+    client: AsyncOpenAI
+    if account.azure and account.api_version:
+        client = AsyncAzureOpenAI(
+            azure_endpoint=account.base_url,
+            api_version=account.api_version,
+            api_key=None if account.token else secret.reveal(),
+            azure_ad_token=account.token.reveal() if account.token else None,
+            max_retries=0,
+            http_client=http,
+        )
+    else:
+        client = AsyncOpenAI(
+            api_key=secret.reveal(),
+            base_url=f"{account.base_url}/openai/v1" if account.azure else account.base_url,
+            max_retries=0,
+            http_client=http,
+            default_headers=_default_headers(account, secret),
+        )
+    client.organization, client.project, client.admin_api_key = account.organisation, account.project, None
+    return client
+
+
+def build_url_and_headers(account: OpenAIClientOptions, path: str) -> tuple[str, Mapping[str, str]]:
+    """Where `path` of `account` is, and the headers that a request there needs; `{key}` stands for the key."""
+    old_azure = account.azure and account.api_version
+    version = f"?api-version={account.api_version}" if old_azure else ""
+    under = "/openai" if old_azure else "/openai/v1" if account.azure else ""
+    shown = ("api-key", "{key}") if old_azure and not account.token else ("Authorization", "Bearer {key}")
+    acts_for = {"OpenAI-Organization": account.organisation, "OpenAI-Project": account.project}
+    said = {name: value for name, value in acts_for.items() if value}
+    keys = {} if account.keyless else dict([shown])
+    return f"{account.base_url.rstrip('/')}{under}{path}{version}", keys | said
+
+
+def make_http_client() -> "AsyncClient":
+    """The fastest transport that is installed: through aiohttp, where it is, half as much again as without.
+
+    It goes where it was sent and follows nobody elsewhere.
+    """
+    from openai import DefaultAioHttpClient, DefaultAsyncHttpxClient
+
+    try:
+        return DefaultAioHttpClient(follow_redirects=False)
+    except RuntimeError:  # the package's own word for a missing aiohttp
+        return DefaultAsyncHttpxClient(follow_redirects=False)
+
+
+def make_sse_client(
+    account: OpenAIClientOptions, client: "AsyncOpenAI", http: "AsyncClient", limits: ResponseLimits
+) -> SSEClient:
+    """The way of streams to `account`: an older Azure takes its key in a header that the package adds by itself."""
+    secret = account.token or account.key
+    _, shown = build_url_and_headers(account, "")
+    key = secret.reveal() if secret else ""
+    old_azure = account.azure and account.api_version
+    return SSEClient(
+        client, http, limits, {name: said.format(key=key) for name, said in shown.items()} if old_azure else {}
+    )
+
+
+def _default_headers(account: OpenAIClientOptions, secret: Secret) -> Mapping[str, Any]:
+    """Headers of every request, without those that the environment adds for another account."""
+    from openai import Omit
+
+    if account.ambient:
+        return {}
+    ambient = (line.partition(":")[0].strip() for line in os.environ.get("OPENAI_CUSTOM_HEADERS", "").split("\n"))
+    return {**dict.fromkeys(filter(None, ambient), Omit()), "Authorization": f"Bearer {secret.reveal()}"}
+
+
+MAX_ERROR_BYTES = 64 * 1024
+ERROR_TIMEOUT_S = 10.0
+"""Seconds for the body of an error after its headers; what has arrived by then is used."""
+
+DECOMPRESS_CHUNK_BYTES = 64 * 1024
+"""Bytes that are decompressed at a time."""
+
+STREAM_EXTENSION = "convo.streamed"
+"""The request extension that marks an answer as a stream of events."""
+
+MIN_BYTES_PER_JSON_VALUE = 32
+"""A body of N bytes may hold N/32 JSON values at its limit: a value takes up to 30 times its text in memory."""
+
+
+def limit_response_bodies(http: "AsyncClient", limits: ResponseLimits) -> "AsyncClient":
+    """`http`, whose responses obey `limits` from now on. It asks for no compression."""
+
+    async def hook(response: "Response") -> None:
+        response.stream = _limit_stream(response, limits)
+
+    http.headers["accept-encoding"] = "identity"
+    http.event_hooks = {**http.event_hooks, "response": [*http.event_hooks["response"], hook]}
+    return http
+
+
+def _limit_stream(response: "Response", limits: ResponseLimits) -> "AsyncByteStream":
+    from httpx2 import AsyncByteStream
+
+    source = response.stream
+    assert isinstance(source, AsyncByteStream)
+    close = source.aclose
+    coding = response.headers.pop("content-encoding", "identity").strip().lower()
+    if not response.is_success:
+        pieces = _truncate_error_body(_decompress(source, coding, skip=True))
+    elif response.request.extensions.get(STREAM_EXTENSION):
+        pieces = _limit_bytes(_decompress(source, coding), limits.answer_bytes, "answer_bytes")
+    else:
+        pieces = _limit_duration(
+            _limit_json_values(_limit_bytes(_decompress(source, coding), limits.body_bytes, "body_bytes"), limits),
+            limits,
+        )
+
+    class Bounded(AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async with aclosing(pieces):
+                async for piece in pieces:
+                    yield piece
+
+        async def aclose(self) -> None:
+            await close()
+
+    return Bounded()
+
+
+async def _truncate_error_body(pieces: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """The first bytes of an error's body. A body that breaks off or is late ends early: its status is enough."""
+    from httpx2 import HTTPError
+
+    left, until = MAX_ERROR_BYTES, asyncio.get_running_loop().time() + ERROR_TIMEOUT_S
+    while left > 0:
+        try:
+            async with asyncio.timeout_at(until):
+                piece = await anext(pieces, None)
+        except (TimeoutError, HTTPError, StreamBroken):
+            return
+        if piece is None:
+            return
+        yield piece[:left]
+        left -= len(piece)
+
+
+async def _limit_bytes(pieces: AsyncIterator[bytes], most: int, limit: str) -> AsyncGenerator[bytes, None]:
+    """raises: LimitReached  there is more than `most` bytes"""
+    read = 0
+    async for piece in pieces:
+        read += len(piece)
+        if read > most:
+            raise LimitReached(limit, most)
+        yield piece
+
+
+async def _limit_json_values(pieces: AsyncIterator[bytes], limits: ResponseLimits) -> AsyncGenerator[bytes, None]:
+    """raises: LimitReached  the body holds so many JSON values that reading it would take too much memory"""
+    values = 0
+    async for piece in pieces:
+        values += piece.count(b",") + piece.count(b"[") + piece.count(b"{")
+        if values > limits.body_bytes // MIN_BYTES_PER_JSON_VALUE:
+            raise LimitReached("body_bytes", limits.body_bytes)
+        yield piece
+
+
+async def _limit_duration(pieces: AsyncGenerator[bytes, None], limits: ResponseLimits) -> AsyncGenerator[bytes, None]:
+    """raises: LimitReached  the body takes too long"""
+    until = asyncio.get_running_loop().time() + limits.idle_s
+    while True:
+        try:
+            async with asyncio.timeout_at(until):
+                piece = await anext(pieces, None)
+        except TimeoutError as late:
+            raise LimitReached("idle_s", limits.idle_s) from late
+        if piece is None:
+            return
+        yield piece
+
+
+async def _decompress(source: AsyncIterable[bytes], coding: str, *, skip: bool = False) -> AsyncGenerator[bytes, None]:
+    """The pieces of `source` without compression.
+
+    skip:    a body of an unknown coding is empty
+    raises:  StreamBroken  the coding is unknown, or the data is not of that coding
+    """
+    if coding in ("identity", ""):
+        async for piece in source:
+            yield piece
+        return
+    if coding not in ("gzip", "x-gzip", "deflate"):
+        if skip:
+            return
+        raise StreamBroken(f"the server compressed its answer with {coding[:20]!r}, which was not asked for")
+    unzip = Decompressor()
+    try:
+        async for piece in source:
+            for out in unzip.read(piece):
+                yield out
+                await asyncio.sleep(0)
+    except zlib.error as wrong:
+        raise StreamBroken("the server's compressed answer cannot be read") from wrong
+
+
+def _zlib_window_bits(head: bytes) -> int:
+    """zlib's parameter for data that begins with `head`: gzip and zlib say what they are, bare deflate does not."""
+    named = head[:2] == b"\x1f\x8b" or (head[0] & 15 == 8 and int.from_bytes(head[:2]) % 31 == 0)
+    return zlib.MAX_WBITS | 32 if named else -zlib.MAX_WBITS
+
+
+class Decompressor:
+    """Decompresses gzip, zlib or bare deflate, at most `DECOMPRESS_CHUNK_BYTES` bytes at a time."""
+
+    def __init__(self) -> None:
+        self._zlib: Any = None
+        self._head = b""
+
+    def read(self, piece: bytes) -> Iterator[bytes]:
+        """raises: zlib.error"""
+        if self._zlib is None:
+            self._head += piece
+            if len(self._head) < 2:
+                return
+            piece, self._zlib = self._head, zlib.decompressobj(_zlib_window_bits(self._head))
+        while piece and not self._zlib.eof:
+            out = self._zlib.decompress(piece, DECOMPRESS_CHUNK_BYTES)
+            piece = self._zlib.unconsumed_tail
+            if out:
+                yield out

@@ -1,0 +1,151 @@
+"""Limits on responses: size of the output items, number of events, duration.
+
+A response that exceeds a limit is closed, and its connection too; `LimitReached` names the limit.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Iterator, Mapping, Sequence
+from contextlib import aclosing
+from typing import TypeVar
+
+from convo.config.settings import ResponseLimits
+from convo.errors import LimitReached
+from convo.history.accumulator import START_EVENTS, TERMINAL_EVENTS
+from convo.history.items import Item, Json, StreamEvent
+from convo.models.base import Model, ModelRequest, get_ignored_fields
+from convo.models.http import JSON_VALUE_OVERHEAD_BYTES, TimeSlice
+
+_T = TypeVar("_T")
+
+_ITEM_EVENTS = frozenset({"response.output_item.added", "response.output_item.done"})
+
+
+class LimitedModel:
+    """A model whose answers are kept within `limits`."""
+
+    def __init__(self, model: Model, limits: ResponseLimits) -> None:
+        self._model, self._limits = model, limits
+        self._warm = False
+
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        if not self._warm:  # a package is imported in a thread: here it would block the loop for a second
+            await self._model.warm(ask.model)
+            self._warm = True
+        async with aclosing(limit_response_events(self._model.respond(ask), self._limits)) as events:
+            async for event in events:
+                yield event
+
+    async def warm(self, model: str) -> None:
+        await self._model.warm(model)
+
+    async def check_request(self, ask: ModelRequest) -> None:
+        await self._model.check_request(ask)
+
+    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
+        return get_ignored_fields(self._model, ask)
+
+    async def count(self, ask: ModelRequest) -> int | None:
+        return await apply_idle_limit(self._model.count(ask), self._limits)
+
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+        return await apply_idle_limit(self._model.compact(ask), self._limits)
+
+    async def aclose(self) -> None:
+        await self._model.aclose()
+
+
+async def apply_idle_limit(answer: Awaitable[_T], limits: ResponseLimits) -> _T:
+    """An answer that is not streamed. raises: LimitReached  it takes longer than a stream may be silent"""
+    waiting = asyncio.timeout(limits.idle_s)
+    try:
+        async with waiting:
+            return await answer
+    except TimeoutError as late:
+        if not waiting.expired():
+            raise
+        raise LimitReached("idle_s", limits.idle_s) from late
+
+
+async def limit_response_events(
+    events: AsyncGenerator[StreamEvent, None], limits: ResponseLimits
+) -> AsyncGenerator[StreamEvent, None]:
+    """`events` of one answer, as long as they stay within `limits`; they are closed at the end.
+
+    raises:  LimitReached
+    """
+    clock, size, count = asyncio.get_running_loop().time, OutputSize(), 0
+    end = clock() + limits.answer_s
+    idle = clock() + limits.idle_s
+    async with aclosing(events):
+        while True:
+            waiting = asyncio.timeout_at(min(end, idle))
+            try:
+                async with waiting:
+                    event = await anext(events, None)
+            except TimeoutError as late:
+                if not waiting.expired():
+                    raise
+                limit = "answer_s" if end <= idle else "idle_s"
+                raise LimitReached(limit, getattr(limits, limit)) from late
+            if event is None:
+                return
+            count += 1
+            if count > limits.answer_events:
+                raise LimitReached("answer_events", limits.answer_events)
+            if event["type"].startswith("response.") and event["type"] not in START_EVENTS:
+                idle = clock() + limits.idle_s
+                await size.take(event)
+                if size.bytes > limits.output_bytes:
+                    raise LimitReached("output_bytes", limits.output_bytes)
+            yield event
+
+
+class OutputSize:
+    """How many bytes the items of an answer take: a character counts as one, a value as some more."""
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._items: dict[int, int] = {}
+
+    async def take(self, event: StreamEvent) -> None:
+        kind, index = event["type"], event.get("output_index")
+        index = index if isinstance(index, int) else -1
+        if kind.endswith(".delta"):
+            delta = event.get("delta")
+            self._add(index, len(delta) if isinstance(delta, str) else await measure_json_bytes(delta))
+        elif kind in _ITEM_EVENTS:
+            self._add(index, await measure_json_bytes(event.get("item")) - self._items.get(index, 0))
+        elif kind == "response.content_part.added":
+            self._add(index, await measure_json_bytes(event.get("part")))
+        elif kind in TERMINAL_EVENTS:
+            response = event.get("response")
+            output = response.get("output") if isinstance(response, Mapping) else None
+            self.bytes = max(self.bytes, await measure_json_bytes(output))
+
+    def _add(self, index: int, size: int) -> None:
+        self._items[index] = self._items.get(index, 0) + size
+        self.bytes += size
+
+
+async def measure_json_bytes(value: Json) -> int:
+    """The bytes that `value` takes, counted in steps."""
+    whole, pace = 0, TimeSlice()
+    for number, size in enumerate(_value_sizes(value)):
+        whole += size
+        if number % 256 == 255:
+            await pace.step()
+    return whole
+
+
+def _value_sizes(value: Json) -> Iterator[int]:
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            yield len(one)
+        elif isinstance(one, Mapping):
+            yield JSON_VALUE_OVERHEAD_BYTES + sum(map(len, one))
+            left.extend(one.values())
+        elif isinstance(one, list | tuple):
+            yield JSON_VALUE_OVERHEAD_BYTES
+            left.extend(one)

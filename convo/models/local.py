@@ -1,0 +1,364 @@
+"""Adapter for models on this machine: the built-in one, and GGUF files.
+
+`LocalEngine` starts one process for each set of weights, connects to it over a unix socket (or loopback
+with a key) and restarts it after a crash. Only text is supported: images, tools and reasoning effort
+raise `Unsupported`. The engine's tokenizer counts the input before each request, so that an input
+that is too long fails at once.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from convo.config.settings import DEFAULT_RESPONSE_LIMITS, ResponseLimits
+from convo.config.values import Secret
+from convo.errors import ModelFault, ModelMissing, StreamBroken, Unreachable, Unreadable, Unsupported, WindowExceeded
+from convo.history.items import Item, Json, StreamEvent, item_type
+from convo.models.base import ModelRequest
+from convo.models.chat_completions import ChatDialect, ChatModel, build_chat_body, list_ignored_chat_fields
+from convo.models.chat_messages import list_media_types
+from convo.models.weights import BUILT_IN_WEIGHTS, locate_weights, verify_weights_once
+from convo.runtime import NewId, make_temporary_folder
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
+
+
+_PROCESS_SCRIPT = Path(__file__).with_name("local_process.py")
+_MAX_FOLDER_BYTES = 80
+"""Bytes of a folder's path that leave room for a socket's name: a socket's whole path may have about 100."""
+
+_STOP_TIMEOUT_S = 2.0
+"""How long a child that was told to leave may take."""
+
+_EXIT_GRACE_S = 0.5
+"""How long the end of a child may come after its connections broke."""
+
+_LOAD_ERROR = re.compile(r"error loading model: (.+)")
+_ENGINE_ERROR = re.compile(r"^[\d.]+ E \S+\s+(.+)", re.MULTILINE)
+
+
+def count_engine_threads() -> int:
+    """How many threads compute: one core stays free, since with all of them taken it is 20 times slower."""
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(4, allowed - 1))
+
+
+class EngineProcess:
+    """One process, from its start to its end."""
+
+    def __init__(self, name: str, weights: Path, *, loopback: bool = False) -> None:
+        self._weights, self._reading = weights, threading.Lock()
+        self.folder = None if loopback else _make_socket_folder()
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process
+        wanted = {"name": name, "weights": str(weights), "threads": count_engine_threads(), "folder": self.folder}
+        self.process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-P", str(_PROCESS_SCRIPT), json.dumps(wanted)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            start_new_session=True,
+        )
+
+    def address(self) -> dict[str, str]:
+        """Wait until it listens; `socket`, or `url` and `key`. Blocks.
+
+        raises:  Unreadable  the weights cannot be loaded
+                 ModelFault  it did not come up for another reason
+        """
+        assert self.process.stdout is not None
+        with self._reading:
+            if self.process.stdout.closed:
+                raise ModelFault("the local engine was stopped while it started")
+            line = self.process.stdout.readline()
+            if not line:
+                raise self._failure()
+        address: dict[str, str] = json.loads(line)
+        return address
+
+    def ended(self, within_s: float = 0.0) -> str | None:
+        """How it ended, in words, or None when it still runs. Blocks for `within_s` seconds at most."""
+        try:
+            code = self.process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            return None
+        return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """End it, wait for it and take its folder away. Blocks. May be called twice."""
+        if at_once:
+            self.process.kill()
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        if self.ended(_STOP_TIMEOUT_S) is None:
+            self.process.kill()
+            self.process.wait()
+        with self._reading:
+            self.process.stdout.close()
+            self._said.close()
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _failure(self) -> ModelFault | Unreadable:
+        how = self.ended(_STOP_TIMEOUT_S)
+        self._said.seek(0)
+        said = self._said.read().decode(errors="replace")
+        if found := _LOAD_ERROR.search(said):
+            return Unreadable(
+                f"{self._weights} cannot be loaded: {found[1]}", hint="choose another file with -m local/PATH"
+            )
+        found = _ENGINE_ERROR.search(said)
+        why = found[1] if found else next((line for line in reversed(said.splitlines()) if line.strip()), how)
+        return ModelFault(f"the local engine did not start: {why}")
+
+
+class LocalEngine:
+    """The connection to one child, made when it is first needed and again after the child died."""
+
+    def __init__(
+        self,
+        name: str,
+        weights: Path,
+        new_id: NewId,
+        *,
+        defaults: Mapping[str, Json],
+        loopback: bool | None = None,
+        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+    ) -> None:
+        self.name, self._weights, self._new_id, self._defaults = name, weights, new_id, defaults
+        self._limits = limits
+        self._loopback = not hasattr(socket, "AF_UNIX") if loopback is None else loopback
+        self.child: EngineProcess | None = None
+        """The process, from the moment it is started."""
+        self._chat: ChatModel | None = None
+        self._starting: asyncio.Task[ChatModel] | None = None
+        self.window = 0
+        """Tokens of input and output together, known once it is up."""
+
+    async def up(self) -> ChatModel:
+        """The connection, when the child listens. Whoever is cancelled here leaves the child to the others."""
+        if self._starting is not None and self._starting.done() and self._must_start_again(self._starting):
+            await self.down()
+        if self._starting is None:
+            if find_spec("xllamacpp") is None:
+                raise ModelMissing("the local engine xllamacpp is not installed", hint="pip install xllamacpp")
+            self.child = EngineProcess(self.name, self._weights, loopback=self._loopback)
+            self._starting = asyncio.create_task(self._start(self.child))
+            self._starting.add_done_callback(_retrieve_exception)
+        return await asyncio.shield(self._starting)
+
+    async def down(self) -> None:
+        """Close the connection and end the child."""
+        starting, chat, child = self._starting, self._chat, self.child
+        self._starting = self._chat = self.child = None
+        if chat is not None:
+            await chat.aclose()
+        if child is not None:
+            await asyncio.to_thread(child.stop, at_once=chat is None)
+        if starting is not None:
+            await asyncio.wait([starting])
+
+    async def how_it_ended(self) -> str | None:
+        """How the child ended, in words; None while it runs. Waits a moment for an end that is under way."""
+        return await asyncio.to_thread(self.child.ended, _EXIT_GRACE_S) if self.child else None
+
+    def _must_start_again(self, started: "asyncio.Task[ChatModel]") -> bool:
+        return started.exception() is not None or self.child is None or self.child.ended() is not None
+
+    async def _start(self, child: EngineProcess) -> ChatModel:
+        address, _ = await asyncio.gather(asyncio.to_thread(child.address), asyncio.to_thread(import_module, "openai"))
+        key = Secret(address["key"]) if "key" in address else None
+        url = address.get("url", "http://local")
+        chat = ChatModel(
+            "local",
+            url,
+            self._new_id,
+            key=key,
+            http=_make_http_client(address),
+            defaults=self._defaults,
+            limits=self._limits,
+        )
+        properties: Json = await chat.fetch("/props")
+        self.window = properties["default_generation_settings"]["n_ctx"]
+        self._chat = chat
+        return chat
+
+
+def _make_http_client(address: dict[str, str]) -> "AsyncClient":
+    """A client that waits without limit: reading a long input takes long, and a dead child closes its end.
+
+    Every request has a connection of its own, for the server drops a kept one without a warning.
+    """
+    import httpx2
+
+    once = httpx2.Limits(max_keepalive_connections=0)
+    if "socket" in address:
+        by_socket = httpx2.AsyncHTTPTransport(uds=address["socket"], verify=False, limits=once)
+        return httpx2.AsyncClient(transport=by_socket, timeout=None)
+    return httpx2.AsyncClient(trust_env=False, timeout=None, limits=once)
+
+
+def _make_socket_folder() -> str:
+    folder = make_temporary_folder("convo-local-")
+    if len(os.fsencode(folder)) <= _MAX_FOLDER_BYTES:
+        return folder
+    os.rmdir(folder)
+    return make_temporary_folder("convo-local-", "/tmp")  # noqa: S108  private, and the only short one
+
+
+def _retrieve_exception(task: "asyncio.Task[ChatModel]") -> None:
+    """A start that fails while nobody waits says so at the next ask, not in the event loop's log."""
+    if not task.cancelled():
+        task.exception()
+
+
+_MIN_OUTPUT_TOKENS = 256
+"""Tokens of the window that an input must leave, or fewer where the ask wants a shorter answer."""
+
+_SAMPLING_DEFAULTS = {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.05}
+"""What models this small read best with."""
+
+_BUILT_IN_DEFAULTS = {"max_tokens": 1024}
+"""The built-in model sometimes talks in circles; unbounded, it would do so for 40 seconds."""
+
+_ENGINE_EXTRA_FIELDS = frozenset({"top_k", "seed", "stop"})
+"""The extra fields that the engine takes, see `convo.models.base`."""
+
+_MEDIA_NAMES = {"input_image": "images", "input_file": "files", "input_audio": "sounds"}
+
+
+def check_local_request(ask: ModelRequest, who: str) -> None:
+    """Refuse what the engine cannot do or would ignore.
+
+    raises:  Unsupported
+    """
+    for form in list_media_types(ask.input):
+        raise Unsupported(who, _MEDIA_NAMES.get(form, f"{form} parts"), param="input")
+    for item in ask.input:
+        if item_type(item) in ("function_call", "function_call_output"):
+            raise Unsupported(who, "calls of tools", param="input")
+    if ask.parameters.get("tools"):
+        raise Unsupported(who, "tools", param="tools")
+    if (ask.parameters.get("reasoning") or {}).get("effort") not in (None, "none"):
+        raise Unsupported(who, "an effort of reasoning", param="reasoning.effort")
+    for name in ("top_logprobs", "include"):
+        if build_chat_body(ModelRequest(ask.model, (), parameters={name: ask.parameters.get(name)}), who).get(
+            "logprobs"
+        ):
+            raise Unsupported(who, "logprobs", param=name)
+    build_chat_body(ask, who)
+
+
+class LocalModel:
+    """Every model of this machine; one child for each set of weights that is asked for.
+
+    models:    the folder of weights that convo fetched
+    loopback:  None: only where there are no unix sockets
+    """
+
+    def __init__(
+        self,
+        models: Path,
+        new_id: NewId,
+        *,
+        loopback: bool | None = None,
+        limits: ResponseLimits = DEFAULT_RESPONSE_LIMITS,
+    ) -> None:
+        self._models, self._new_id, self._loopback, self._limits = models, new_id, loopback, limits
+        self._engines: dict[Path, LocalEngine] = {}
+        self._whole: set[Path] = set()
+
+    async def warm(self, model: str) -> None:
+        """Load `model` now. raises: ModelMissing, Unreadable, ModelFault"""
+        await self._verified(model)
+        await self.engine(model).up()
+
+    async def check_request(self, ask: ModelRequest) -> None:
+        """Look for the weights and at the request; nothing is loaded. raises: Unsupported, ModelMissing, Unreadable"""
+        check_local_request(ask, f"local/{self.engine(ask.model).name}")
+
+    async def respond(self, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+        engine, chat, ask = await self._ready(ask)
+        try:
+            need, room = await _count_input_tokens(chat, ask), engine.window - _reserved_output_tokens(ask)
+            if need > room:
+                raise WindowExceeded(f"local/{ask.model}", need, room)
+            async with aclosing(chat.respond(ask)) as events:
+                async for event in events:
+                    yield event
+        except (StreamBroken, Unreachable) as broken:
+            how = await engine.how_it_ended()
+            if how is None:
+                raise
+            stopped = f"the local engine stopped while it worked ({how})"
+            raise StreamBroken(stopped, code="engine_stopped", hint="/retry starts it again") from broken
+
+    async def count(self, ask: ModelRequest) -> int:
+        """Exact input tokens, the model's chat template included."""
+        _, chat, ask = await self._ready(ask)
+        return await _count_input_tokens(chat, ask)
+
+    def ignored(self, ask: ModelRequest) -> tuple[str, ...]:
+        return list_ignored_chat_fields(ask, ChatDialect(reasons=False, extra=_ENGINE_EXTRA_FIELDS))
+
+    async def compact(self, ask: ModelRequest) -> Sequence[Item] | None:
+        """The engine has no compaction of its own."""
+        return None
+
+    async def aclose(self) -> None:
+        while self._engines:
+            _, engine = self._engines.popitem()
+            await engine.down()
+
+    def engine(self, model: str) -> LocalEngine:
+        """The engine that runs `model`, started or not."""
+        name, weights = locate_weights(model, self._models)
+        if weights not in self._engines:
+            defaults = {**_SAMPLING_DEFAULTS, **(_BUILT_IN_DEFAULTS if name == BUILT_IN_WEIGHTS.name else {})}
+            self._engines[weights] = LocalEngine(
+                name, weights, self._new_id, defaults=defaults, loopback=self._loopback, limits=self._limits
+            )
+        return self._engines[weights]
+
+    async def _verified(self, model: str) -> None:
+        """Verify weights before they are loaded, in a thread: they are large. raises: ModelMissing, Unreadable"""
+        _, weights = locate_weights(model, self._models)
+        if weights not in self._whole:
+            await asyncio.to_thread(verify_weights_once, weights, self._models)
+            self._whole.add(weights)
+
+    async def _ready(self, ask: ModelRequest) -> tuple[LocalEngine, ChatModel, ModelRequest]:
+        """Whoever answers `ask`, and the ask under the name that the model has without its path."""
+        await self._verified(ask.model)
+        engine = self.engine(ask.model)
+        ask = replace(ask, model=engine.name)
+        check_local_request(ask, f"local/{ask.model}")
+        return engine, await engine.up(), ask
+
+
+async def _count_input_tokens(chat: ChatModel, ask: ModelRequest) -> int:
+    counted = await chat.fetch("/chat/completions/input_tokens", chat.body(ask))
+    return int(counted["input_tokens"])
+
+
+def _reserved_output_tokens(ask: ModelRequest) -> int:
+    wanted = ask.parameters.get("max_output_tokens")
+    return min(wanted, _MIN_OUTPUT_TOKENS) if wanted else _MIN_OUTPUT_TOKENS

@@ -1,0 +1,70 @@
+"""The process that runs local weights (xllamacpp).
+
+A script that imports nothing of convo: its argument is a JSON object, its one line of output is the
+server's address, and it ends when its standard input closes. It listens on a unix socket in a private
+folder, or on loopback with a random key.
+"""
+
+import json
+import os
+import secrets
+import shutil
+import sys
+from typing import Any
+
+_CONTEXT_TOKENS = 4096
+"""Tokens of input and output together."""
+
+_BATCH_TOKENS = 128
+"""Tokens read in one go: about a second's work, after which a closed request is noticed."""
+
+_CACHE_MIB = 256
+"""For the state of chats that wait their turn; enough to come back to one without reading it again."""
+
+
+def run_engine() -> None:
+    wanted = json.loads(sys.argv[1])
+    say = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # the engine's own words must not come between ours
+    try:
+        server = start_engine_server(wanted)
+        print(json.dumps(server["address"]), file=say, flush=True)
+        sys.stdin.buffer.read()
+    except BrokenPipeError:
+        pass  # whoever started it ended while it loaded
+    finally:
+        if wanted["folder"]:
+            shutil.rmtree(wanted["folder"], ignore_errors=True)
+    os._exit(0)  # an answer that nobody waits for any more is not finished first
+
+
+def start_engine_server(wanted: dict[str, Any]) -> dict[str, Any]:
+    """Load the weights and listen; the server stops when what is returned is let go.
+
+    wanted:  weights (a path), name, threads, folder (private, for the socket; None: loopback)
+    """
+    import xllamacpp  # type: ignore[import-untyped]
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.model_alias = wanted["weights"], {wanted["name"]}
+    params.n_ctx, params.n_batch, params.n_ubatch, params.cache_ram_mib = (
+        _CONTEXT_TOKENS,
+        _BATCH_TOKENS,
+        _BATCH_TOKENS,
+        _CACHE_MIB,
+    )
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = wanted["threads"]
+    params.ui = params.endpoint_slots = params.prefill_assistant = False
+    params.verbosity = 1  # errors only: the parent reads them when this process does not come up
+    if wanted["folder"]:
+        path = os.path.join(wanted["folder"], "engine.sock")
+        params.hostnames = [path]
+        return {"server": xllamacpp.Server(params), "address": {"socket": path}}
+    key = secrets.token_urlsafe(32)
+    params.api_keys = [key]
+    server = xllamacpp.Server(params)
+    return {"server": server, "address": {"url": server.listening_address, "key": key}}
+
+
+if __name__ == "__main__":
+    run_engine()

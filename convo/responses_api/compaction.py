@@ -1,0 +1,345 @@
+"""Compact a history into one compaction item.
+
+A provider with its own compaction is asked for it; every other model writes a summary. A
+history too long for one summary is split. A compaction never makes the input larger, and the
+item is encrypted for its tenant. `respond_with_compaction` compacts before a response where
+the request asks for it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, replace
+
+from convo.compaction.planning import HistorySplit, split_for_summary
+from convo.compaction.window import (
+    CompactionContent,
+    DecryptCompaction,
+    build_summary_request,
+    covered_message_digests,
+    cut_points,
+    expand_compaction,
+    extract_summary,
+    items_shown_to_model,
+    last_compaction_index,
+    summary_message,
+)
+from convo.errors import ConvoError, RequestRefused, StreamBroken, Unsupported
+from convo.history.items import Item, Json, StreamEvent, is_user_message, item_type
+from convo.models.base import Model, ModelRequest
+from convo.responses_api import errors, response, truncation
+from convo.responses_api.deps import EndpointDeps
+from convo.responses_api.history import id_prefix, own_id, remove_incomplete_items, to_api_item
+from convo.responses_api.response import add_usage
+from convo.responses_api.truncation import is_window_exceeded
+from convo.responses_api.validation import ResponseRequest
+from convo.usage.counting import count_item_tokens, count_tokens, max_token_count
+
+KEPT_DIVISOR, USER_TEXT_DIVISOR = 2, 4
+"""One part in so many of a threshold stays: of the turn to be answered, and of what the user said before."""
+
+MAX_SPLITS = 6
+"""How often a history that is too long for one summary is made into two."""
+
+SUMMARY_PARAMETERS = ("prompt_cache_key", "prompt_cache_retention", "safety_identifier", "service_tier", "user")
+"""What holds for whoever pays, and so for a summary as well."""
+
+
+@dataclass(frozen=True)
+class CompactionInput:
+    """One ask on its way to a model.
+
+    history:  all there is, as it is stored; what of it is shown is `ask.input`
+    who:      the model as it was asked for
+    """
+
+    model: Model
+    ask: ModelRequest
+    history: Sequence[Item]
+    who: str
+    edges: EndpointDeps
+
+
+@dataclass(frozen=True)
+class CompactedInput:
+    """What a compaction came to.
+
+    item:    stands for what was folded
+    shown:   what a model sees in place of all of it
+    beside:  words of the user that stand outside the item
+    usage:   of making it; None where nobody said
+    """
+
+    item: Item
+    shown: tuple[Item, ...]
+    beside: tuple[Item, ...] = ()
+    usage: Mapping[str, Json] | None = None
+
+
+async def compact_to_window(asking: CompactionInput) -> tuple[Sequence[Item], Mapping[str, Json] | None]:
+    """The next input in place of all that is asked, and the usage of making it.
+
+    It is the provider's own, or the user's words and one compaction item.
+    """
+    theirs = await _compact_by_provider(asking, asking.ask.input)
+    if theirs is None:
+        made = await _compact_by_summary(
+            asking, split_for_summary(asking.ask.input, count_item_tokens(asking.ask.input)), outside=True
+        )
+        return (*made.beside, made.item), made.usage
+    if [item_type(item) for item in theirs].count("compaction") == 1:
+        return theirs, None
+    return [(await _build_result(asking, before=tuple(theirs))).item], None
+
+
+async def compact_to_item(asking: CompactionInput, threshold: int | None = None) -> CompactedInput | None:
+    """One compaction item for what is asked.
+
+    threshold:  in tokens, to get below, with the turn that is to be answered left as it is; None: all of it
+    returns:    None where there is nothing that was not folded before
+    """
+    sizes = count_item_tokens(asking.ask.input)
+    if threshold is None:
+        parts = split_for_summary(asking.ask.input, sizes)
+    else:
+        parts = split_for_summary(
+            asking.ask.input, sizes, keep=threshold // KEPT_DIVISOR, said=threshold // USER_TEXT_DIVISOR
+        )
+        if all(is_user_message(item) or item_type(item) == "compaction" for item in parts.folded):
+            return None  # what stayed of an earlier fold: nobody answered since
+    theirs = await _compact_by_provider(asking, parts.folded)
+    if theirs is None:
+        return await _compact_by_summary(asking, parts, outside=False)
+    return await _build_result(asking, before=(*parts.standing, *theirs), after=parts.kept)
+
+
+async def _compact_by_provider(asking: CompactionInput, items: Sequence[Item]) -> Sequence[Item] | None:
+    """The provider's own window for `items`; None where it has none, or has none for this model."""
+    try:
+        return await asking.model.compact(replace(asking.ask, input=items)) if items else None
+    except RequestRefused:
+        return None
+
+
+async def _compact_by_summary(asking: CompactionInput, parts: HistorySplit, *, outside: bool) -> CompactedInput:
+    """A compaction by summary; `outside` leaves the words of the user beside the item."""
+    if not parts.folded:
+        return await _build_result(asking, after=asking.ask.input)
+    summary, usage = await _summarize(asking, parts.folded, MAX_SPLITS)
+    need = sum(count_item_tokens(asking.ask.input))
+    for said in (parts.said, ()) if summary else ():
+        left = (*parts.standing, *said, summary_message(summary), *parts.kept)
+        if sum(count_item_tokens(left)) < need:
+            before = parts.standing if outside else (*parts.standing, *said)
+            beside = said if outside else ()
+            return await _build_result(
+                asking, before=before, summary=summary, after=parts.kept, beside=beside, usage=usage
+            )
+    return replace(
+        await _build_result(asking, after=asking.ask.input, usage=usage), beside=parts.said if outside else ()
+    )
+
+
+async def _build_result(
+    asking: CompactionInput,
+    *,
+    before: tuple[Item, ...] = (),
+    summary: str | None = None,
+    after: Sequence[Item] = (),
+    beside: tuple[Item, ...] = (),
+    usage: Mapping[str, Json] | None = None,
+) -> CompactedInput:
+    """The item that holds all this sealed; `beside` is not in it and stays visible."""
+    edges, open_ = asking.edges, await load_item_decryptor(asking.history, asking.edges)
+    covers = covered_message_digests(asking.history, open_, beside=beside)
+    sealed = CompactionContent(edges.store.tenant, before, summary, tuple(after), covers)
+    item = {
+        "id": edges.new_id("cmp"),
+        "type": "compaction",
+        "encrypted_content": await edges.sealing.seal(sealed),
+    }
+    return CompactedInput(item, (*beside, *expand_compaction(sealed)), beside, usage)
+
+
+async def load_item_decryptor(history: Sequence[Item], edges: EndpointDeps) -> DecryptCompaction:
+    """Opens what is sealed in `history`; no key is fetched where nothing is."""
+    if last_compaction_index(history) is None:
+        return lambda item: None
+    return await edges.sealing.opener()
+
+
+# -- asking for a summary -------------------------------------------------------------------------
+
+
+async def _summarize(
+    asking: CompactionInput, folded: Sequence[Item], splits: int
+) -> tuple[str, Mapping[str, Json] | None]:
+    """The model's summary of `compact_to_item`, and its usage."""
+    foreign = next((item for item in folded if item_type(item) == "compaction"), None)
+    if foreign is not None:
+        raise errors.invalid_encrypted_content_error(foreign)
+    try:
+        return await _request_summary(asking, folded)
+    except ConvoError as wrong:
+        half = _middle_cut(folded)
+        if not is_window_exceeded(wrong) or half is None or not splits:
+            raise
+    first, used = await _summarize(asking, folded[:half], splits - 1)
+    whole, more = await _summarize(asking, (summary_message(first), *folded[half:]), splits - 1)
+    return whole, add_usage(used, more)
+
+
+async def _request_summary(asking: CompactionInput, folded: Sequence[Item]) -> tuple[str, Mapping[str, Json] | None]:
+    ask = asking.ask
+    request = build_summary_request(folded, context=ask.instructions)
+    passed_on = {name: value for name, value in ask.parameters.items() if name in SUMMARY_PARAMETERS}
+    last: StreamEvent | None = None
+    async with aclosing(
+        asking.model.respond(ModelRequest(ask.model, request.items, request.instructions, passed_on))
+    ) as events:
+        async for event in events:
+            last = event
+    if last is None or not str(last["type"]).startswith("response.") or "response" not in last:
+        raise StreamBroken("the model's summary ended before it was whole")
+    end = response.result_from_event(last)
+    if end.status == "failed":
+        raise StreamBroken(f"the model made no summary: {(end.error or {}).get('message')}")
+    return extract_summary(end.output), end.usage
+
+
+def _middle_cut(items: Sequence[Item]) -> int | None:
+    """The middle one of the places where `items` can be cut."""
+    places = [place for place in cut_points(items) if 0 < place < len(items)]
+    return places[len(places) // 2] if places else None
+
+
+ZERO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+"""The usage of a compaction that nobody had to be asked for, or whose maker does not say."""
+
+
+def respond_with_compaction(
+    request: ResponseRequest, history: Sequence[Item], edges: EndpointDeps
+) -> AsyncGenerator[StreamEvent, None]:
+    """The events of the model that `request` names. raises: as `ModelOpener`, WindowExceeded"""
+    model, name = edges.models(request.model)
+    asking = CompactionInput(
+        model,
+        build_response_model_request(request, remove_incomplete_items(history), name),
+        history,
+        request.model,
+        edges,
+    )
+    plain = last_compaction_index(history) is None and not request.compact_now and request.compact_at is None
+    return _respond_fitted(asking, request) if plain else _respond_compacting(asking, request)
+
+
+def build_response_model_request(request: ResponseRequest, items: tuple[Item, ...], name: str) -> ModelRequest:
+    """What the model is asked; `name` is its provider's own name for it. What does not fit is seen to here."""
+    parameters = {key: value for key, value in request.for_the_model.items() if key != "truncation"}
+    return ModelRequest(name, items, request.instructions, parameters)
+
+
+async def build_model_input(history: Sequence[Item], edges: EndpointDeps) -> tuple[Item, ...]:
+    """What a model sees of `history`. raises: RequestRefused  what was sealed in it does not open here"""
+    return remove_incomplete_items(items_shown_to_model(history, await load_item_decryptor(history, edges)))
+
+
+async def compact_history(
+    request: ResponseRequest, history: Sequence[Item], edges: EndpointDeps
+) -> tuple[Sequence[Item], Mapping[str, Json] | None]:
+    """The input that takes the place of `history`, with ids, and what making it used.
+
+    raises:  as `ModelOpener`, Refused
+    """
+    model, name = edges.models(request.model)
+    ask = build_response_model_request(request, await build_model_input(history, edges), name)
+    made, used = await compact_to_window(CompactionInput(model, ask, history, request.model, edges))
+    return [to_api_item(item, own_id(item) or edges.new_id(id_prefix(item))) for item in made], used
+
+
+async def _respond_compacting(asking: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
+    asking = replace(asking, ask=replace(asking.ask, input=await build_model_input(asking.history, asking.edges)))
+    made = await _compact_if_requested(asking, request)
+    if made is not None and request.compact_now:
+        for event in (*_compaction_events(made, asked_for=True), _compaction_only_event(made)):
+            yield event
+        return
+    if made is not None:
+        asking = replace(asking, ask=replace(asking.ask, input=made.shown))
+    with _report_undecryptable_item(asking.ask):
+        async with (
+            aclosing(_respond_fitted(asking, request)) as answer,
+            aclosing(_prepend_compaction(made, answer)) as events,
+        ):
+            async for event in events:
+                yield event
+
+
+async def _prepend_compaction(
+    made: CompactedInput | None, answer: AsyncGenerator[StreamEvent, None]
+) -> AsyncGenerator[StreamEvent, None]:
+    """The events of `answer`, those of the compaction in front: once it has begun, so that it can still be refused."""
+    first = await anext(answer, None)
+    for event in _compaction_events(made, asked_for=False) if made else ():
+        yield event
+    if first is not None:
+        yield _shift_after_compaction(first, made)
+    async for event in answer:
+        yield _shift_after_compaction(event, made)
+
+
+@contextmanager
+def _report_undecryptable_item(ask: ModelRequest) -> Iterator[None]:
+    """Names what nobody sealed here, where its model says that it cannot open it either."""
+    try:
+        yield
+    except Unsupported as wrong:
+        at = last_compaction_index(ask.input)
+        if at is None or wrong.param != "input":
+            raise
+        raise errors.invalid_encrypted_content_error(ask.input[at], hint=wrong.hint) from wrong
+
+
+async def _compact_if_requested(asking: CompactionInput, request: ResponseRequest) -> CompactedInput | None:
+    """A compaction, where `request` wants one now and there is something to fold."""
+    if request.compact_now:
+        return await compact_to_item(asking)
+    if request.compact_at is not None and await asyncio.to_thread(_exceeds_threshold, asking.ask, request.compact_at):
+        return await compact_to_item(asking, request.compact_at)
+    return None
+
+
+def _exceeds_threshold(ask: ModelRequest, threshold: int) -> bool:
+    told = ask.input, ask.instructions, ask.parameters.get("tools")
+    return max_token_count(*told) > threshold and count_tokens(*told).tokens > threshold
+
+
+def _respond_fitted(asking: CompactionInput, request: ResponseRequest) -> AsyncGenerator[StreamEvent, None]:
+    known = asking.edges.windows(asking.ask.model)
+    auto = request.parameters.get("truncation") == "auto"
+    return truncation.respond_within_window(asking.model, asking.ask, asking.who, known, auto=auto)
+
+
+def _compaction_events(made: CompactedInput, *, asked_for: bool) -> Iterator[StreamEvent]:
+    """The events of the item; `asked_for`: by a trigger, and not by a threshold."""
+    yield {"type": "response.output_item.added", "output_index": 0, "item": made.item}
+    if asked_for:
+        yield {"type": "response.compaction.compacting", "output_index": 0, "item_id": made.item["id"]}
+    yield {"type": "response.output_item.done", "output_index": 0, "item": made.item}
+
+
+def _compaction_only_event(made: CompactedInput) -> StreamEvent:
+    return {"type": "response.completed", "response": {"output": [made.item], "usage": made.usage or ZERO_USAGE}}
+
+
+def _shift_after_compaction(event: StreamEvent, made: CompactedInput | None) -> StreamEvent:
+    """An event of an answer whose first item is the compaction, if there was one."""
+    if made is None:
+        return event
+    if "output_index" in event:
+        return {**event, "output_index": event["output_index"] + 1}
+    response = event.get("response")
+    if not isinstance(response, Mapping):
+        return event
+    output = [made.item, *(response.get("output") or ())]
+    return {**event, "response": {**response, "output": output, "usage": add_usage(made.usage, response.get("usage"))}}

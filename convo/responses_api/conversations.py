@@ -1,0 +1,174 @@
+"""Conversations: create, read, update and delete them and their items.
+
+A conversation is a path in the item tree with an id for each item. Reads take no lock; every
+change holds the write lease of the conversation, else it fails with `conversation_locked`.
+A deleted item takes its body with it: later items are appended again under the same ids.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from convo.endpoints.base import ItemPage, SortOrder
+from convo.errors import NotFound
+from convo.history.items import Item, Json
+from convo.history.tree import Path, root_key
+from convo.responses_api import errors, history, validation
+from convo.responses_api.deps import EndpointDeps, conversation_write_lock
+from convo.responses_api.history import id_prefix, load_conversation, own_id, resolve_references
+from convo.responses_api.validation import parse_conversation_items, referenced_id
+from convo.runtime import NewId
+from convo.stores.base import AppendItems, Conversation, Transaction
+
+
+class Conversations:
+    """The Conversations half of the endpoint; the contract says what each method promises."""
+
+    def __init__(self, edges: EndpointDeps) -> None:
+        self._edges, self._store = edges, edges.store
+
+    async def create(self, items: Sequence[Item], metadata: Mapping[str, str] | None) -> Mapping[str, Json]:
+        if self._edges.manner.stateless:
+            raise errors.stateless_server_error("conversation")
+        given = await self._whole(items)
+        top = Path(root_key(self._store.tenant))
+        fresh = Conversation(
+            id=self._edges.new_id("conv"),
+            head=top.head,
+            created_at=self._edges.clock.now(),
+            metadata=_parse_metadata(metadata),
+        )
+        change = build_append_transaction(fresh, top, given, self._edges.new_id)
+        await self._store.commit(replace(change, conversation_expect=None))
+        return build_conversation_resource(fresh)
+
+    async def retrieve(self, conversation_id: str) -> Mapping[str, Json]:
+        return build_conversation_resource(await load_conversation(self._store, conversation_id))
+
+    async def update(self, conversation_id: str, metadata: Mapping[str, str]) -> Mapping[str, Json]:
+        renamed = _parse_metadata(metadata)
+        async with self._writing(conversation_id):
+            there = await load_conversation(self._store, conversation_id)
+            changed = replace(there, metadata=renamed)
+            await self._store.commit(Transaction(conversation=changed, conversation_expect=there.head))
+        return build_conversation_resource(changed)
+
+    async def delete(self, conversation_id: str) -> None:
+        async with self._writing(conversation_id):
+            await self._store.remove_conversation(conversation_id)
+
+    async def add(self, conversation_id: str, items: Sequence[Item]) -> ItemPage:
+        given = await self._whole(items)
+        async with self._writing(conversation_id):
+            there = await load_conversation(self._store, conversation_id)
+            change = build_append_transaction(there, await self._path(there), given, self._edges.new_id)
+            await self._store.commit(change)
+        names = change.conversation.ids[len(there.ids) :] if change.conversation else ()
+        return ItemPage(
+            [history.to_api_item(item, name) for item, name in zip(given, names, strict=True)], has_more=False
+        )
+
+    async def items(
+        self, conversation_id: str, *, after: str | None, before: str | None, limit: int, order: SortOrder
+    ) -> ItemPage:
+        await self._edges.runs.wait_until_ended(self._store.tenant, conversation=conversation_id)
+        there = await load_conversation(self._store, conversation_id)
+        path = await self._path(there)
+        return history.paginate_items(path.items, there.ids, after=after, before=before, limit=limit, order=order)
+
+    async def item(self, conversation_id: str, item_id: str) -> Item:
+        there = await load_conversation(self._store, conversation_id)
+        path = await self._path(there)
+        return history.to_api_item(path.items[_item_index(there, item_id)], item_id)
+
+    async def remove(self, conversation_id: str, item_id: str) -> Mapping[str, Json]:
+        async with self._writing(conversation_id):
+            there = await load_conversation(self._store, conversation_id)
+            change = build_removal_transaction(there, await self._path(there), _item_index(there, item_id))
+            await self._store.commit(change)
+        return build_conversation_resource(there)
+
+    async def _whole(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """`items` with what they refer to in its place. raises: Refused"""
+        given = parse_conversation_items(list(items))
+        found = await resolve_references(given, (), self._store)
+        return tuple(found.get(referenced_id(item) or "", item) for item in given)
+
+    async def _path(self, conversation: Conversation) -> Path:
+        return await self._store.path(conversation.head)
+
+    @asynccontextmanager
+    async def _writing(self, conversation_id: str) -> AsyncIterator[None]:
+        """raises: NotFound, TryLater"""
+        await load_conversation(self._store, conversation_id)
+        await self._edges.runs.wait_until_ended(self._store.tenant, conversation=conversation_id)
+        async with conversation_write_lock(self._store, conversation_id, self._edges.new_id("hold")):
+            yield
+
+
+def _parse_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """raises: Refused"""
+    given = dict(metadata or {})
+    validation.validate_metadata("metadata", given)
+    return given
+
+
+def _item_index(conversation: Conversation, item_id: str) -> int:
+    """Where this item stands, counted from 0. raises: NotFound"""
+    if item_id not in conversation.ids:
+        raise NotFound("item", item_id)
+    return conversation.ids.index(item_id)
+
+
+def build_append_transaction(
+    conversation: Conversation, path: Path, items: Sequence[Item], new_id: NewId
+) -> Transaction:
+    """The change after which `items` stand at the end of the conversation, whose items are `path`."""
+    return Transaction(
+        grow=(AppendItems(path.head, tuple(items)),) if items else (),
+        conversation=replace(
+            conversation,
+            head=path.grow(items).head,
+            ids=(*conversation.ids, *assign_item_ids(items, conversation.ids, new_id)),
+        ),
+        conversation_expect=conversation.head,
+    )
+
+
+def build_removal_transaction(conversation: Conversation, path: Path, at: int) -> Transaction:
+    """The change after which the item at `at`, counted from 0, is gone from the conversation and from the store.
+
+    Where the item before it says exactly the same, its place is the conversation's still, and only
+    the last of the two places goes.
+    """
+    before, rest = path.first(at), path.items[at + 1 :]
+    grown = before.grow(rest)
+    gone = next((key for key in path.keys[at:] if not grown.passes(key)), None)
+    kept = replace(conversation, head=grown.head, ids=(*conversation.ids[:at], *conversation.ids[at + 1 :]))
+    return Transaction(
+        grow=(AppendItems(before.head, rest),) if rest else (),
+        conversation=kept,
+        conversation_expect=conversation.head,
+        erase=(gone,) if gone else (),
+    )
+
+
+def assign_item_ids(items: Sequence[Item], taken: Sequence[str], new_id: NewId) -> tuple[str, ...]:
+    """The ids that `items` have in a conversation: their own where they have one that is free."""
+    used, names = set(taken), []
+    for item in items:
+        own = own_id(item)
+        name = own if own and own not in used else new_id(id_prefix(item))
+        used.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def build_conversation_resource(conversation: Conversation) -> dict[str, Json]:
+    """The conversation as the API shows it."""
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": int(conversation.created_at),
+        "metadata": dict(conversation.metadata),
+    }

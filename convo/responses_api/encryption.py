@@ -1,0 +1,102 @@
+"""Encrypt and decrypt compaction items, for one tenant.
+
+    convoseal1:gAAAAABnPz...    Fernet over the encoded compaction content
+
+Keys: the setting's passphrase (shared by replicas, encrypts when set), and a key made once in
+the database. Both decrypt. The tenant is part of the content; an item of another tenant is
+refused exactly as a damaged one.
+"""
+
+import asyncio
+import hashlib
+import secrets
+from base64 import urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from convo.compaction.window import CompactionContent, decode_compaction, encode_compaction
+from convo.config.values import Secret
+from convo.errors import InputFault
+from convo.history.items import Item
+from convo.responses_api import errors
+from convo.stores.base import Store
+
+if TYPE_CHECKING:
+    from cryptography.fernet import MultiFernet
+
+
+ENCRYPTED_PREFIX = "convoseal1:"
+DATABASE_KEY_NAME, KEY_SIZE_BYTES = "seal", 32
+"""The database's own key: what it is called there, and its length."""
+
+SCRYPT_SALT = b"convo compaction items, form 1"
+SCRYPT_COST, SCRYPT_BLOCK_SIZE, SCRYPT_PARALLELISM = 2**14, 8, 1
+"""Of scrypt: 16 MB and about 50 milliseconds, once for each key."""
+
+
+def is_encrypted_by_convo(item: Item) -> bool:
+    """Whether a compaction item was sealed by a gateway of this kind, be it another one."""
+    return str(item.get("encrypted_content")).startswith(ENCRYPTED_PREFIX)
+
+
+class CompactionCipher:
+    """Seals and opens for one tenant; `passphrase` is the setting's, where there is one."""
+
+    def __init__(self, store: Store, passphrase: Secret | None = None) -> None:
+        self._store, self._passphrase = store, passphrase
+        self._keys: MultiFernet | None = None
+
+    async def seal(self, sealed: CompactionContent) -> str:
+        """The `encrypted_content` that holds `sealed`.
+
+        raises:  RequestRefused, StoreFault  there is nothing to seal with
+        """
+        return ENCRYPTED_PREFIX + (await self._opened()).encrypt(encode_compaction(sealed)).decode("ascii")
+
+    async def opener(self) -> Callable[[Item], CompactionContent | None]:
+        """Opens compaction items; what somebody else sealed is None, and what does not open is Refused.
+
+        raises:  RequestRefused, StoreFault  there is nothing to open with
+        """
+        keys = await self._opened()
+        return lambda item: _decrypt_item(item, keys, self._store.tenant) if is_encrypted_by_convo(item) else None
+
+    async def _opened(self) -> "MultiFernet":
+        if self._keys is None:
+            own = await self._store.upkeep.secret(DATABASE_KEY_NAME, secrets.token_bytes(KEY_SIZE_BYTES))
+            given = [self._passphrase.reveal().encode()] if self._passphrase else []
+            self._keys = await asyncio.to_thread(_build_fernet, [*given, own])
+        return self._keys
+
+
+def _decrypt_item(item: Item, keys: "MultiFernet", tenant: str) -> CompactionContent:
+    from cryptography.fernet import InvalidToken
+
+    try:
+        sealed = decode_compaction(
+            keys.decrypt(item["encrypted_content"].removeprefix(ENCRYPTED_PREFIX).encode("ascii", "replace"))
+        )
+    except (InvalidToken, InputFault) as wrong:
+        raise errors.invalid_encrypted_content_error(item) from wrong
+    if sealed.tenant != tenant:
+        raise errors.invalid_encrypted_content_error(item)
+    return sealed
+
+
+def _build_fernet(phrases: Sequence[bytes]) -> "MultiFernet":
+    """The first seals; all of them open."""
+    try:
+        from cryptography.fernet import Fernet, MultiFernet
+    except ImportError as missing:
+        raise errors.missing_cryptography_error() from missing
+    return MultiFernet([Fernet(_derive_key(phrase)) for phrase in phrases])
+
+
+@lru_cache(maxsize=8)
+def _derive_key(phrase: bytes) -> bytes:
+    return urlsafe_b64encode(
+        hashlib.scrypt(
+            phrase, salt=SCRYPT_SALT, n=SCRYPT_COST, r=SCRYPT_BLOCK_SIZE, p=SCRYPT_PARALLELISM, dklen=KEY_SIZE_BYTES
+        )
+    )

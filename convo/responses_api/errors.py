@@ -1,0 +1,233 @@
+"""Errors of the Responses and Conversations API, word for word.
+
+Clients depend on messages, codes and statuses: keep them equal to the real API's. Messages
+have no final full stop here; the error object adds it.
+"""
+
+from collections.abc import Iterable
+
+from convo.errors import RequestRefused, TryLater
+from convo.history.items import MAX_ID_CHARS, Item
+
+LOCKED_RETRY_S = 2.0
+"""Seconds after which a client may ask again for a conversation that is being written."""
+
+
+def unknown_parameter_error(name: str) -> RequestRefused:
+    return RequestRefused(f"Unknown parameter: '{name}'", code="unknown_parameter", param=name)
+
+
+def missing_parameter_error(name: str) -> RequestRefused:
+    return RequestRefused(f"Missing required parameter: '{name}'", code="missing_required_parameter", param=name)
+
+
+def invalid_type_error(name: str, wanted: str, got: str) -> RequestRefused:
+    """`wanted` and `got` with their articles: "an integer", "a string"."""
+    return RequestRefused(
+        f"Invalid type for '{name}': expected {wanted}, but got {got} instead", code="invalid_type", param=name
+    )
+
+
+def invalid_value_error(name: str, got: object, known: Iterable[str]) -> RequestRefused:
+    values = [f"'{value}'" for value in known]
+    last = f"and {values.pop()}" if len(values) > 1 else values.pop()
+    listed = f"{', '.join(values)}, {last}" if len(values) > 1 else " ".join([*values, last])
+    return RequestRefused(f"Invalid value: '{got}'. Supported values are: {listed}", code="invalid_value", param=name)
+
+
+def invalid_id_error(name: str, got: str) -> RequestRefused:
+    """`got` may be anything, so only its beginning is shown, with what is not printable escaped."""
+    shown = repr(got[:64])[1:-1] + ("..." if len(got) > 64 else "")
+    return RequestRefused(
+        f"Invalid '{name}': '{shown}'. "
+        f"Expected an id: letters, digits and _.:=+~@$-, at most {MAX_ID_CHARS} characters",
+        code="invalid_value",
+        param=name,
+    )
+
+
+def below_minimum_error(name: str, kind: str, least: float, got: float) -> RequestRefused:
+    """`kind` is "integer" or "decimal"."""
+    return RequestRefused(
+        f"Invalid '{name}': {kind} below minimum value. Expected a value >= {least:g}, but got {got:g} instead",
+        code=f"{kind}_below_min_value",
+        param=name,
+    )
+
+
+def above_maximum_error(name: str, kind: str, most: float, got: float) -> RequestRefused:
+    """`kind` is "integer" or "decimal"."""
+    return RequestRefused(
+        f"Invalid '{name}': {kind} above maximum value. Expected a value <= {most:g}, but got {got:g} instead",
+        code=f"{kind}_above_max_value",
+        param=name,
+    )
+
+
+def too_long_error(name: str, kind: str, most: int, got: int) -> RequestRefused:
+    """`kind` is "array" or "string"."""
+    return RequestRefused(
+        f"Invalid '{name}': {kind} too long. Expected {_with_article(kind)} with maximum length {most}, "
+        f"but got {_with_article(kind)} with length {got} instead",
+        code=f"{kind}_above_max_length",
+        param=name,
+    )
+
+
+def too_many_properties_error(name: str, most: int, got: int) -> RequestRefused:
+    return RequestRefused(
+        f"Invalid '{name}': too many properties. Expected an object with at most {most} properties, "
+        f"but got an object with {got} properties instead",
+        code="object_above_max_properties",
+        param=name,
+    )
+
+
+def unsupported_parameter_error(name: str, what: str) -> RequestRefused:
+    """Something that the API knows and this endpoint does not do."""
+    return RequestRefused(f"Unsupported parameter: '{name}': {what}", code="unsupported_parameter", param=name)
+
+
+# -- state ----------------------------------------------------------------------------------------
+
+
+def mutually_exclusive_error() -> RequestRefused:
+    return RequestRefused(
+        "Mutually exclusive parameters. Ensure you are only providing one of: 'previous_response_id' or 'conversation'",
+        code="mutually_exclusive_parameters",
+    )
+
+
+def missing_input_error() -> RequestRefused:
+    return RequestRefused(
+        "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided",
+        code="missing_required_parameter",
+        param="input",
+    )
+
+
+def previous_response_not_found_error(response_id: str) -> RequestRefused:
+    """Unknown, deleted, another tenant's and store=false are all the same."""
+    return RequestRefused(
+        f"Previous response with id '{response_id}' not found",
+        code="previous_response_not_found",
+        param="previous_response_id",
+        hint="start a new chain, or go on from another response",
+    )
+
+
+def previous_response_not_continuable_error(response_id: str, status: str) -> RequestRefused:
+    return RequestRefused(
+        f"Previous response with id '{response_id}' is {status} and cannot be continued",
+        param="previous_response_id",
+        hint="go on from the response before it",
+    )
+
+
+def stateless_server_error(name: str) -> RequestRefused:
+    """A field that needs a store, asked of an endpoint that has none."""
+    return unsupported_parameter_error(
+        name, "this server keeps no state between requests; send the whole history as `input`"
+    )
+
+
+def not_cancellable_error() -> RequestRefused:
+    """Only what nobody waits for can be stopped by somebody else."""
+    return RequestRefused("Cannot cancel a synchronous response")
+
+
+def not_streamable_error(response_id: str) -> RequestRefused:
+    return RequestRefused(
+        f"Response with id '{response_id}' cannot be streamed: it was not created with background=true",
+        param="stream",
+    )
+
+
+def events_expired_error(response_id: str) -> RequestRefused:
+    return RequestRefused(
+        f"The events of response '{response_id}' are no longer kept; retrieve it without `stream`", param="stream"
+    )
+
+
+def conversation_locked_error() -> TryLater:
+    return TryLater(
+        "Another process is currently operating on this conversation. Please retry in a few seconds",
+        code="conversation_locked",
+        param="conversation",
+        status=400,
+        retry_after_s=LOCKED_RETRY_S,
+    )
+
+
+def missing_tool_output_error(call: str, call_id: str) -> RequestRefused:
+    """`call` in words: "function call"."""
+    return RequestRefused(
+        f"No tool output found for {call} {call_id}", param="input", hint="send its output, or go on before it"
+    )
+
+
+def missing_tool_call_error(output: str, call_id: str) -> RequestRefused:
+    """`output` in words: "function call output"."""
+    return RequestRefused(
+        f"No tool call found for {output} with call_id {call_id}", param="input", hint="leave the output out"
+    )
+
+
+def duplicate_tool_output_error(output: str, call_id: str) -> RequestRefused:
+    """`output` in words: "function call output"."""
+    return RequestRefused(
+        f"Duplicate {output} for call_id {call_id}. Each call must have exactly one output",
+        param="input",
+        hint="leave one of the outputs out; convo lint and convo repair know such histories",
+    )
+
+
+def duplicate_item_error(item_id: str) -> RequestRefused:
+    return RequestRefused(
+        f"Duplicate item found with id {item_id}. Remove duplicate items from your input and try again", param="input"
+    )
+
+
+def item_not_found_error(item_id: str) -> RequestRefused:
+    return RequestRefused(
+        f"Item with id '{item_id}' not found. Items are not persisted when `store` is set to false. "
+        "Try again with `store` set to true, or remove this item from your input",
+        status=404,
+        param="input",
+    )
+
+
+def unknown_cursor_error(name: str, item_id: str) -> RequestRefused:
+    """`after` names nothing in the list."""
+    return RequestRefused(
+        f"Invalid '{name}': no item with id '{item_id}' in this list", code="invalid_value", param=name
+    )
+
+
+# -- compaction -----------------------------------------------------------------------------------
+
+
+def invalid_encrypted_content_error(item: Item, *, hint: str | None = None) -> RequestRefused:
+    """A compaction item that was damaged, or that another gateway or tenant sealed; the answer does not tell which."""
+    return RequestRefused(
+        f"The encrypted content for item {item.get('id') or 'without an id'} could not be verified. "
+        "Reason: Encrypted content could not be decrypted or parsed",
+        code="invalid_encrypted_content",
+        hint=hint or "send it to the gateway, and with the key, that it came from; or go on from before it",
+    )
+
+
+def trigger_not_last_error() -> RequestRefused:
+    return RequestRefused("The 'compaction_trigger' item must be the final input item", param="input")
+
+
+def missing_cryptography_error() -> RequestRefused:
+    return RequestRefused(
+        "Compaction needs the package cryptography, which is not installed here",
+        code="unsupported_parameter",
+        hint="pip install 'convo-state[serve]'",
+    )
+
+
+def _with_article(kind: str) -> str:
+    return f"an {kind}" if kind[0] in "aeiou" else f"a {kind}"

@@ -1,0 +1,151 @@
+"""Fit a model request into the context window.
+
+`truncation=disabled` refuses what does not fit before the model is called; `auto` drops the
+oldest whole turns from the request, never from the history. Where the window is unknown or the
+count is an estimate, the model's own error decides, and `auto` retries with less. Long inputs
+are counted in a thread (30 to 60 ms per MB).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TypeAlias
+
+from convo.compaction.planning import keep_last_turn, truncate_to_fit
+from convo.errors import ConvoError, WindowExceeded
+from convo.history.items import Json, StreamEvent
+from convo.models.base import Model, ModelRequest
+from convo.usage.counting import TOKENIZER_ENCODING, TokenCount, count_item_tokens, count_tokens, max_token_count
+from convo.usage.models import ModelWindow
+
+WindowLookup: TypeAlias = Callable[[str], ModelWindow | None]
+"""The window of a model by its provider's own name; None where nobody knows it."""
+
+WINDOW_EXCEEDED_CODE = WindowExceeded.code
+
+OUTPUT_RESERVE_DIVISOR = 4
+"""A part of so many of the window is left to the answer, where the ask does not bound it."""
+
+ESTIMATE_ERROR_FACTOR = 3 / 2
+"""An estimate may be so many times more than what its model counts."""
+
+COUNT_IN_THREAD_TOKENS = 64_000
+"""More tokens than this at most, and they are counted in a thread."""
+
+RETRY_FRACTION = 3 / 4
+"""The part that is shown again where a model does not say by how much it was too much."""
+
+
+def respond_within_window(
+    model: Model, ask: ModelRequest, who: str, window: ModelWindow | None, *, auto: bool
+) -> AsyncGenerator[StreamEvent, None]:
+    """The events of `model`, asked for as much of `ask` as it has room for.
+
+    who:     the model as it was asked for, for the error's sentence
+    raises:  WindowExceeded, here or with the first event
+    """
+    most = max_token_count(ask.input, ask.instructions, _request_tools(ask)) if window else 0
+    if window is None or most <= (_input_limit_tokens(ask, window) if auto else window.context):
+        return _respond(model, ask, auto=auto)
+    if most > COUNT_IN_THREAD_TOKENS:
+        return _respond_fitted_in_thread(model, ask, who, window, auto=auto)
+    return _respond(model, _fit_request(ask, who, window, auto=auto), auto=auto)
+
+
+async def _respond_fitted_in_thread(
+    model: Model, ask: ModelRequest, who: str, window: ModelWindow, *, auto: bool
+) -> AsyncGenerator[StreamEvent, None]:
+    fitting = await asyncio.to_thread(_fit_request, ask, who, window, auto=auto)
+    async with aclosing(_respond(model, fitting, auto=auto)) as events:
+        async for event in events:
+            yield event
+
+
+def _fit_request(ask: ModelRequest, who: str, window: ModelWindow | None, *, auto: bool) -> ModelRequest:
+    """`ask` as the model is shown it. raises: WindowExceeded"""
+    if auto:
+        return truncate_model_request(ask, who, window)
+    check_fits_window(ask, who, window)
+    return ask
+
+
+def _respond(model: Model, ask: ModelRequest, *, auto: bool) -> AsyncGenerator[StreamEvent, None]:
+    return _respond_truncating(model, ask) if auto else model.respond(ask)
+
+
+def check_fits_window(ask: ModelRequest, who: str, window: ModelWindow | None) -> None:
+    """raises: WindowExceeded  `ask` certainly does not fit"""
+    if window is None or max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= window.context:
+        return
+    need = _minimum_tokens(count_tokens(ask.input, ask.instructions, _request_tools(ask)), window)
+    if need > window.context:
+        raise WindowExceeded(who, need, window.context)
+
+
+def truncate_model_request(ask: ModelRequest, who: str, window: ModelWindow | None) -> ModelRequest:
+    """`ask` without its oldest turns, where all of it would not leave room for an answer.
+
+    raises:  WindowExceeded  not even its last turn fits
+    """
+    if window is None:
+        return ask
+    room = _input_limit_tokens(ask, window)
+    if max_token_count(ask.input, ask.instructions, _request_tools(ask)) <= room:
+        return ask
+    around = count_tokens((), ask.instructions, _request_tools(ask)).tokens
+    left = truncate_to_fit(ask.input, count_item_tokens(ask.input), room - around)
+    ask = replace(ask, input=keep_last_turn(ask.input) if left is None else left)
+    check_fits_window(ask, who, window)
+    return ask
+
+
+def is_window_exceeded(wrong: ConvoError) -> bool:
+    """Whether a model said that it was shown more than it has room for."""
+    return wrong.code == WINDOW_EXCEEDED_CODE
+
+
+def _minimum_tokens(counted: TokenCount, window: ModelWindow) -> int:
+    """At least how many tokens a model will find where so many were counted."""
+    exact = not counted.estimated and window.counted == TOKENIZER_ENCODING
+    return counted.tokens if exact else int(counted.tokens / ESTIMATE_ERROR_FACTOR)
+
+
+def _input_limit_tokens(ask: ModelRequest, window: ModelWindow) -> int:
+    """Tokens of input that leave room for an answer."""
+    wanted = ask.parameters.get("max_output_tokens") or window.output or window.context
+    return window.context - min(int(wanted), window.context // OUTPUT_RESERVE_DIVISOR)
+
+
+async def _respond_truncating(model: Model, ask: ModelRequest) -> AsyncGenerator[StreamEvent, None]:
+    """The events of `model`, which is shown less as long as it says that it is too much."""
+    while True:
+        async with aclosing(model.respond(ask)) as events:
+            try:
+                first = await anext(events, None)
+            except ConvoError as wrong:
+                ask = _truncate_further(ask, wrong)
+                continue
+            if first is None:
+                return
+            yield first
+            async for event in events:
+                yield event
+            return
+
+
+def _truncate_further(ask: ModelRequest, wrong: ConvoError) -> ModelRequest:
+    """`ask` with turns left out that a model had no room for. raises: `wrong`  nothing can be, or it is not that"""
+    if not is_window_exceeded(wrong):
+        raise wrong
+    sizes = count_item_tokens(ask.input)
+    part = wrong.room / wrong.need if isinstance(wrong, WindowExceeded) else RETRY_FRACTION
+    left = truncate_to_fit(ask.input, sizes, min(int(sum(sizes) * part), sum(sizes) - 1))
+    left = keep_last_turn(ask.input) if left is None else left
+    if len(left) == len(ask.input):
+        raise wrong
+    return replace(ask, input=left)
+
+
+def _request_tools(ask: ModelRequest) -> Json:
+    return ask.parameters.get("tools")

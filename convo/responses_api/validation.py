@@ -1,0 +1,548 @@
+"""Parse and validate requests, input items and metadata.
+
+Every known field has a validator and a table: used by the endpoint, sent to the model, or only
+echoed. Unknown fields are refused by name, with the API's message, code and param.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
+
+from convo.endpoints.base import INCLUDABLE
+from convo.history.items import Item, Json, is_valid_id, item_type, user_message
+from convo.responses_api import errors
+
+Validator: TypeAlias = Callable[[str, Json], None]
+
+TYPE_NAMES: tuple[tuple[type, str], ...] = (
+    (bool, "a boolean"),
+    (int, "an integer"),
+    (float, "a decimal"),
+    (str, "a string"),
+    (list, "an array"),
+    (dict, "an object"),
+)
+
+MAX_METADATA_PAIRS, MAX_METADATA_KEY_LENGTH, MAX_METADATA_VALUE_LENGTH = 16, 64, 512
+
+
+def describe_type(value: Json) -> str:
+    return next((words for kind, words in TYPE_NAMES if isinstance(value, kind)), "null")
+
+
+def accept_any(name: str, value: Json) -> None:
+    """Whatever it is, the model reads it."""
+
+
+def string_validator(*, longest: int | None = None) -> Validator:
+    def check(name: str, value: Json) -> None:
+        if not isinstance(value, str):
+            raise errors.invalid_type_error(name, "a string", describe_type(value))
+        if longest is not None and len(value) > longest:
+            raise errors.too_long_error(name, "string", longest, len(value))
+
+    return check
+
+
+def validate_id(name: str, value: Json) -> None:
+    """The id of something that an endpoint keeps."""
+    string_validator()(name, value)
+    if not is_valid_id(value):
+        raise errors.invalid_id_error(name, value)
+
+
+def validate_boolean(name: str, value: Json) -> None:
+    if not isinstance(value, bool):
+        raise errors.invalid_type_error(name, "a boolean", describe_type(value))
+
+
+def integer_validator(least: int, most: int | None = None) -> Validator:
+    def check(name: str, value: Json) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise errors.invalid_type_error(name, "an integer", describe_type(value))
+        _validate_range(name, "integer", value, least, most)
+
+    return check
+
+
+def validate_integer(name: str, value: Json) -> None:
+    """An integer of any size."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise errors.invalid_type_error(name, "an integer", describe_type(value))
+
+
+def decimal_validator(least: float, most: float) -> Validator:
+    def check(name: str, value: Json) -> None:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise errors.invalid_type_error(name, "a decimal", describe_type(value))
+        _validate_range(name, "decimal", value, least, most)
+
+    return check
+
+
+def _validate_range(name: str, kind: str, value: float, least: float, most: float | None) -> None:
+    if value < least:
+        raise errors.below_minimum_error(name, kind, least, value)
+    if most is not None and not value <= most:
+        raise errors.above_maximum_error(name, kind, most, value)
+
+
+def enum_validator(*known: str) -> Validator:
+    def check(name: str, value: Json) -> None:
+        if not isinstance(value, str):
+            raise errors.invalid_type_error(name, "a string", describe_type(value))
+        if value not in known:
+            raise errors.invalid_value_error(name, value, known)
+
+    return check
+
+
+def validate_array(name: str, value: Json) -> None:
+    if not isinstance(value, list):
+        raise errors.invalid_type_error(name, "an array", describe_type(value))
+
+
+def validate_object(name: str, value: Json) -> None:
+    if not isinstance(value, Mapping):
+        raise errors.invalid_type_error(name, "an object", describe_type(value))
+
+
+def object_validator(
+    required: Mapping[str, Validator] | None = None, optional: Mapping[str, Validator] | None = None
+) -> Validator:
+    """An object with certain fields; what else it holds is left as it is."""
+
+    def check(name: str, value: Json) -> None:
+        validate_object(name, value)
+        for key, inner in (required or {}).items():
+            if value.get(key) is None:
+                raise errors.missing_parameter_error(f"{name}.{key}")
+            inner(f"{name}.{key}", value[key])
+        for key, inner in (optional or {}).items():
+            if value.get(key) is not None:
+                inner(f"{name}.{key}", value[key])
+
+    return check
+
+
+def array_validator(inner: Validator) -> Validator:
+    def check(name: str, value: Json) -> None:
+        validate_array(name, value)
+        for at, one in enumerate(value):
+            inner(f"{name}[{at}]", one)
+
+    return check
+
+
+def validate_metadata(name: str, value: Json) -> None:
+    """At most 16 pairs of strings."""
+    validate_object(name, value)
+    if len(value) > MAX_METADATA_PAIRS:
+        raise errors.too_many_properties_error(name, MAX_METADATA_PAIRS, len(value))
+    for key, said in value.items():
+        string_validator(longest=MAX_METADATA_KEY_LENGTH)(f"{name} key", key)
+        string_validator(longest=MAX_METADATA_VALUE_LENGTH)(f"{name}.{key}", said)
+
+
+def validate_known_fields(known: Collection[str], given: Collection[str], *, within: str = "") -> None:
+    """raises: RequestRefused  names the first field that nobody knows, `within` in front"""
+    unknown = sorted(set(given) - set(known))
+    if unknown:
+        raise errors.unknown_parameter_error(within + unknown[0])
+
+
+def _validate_string_or_typed_object(name: str, value: Json) -> None:
+    if not isinstance(value, str):
+        object_validator({"type": string_validator()})(name, value)
+
+
+def _validate_tool(name: str, value: Json) -> None:
+    object_validator({"type": string_validator()})(name, value)
+    if value["type"] in ("function", "custom"):
+        object_validator(
+            {"name": string_validator()},
+            {"description": string_validator(), "parameters": validate_object, "strict": validate_boolean},
+        )(name, value)
+
+
+def _validate_conversation(name: str, value: Json) -> None:
+    if isinstance(value, str):
+        validate_id(name, value)
+    else:
+        object_validator({"id": validate_id})(name, value)
+
+
+def _conversation_id_of(value: Json) -> str | None:
+    return value if isinstance(value, str) or value is None else str(value["id"])
+
+
+def _validate_stream_options(name: str, value: Json) -> None:
+    validate_object(name, value)
+    validate_known_fields(("include_obfuscation",), value, within=f"{name}.")
+    if value.get("include_obfuscation") is not None:
+        validate_boolean(f"{name}.include_obfuscation", value["include_obfuscation"])
+
+
+def _validate_background_options(name: str, value: Json) -> None:
+    """What runs in the background begins at once: a later window would be a promise of a lower price."""
+    validate_object(name, value)
+    validate_known_fields(("completion_window",), value, within=f"{name}.")
+    if "completion_window" in value:
+        enum_validator("soonest")(f"{name}.completion_window", value["completion_window"])
+
+
+REASONING_VALIDATOR = object_validator(
+    optional={
+        "effort": enum_validator("none", "minimal", "low", "medium", "high", "xhigh", "max"),
+        "summary": enum_validator("auto", "concise", "detailed"),
+        "generate_summary": enum_validator("auto", "concise", "detailed"),
+    }
+)
+
+
+def _validate_stop(name: str, value: Json) -> None:
+    if not isinstance(value, str):
+        array_validator(string_validator())(name, value)
+
+
+CONTEXT_MANAGEMENT_VALIDATOR = object_validator(
+    {"type": enum_validator("compaction"), "compact_threshold": integer_validator(1)}
+)
+
+ENDPOINT_FIELDS: Mapping[str, Validator] = {
+    "input": accept_any,
+    "previous_response_id": validate_id,
+    "conversation": _validate_conversation,
+    "store": validate_boolean,
+    "stream": validate_boolean,
+    "stream_options": _validate_stream_options,
+    "context_management": array_validator(CONTEXT_MANAGEMENT_VALIDATOR),
+    "client_metadata": validate_object,
+    "background_options": _validate_background_options,
+}
+"""What the endpoint itself acts on; it always streams. `stream: false` says that nobody is shown the events.
+
+What a client tells of itself in `client_metadata`, as Codex does, is its own affair: it goes no further.
+"""
+
+EXTRA_FIELDS: Mapping[str, Validator] = {
+    "chat_template_kwargs": validate_object,
+    "seed": validate_integer,
+    "stop": _validate_stop,
+    "top_k": integer_validator(0),
+}
+"""Not of the API, but of many servers: sent to a provider whose `extra_fields` name them."""
+
+MODEL_FIELDS: Mapping[str, Validator] = {
+    **EXTRA_FIELDS,
+    "access_programs": validate_object,
+    "frequency_penalty": decimal_validator(-2, 2),
+    "image": validate_object,
+    "include": array_validator(enum_validator(*INCLUDABLE)),
+    "max_output_tokens": integer_validator(1),
+    "max_tool_calls": integer_validator(1),
+    "moderation": validate_object,
+    "parallel_tool_calls": validate_boolean,
+    "presence_penalty": decimal_validator(-2, 2),
+    "prompt": object_validator({"id": string_validator()}),
+    "prompt_cache_key": string_validator(),
+    "prompt_cache_options": validate_object,
+    "prompt_cache_retention": enum_validator("in_memory", "24h"),
+    "reasoning": REASONING_VALIDATOR,
+    "safety_identifier": string_validator(),
+    "service_tier": enum_validator("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
+    "temperature": decimal_validator(0, 2),
+    "text": object_validator(
+        optional={
+            "format": object_validator({"type": string_validator()}),
+            "verbosity": enum_validator("low", "medium", "high"),
+        }
+    ),
+    "tool_choice": _validate_string_or_typed_object,
+    "tools": array_validator(_validate_tool),
+    "top_logprobs": integer_validator(0, 20),
+    "top_p": decimal_validator(0, 1),
+    "truncation": enum_validator("auto", "disabled"),
+    "user": string_validator(),
+}
+
+ECHOED_FIELDS: Mapping[str, Validator] = {
+    "background": validate_boolean,
+    "instructions": string_validator(),
+    "metadata": validate_metadata,
+}
+"""What stands in the response and not among the model's parameters; a model gets instructions by themselves."""
+
+REQUEST_FIELDS: Mapping[str, Validator] = {
+    "model": string_validator(),
+    **ENDPOINT_FIELDS,
+    **MODEL_FIELDS,
+    **ECHOED_FIELDS,
+}
+
+COUNT_FIELDS = frozenset(
+    {
+        *("model", "input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
+        *("reasoning", "parallel_tool_calls", "truncation"),
+    }
+)
+"""The fields of a request to count tokens."""
+
+
+@dataclass(frozen=True)
+class ResponseRequest:
+    """One request that can be carried out.
+
+    model:         "provider/model", as it was written; "" only where tokens are counted
+    items:         the input as items, as they travelled
+    previous:      the response to go on from
+    conversation:  the conversation to speak in
+    parameters:    the fields that say how to answer, with instructions and metadata; nulls left out
+    generate:      whether a model is asked; else only what a later request goes on from is prepared
+    compact_at:    the tokens from which on the history is made smaller before it is answered
+    compact_now:   nothing but a smaller history is asked for
+    shown:         whether somebody is shown the events as they come
+    padded:        whether padding of events was asked for; there is none
+    """
+
+    model: str
+    items: tuple[Item, ...] = ()
+    previous: str | None = None
+    conversation: str | None = None
+    store: bool = True
+    parameters: Mapping[str, Json] = field(default_factory=dict)
+    generate: bool = True
+    compact_at: int | None = None
+    compact_now: bool = False
+    shown: bool = True
+    padded: bool = False
+
+    @property
+    def background(self) -> bool:
+        return bool(self.parameters.get("background"))
+
+    @property
+    def instructions(self) -> str | None:
+        """For this answer alone: the endpoint does not carry them over."""
+        return self.parameters.get("instructions")
+
+    @property
+    def for_the_model(self) -> dict[str, Json]:
+        return {name: value for name, value in self.parameters.items() if name in MODEL_FIELDS}
+
+
+def parse_response_request(body: Mapping[str, Json]) -> ResponseRequest:
+    """The request in `body`.
+
+    raises:  RequestRefused  names the parameter, in the real API's words
+    """
+    request = _parse_request(body)
+    if not request.model:
+        raise errors.missing_parameter_error("model")
+    return request
+
+
+def _parse_request(body: Mapping[str, Json]) -> ResponseRequest:
+    """As `parse_response_request`, for a request that need not name a model: `model` is then empty."""
+    validate_known_fields(REQUEST_FIELDS, body)
+    given = {name: value for name, value in body.items() if value is not None}
+    for name, value in given.items():
+        REQUEST_FIELDS[name](name, value)
+    previous, conversation = given.get("previous_response_id"), _conversation_id_of(given.get("conversation"))
+    if previous and conversation:
+        raise errors.mutually_exclusive_error()
+    if given.get("background") and not given.get("store", True):
+        raise errors.unsupported_parameter_error(
+            "background", "an answer that nobody waits for is stored; leave out `store`"
+        )
+    if not given.get("input") and not (previous or conversation or given.get("prompt")):
+        raise errors.missing_input_error()
+    items = parse_input_items("input", given.get("input") or [])
+    return ResponseRequest(
+        model=given.get("model", ""),
+        items=tuple(item for item in items if not is_compaction_trigger(item)),
+        previous=previous,
+        conversation=conversation,
+        store=given.get("store", True),
+        parameters={name: value for name, value in given.items() if name in MODEL_FIELDS or name in ECHOED_FIELDS},
+        compact_at=min((one["compact_threshold"] for one in given.get("context_management") or ()), default=None),
+        compact_now=has_compaction_trigger(items),
+        shown=given.get("stream", True),
+        padded=bool((given.get("stream_options") or {}).get("include_obfuscation")),
+    )
+
+
+def parse_connection_request(body: Mapping[str, Json]) -> ResponseRequest:
+    """The request in `body`, which came over a connection that always streams.
+
+    raises:  as for `parse_response_request`
+    """
+    for name in (name for name in HTTP_ONLY_FIELDS if body.get(name)):
+        raise errors.unsupported_parameter_error(
+            name, "not over a connection, where every answer is streamed to whoever asked"
+        )
+    if body.get("stream") is False:
+        raise errors.unsupported_parameter_error("stream", "every answer over a connection is streamed")
+    generate = body.get("generate")
+    if generate is not None:
+        validate_boolean("generate", generate)
+    request = parse_response_request(
+        {name: value for name, value in body.items() if name not in ("generate", *HTTP_ONLY_FIELDS)}
+    )
+    prewarm = (request.parameters.get("prompt_cache_options") or {}).get("prewarm")
+    return replace(request, generate=generate is not False and not prewarm)
+
+
+HTTP_ONLY_FIELDS = ("background", "stream_options")
+
+
+def parse_count_request(body: Mapping[str, Json]) -> ResponseRequest:
+    """The request in `body` whose tokens are to be counted. raises: as for `parse_response_request`"""
+    if body.get("personality") is not None:
+        raise errors.unsupported_parameter_error("personality", "nobody here knows what it would cost")
+    validate_known_fields(COUNT_FIELDS, {name: value for name, value in body.items() if name != "personality"})
+    return _parse_request({name: value for name, value in body.items() if name != "personality"})
+
+
+def parse_compact_body(body: Mapping[str, Json]) -> dict[str, Json]:
+    """`body` as the request whose history is to be made smaller.
+
+    raises:  RequestRefused  it has a field of another request
+    """
+    validate_known_fields(COMPACT_FIELDS, body)
+    return {**body, "store": False}
+
+
+COMPACT_FIELDS = frozenset(
+    {
+        *("model", "input", "instructions", "previous_response_id", "image", "service_tier"),
+        *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+    }
+)
+"""The fields of a request to compact."""
+
+
+def parse_conversation_items(value: Json) -> tuple[Item, ...]:
+    """The items that a conversation is to get. raises: Refused"""
+    validate_array("items", value)
+    if len(value) > MAX_ADDED_ITEMS:
+        raise errors.too_long_error("items", "array", MAX_ADDED_ITEMS, len(value))
+    items = parse_input_items("items", value)
+    if any(map(is_compaction_trigger, items)):
+        raise errors.unsupported_parameter_error(
+            "items", "a compaction is asked for with a response, not kept among items"
+        )
+    return items
+
+
+MAX_ADDED_ITEMS = 20
+"""How many items a conversation takes at a time."""
+
+
+ITEM_REFERENCE = "item_reference"
+
+COMPACTION_TRIGGER = "compaction_trigger"
+"""Asks for a compaction now; it is nothing that was said, so it is never kept."""
+
+PART_VALIDATOR = object_validator(required={"type": string_validator()})
+
+
+def _validate_text_or_parts(name: str, value: Json) -> None:
+    if isinstance(value, str):
+        return
+    if not isinstance(value, list):
+        raise errors.invalid_type_error(name, "one of an array of objects or string", describe_type(value))
+    array_validator(PART_VALIDATOR)(name, value)
+
+
+MESSAGE_VALIDATOR = object_validator(
+    required={"role": enum_validator("user", "assistant", "system", "developer")},
+    optional={"id": string_validator()},
+)
+
+ITEM_VALIDATORS: Mapping[str, Validator] = {
+    "message": MESSAGE_VALIDATOR,
+    "function_call": object_validator(
+        {"call_id": string_validator(), "name": string_validator(), "arguments": string_validator()},
+        {"id": string_validator()},
+    ),
+    "function_call_output": object_validator({"call_id": string_validator()}, {"id": string_validator()}),
+    "custom_tool_call": object_validator(
+        {"call_id": string_validator(), "name": string_validator(), "input": string_validator()},
+        {"id": string_validator()},
+    ),
+    "custom_tool_call_output": object_validator({"call_id": string_validator()}, {"id": string_validator()}),
+    "reasoning": object_validator(
+        optional={
+            "id": string_validator(),
+            "summary": validate_array,
+            "content": validate_array,
+            "encrypted_content": string_validator(),
+        }
+    ),
+    "compaction": object_validator({"encrypted_content": string_validator()}, {"id": string_validator()}),
+    ITEM_REFERENCE: object_validator({"id": string_validator()}),
+}
+
+CONTENT_FIELDS: Mapping[str, str] = {
+    "message": "content",
+    "function_call_output": "output",
+    "custom_tool_call_output": "output",
+}
+"""The field of a kind that holds words or a list of parts; it must be there and may be empty."""
+
+
+def parse_input_items(name: str, value: Json) -> tuple[Item, ...]:
+    """The items that `value` stands for: words are a user's message.
+
+    raises:  RequestRefused  names the first thing that is wrong, as `input[2].content`
+    """
+    if isinstance(value, str):
+        return (user_message(value),)
+    if not isinstance(value, list):
+        raise errors.invalid_type_error(name, "one of an array of objects or string", describe_type(value))
+    for at, item in enumerate(value):
+        _validate_item(f"{name}[{at}]", item)
+    return tuple(map(_with_reference_type, value))
+
+
+def referenced_id(item: Item) -> str | None:
+    """The id that an item only refers to."""
+    return str(item["id"]) if item.get("type") == ITEM_REFERENCE else None
+
+
+def is_compaction_trigger(item: Item) -> bool:
+    return item.get("type") == COMPACTION_TRIGGER
+
+
+def has_compaction_trigger(items: Sequence[Item]) -> bool:
+    """Whether a compaction is asked for. raises: RequestRefused  something stands behind that"""
+    if any(map(is_compaction_trigger, items[:-1])):
+        raise errors.trigger_not_last_error()
+    return bool(items) and is_compaction_trigger(items[-1])
+
+
+def _validate_item(name: str, item: Json) -> None:
+    validate_object(name, item)
+    typed: Item = _with_reference_type(item)
+    if typed.get("type") is not None:
+        string_validator()(f"{name}.type", typed["type"])
+    if item_type(typed) == "unknown":
+        raise errors.missing_parameter_error(f"{name}.type")
+    ITEM_VALIDATORS.get(item_type(typed), validate_object)(name, typed)
+    if typed.get("id"):
+        validate_id(f"{name}.id", typed["id"])
+    words = CONTENT_FIELDS.get(item_type(typed))
+    if words is not None:
+        if typed.get(words) is None:
+            raise errors.missing_parameter_error(f"{name}.{words}")
+        _validate_text_or_parts(f"{name}.{words}", typed[words])
+
+
+def _with_reference_type(item: dict[str, Json]) -> dict[str, Json]:
+    """A reference may leave its type out; everything else stays as it came."""
+    return {**item, "type": ITEM_REFERENCE} if set(item) == {"id"} or _is_untyped_reference(item) else item
+
+
+def _is_untyped_reference(item: dict[str, Json]) -> bool:
+    return set(item) == {"id", "type"} and item["type"] is None

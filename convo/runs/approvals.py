@@ -1,0 +1,242 @@
+"""List and decide the pending approvals of a stored run without loading its agents.
+
+Reads and changes the JSON document of `runs.serialize` only, so it works on a machine that does not have the
+agents' code. Whether edited arguments fit the tool's schema is checked when the run is resumed.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from convo.errors import IllegalTransition, InputFault, InvalidRunState, UnknownSchema
+from convo.history.items import Item, Json
+from convo.runs.machine import build_function_call_output, build_mcp_approval_response, build_rejection_output
+from convo.runs.serialize import (
+    CHANGED_CODE_HINT,
+    KNOWN_DOCUMENT_VERSIONS,
+    PHASE_BY_WORD,
+    PHASE_WORDS,
+    RUN_DOCUMENT_VERSION,
+    STAGE_BY_WORD,
+    STAGE_WORDS,
+)
+from convo.runs.state import PENDING_STAGES, ApprovalDecided, Phase, Stage, ToolCall, ToolOutputSupplied
+
+RunDocument = Mapping[str, Any]
+
+PENDING_STAGE_WORDS = tuple(STAGE_WORDS[stage] for stage in PENDING_STAGES)
+PENDING_WORD, OUTCOME_UNKNOWN_WORD = STAGE_WORDS[Stage.WAITING], STAGE_WORDS[Stage.UNKNOWN]
+READY_WORD, DONE_WORD, NESTED_RUN_WORD = STAGE_WORDS[Stage.READY], STAGE_WORDS[Stage.DONE], STAGE_WORDS[Stage.INSIDE]
+PAUSED_WORD = PHASE_WORDS[Phase.PAUSED]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingApproval:
+    """One call that a person has to decide on.
+
+    tool:       the name that a person knows it by: `refund`, `crm.refund`
+    arguments:  as the model wrote them, or as they were changed
+    agent:      the identity of the agent that asks
+    unknown:    it had started, and nobody knows what came of it
+    hosted:     it runs at the provider
+    verdict:    approved (True) or rejected (False) at this pause, and not performed yet; None: undecided
+    """
+
+    call_id: str
+    tool: str
+    arguments: str
+    agent: str
+    unknown: bool = False
+    hosted: bool = False
+    verdict: bool | None = None
+
+
+def list_pending_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:
+    """The calls of a kept run that wait for a person; none where it is not paused. raises: UnknownSchema, BadState"""
+    return tuple(call for call in list_decidable_approvals(document) if call.verdict is None)
+
+
+def list_decidable_approvals(document: RunDocument) -> tuple[PendingApproval, ...]:
+    """The calls that wait, and those decided at this pause, whose decision can be changed.
+
+    raises:  as `list_pending_approvals`
+    """
+    if document.get("version") != RUN_DOCUMENT_VERSION:
+        raise UnknownSchema("$.version", repr(document.get("version"))[:20], KNOWN_DOCUMENT_VERSIONS)
+    try:
+        if document["phase"] != PAUSED_WORD:
+            return ()
+        return tuple(_iter_decidable(document))
+    except (KeyError, TypeError, IndexError) as wrong:
+        raise InvalidRunState("$", f"is no run that was kept whole ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
+
+
+def _iter_decidable(document: RunDocument) -> Iterator[PendingApproval]:
+    """As `list_decidable_approvals`, with the calls of runs inside a call among them."""
+    for call in document["batch"]:
+        if call["stage"] in PENDING_STAGE_WORDS or _is_decided(call):
+            yield _parse_pending_approval(call, document["agent"])
+        elif call["stage"] == NESTED_RUN_WORD:
+            yield from list_decidable_approvals(call["inner"]["run"])
+
+
+def _is_decided(call: RunDocument) -> bool:
+    """As `ToolCall.is_decided`."""
+    return call.get("verdict") is not None and not call["ran"] and call["stage"] in (READY_WORD, DONE_WORD)
+
+
+def apply_decisions(document: RunDocument, events: Sequence[ApprovalDecided | ToolOutputSupplied]) -> dict[str, Json]:
+    """`document` with every decision in it; nothing runs by one.
+
+    raises:  IllegalTransition  the run is not paused, or a call does not wait
+             InputFault   arguments that are none, or where none can be changed
+    """
+    list_pending_approvals(document)  # says so where it is no such document
+    changed = dict(document)
+    for event in events:
+        changed = _apply_event(changed, event)
+    return changed
+
+
+def _apply_event(document: dict[str, Json], event: ApprovalDecided | ToolOutputSupplied) -> dict[str, Json]:
+    """`document` after one decision, which may be about a call of a run inside one of its own."""
+    call = _find_enclosing_call(document, event.call_id)
+    if call is not None:
+        inner = {**call["inner"], "run": _apply_event(call["inner"]["run"], event)}
+        return _replace_call(document, {**call, "inner": inner})
+    return (
+        _apply_supplied_output(document, event)
+        if isinstance(event, ToolOutputSupplied)
+        else _apply_decision(document, event)
+    )
+
+
+def _find_enclosing_call(document: RunDocument, call_id: str) -> RunDocument | None:
+    """The call in whose own run that call waits, or was decided on; None where it is none of an inner run's."""
+    own = next((one for one in document["batch"] if one["id"] == call_id), None)
+    if own and own["stage"] in PENDING_STAGE_WORDS:
+        return None
+    inside = [one for one in document["batch"] if one["stage"] == NESTED_RUN_WORD]
+    waits = (one for one in inside if any(call_id == it.call_id for it in list_pending_approvals(one["inner"]["run"])))
+    found = next(waits, None)
+    if found or own:
+        return found
+    holds = [
+        one for one in inside if any(call_id == it.call_id for it in list_decidable_approvals(one["inner"]["run"]))
+    ]
+    if len(holds) > 1:
+        why = f"call {call_id} is decided in {len(holds)} runs; it could mean either"
+        raise IllegalTransition(PHASE_BY_WORD[document["phase"]], "ApprovalDecided", why)
+    return holds[0] if holds else None
+
+
+def pending_approval_from_call(call: ToolCall, agent: str) -> PendingApproval:
+    """The same of a call of a run that is at hand."""
+    unknown = call.stage is Stage.UNKNOWN
+    verdict = call.verdict if call.is_decided else None
+    hosted = call.tool is None
+    return PendingApproval(
+        call.id, format_lookup(call.lookup), call.arguments, agent, unknown=unknown, hosted=hosted, verdict=verdict
+    )
+
+
+def _parse_pending_approval(call: RunDocument, agent: str) -> PendingApproval:
+    hosted = call["tool"] is None
+    return PendingApproval(
+        call_id=call["id"],
+        tool=format_lookup(call["lookup"]),
+        arguments=call["arguments"],
+        agent=agent,
+        unknown=call["stage"] == OUTCOME_UNKNOWN_WORD,
+        hosted=hosted,
+        verdict=call["verdict"] if _is_decided(call) else None,
+    )
+
+
+def format_lookup(lookup: Sequence[str]) -> str:
+    """The name of a tool for people, from its name in layers."""
+    return ".".join(lookup[1:])
+
+
+def _apply_supplied_output(document: dict[str, Json], event: ToolOutputSupplied) -> dict[str, Json]:
+    call = _require_pending_call(document, event.call_id, event, (OUTCOME_UNKNOWN_WORD,))
+    said = {
+        **call,
+        "stage": DONE_WORD,
+        "output": build_function_call_output(_to_tool_call(call), event.output),
+        "ran": True,
+    }
+    return _replace_call(document, said)
+
+
+def _apply_decision(document: dict[str, Json], event: ApprovalDecided) -> dict[str, Json]:
+    decided = (one for one in document["batch"] if one["id"] == event.call_id and _is_decided(one))
+    call = next(decided, None) or _require_pending_call(document, event.call_id, event, PENDING_STAGE_WORDS)
+    _check_arguments(call, event)
+    document = _replace_call(document, _decide_call(call, event))
+    if not event.always:
+        return document
+    for other in document["batch"]:
+        if other["stage"] == PENDING_WORD and other["lookup"] == call["lookup"]:
+            document = _replace_call(document, _decide_call(other, event))
+    return {
+        **document,
+        "always": [*_other_sticky_decisions(document, call), _build_sticky_decision(document, call, event)],
+    }
+
+
+def _check_arguments(call: RunDocument, event: ApprovalDecided) -> None:
+    if event.arguments is None:
+        return
+    if not event.approve or event.always or call["tool"] is None:
+        raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
+    try:
+        fits = isinstance(json.loads(event.arguments), dict)
+    except (ValueError, RecursionError):
+        fits = False
+    if not fits:
+        raise InputFault(f"the arguments for {event.call_id} are no JSON object", hint="nothing was changed")
+
+
+def _decide_call(call: RunDocument, event: ApprovalDecided) -> dict[str, Json]:
+    call = {key: value for key, value in call.items() if key != "verdict"}
+    if call["stage"] != OUTCOME_UNKNOWN_WORD:
+        call["verdict"] = event.approve
+    if call["tool"] is None:
+        said = build_mcp_approval_response(_to_tool_call(call), event.approve, None if event.approve else event.message)
+        return {**call, "stage": DONE_WORD, "output": said}
+    if not event.approve:
+        return {**call, "stage": DONE_WORD, "output": build_rejection_output(_to_tool_call(call), event.message)}
+    arguments = call["arguments"] if event.arguments is None else event.arguments
+    return {**call, "stage": READY_WORD, "arguments": arguments, "output": None}
+
+
+def _other_sticky_decisions(document: RunDocument, call: RunDocument) -> list[Json]:
+    """What was decided for good of other tools."""
+    mine = document["agent"], call["lookup"]
+    return [one for one in document["always"] if (one["agent"], one["lookup"]) != mine]
+
+
+def _build_sticky_decision(document: RunDocument, call: RunDocument, event: ApprovalDecided) -> dict[str, Json]:
+    said = {"agent": document["agent"], "lookup": call["lookup"], "tool": call["tool"], "approve": event.approve}
+    return said if event.approve or event.message is None else {**said, "message": event.message}
+
+
+def _require_pending_call(document: RunDocument, call_id: str, event: object, stages: Sequence[str]) -> RunDocument:
+    found = next((call for call in document["batch"] if call["id"] == call_id), None)
+    if found is None or document["phase"] != PAUSED_WORD or found["stage"] not in stages:
+        why = f"there is no call {call_id}" if found is None else f"call {call_id}: {STAGE_BY_WORD[found['stage']]}"
+        raise IllegalTransition(PHASE_BY_WORD[document["phase"]], type(event).__name__, why)
+    return found  # type: ignore[no-any-return]
+
+
+def _replace_call(document: dict[str, Json], call: RunDocument) -> dict[str, Json]:
+    batch = [dict(call) if one["id"] == call["id"] else one for one in document["batch"]]
+    return {**document, "batch": batch}
+
+
+def _to_tool_call(call: RunDocument) -> ToolCall:
+    """As much of a call as the items that answer it are made of."""
+    item: Item = call["item"]
+    return ToolCall(item, call["id"], STAGE_BY_WORD[call["stage"]], tuple(call["lookup"]), arguments=call["arguments"])

@@ -1,0 +1,596 @@
+"""The state machine of an agent run: `step_run` applies an event and returns the effects to perform.
+
+`TRANSITIONS` lists which event is allowed in which phase and the phases it can lead to; anything else raises
+IllegalTransition and changes nothing. All functions are pure. Outputs are appended in the order of their calls,
+all at once, after the last call of a response completed. A call of a tool that was not offered fails the run.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from convo.agents.handoffs import IGNORED_HANDOFF_OUTPUT, format_handoff_output
+from convo.errors import IllegalTransition, InputFault
+from convo.history.items import (
+    Item,
+    Json,
+    get_call_id,
+    is_assistant_message,
+    is_client_call,
+    is_client_output,
+    item_text,
+    item_type,
+)
+from convo.runs.state import (
+    PENDING_STAGES,
+    TERMINAL_PHASES,
+    AppendToHistory,
+    ApprovalDecided,
+    ApprovalEvaluated,
+    CallModel,
+    CancelRequested,
+    CancelTasks,
+    CheckInputGuardrail,
+    CheckOutputGuardrail,
+    EffectFailed,
+    EvaluateApproval,
+    FailRun,
+    FinishRun,
+    GuardrailPassed,
+    GuardrailTripped,
+    HandoffCompleted,
+    InputAdded,
+    ModelResponded,
+    NestedRun,
+    NestedRunPaused,
+    PauseRun,
+    Phase,
+    PrepareHandoff,
+    Run,
+    RunEffect,
+    RunEvent,
+    RunFailure,
+    RunResumed,
+    RunStarted,
+    RunTool,
+    Stage,
+    ToolCall,
+    ToolOutputSupplied,
+    ToolReturned,
+)
+from convo.tools.schema import Mismatch
+from convo.tools.tool import NOT_APPROVED, Lookup, Tool, Wrong, lookup_of, read_arguments
+
+StepResult: TypeAlias = tuple[Run, tuple[RunEffect, ...]]
+
+
+def _on_run_started(run: Run, event: RunStarted) -> StepResult:
+    guards = run.current.input_guardrails
+    first = [place for place, guard in enumerate(guards) if not guard.parallel]
+    if not first:
+        return _request_model_call(run)
+    run = replace(run, phase=Phase.GUARDING, guards=frozenset(first))
+    return run, tuple(CheckInputGuardrail(run.agent, place) for place in first)
+
+
+def _on_guardrail_passed(run: Run, event: GuardrailPassed) -> StepResult:
+    run = _remove_guardrail(run, event.place, event)
+    if run.guards or (run.phase is Phase.ASKING and not run.answered):
+        return run, ()
+    if run.phase is Phase.GUARDING:
+        return _request_model_call(run)
+    return _process_response(run) if run.phase is Phase.ASKING else _finish_run(run)
+
+
+def _on_guardrail_tripped(run: Run, event: GuardrailTripped) -> StepResult:
+    side = "output" if run.phase is Phase.CHECKING else "input"
+    guards = run.current.output_guardrails if side == "output" else run.current.input_guardrails
+    run = _remove_guardrail(run, event.place, event)
+    return _fail_run(
+        run, f"{side}_guardrail", f"Guardrail {guards[event.place].name} tripped: {event.reason}", halt=True
+    )
+
+
+def _on_model_responded(run: Run, event: ModelResponded) -> StepResult:
+    if run.answered:
+        raise IllegalTransition(run.phase, "ModelResponded", "the model has answered")
+    calls = parse_tool_calls(run, event)
+    if isinstance(calls, RunFailure):
+        return _fail_run(run, calls.code, calls.message, halt=bool(run.guards))
+    names = dict.fromkeys((*run.used.get(run.agent, ()), *iter_used_tool_names(event)))
+    used = {**run.used, run.agent: tuple(names)} if names else run.used
+    run = replace(run, batch=calls, text=extract_last_message_text(event), used=used, answered=True)
+    return (run, ()) if run.guards else _process_response(run)
+
+
+def _on_approval_evaluated(run: Run, event: ApprovalEvaluated) -> StepResult:
+    call = _require_call(run, event.call_id, (Stage.JUDGING,), event)
+    run = run.put(_apply_approval_policy(run, call, event.needed))
+    return (run, ()) if run.at(Stage.JUDGING) else run_ready_calls(run)
+
+
+def _on_tool_returned(run: Run, event: ToolReturned) -> StepResult:
+    call = _require_call(run, event.call_id, (Stage.STARTED,), event)
+    return run_ready_calls(run.put(complete_call(call, event.output)))
+
+
+def _on_nested_run_paused(run: Run, event: NestedRunPaused) -> StepResult:
+    call = _require_call(run, event.call_id, (Stage.STARTED,), event)
+    return run_ready_calls(run.put(replace(call, stage=Stage.INSIDE, inner=event.inner)))
+
+
+def _on_effect_failed(run: Run, event: EffectFailed) -> StepResult:
+    return _fail_run(run, event.code, event.message, halt=True)
+
+
+def _on_approval_decided(run: Run, event: ApprovalDecided) -> StepResult:
+    """Record a decision; nothing runs before `RunResumed`. Until then another decision may take its place."""
+    outer = _find_enclosing_call(run, event.call_id)
+    if outer and outer.inner:
+        return run.put(_with_nested_run(outer, outer.inner, _on_approval_decided(outer.inner.run, event)[0])), ()
+    call = run.call(event.call_id)
+    if call is None or not call.is_decided:
+        call = _require_call(run, event.call_id, PENDING_STAGES, event)
+    if event.arguments is not None and (not event.approve or event.always or call.tool is None):
+        raise InputFault("only one approved call of a function takes other arguments", hint="approve it, this once")
+    run = run.put(_apply_decision(call, event))
+    if not event.always:
+        return run, ()
+    tool = run.agent, call.lookup
+    reasons = {key: words for key, words in run.reasons.items() if key != tool}
+    if not event.approve and event.message is not None:
+        reasons[tool] = event.message
+    run = replace(run, always={**run.always, tool: event.approve}, reasons=reasons)
+    for other in run.at(Stage.WAITING):
+        if other.lookup == call.lookup:
+            run = run.put(_apply_decision(other, event))
+    return run, ()
+
+
+def _on_tool_output_supplied(run: Run, event: ToolOutputSupplied) -> StepResult:
+    outer = _find_enclosing_call(run, event.call_id)
+    if outer and outer.inner:
+        return run.put(_with_nested_run(outer, outer.inner, _on_tool_output_supplied(outer.inner.run, event)[0])), ()
+    call = _require_call(run, event.call_id, (Stage.UNKNOWN,), event)
+    return run.put(complete_call(call, event.output)), ()
+
+
+def _on_input_added(run: Run, event: InputAdded) -> StepResult:
+    return replace(run, staged=(*run.staged, *event.items)), ()
+
+
+def _on_run_resumed(run: Run, event: RunResumed) -> StepResult:
+    """A run inside a call is gone on with once something was decided in it."""
+    inside = (call for call in run.at(Stage.INSIDE) if call.inner and _can_resume(call.inner.run))
+    return run_ready_calls(_replace_calls(run, (replace(call, stage=Stage.READY) for call in inside)))
+
+
+def _on_handoff_completed(run: Run, event: HandoffCompleted) -> StepResult:
+    (call,) = run.batch
+    assert call.to is not None
+    return _request_model_call(replace(run, agent=call.to, batch=()))
+
+
+def _on_cancel_requested(run: Run, event: CancelRequested) -> StepResult:
+    return replace(run, phase=Phase.STOPPED), (CancelTasks(),)
+
+
+# -- the four ways on -----------------------------------------------------------------------------
+
+
+def _request_model_call(run: Run, *before: RunEffect) -> StepResult:
+    """One more model call; with the first one the guardrails that stand beside it."""
+    effects = (*before, AppendToHistory(run.staged)) if run.staged else before
+    run = replace(run, staged=(), batch=(), answered=False, text=None)
+    if run.limits.max_turns is not None and run.turn >= run.limits.max_turns:
+        failed, end = _fail_run(run, "max_turns", f"Max turns ({run.limits.max_turns}) exceeded")
+        return failed, (*effects, *end)
+    guards = run.current.input_guardrails if run.turn == 0 else ()
+    beside = [place for place, guard in enumerate(guards) if guard.parallel]
+    run = replace(run, phase=Phase.ASKING, turn=run.turn + 1, guards=frozenset(beside))
+    return run, (*effects, *(CheckInputGuardrail(run.agent, place) for place in beside), build_model_call(run))
+
+
+def build_model_call(run: Run) -> CallModel:
+    return CallModel(run.agent, run.turn, free=run.current.reset_tool_choice and bool(run.used.get(run.agent)))
+
+
+def run_ready_calls(run: Run) -> StepResult:
+    """Start what may run, as many as there is room for; pause, or close the batch, when nothing does."""
+    room = run.limits.parallel - len(run.at(Stage.STARTED))
+    starts = run.at(Stage.READY)[: max(room, 0)]
+    for call in starts:
+        run = run.put(replace(call, stage=Stage.STARTED))
+    if run.at(Stage.STARTED):
+        return replace(run, phase=Phase.WORKING), tuple(RunTool(call) for call in starts)
+    if run.pending:
+        return replace(run, phase=Phase.PAUSED), (PauseRun(run.pending),)
+    return _complete_calls(run)
+
+
+def _complete_calls(run: Run) -> StepResult:
+    """Every call has its output, or hands over."""
+    over = run.at(Stage.HANDOFF)
+    for call in over:
+        words = format_handoff_output(run.graph[str(call.to)].name) if call is over[0] else IGNORED_HANDOFF_OUTPUT
+        run = run.put(replace(call, output=build_function_call_output(call, words)))
+    append = AppendToHistory(tuple(call.output for call in run.batch if call.output is not None))
+    if over:
+        call = over[0]
+        run = replace(run, phase=Phase.HANDING, batch=(call,))
+        return run, (append, PrepareHandoff(call, run.agent, str(call.to)))
+    for call in run.batch:
+        if call.output is not None and call.ran and _is_final_output(run, call):
+            return _accept_final_output(run, call.output["output"], append)
+    return _request_model_call(run, append)
+
+
+def _accept_final_output(run: Run, output: Json, *before: RunEffect) -> StepResult:
+    """A final answer, and the guardrails that look at it."""
+    places = range(len(run.current.output_guardrails))
+    run = replace(run, output=output, batch=(), guards=frozenset(places), phase=Phase.CHECKING)
+    checks = tuple(CheckOutputGuardrail(run.agent, place, output) for place in places)
+    if checks:
+        return run, (*before, *checks)
+    done, end = _finish_run(run)
+    return done, (*before, *end)
+
+
+def _fail_run(run: Run, code: str, message: str, *, halt: bool = False) -> StepResult:
+    failure = RunFailure(code, message)
+    failed = replace(run, phase=Phase.FAILED, failure=failure, guards=frozenset())
+    return failed, (CancelTasks(), FailRun(failure)) if halt else (FailRun(failure),)
+
+
+def complete_call(call: ToolCall, output: Json) -> ToolCall:
+    """`call` with what its tool gave."""
+    return replace(call, stage=Stage.DONE, output=build_function_call_output(call, output), ran=True, inner=None)
+
+
+# -- pieces ---------------------------------------------------------------------------------------
+
+
+def _process_response(run: Run) -> StepResult:
+    """An answer that every guardrail has let pass."""
+    if run.batch:
+        run = _replace_calls(run, (_apply_sticky_rejection(run, call) for call in run.at(Stage.WAITING)))
+        judging = run.at(Stage.JUDGING)
+        return (
+            (replace(run, phase=Phase.CLEARING), tuple(map(EvaluateApproval, judging)))
+            if judging
+            else run_ready_calls(run)
+        )
+    schema = run.current.output
+    if schema is None:
+        return _accept_final_output(run, run.text or "")
+    if not run.text:
+        return _request_model_call(run)
+    try:
+        return _accept_final_output(run, schema.value(run.text))
+    except Mismatch as wrong:
+        return _fail_run(run, MODEL_BEHAVIOR, f"The answer does not fit its schema: {wrong}")
+
+
+def _replace_calls(run: Run, calls: Iterable[ToolCall]) -> Run:
+    for call in calls:
+        run = run.put(call)
+    return run
+
+
+def _apply_sticky_rejection(run: Run, call: ToolCall) -> ToolCall:
+    """`call` with its output, where its tool was rejected for good."""
+    tool = run.agent, call.lookup
+    if run.always.get(tool) is not False:
+        return call
+    return replace(call, stage=Stage.DONE, output=build_function_call_output(call, run.reasons.get(tool, NOT_APPROVED)))
+
+
+def _apply_approval_policy(run: Run, call: ToolCall, needed: bool) -> ToolCall:
+    waiting = replace(call, stage=Stage.WAITING)
+    return _apply_sticky_rejection(run, waiting) if needed else replace(call, stage=Stage.READY)
+
+
+def _apply_decision(call: ToolCall, event: ApprovalDecided) -> ToolCall:
+    """Apply a decision to a call. One on an unknown outcome is final: it says whether the tool runs a second time."""
+    call = replace(call, verdict=None if call.stage is Stage.UNKNOWN else event.approve)
+    if call.tool is None:
+        item = build_mcp_approval_response(call, event.approve, None if event.approve else event.message)
+        return replace(call, stage=Stage.DONE, output=item)
+    if not event.approve:
+        return replace(call, stage=Stage.DONE, output=build_rejection_output(call, event.message))
+    if event.arguments is None:
+        return replace(call, stage=Stage.READY, output=None)
+    found = read_arguments(call.tool, event.arguments)
+    if isinstance(found, Wrong):
+        raise InputFault(found.words, hint="give arguments that fit the tool's schema")
+    return replace(call, stage=Stage.READY, arguments=event.arguments, output=None)
+
+
+def _find_enclosing_call(run: Run, call_id: str) -> ToolCall | None:
+    """The call in whose own run that call waits, or else is; None where it is none of an inner run's.
+
+    Models number their calls anew in each run, so one inside may have the id of another, which does not wait.
+    """
+    own = run.call(call_id)
+    if own and own.stage in PENDING_STAGES:
+        return None
+    inside = [(call, call.inner.run) for call in run.at(Stage.INSIDE) if call.inner]
+    waits = (call for call, inner in inside if any(call_id == one.id for one in inner.pending))
+    found = next(waits, None)
+    if found or own:
+        return found
+    holds = [call for call, inner in inside if _contains_call(inner, call_id)]
+    if len(holds) > 1:
+        raise IllegalTransition(
+            run.phase, "ApprovalDecided", f"call {call_id} is decided in {len(holds)} runs; it could mean either"
+        )
+    return holds[0] if holds else None
+
+
+def _contains_call(run: Run, call_id: str) -> bool:
+    return run.call(call_id) is not None or _find_enclosing_call(run, call_id) is not None
+
+
+def _with_nested_run(call: ToolCall, inner: NestedRun, run: Run) -> ToolCall:
+    return replace(call, inner=replace(inner, run=run))
+
+
+def _can_resume(run: Run) -> bool:
+    inside = (call.inner.run for call in run.at(Stage.INSIDE) if call.inner)
+    return not run.pending or bool(run.at(Stage.READY)) or any(map(_can_resume, inside))
+
+
+def _is_final_output(run: Run, call: ToolCall) -> bool:
+    after = run.current.after_tools
+    named = isinstance(after, frozenset) and call.tool is not None and {call.tool.name, call.tool.title} & after
+    return after == "first output" or bool(named)
+
+
+def _finish_run(run: Run) -> StepResult:
+    return replace(run, phase=Phase.DONE), (FinishRun(run.agent, run.output),)
+
+
+def _require_call(run: Run, call_id: str, stages: tuple[Stage, ...], event: object) -> ToolCall:
+    call = run.call(call_id)
+    if call is None:
+        raise IllegalTransition(run.phase, type(event).__name__, f"there is no call {call_id}")
+    if call.stage not in stages:
+        raise IllegalTransition(run.phase, type(event).__name__, f"call {call_id}: {call.stage}")
+    return call
+
+
+def _remove_guardrail(run: Run, place: int, event: object) -> Run:
+    if place not in run.guards:
+        raise IllegalTransition(run.phase, type(event).__name__, f"guardrail {place} has nothing to say")
+    return replace(run, guards=run.guards - {place})
+
+
+_AFTER_CALL_MODEL = {Phase.ASKING, Phase.FAILED}
+_AFTER_COMPLETE_CALLS = {*_AFTER_CALL_MODEL, Phase.HANDING, Phase.CHECKING, Phase.DONE}
+_AFTER_RUN_CALLS = {*_AFTER_COMPLETE_CALLS, Phase.WORKING, Phase.PAUSED}
+_AFTER_RESPONSE = {*_AFTER_RUN_CALLS, Phase.CLEARING}
+
+_FALLIBLE_PHASES = (Phase.GUARDING, Phase.ASKING, Phase.CLEARING, Phase.WORKING, Phase.HANDING, Phase.CHECKING)
+"""Where something has been asked for that can go wrong."""
+
+TRANSITIONS: dict[tuple[Phase, type], set[Phase]] = {
+    (Phase.NEW, RunStarted): {*_AFTER_CALL_MODEL, Phase.GUARDING},
+    (Phase.GUARDING, GuardrailPassed): {*_AFTER_CALL_MODEL, Phase.GUARDING},
+    (Phase.GUARDING, GuardrailTripped): {Phase.FAILED},
+    (Phase.ASKING, GuardrailPassed): _AFTER_RESPONSE,
+    (Phase.ASKING, GuardrailTripped): {Phase.FAILED},
+    (Phase.ASKING, ModelResponded): _AFTER_RESPONSE,
+    (Phase.CLEARING, ApprovalEvaluated): _AFTER_RESPONSE,
+    (Phase.WORKING, ToolReturned): _AFTER_RUN_CALLS,
+    (Phase.WORKING, NestedRunPaused): {Phase.WORKING, Phase.PAUSED},
+    (Phase.PAUSED, ApprovalDecided): {Phase.PAUSED},
+    (Phase.PAUSED, ToolOutputSupplied): {Phase.PAUSED},
+    (Phase.PAUSED, InputAdded): {Phase.PAUSED},
+    (Phase.PAUSED, RunResumed): _AFTER_RUN_CALLS,
+    (Phase.HANDING, HandoffCompleted): _AFTER_CALL_MODEL,
+    (Phase.CHECKING, GuardrailPassed): {Phase.CHECKING, Phase.DONE},
+    (Phase.CHECKING, GuardrailTripped): {Phase.FAILED},
+    **{(phase, EffectFailed): {Phase.FAILED} for phase in _FALLIBLE_PHASES},
+    **{(phase, CancelRequested): {Phase.STOPPED} for phase in Phase if phase not in TERMINAL_PHASES},
+}
+"""(where a run stands, what it is told): where it may stand then."""
+
+EVENT_HANDLERS: dict[type, Callable[[Run, Any], StepResult]] = {
+    RunStarted: _on_run_started,
+    GuardrailPassed: _on_guardrail_passed,
+    GuardrailTripped: _on_guardrail_tripped,
+    ModelResponded: _on_model_responded,
+    ApprovalEvaluated: _on_approval_evaluated,
+    ToolReturned: _on_tool_returned,
+    NestedRunPaused: _on_nested_run_paused,
+    EffectFailed: _on_effect_failed,
+    ApprovalDecided: _on_approval_decided,
+    ToolOutputSupplied: _on_tool_output_supplied,
+    InputAdded: _on_input_added,
+    RunResumed: _on_run_resumed,
+    HandoffCompleted: _on_handoff_completed,
+    CancelRequested: _on_cancel_requested,
+}
+
+
+def step_run(run: Run, event: RunEvent) -> StepResult:
+    """The run after `event`, and what has to be done now, in this order.
+
+    raises:  IllegalTransition  it cannot happen here; the run stays as it is
+             InputFault   a person's decision says something that its call does not take
+    """
+    kind = type(event)
+    if (run.phase, kind) not in TRANSITIONS:
+        raise IllegalTransition(run.phase, kind.__name__)
+    return EVENT_HANDLERS[kind](run, event)
+
+
+MCP_APPROVAL_REQUEST = "mcp_approval_request"
+
+MODEL_BEHAVIOR = "model_behavior"
+
+OUTCOME_UNKNOWN_MESSAGE = "The tool was started, and its outcome is unknown."
+"""What a model is told of a call whose outcome nobody knows and that a person does not want run again."""
+
+
+def parse_tool_calls(run: Run, answer: ModelResponded) -> tuple[ToolCall, ...] | RunFailure:
+    """The calls of an answer, in its order, or why the run cannot go on with them."""
+    calls: dict[str, ToolCall] = {}
+    done = {
+        get_call_id(item) for item in answer.output if is_client_output(item)
+    }  # by the provider, as of its own shell
+    for item in answer.output:
+        if (not is_client_call(item) and item_type(item) != MCP_APPROVAL_REQUEST) or (
+            is_client_call(item) and get_call_id(item) in done
+        ):
+            continue
+        found = _parse_tool_call(run, answer, item)
+        if isinstance(found, RunFailure):
+            return found
+        if found.id in calls:
+            return RunFailure(MODEL_BEHAVIOR, f"Two calls have the id {found.id}")
+        calls[found.id] = found
+    return tuple(calls.values())
+
+
+def extract_last_message_text(answer: ModelResponded) -> str | None:
+    """The words of an answer's last message; None where it has none."""
+    last = next((item for item in reversed(answer.output) if is_assistant_message(item)), None)
+    return None if last is None else _message_text(last)
+
+
+def iter_used_tool_names(answer: ModelResponded) -> Iterator[str]:
+    """The names of the tools that an answer used, hosted ones and handoffs among them."""
+    for item in answer.output:
+        if item_type(item) == "function_call":
+            found = answer.tools.find(item)
+            yield found.title if found else str(item.get("name"))
+        elif item_type(item).endswith("_call") and item_type(item) != "tool_search_call":
+            yield item_type(item).removesuffix("_call")
+
+
+def build_function_call_output(call: ToolCall, output: Json) -> Item:
+    """The item that answers a function's call; a call that a program made says so, and its output as well."""
+    caller = {"caller": call.item["caller"]} if call.item.get("caller") else {}
+    return {"type": "function_call_output", "call_id": call.id, "output": output, **caller}
+
+
+def build_rejection_output(call: ToolCall, reason: str | None) -> Item:
+    """The item that answers a function's call that a person did not let run, or not again."""
+    if call.stage is Stage.UNKNOWN:
+        return build_function_call_output(
+            call, f"{OUTCOME_UNKNOWN_MESSAGE} {reason}" if reason else OUTCOME_UNKNOWN_MESSAGE
+        )
+    return build_function_call_output(call, reason or NOT_APPROVED)
+
+
+def build_mcp_approval_response(call: ToolCall, approve: bool, reason: str | None) -> Item:
+    """The item that answers a hosted tool's request."""
+    said = {"type": "mcp_approval_response", "approval_request_id": call.id, "approve": approve}
+    return {**said, "reason": reason} if reason else said
+
+
+def _parse_tool_call(run: Run, answer: ModelResponded, item: Item) -> ToolCall | RunFailure:
+    if item_type(item) == MCP_APPROVAL_REQUEST:
+        return _parse_mcp_request(run, item)
+    named = get_call_id(item)
+    if named is None:
+        return RunFailure(MODEL_BEHAVIOR, "A call has no id")
+    if item_type(item) != "function_call":
+        return RunFailure("unsupported", f"Nothing here performs {item_type(item)}")
+    name, written = str(item.get("name")), str(item.get("arguments") or "")
+    if not item.get("namespace") and name in answer.handoffs:
+        to = answer.handoffs[name]
+        run.graph[to]  # a handoff to nobody is told of here
+        return ToolCall(item, named, Stage.HANDOFF, ("handoff", name), to=to, arguments=written)
+    tool = answer.tools.find(item)
+    if tool is None:
+        return RunFailure(MODEL_BEHAVIOR, f"Tool {_qualified_tool_name(item)} not found in agent {run.current.name}")
+    return classify_call(run, ToolCall(item, named, Stage.READY, lookup_of(tool), tool, arguments=written))
+
+
+def classify_call(run: Run, call: ToolCall) -> ToolCall:
+    """`call` as far as it gets without a person: refused for its arguments, free to run, or to be approved."""
+    tool = call.tool
+    assert tool
+    arguments = read_arguments(tool, call.arguments)
+    if isinstance(arguments, Wrong) and tool.record is not None:
+        return replace(call, stage=Stage.DONE, output=build_function_call_output(call, arguments.words))
+    return replace(call, stage=_initial_stage(run, call.lookup, tool, fits=not isinstance(arguments, Wrong)))
+
+
+def _initial_stage(run: Run, lookup: Lookup, tool: Tool, *, fits: bool) -> Stage:
+    """A rejection for good is put to the person no more than an approval; the moves see to its output."""
+    if tool.needs_approval is False:
+        return Stage.READY
+    if run.always.get((run.agent, lookup)):
+        return Stage.READY
+    return Stage.JUDGING if callable(tool.needs_approval) and fits else Stage.WAITING
+
+
+def _parse_mcp_request(run: Run, item: Item) -> ToolCall | RunFailure:
+    named, server, name = (item.get(field) for field in ("id", "server_label", "name"))
+    if not (isinstance(named, str) and isinstance(server, str) and isinstance(name, str)):
+        return RunFailure(MODEL_BEHAVIOR, "A hosted tool's request for approval does not say which tool, or has no id")
+    call = ToolCall(item, named, Stage.WAITING, ("mcp", server, name), arguments=str(item.get("arguments") or ""))
+    always = run.always.get((run.agent, call.lookup))
+    if always is None:
+        return call
+    return replace(
+        call,
+        stage=Stage.DONE,
+        output=build_mcp_approval_response(call, always, run.reasons.get((run.agent, call.lookup))),
+    )
+
+
+def _qualified_tool_name(item: Item) -> str:
+    space = item.get("namespace")
+    return f"{space}.{item.get('name')}" if space and space != item.get("name") else str(item.get("name"))
+
+
+def _message_text(message: Item) -> str:
+    content = message.get("content")
+    if isinstance(content, str):
+        return content
+    parts = [part for part in content or () if isinstance(part, dict) and part.get("type") == "output_text"]
+    return "".join(str(part.get("text") or "") for part in parts) or item_text(message)
+
+
+NOT_RUN_MESSAGE = "The run ended before this tool was called."
+
+
+def build_missing_outputs(run: Run, said: Iterable[Item]) -> tuple[Item, ...]:
+    """Outputs for the calls in `_on_input_added` that have none, in their order.
+
+    said:  what was said since the model was last asked, its answer among it
+    """
+    said = tuple(said)
+    answered = {get_call_id(item) for item in said if is_client_output(item)}
+    answered |= {item.get("approval_request_id") for item in said}
+    open_calls = (item for item in said if _answerable_id(item) and _answerable_id(item) not in answered)
+    return tuple(_build_missing_output(item, run.call(str(_answerable_id(item)))) for item in open_calls)
+
+
+def _answerable_id(item: Item) -> str | None:
+    return (
+        item.get("id")
+        if item_type(item) == MCP_APPROVAL_REQUEST
+        else get_call_id(item)
+        if is_client_call(item)
+        else None
+    )
+
+
+def _build_missing_output(item: Item, call: ToolCall | None) -> Item:
+    if call is not None and call.output is not None:
+        return call.output
+    if item_type(item) == MCP_APPROVAL_REQUEST:
+        return {
+            "type": "mcp_approval_response",
+            "approval_request_id": item["id"],
+            "approve": False,
+            "reason": NOT_RUN_MESSAGE,
+        }
+    started = call is not None and call.stage in (Stage.STARTED, Stage.UNKNOWN, Stage.INSIDE)
+    words = OUTCOME_UNKNOWN_MESSAGE if started else NOT_RUN_MESSAGE
+    return {"type": f"{item_type(item)}_output", "call_id": get_call_id(item), "output": words}

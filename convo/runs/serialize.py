@@ -1,0 +1,364 @@
+"""Serialize a run as JSON, parse it again, and recover it in another process.
+
+Agents are stored by identity, tools by lookup and a fingerprint of their schema; the caller provides the graph.
+InvalidRunState is raised if a tool, guardrail or output schema changed since: an approval was given for the old one.
+Model calls and guardrails are repeated after a crash. A tool call that started and has no output is never
+repeated: its outcome is unknown, and a person decides. Stored words never change.
+"""
+
+import math
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from convo.agents.graph import AgentTool, Graph
+from convo.errors import InvalidRunState, NotCanonical, NotFound, UnknownSchema
+from convo.history.canonical import item_hash
+from convo.history.items import Json
+from convo.runs.machine import StepResult, build_model_call, complete_call, run_ready_calls
+from convo.runs.state import (
+    TERMINAL_PHASES,
+    CheckInputGuardrail,
+    CheckOutputGuardrail,
+    EvaluateApproval,
+    NestedRun,
+    PauseRun,
+    Phase,
+    PrepareHandoff,
+    Run,
+    RunEffect,
+    RunFailure,
+    RunLimits,
+    Stage,
+    ToolCall,
+)
+from convo.tools.schema import Mismatch
+from convo.tools.tool import Lookup, Tool, toolbox
+
+RUN_DOCUMENT_VERSION = 1
+KNOWN_DOCUMENT_VERSIONS = ("1",)
+
+PHASE_WORDS: Mapping[Phase, str] = {
+    Phase.NEW: "NEW",
+    Phase.GUARDING: "GUARDING",
+    Phase.ASKING: "ASKING",
+    Phase.CLEARING: "CLEARING",
+    Phase.WORKING: "WORKING",
+    Phase.PAUSED: "PAUSED",
+    Phase.HANDING: "HANDING",
+    Phase.CHECKING: "CHECKING",
+    Phase.DONE: "DONE",
+    Phase.FAILED: "FAILED",
+    Phase.STOPPED: "STOPPED",
+}
+"""The stored word of each phase. Stored words never change, also where a name in Python does."""
+
+STAGE_WORDS: Mapping[Stage, str] = {
+    Stage.JUDGING: "JUDGING",
+    Stage.WAITING: "WAITING",
+    Stage.READY: "READY",
+    Stage.STARTED: "STARTED",
+    Stage.UNKNOWN: "UNKNOWN",
+    Stage.INSIDE: "INSIDE",
+    Stage.DONE: "DONE",
+    Stage.HANDOFF: "HANDOFF",
+}
+"""The stored word of each stage."""
+
+STAGE_BY_WORD: Mapping[str, Stage] = {word: stage for stage, word in STAGE_WORDS.items()}
+PHASE_BY_WORD: Mapping[str, Phase] = {word: phase for phase, word in PHASE_WORDS.items()}
+
+CHANGED_CODE_HINT = "go on with the code that the run was kept with, or begin a new run"
+
+
+def run_to_json(run: Run) -> dict[str, Json]:
+    """`run` without its graph, as JSON. raises: NotCanonical  its output is nothing that JSON could say"""
+    return {
+        "version": RUN_DOCUMENT_VERSION,
+        "agent": run.agent,
+        "limits": {"max_turns": run.limits.max_turns, "parallel": run.limits.parallel},
+        "phase": PHASE_WORDS[run.phase],
+        "turn": run.turn,
+        "batch": [_call_to_json(call) for call in run.batch],
+        "guards": [{"place": place, "name": _guardrail_name(run, place)} for place in sorted(run.guards)],
+        "answered": run.answered,
+        "text": run.text,
+        "used": {agent: list(names) for agent, names in run.used.items()},
+        "always": [_sticky_decision_to_json(run, *key) for key in run.always],
+        "staged": [dict(item) for item in run.staged],
+        "output": _output_to_json(run),
+        "failure": {"code": run.failure.code, "message": run.failure.message} if run.failure else None,
+    }
+
+
+def run_from_json(document: Json, graph: Graph) -> Run:
+    """The run that `document` keeps, among the agents of `graph`.
+
+    raises:  UnknownSchema  another version of convo kept it
+             NotFound       an agent or tool that the graph does not have
+             InvalidRunState       a tool, guardrail or output schema is not what it was, or the document is no kept run
+    """
+    if not isinstance(document, dict) or document.get("version") != RUN_DOCUMENT_VERSION:
+        said = document.get("version") if isinstance(document, dict) else document
+        raise UnknownSchema("$.version", repr(said)[:20], KNOWN_DOCUMENT_VERSIONS)
+    try:
+        return _parse_run(document, graph)
+    except (KeyError, TypeError, ValueError, AttributeError) as wrong:
+        raise InvalidRunState("$", f"is no run that was kept whole ({wrong!r})", hint=CHANGED_CODE_HINT) from wrong
+
+
+def _parse_run(document: Mapping[str, Any], graph: Graph) -> Run:
+    agent, failure = document["agent"], document["failure"]
+    for identity in (agent, *document["used"]):
+        graph[identity]
+    run = Run(
+        graph,
+        agent,
+        _parse_limits(document["limits"]),
+        PHASE_BY_WORD[document["phase"]],
+        document["turn"],
+        tuple(_parse_call(one, graph, agent, f"$.batch[{at}]") for at, one in enumerate(document["batch"])),
+        frozenset(guard["place"] for guard in document["guards"]),
+        document["answered"],
+        document["text"],
+        {identity: tuple(names) for identity, names in document["used"].items()},
+        dict(_parse_sticky_decision(one, graph, f"$.always[{at}]") for at, one in enumerate(document["always"])),
+        {
+            (one["agent"], tuple(one["lookup"])): one["message"]
+            for one in document["always"]
+            if isinstance(one.get("message"), str)
+        },
+        tuple(document["staged"]),
+        _parse_output(document["output"], graph, agent, document["text"]),
+        _parse_failure(failure) if failure else None,
+    )
+    _check_guardrails(run, document["guards"])
+    return run
+
+
+def _parse_limits(said: Mapping[str, Any]) -> RunLimits:
+    """Read limits; one that is missing has its default. raises: TypeError  one is unknown"""
+    _check_member_names(said, ("max_turns", "parallel"))
+    default = RunLimits()
+    return RunLimits(
+        max_turns=said.get("max_turns", default.max_turns),
+        parallel=said.get("parallel", default.parallel),
+    )
+
+
+def _parse_failure(said: Mapping[str, Any]) -> RunFailure:
+    """Read a failure. raises: KeyError, TypeError"""
+    _check_member_names(said, ("code", "message"))
+    return RunFailure(code=said["code"], message=said["message"])
+
+
+def _check_member_names(said: Mapping[str, Any], known: Collection[str]) -> None:
+    """raises: TypeError  a member that is not among `known`"""
+    unknown = [word for word in said if word not in known]
+    if unknown:
+        raise TypeError(f"unknown member {unknown[0]!r}")
+
+
+# -- calls and tools ------------------------------------------------------------------------------
+
+
+def _call_to_json(call: ToolCall) -> dict[str, Json]:
+    return {
+        "item": dict(call.item),
+        "id": call.id,
+        "stage": STAGE_WORDS[call.stage],
+        "lookup": list(call.lookup),
+        "tool": _fingerprint(call.tool),
+        "to": call.to,
+        "arguments": call.arguments,
+        "output": None if call.output is None else dict(call.output),
+        "ran": call.ran,
+        "inner": _nested_run_to_json(call),
+        **({} if call.verdict is None else {"verdict": call.verdict}),
+    }
+
+
+def _nested_run_to_json(call: ToolCall) -> Json:
+    inner = call.inner
+    return {"run": run_to_json(inner.run), "items": [dict(item) for item in inner.items]} if inner else None
+
+
+def _parse_call(said: Mapping[str, Any], graph: Graph, agent: str, where: str) -> ToolCall:
+    lookup = tuple(said["lookup"])
+    if said["to"] is not None:
+        graph[said["to"]]
+    tool = _require_tool(graph, agent, lookup, said["tool"], where)
+    return ToolCall(
+        said["item"],
+        said["id"],
+        STAGE_BY_WORD[said["stage"]],
+        lookup,
+        tool,
+        said["to"],
+        said["arguments"],
+        said["output"],
+        said["ran"],
+        _parse_nested_run(tool, said.get("inner"), where),
+        said.get("verdict"),
+    )
+
+
+def _parse_nested_run(tool: Tool | None, said: Mapping[str, Any] | None, where: str) -> NestedRun | None:
+    if said is None:
+        return None
+    if not isinstance(tool, AgentTool):
+        raise InvalidRunState(where, "holds a run of an agent, and its tool is none any more", hint=CHANGED_CODE_HINT)
+    return NestedRun(run_from_json(said["run"], tool.inside), tuple(said["items"]))
+
+
+def _sticky_decision_to_json(run: Run, agent: str, lookup: Lookup) -> dict[str, Json]:
+    holder = run.graph.agents.get(agent)
+    tool = _find_tool(holder.functions, lookup) if holder else None
+    approve, words = run.always[agent, lookup], run.reasons.get((agent, lookup))
+    said = {"agent": agent, "lookup": list(lookup), "tool": _fingerprint(tool), "approve": approve}
+    return said if words is None else {**said, "message": words}
+
+
+def _parse_sticky_decision(said: Mapping[str, Any], graph: Graph, where: str) -> tuple[tuple[str, Lookup], bool]:
+    agent, lookup = said["agent"], tuple(said["lookup"])
+    _require_tool(graph, agent, lookup, said["tool"], where)
+    return (agent, lookup), said["approve"]
+
+
+def _require_tool(graph: Graph, agent: str, lookup: Lookup, fingerprint: str | None, where: str) -> Tool | None:
+    """The agent's tool of that name, as long as it is what it was; None where there was none."""
+    holder = graph[agent]
+    if fingerprint is None:
+        return None
+    tool = _find_tool(holder.functions, lookup)
+    if tool is None:
+        raise NotFound("tool", ".".join(lookup[1:]), hint=f"agent {agent!r} had it when the run was kept")
+    if _fingerprint(tool) != fingerprint:
+        raise InvalidRunState(
+            where, f"is of tool {tool.title!r}, whose schema has changed since", hint=CHANGED_CODE_HINT
+        )
+    return tool
+
+
+def _find_tool(tools: Iterable[Tool], lookup: Lookup) -> Tool | None:
+    return toolbox(tools).tools.get(lookup)
+
+
+def _fingerprint(tool: Tool | None) -> str | None:
+    """The name of what a model was shown of a tool: what it is called and what it takes."""
+    return item_hash({"name": tool.title, "parameters": dict(tool.parameters)}) if tool else None
+
+
+# -- guardrails and the final output ----------------------------------------------------------------
+
+
+def _guardrail_name(run: Run, place: int) -> str | None:
+    """The guardrail's name; None for a place that a stopped run no longer asks about."""
+    guards = run.current.output_guardrails if run.phase is Phase.CHECKING else run.current.input_guardrails
+    return guards[place].name if place < len(guards) else None
+
+
+def _check_guardrails(run: Run, said: Iterable[Mapping[str, Any]]) -> None:
+    """raises: InvalidRunState  a guardrail that is still to speak is not where it was"""
+    for guard in said:
+        if run.phase not in TERMINAL_PHASES and _guardrail_name(run, guard["place"]) != guard["name"]:
+            where = f"$.guards[{guard['place']}]"
+            raise InvalidRunState(
+                where, f"is guardrail {guard['name']!r}, which is not there any more", hint=CHANGED_CODE_HINT
+            )
+
+
+def _output_to_json(run: Run) -> dict[str, Json]:
+    """The value itself; what only Python can hold is read from the answer's words again."""
+    if _is_json(run.output):
+        return {"value": run.output}
+    if run.current.output is None or run.text is None:
+        raise NotCanonical(f"the output of agent {run.agent!r} is no JSON: {type(run.output).__name__}")
+    return {"read": True}
+
+
+def _parse_output(said: Mapping[str, Any], graph: Graph, agent: str, words: str | None) -> Json:
+    if "value" in said:
+        return said["value"]
+    schema = graph[agent].output
+    try:
+        if schema is not None and words is not None:
+            return schema.value(words)
+    except Mismatch as wrong:
+        raise InvalidRunState(
+            "$.text", f"does not fit the output schema of agent {agent!r}: {wrong}", hint=CHANGED_CODE_HINT
+        ) from wrong
+    raise InvalidRunState(
+        "$.output", f"was read by a schema that agent {agent!r} no longer has", hint=CHANGED_CODE_HINT
+    )
+
+
+def _is_json(value: Json) -> bool:
+    if isinstance(value, list):
+        return all(_is_json(one) for one in value)
+    if isinstance(value, dict):
+        return all(type(key) is str and _is_json(one) for key, one in value.items())
+    return value is None or type(value) in (str, int, bool) or (type(value) is float and math.isfinite(value))
+
+
+def apply_call_log(run: Run, started: Container[str], results: Mapping[str, Json]) -> Run:
+    """`run`, of which an older stand was kept than of its ledger, with every call that started or ended since.
+
+    started:  the calls that began; those of `results` ended, by call id
+    """
+
+    def now(call: ToolCall) -> ToolCall:
+        if call.stage in (Stage.READY, Stage.STARTED) and call.id in results:
+            return complete_call(call, results[call.id])
+        begun = call.stage is Stage.READY and call.id in started
+        return replace(call, stage=Stage.STARTED) if begun else call
+
+    return replace(run, batch=tuple(map(now, run.batch))) if run.phase is Phase.WORKING else run
+
+
+def pause_interrupted_run(run: Run, results: Mapping[str, Json]) -> Run:
+    """`run` in a form that can be stored while no process runs it: as `recover_run`, and nothing is started.
+
+    results:  outputs that were kept of calls that had started, by call id
+    """
+    if run.phase is not Phase.WORKING:
+        return run
+    for call in run.at(Stage.STARTED):
+        known = call.id in results
+        run = run.put(complete_call(call, results[call.id]) if known else replace(call, stage=Stage.UNKNOWN))
+    return replace(run, phase=Phase.PAUSED)
+
+
+def recover_run(run: Run, results: Mapping[str, Json]) -> StepResult:
+    """`run` as it stands when nobody performs anything any more, and what to ask for again.
+
+    results:  outputs that were kept of calls that had started, by call id
+    """
+    if run.phase is Phase.WORKING:
+        return _recover_calls(run, results)
+    again = REPEATABLE_EFFECTS.get(run.phase)
+    return run, again(run) if again else ()
+
+
+def _recover_calls(run: Run, results: Mapping[str, Json]) -> StepResult:
+    for call in run.at(Stage.STARTED):
+        known = call.id in results
+        run = run.put(complete_call(call, results[call.id]) if known else replace(call, stage=Stage.UNKNOWN))
+    return run_ready_calls(run)
+
+
+def _repeat_model_call(run: Run) -> tuple[RunEffect, ...]:
+    checks = tuple(CheckInputGuardrail(run.agent, place) for place in sorted(run.guards))
+    return checks if run.answered else (*checks, build_model_call(run))
+
+
+REPEATABLE_EFFECTS: dict[Phase, Callable[[Run], tuple[RunEffect, ...]]] = {
+    Phase.GUARDING: lambda run: tuple(CheckInputGuardrail(run.agent, place) for place in sorted(run.guards)),
+    Phase.ASKING: _repeat_model_call,
+    Phase.CLEARING: lambda run: tuple(map(EvaluateApproval, run.at(Stage.JUDGING))),
+    Phase.PAUSED: lambda run: (PauseRun(run.pending),),
+    Phase.HANDING: lambda run: tuple(PrepareHandoff(call, run.agent, str(call.to)) for call in run.batch),
+    Phase.CHECKING: lambda run: tuple(
+        CheckOutputGuardrail(run.agent, place, run.output) for place in sorted(run.guards)
+    ),
+}

@@ -1,0 +1,216 @@
+"""Approve, reject and edit the pending calls of a RunState document.
+
+A decision is written where readers of the document's own label look for it. Edited arguments replace every copy of
+the call and its ledger entry. A decision that the label cannot express raises Usage before anything changes.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from convo.errors import InvalidRunState, InvalidUsage, NotFound
+from convo.history.items import Item, Json
+from convo.runstate.document import (
+    PathSteps,
+    format_path,
+    get_path,
+    iter_path_matches,
+    parse_path_pattern,
+    replace_path,
+)
+from convo.runstate.format import (
+    RUN_ITEM_PATTERNS,
+    ApprovalVerdict,
+    RecordSlot,
+    Version,
+    add_verdict,
+    get_sticky_decision,
+)
+from convo.runstate.identity import ARGUMENT_FIELDS, parse_state_call
+from convo.runstate.state import PendingCall, RunState
+from convo.runstate.versions import REJECTION_MESSAGE_SINCE, VERSION_BY_LABEL, find_record_slots
+from convo.runstate.versions.v1_15 import LEDGER_PATH, build_ledger_entry
+
+CALL_APPROVAL_WINS_SINCE = VERSION_BY_LABEL["1.16"]
+"""From this label on approving one call wins over rejecting its tool for good."""
+
+ALL_CALLS = "all"
+
+
+def apply_verdict(state: RunState, calls: Iterable[PendingCall], verdict: ApprovalVerdict) -> RunState:
+    """`state` with one verdict on each of `calls`, which are pending in it.
+
+    raises:  InvalidUsage     the label has no place for such a decision
+             InvalidRunState  a call cannot be bound to what it would do
+    """
+    document = state.document
+    asked = defaultdict[PathSteps, list[PendingCall]](list)
+    for one in calls:
+        for holder in dict.fromkeys((one.holder,) if state.is_bound else ((), one.holder)):
+            asked[holder].append(one)  # before 1.15 the outermost state speaks for those in it as well
+    for holder, its in asked.items():
+        document = replace_path(document, holder, _apply_in_document(state, get_path(document, holder), its, verdict))
+    return RunState(document, state.version)
+
+
+def select_pending_calls(state: RunState, words: str) -> tuple[PendingCall, ...]:
+    """The pending calls that `words` names.
+
+    A call's id names that call, decided or not. A tool's name and "all" name undecided calls only, so that
+    neither overturns an earlier decision.
+
+    raises:  NotFound  no pending call has this id or tool
+    """
+    by_id = tuple(one for one in state.pending if one.id == words)
+    if by_id:
+        return by_id
+    if words == ALL_CALLS:
+        return state.undecided()
+    of_tool = tuple(one for one in state.pending if words in (one.call.tool, *one.call.keys))
+    found = tuple(one for one in of_tool if one.id not in state.verdicts)
+    if not of_tool:
+        waiting = ", ".join(one.id for one in state.pending)
+        raise NotFound("pending call", words, hint=f"one of {waiting}" if waiting else "nothing waits in this state")
+    return found
+
+
+def _apply_in_document(state: RunState, kept: Json, calls: Sequence[PendingCall], verdict: ApprovalVerdict) -> Json:
+    """The document with a verdict on the calls that it asks for: one change for each record, however many they are."""
+    if state.is_bound:
+        kept = _add_ledger_entries(kept, calls)
+    noting = defaultdict[RecordSlot, list[PendingCall]](list)
+    for one in calls:
+        kept, slots = find_record_slots(state.version, kept, one.call, always=verdict.always)
+        if verdict.always and one.call.is_hosted and not (one.call.name and one.call.raw.get("server_label")):
+            raise InvalidUsage(f"{one.id} does not say whose tool it is, so nothing can be decided for good")
+        for slot in slots:
+            noting[slot].append(one)
+    for slot, its in noting.items():
+        record = get_path(kept, slot.steps) or {}
+        _check_verdict_supported(state.version, its[0], record, verdict)
+        lasting = ApprovalVerdict(verdict.approve, verdict.message, verdict.always and slot.for_good)
+        scope = its[-1].call.scope() if state.is_bound else None
+        kept = replace_path(kept, slot.steps, add_verdict(record, [one.id for one in its], lasting, scope))
+    return kept
+
+
+def _add_ledger_entries(document: Json, calls: Sequence[PendingCall]) -> Json:
+    """The document with the ledger's entries of calls."""
+    ledger = get_path(document, LEDGER_PATH) or {}
+    fresh = {one.id: _require_ledger_entry(one) for one in calls if one.id not in ledger}
+    return replace_path(document, LEDGER_PATH, {**ledger, **fresh}) if fresh else document
+
+
+def _require_ledger_entry(one: PendingCall) -> Json:
+    where: PathSteps = (*one.way, "raw_item")
+    try:
+        bound = build_ledger_entry(one.call)
+    except ValueError as wrong:
+        raise InvalidRunState(format_path(where), f"cannot be decided on: {wrong}") from wrong
+    if bound is None:
+        raise InvalidRunState(format_path(where), "does not say what it would do, so nothing can be decided on it")
+    return bound
+
+
+def _check_verdict_supported(version: Version, one: PendingCall, record: Json, verdict: ApprovalVerdict) -> None:
+    """raises: InvalidUsage  the readers of this label would not see the decision as it is meant"""
+    if verdict.message is not None and version.number < REJECTION_MESSAGE_SINCE.number:
+        raise InvalidUsage(
+            f"a state of {version.label} has no place for the reason of a rejection",
+            hint=f"leave the reason out, or write a newer label with --schema {REJECTION_MESSAGE_SINCE.label}",
+        )
+    overruled = verdict.approve and not verdict.always and get_sticky_decision(record) is False
+    if overruled and version.number < CALL_APPROVAL_WINS_SINCE.number:
+        raise InvalidUsage(
+            f"{one.call.tool} was rejected for good, and readers of {version.label} let that stand over {one.id}",
+            hint=f"approve it with --always, or write a newer label with --schema {CALL_APPROVAL_WINS_SINCE.label}",
+        )
+
+
+EDITABLE_CALL_TYPES = {"function_call", "custom_tool_call"}
+"""Calls whose arguments are one string that the client's own tool is given."""
+
+CALL_COPY_PATTERNS = tuple(
+    parse_path_pattern(words)
+    for words in (
+        *(f"{holder}.raw_item" for holder in RUN_ITEM_PATTERNS),
+        "last_processed_response.functions[].tool_call",
+        "last_processed_response.custom_tool_actions[].tool_call",
+        "model_responses[].output[]",
+        "last_model_response.output[]",
+        "original_input[]",
+        "pending_session_write.items[]",
+    )
+)
+
+
+def edit_arguments(state: RunState, one: PendingCall, arguments: str) -> RunState:
+    """`state` with other arguments in a pending call, and with whatever was decided on it before.
+
+    arguments:  a function's as JSON text of an object, a custom tool's as any text
+    raises:     InvalidUsage     this call, or a call of this state, cannot be edited
+                InvalidRunState  the arguments are not what such a tool takes
+    """
+    _check_editable(state, one)
+    if one.call.is_function:
+        _check_json_object(arguments)
+    document = state.document
+    for holder in _iter_enclosing_states(one.holder):
+        for way in tuple(_iter_call_copies(get_path(document, holder), one.call.raw)):
+            field = ARGUMENT_FIELDS[one.call.type]
+            document = replace_path(document, (*holder, *way, field), arguments)
+    if state.is_bound:
+        document = _rebind_call(document, one)
+    return RunState(document, state.version)
+
+
+def _check_editable(state: RunState, one: PendingCall) -> None:
+    for holder in _iter_enclosing_states(one.holder):
+        inner = get_path(state.document, holder)
+        if inner.get("conversation_id") or inner.get("previous_response_id") or inner.get("auto_previous_response_id"):
+            raise InvalidUsage(
+                f"the arguments of {one.id} cannot be edited: a server holds the call as the model made it",
+                hint="reject it, and say in the reason what should be asked for instead",
+            )
+    if one.call.type not in EDITABLE_CALL_TYPES:
+        raise InvalidUsage(
+            f"the arguments of {one.id}, a {one.call.type}, cannot be edited", hint="approve or reject it"
+        )
+
+
+def _check_json_object(arguments: str) -> None:
+    try:
+        wrong = None if isinstance(json.loads(arguments), dict) else "are no JSON object"
+    except (ValueError, RecursionError):
+        wrong = "are not JSON"
+    if wrong:
+        raise InvalidRunState(
+            "$", f"is what the edited arguments begin with, and they {wrong}", hint="nothing was changed"
+        )
+
+
+def _iter_enclosing_states(holder: PathSteps) -> Iterator[PathSteps]:
+    """The outermost state, and every one on the way to `holder`: each repeats what waits in the next."""
+    yield ()
+    for end, step in enumerate(holder, 1):
+        if step == "agent_run_state":
+            yield holder[:end]
+
+
+def _iter_call_copies(document: Json, raw: Item) -> Iterator[PathSteps]:
+    """The places where a document repeats a call."""
+    for steps in CALL_COPY_PATTERNS:
+        for way, value in iter_path_matches(document, steps):
+            if isinstance(value, dict) and all(value.get(key) == raw.get(key) for key in ("type", "call_id", "name")):
+                yield way
+
+
+def _rebind_call(document: Json, one: PendingCall) -> Json:
+    item = get_path(document, one.way)
+    call = parse_state_call(item["raw_item"], item)
+    assert call is not None
+    try:
+        bound = build_ledger_entry(call)
+    except ValueError as wrong:
+        raise InvalidRunState(format_path((*one.way, "raw_item")), f"cannot be bound: {wrong}") from wrong
+    return replace_path(document, (*one.holder, *LEDGER_PATH, one.id), bound)

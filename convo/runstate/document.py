@@ -1,0 +1,355 @@
+"""Parse a JSON document strictly, and read, match and replace values by path.
+
+Invalid UTF-8, duplicate keys, NaN, infinite numbers, excessive size and excessive depth raise InvalidRunState with a
+JSON
+path. A pattern such as `model_responses[].request_id` matches every element with `[]` and every key with `*`.
+Documents are never changed in place: `replace_path` and `remove_path` return a copy that shares the rest.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from math import isinf
+from typing import NamedTuple, TypeAlias
+
+from convo.errors import InvalidRunState
+from convo.history.items import Json
+
+PathStep: TypeAlias = str | int
+"""One step down: a key of an object or an index of a list."""
+
+PathSteps: TypeAlias = tuple[PathStep, ...]
+
+PLAIN_KEY = re.compile(r"[A-Za-z_$][\w$-]*\Z", re.ASCII)
+MAX_KEY_LENGTH = 60
+MAX_PRINTED_STEPS = 12
+"""A path longer than this many steps is cut in its middle when it is shown."""
+
+
+class PathMatch(NamedTuple):
+    """One value of a document and the way to it."""
+
+    steps: PathSteps
+    value: Json
+
+
+def format_path(steps: Sequence[PathStep]) -> str:
+    """The JSON path of a place, short enough for a sentence."""
+    if len(steps) > MAX_PRINTED_STEPS:
+        return (
+            "$"
+            + "".join(map(_format_step, steps[: MAX_PRINTED_STEPS // 2]))
+            + "…"
+            + "".join(map(_format_step, steps[-MAX_PRINTED_STEPS // 2 :]))
+        )
+    return "$" + "".join(map(_format_step, steps))
+
+
+def _format_step(step: PathStep) -> str:
+    if isinstance(step, int):
+        return f"[{step}]"
+    short = step if len(step) <= MAX_KEY_LENGTH else step[:MAX_KEY_LENGTH] + "…"
+    return f".{short}" if PLAIN_KEY.match(short) else "[" + _quote_key(short) + "]"
+
+
+def _quote_key(key: str) -> str:
+    return '"' + "".join(char if char.isprintable() and char != '"' else f"\\u{ord(char):04x}" for char in key) + '"'
+
+
+def parse_path_pattern(words: str) -> tuple[str, ...]:
+    """`"a.b[].c"` as the steps that `iter_path_matches` follows."""
+    return tuple(re.findall(r"\[\]|[^.\[\]]+", words))
+
+
+def iter_path_matches(value: Json, steps: Sequence[str], way: PathSteps = ()) -> Iterator[PathMatch]:
+    """Every place below `value` that the pattern `steps` fits."""
+    if not steps:
+        yield PathMatch(way, value)
+        return
+    step, rest = steps[0], steps[1:]
+    for key, below in _iter_matching_members(value, step):
+        yield from iter_path_matches(below, rest, (*way, key))
+
+
+def _iter_matching_members(value: Json, step: str) -> Iterable[tuple[PathStep, Json]]:
+    if step == "[]":
+        return enumerate(value) if isinstance(value, list) else ()
+    if not isinstance(value, dict):
+        return ()
+    if step == "*":
+        return value.items()
+    return ((step, value[step]),) if step in value else ()
+
+
+def get_path(value: Json, steps: Sequence[PathStep]) -> Json:
+    """What stands at a place; None where there is none."""
+    for step in steps:
+        if isinstance(value, dict):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
+def replace_path(value: Json, steps: Sequence[PathStep], new: Json) -> Json:
+    """`value` with `new` at a place; objects on the way are made where they are missing."""
+    if not steps:
+        return new
+    step, rest = steps[0], steps[1:]
+    if isinstance(step, int):
+        return [replace_path(below, rest, new) if index == step else below for index, below in enumerate(value)]
+    inside = value if isinstance(value, dict) else {}
+    return {**inside, step: replace_path(inside.get(step), rest, new)}
+
+
+def remove_path(value: Json, steps: Sequence[PathStep]) -> Json:
+    """`value` without the member at a place; the elements of a list keep their numbers."""
+    *way, last = steps
+    holder = get_path(value, way)
+    if not isinstance(holder, dict) or last not in holder:
+        return value
+    return replace_path(value, way, {key: below for key, below in holder.items() if key != last})
+
+
+MAX_STATE_BYTES = 64 * 1024 * 1024
+"""More than this is no state; one of 5,000 items has 4 million."""
+
+MAX_MEMBERS = 750_000
+"""More members and elements than this, in all objects and lists together, would fill the memory and the second
+that a refusal may take; one of 5,000 items has 110,000."""
+
+MAX_DEPTH = 400
+"""How deep objects and lists may stand in one another; a state of its own needs eight."""
+
+MAX_SCANNED_CHARS = 1_000_000
+"""Characters in which the place of a fault is looked for; past them only its line is told."""
+
+SCAN_CHUNK_BYTES = 1024 * 1024
+"""Bytes that are counted in at a time."""
+
+UNCOUNTED_BYTES = bytes(set(range(256)) - set(b',[{"'))
+
+BYTE_ORDER_MARKS = (
+    (b"\xef\xbb\xbf", "a UTF-8 byte order mark, which no release reads"),
+    (b"\xff\xfe", "a UTF-16 byte order mark; a state is UTF-8"),
+    (b"\xfe\xff", "a UTF-16 byte order mark; a state is UTF-8"),
+)
+
+TOKEN_PATTERN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},:]|[^\s\[\]{},:"]+', re.DOTALL)
+NON_FINITE_PATTERN = re.compile(r"-?(?:NaN|Infinity)")
+
+
+def parse_document(data: bytes) -> dict[str, Json]:
+    """The document that `data` is. raises: InvalidRunState  with the place of whatever is wrong"""
+    text = _decode_utf8(data)
+    if not text.strip():
+        raise InvalidRunState("$", "is empty; a state is one JSON object")
+    if _has_too_many_members(data):
+        raise InvalidRunState("$", f"holds more than {MAX_MEMBERS:,} members of objects and lists, which no state does")
+    document = _load_json(text)
+    if not isinstance(document, dict):
+        raise InvalidRunState("$", f"is {describe_json_type(document)}, not an object")
+    if _measure_depth(document) > MAX_DEPTH:
+        raise _too_deep_error(text)
+    return document
+
+
+def describe_json_type(value: Json) -> str:
+    """What `value` is, in JSON's words."""
+    names = {bool: "a boolean", int: "a number", float: "a number", str: "a string", list: "a list", dict: "an object"}
+    return "null" if value is None else names[type(value)]
+
+
+def _decode_utf8(data: bytes) -> str:
+    if len(data) > MAX_STATE_BYTES:
+        raise InvalidRunState("$", f"has {len(data):,} bytes; the most that is read is {MAX_STATE_BYTES:,}")
+    for mark, words in BYTE_ORDER_MARKS:
+        if data.startswith(mark):
+            raise InvalidRunState("$", f"begins with {words}", hint="write the file again as plain UTF-8")
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as wrong:
+        text = data[: wrong.start].decode("utf-8")
+        raise InvalidRunState(locate_offset(text, wrong.start), f"is not UTF-8 at byte {wrong.start}") from wrong
+
+
+def _has_too_many_members(data: bytes) -> bool:
+    """Whether it holds more than `MAX_MEMBERS`: one for each comma and each bracket that opens, outside strings."""
+    if sum(map(data.count, (b",", b"[", b"{"))) <= MAX_MEMBERS:
+        return False
+    counted = 0
+    for marks in _count_member_marks(data):
+        counted += marks
+        if counted > MAX_MEMBERS:
+            return True
+    return False
+
+
+def _count_member_marks(data: bytes) -> Iterator[int]:
+    """How many marks stand outside strings, one window after the other.
+
+    What is escaped goes first, so that every quote left opens a string or closes one; strings without a
+    mark in them go next, and of the others every second piece between quotes stands outside.
+    """
+    at = inside = 0
+    while at < len(data):
+        window = data[at : at + SCAN_CHUNK_BYTES]
+        if (len(window) - len(window.rstrip(b"\\"))) % 2:
+            window = data[at : at + SCAN_CHUNK_BYTES + 1]
+        at += len(window)
+        whole = window.replace(b"\\\\", b"").replace(b'\\"', b"")
+        pieces = whole.translate(None, UNCOUNTED_BYTES).replace(b'""', b"").split(b'"')
+        yield sum(map(len, pieces[inside::2]))
+        inside = (inside + len(pieces) - 1) % 2
+
+
+def _load_json(text: str) -> Json:
+    try:
+        return json.loads(
+            text, object_pairs_hook=_make_object, parse_constant=_reject_constant, parse_float=_parse_float
+        )
+    except RecursionError as wrong:
+        raise _too_deep_error(text) from wrong
+    except json.JSONDecodeError as wrong:
+        words = f"is where the JSON goes wrong: {wrong.msg.lower()} (line {wrong.lineno}, column {wrong.colno})"
+        raise InvalidRunState(locate_offset(text, wrong.pos), words) from wrong
+    except _InvalidValue as wrong:
+        raise _invalid_value_error(text, wrong) from None
+    except ValueError as wrong:
+        raise InvalidRunState(
+            _locate_token(text, _is_too_long_number), "is a number of more digits than can be read"
+        ) from wrong
+
+
+class _InvalidValue(ValueError):
+    """What JSON's grammar lets pass, or Python's, and a state may not hold."""
+
+
+class _DuplicateKey(_InvalidValue):
+    """A key stands twice in one object."""
+
+
+def _make_object(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        raise _DuplicateKey
+    return members
+
+
+def _reject_constant(token: str) -> Json:
+    raise _InvalidValue(token)
+
+
+def _parse_float(token: str) -> float:
+    number = float(token)
+    if isinf(number):
+        raise _InvalidValue(token)
+    return number
+
+
+def _invalid_value_error(text: str, wrong: _InvalidValue) -> InvalidRunState:
+    if isinstance(wrong, _DuplicateKey):
+        where = next((found for found in _iter_duplicate_keys(text)), "$")
+        return InvalidRunState(where, "stands twice; readers differ on which of them counts")
+    token = str(wrong)
+    if NON_FINITE_PATTERN.fullmatch(token):
+        return InvalidRunState(_locate_token(text, lambda found: found == token), f"is {token}, which is not JSON")
+    return InvalidRunState(_locate_token(text, lambda found: found == token), "is a number too large to keep")
+
+
+def _measure_depth(document: Json) -> int:
+    """How many levels of objects and lists there are; stops counting past `MAX_DEPTH`."""
+    levels, level = 0, [document]
+    while level and levels <= MAX_DEPTH:
+        levels += 1
+        level = [
+            value
+            for holder in level
+            for value in (holder.values() if type(holder) is dict else holder)
+            if type(value) is dict or type(value) is list
+        ]
+    return levels
+
+
+# -- where in the text something stands --------------------------------------------------------------
+
+
+class JsonToken(NamedTuple):
+    """One token of the text: the way to it as it stood when it began, and whether it is a key."""
+
+    at: int
+    mark: str
+    way: Sequence[PathStep | None]
+    is_key: bool
+
+
+def locate_offset(text: str, offset: int) -> str:
+    """The JSON path of what begins at or before `offset`; of the whole where that is far into the text."""
+    way: list[PathStep] = []
+    if offset > MAX_SCANNED_CHARS:
+        return format_path(way)
+    for found in _iter_tokens(text):
+        if found.at >= offset:
+            break
+        way = _known_steps(found.way)
+    return format_path(way)
+
+
+def _iter_tokens(text: str) -> Iterator[JsonToken]:
+    """Every token, with a way that is reused: who keeps it copies it."""
+    way: list[PathStep | None] = []
+    for match in TOKEN_PATTERN.finditer(text, 0, MAX_SCANNED_CHARS):
+        mark = match[0]
+        is_key = mark[0] == '"' and bool(way) and way[-1] is None
+        if is_key:
+            way[-1] = _parse_key(mark)
+        elif mark == "," and way:
+            last = way[-1]
+            way[-1] = last + 1 if isinstance(last, int) else None
+        elif mark in "}]" and way:
+            way.pop()
+        yield JsonToken(match.start(), mark, way, is_key)
+        if mark in "{[":
+            way.append(None if mark == "{" else 0)
+
+
+def _parse_key(token: str) -> str:
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        return token[1:-1]
+
+
+def _known_steps(way: Sequence[PathStep | None]) -> list[PathStep]:
+    return [step for step in way if step is not None]
+
+
+def _too_deep_error(text: str) -> InvalidRunState:
+    deep = next((found.way for found in _iter_tokens(text) if len(found.way) > MAX_DEPTH), ())
+    return InvalidRunState(format_path(_known_steps(deep)[:8]) + "…", f"is nested deeper than {MAX_DEPTH} levels")
+
+
+def _locate_token(text: str, fits: Callable[[str], bool]) -> str:
+    """The path of the first token that `fits`."""
+    return next((format_path(_known_steps(found.way)) for found in _iter_tokens(text) if fits(found.mark)), "$")
+
+
+def _is_too_long_number(token: str) -> bool:
+    return len(token) > 4000 and token.lstrip("-").isdecimal()
+
+
+def _iter_duplicate_keys(text: str) -> Iterator[str]:
+    """The paths of the keys that an object has already."""
+    seen: list[set[str]] = []
+    for found in _iter_tokens(text):
+        while len(seen) > len(found.way):
+            seen.pop()
+        while len(seen) < len(found.way):
+            seen.append(set())
+        key = found.way[-1] if found.is_key else None
+        if isinstance(key, str):
+            if key in seen[-1]:
+                yield format_path(_known_steps(found.way))
+            seen[-1].add(key)

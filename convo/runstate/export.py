@@ -1,0 +1,388 @@
+"""Export a run of convo as a RunState of the newest label, for the Agents SDK to resume.
+
+Combines the run with its transcript (history, model calls, owner) and validates the result like any other state.
+If the run was imported, `base_state` is the state it came from, and members that convo does not model are kept.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+from convo.errors import InputFault, InvalidRunState, StateFault
+from convo.history.canonical import digest
+from convo.history.items import Item, Json, get_call_id, is_client_output, is_user_message
+from convo.history.records import Strategy
+from convo.runs.state import PENDING_STAGES, NestedRun, Phase, Run, Stage, ToolCall
+from convo.runstate import run_items
+from convo.runstate.agents import get_agent_identity, write_sticky_decisions
+from convo.runstate.approvals import apply_verdict, edit_arguments
+from convo.runstate.calls import answerable_call_id, find_open_nested_states, read_last_response
+from convo.runstate.format import INTERRUPTION_STEP, ApprovalVerdict, iter_interruptions
+from convo.runstate.reader import SCHEMA_VERSION_KEY, run_state_from_json
+from convo.runstate.relabel import relabel_state
+from convo.runstate.run_items import (
+    APPROVAL_ITEM,
+    GraphAgent,
+    ModelCall,
+    RunTranscript,
+    build_context_members,
+    split_model_calls,
+)
+from convo.runstate.state import RunState, wrap_document
+from convo.runstate.versions import NEWEST_VERSION
+from convo.tools.tool import NOT_APPROVED
+
+EXPORTABLE_PHASES = {Phase.PAUSED, Phase.DONE, Phase.NEW, Phase.ASKING}
+"""Where a run can be written down: nothing of it is under way that a reader would have to know of."""
+
+EMPTY_LISTS = (
+    *("input_guardrail_results", "output_guardrail_results"),
+    *("tool_input_guardrail_results", "tool_output_guardrail_results"),
+)
+LAST_RESPONSE_MEMBERS = {
+    *("pending_session_write", "current_turn_persisted_item_count"),
+    "current_response_generated_item_ownership",
+}
+"""What a state says of its last answer alone, and what is over once there is another one."""
+
+
+def export_run_state(run: Run, account: RunTranscript) -> RunState:
+    """`run` as a state of the newest label; `convo.runstate.relabel` moves it to an older one.
+
+    raises:  InputFault  agents share a name, or the application's values are not JSON
+             StateFault  the run stands where no reader could go on with it
+             InvalidUsage       changed arguments, where the endpoint has the call as the model made it
+             InvalidRunState    the turns do not fit the run
+    """
+    _check_exportable(run, account)
+    return write_sticky_decisions(_write_decisions(run_state_from_json(_build_document(run, account)), run.batch), run)
+
+
+def _check_exportable(run: Run, account: RunTranscript) -> None:
+    if run.graph.duplicates and (account.base or not account.own):
+        raise InputFault(
+            f"several agents are called {run.graph.duplicates[0]!r}, and only the Agents SDK can number them",
+            hint="give each agent a name of its own",
+        )
+    unknown = run.at(Stage.UNKNOWN)
+    if unknown and not account.unknown:
+        raise StateFault(
+            f"call {unknown[0].id} was started and its outcome is unknown; the Agents SDK would run it again",
+            hint="say what came of it, or that it may run again, and go on",
+        )
+    if run.phase not in EXPORTABLE_PHASES or (run.phase is Phase.ASKING and run.answered):
+        raise StateFault(f"a run that is {run.phase} cannot be written as a RunState", hint="let it pause, or end")
+
+
+# -- what was decided since the calls were made ------------------------------------------------------
+
+
+def _write_decisions(state: RunState, calls: Iterable[ToolCall]) -> RunState:
+    """The state with what a person said of the calls that it waits for."""
+    waiting = {one.id: one for one in state.pending}
+    said = [call for call in calls if call.id in waiting and call.stage not in PENDING_STAGES]
+    for call in said:
+        if call.tool is not None and call.arguments != str(call.item.get("arguments") or ""):
+            state = edit_arguments(state, waiting[call.id], call.arguments)
+    waiting = {one.id: one for one in state.pending}
+    verdicts = sorted(((_verdict_from_call(call), waiting[call.id]) for call in said), key=lambda one: one[0].approve)
+    for verdict, alike in groupby(verdicts, itemgetter(0)):
+        state = apply_verdict(state, (one for _, one in alike), verdict)
+    return state
+
+
+def _verdict_from_call(call: ToolCall) -> ApprovalVerdict:
+    if call.output is None:
+        return ApprovalVerdict(approve=True)
+    if call.tool is None:
+        return ApprovalVerdict(bool(call.output.get("approve")), call.output.get("reason"))
+    words = call.output.get("output")
+    return ApprovalVerdict(approve=False, message=None if words == NOT_APPROVED else words)
+
+
+# -- the document ---------------------------------------------------------------------------------
+
+
+def _build_document(run: Run, account: RunTranscript) -> dict[str, Json]:
+    base = relabel_state(account.base, NEWEST_VERSION.label)[0].document if account.base else {}
+    told = _model_calls_since_base(base, run.agent, account.turns) if base else account.turns
+    fresh = told[1:] if base else told
+    inside = {
+        call.id: _export_nested_run(call, call.inner, account, base) for call in run.at(Stage.INSIDE) if call.inner
+    }
+    speaker = GraphAgent(run.graph, run.agent)
+    shown = {answerable_call_id(one.value["raw_item"]): one.value for one in iter_interruptions(base)}
+    own = [
+        shown.get(call.id) or run_items.build_approval_item(speaker, call)
+        for call in run.batch
+        if is_interruption(call)
+    ]
+    asked = [*own, *iter_nested_interruptions(inside)]
+    answer = fresh[-1].output if fresh else None
+    begun = [*inside, *(call.id for call in run.at(Stage.UNKNOWN))]
+    session = _build_run_items(run, told, base, base.get("session_items") or base.get("generated_items") or ())
+    summed = account.summed and max(0, account.summed - len(account.turns) + len(told))
+    seen = {} if summed else base
+    kept = _build_run_items(run, told[summed:], seen, seen.get("generated_items") or ())
+    answers = [*(base.get("model_responses") or ()), *(_build_response(turn) for turn in fresh)]
+    return {
+        SCHEMA_VERSION_KEY: NEWEST_VERSION.label,
+        **{key: [] for key in EMPTY_LISTS},
+        "trace": None,
+        **{
+            key: value
+            for key, value in base.items()
+            if key != SCHEMA_VERSION_KEY and not (fresh and key in LAST_RESPONSE_MEMBERS)
+        },
+        "current_turn": run.turn - (run.phase is Phase.ASKING),
+        "current_agent": speaker.reference,
+        "original_input": seen.get("original_input", [dict(item) for item in account.before]),
+        "pending_input": [dict(item) for item in run.staged],
+        "model_responses": answers,
+        "context": _build_context(account, base.get("context") or {}, [*session, *own], fresh, begun),
+        "tool_use_tracker": {
+            get_agent_identity(GraphAgent(run.graph, one).reference): list(names) for one, names in run.used.items()
+        },
+        "max_turns": run.limits.max_turns,
+        "no_active_agent_run": True,
+        **_build_owner(account, base),
+        "generated_prompt_cache_key": base.get("generated_prompt_cache_key"),
+        "reasoning_item_id_policy": base.get("reasoning_item_id_policy"),
+        "generated_items": [*kept, *own],
+        "session_items": [*session, *own],
+        **_build_session_indexes(base, session, kept, len(own)),
+        "current_step": build_current_step(run, asked),
+        "last_model_response": answers[-1] if answers else None,
+        "last_processed_response": build_processed_response(run, base, answer, asked, inside),
+    }
+
+
+def _export_nested_run(call: ToolCall, inner: NestedRun, account: RunTranscript, base: Mapping[str, Json]) -> RunState:
+    """The state of the run inside a call, over the one that the base has of it."""
+    there = find_open_nested_states(base).get(call.id)
+    first = next((at for at, item in enumerate(inner.items) if not is_user_message(item)), len(inner.items))
+    told = split_model_calls(inner.run.graph, inner.run.graph.start, inner.items[first:])
+    if told and inner.run.batch:
+        told[-1] = replace(told[-1], agent=inner.run.agent)
+    within = wrap_document(there.value) if there else None
+    return export_run_state(
+        inner.run, RunTranscript(inner.items[:first], told, values=account.values, base=within, own=account.own)
+    )
+
+
+def _model_calls_since_base(base: Mapping[str, Json], agent: str, told: Sequence[ModelCall]) -> list[ModelCall]:
+    """The turns from the base's last answer on; that one is put in front where nobody has said it again."""
+    last = read_last_response(base)
+    meant = [digest(item) for item in last]
+    same = [at for at, turn in enumerate(told) if turn.output and [digest(item) for item in turn.output] == meant]
+    if same:
+        return list(told[same[-1] :])
+    if told and not told[0].output:
+        return [replace(told[0], output=last), *told[1:]]
+    return [ModelCall(told[0].agent if told else agent, last), *told]
+
+
+def _build_run_items(
+    run: Run, told: Sequence[ModelCall], base: Mapping[str, Json], there: Iterable[Mapping[str, Any]]
+) -> list[Any]:
+    """The run items of the turns, after those that the base holds; an output that is there already stays as it is."""
+    items: list[Any] = [item for item in there if item["type"] != APPROVAL_ITEM]
+    held = {get_call_id(item["raw_item"]) for item in items if is_client_output(item["raw_item"])}
+    for number, turn in enumerate(told):
+        speaker = GraphAgent(run.graph, turn.agent)
+        items += () if base and not number else run_items.build_response_items(speaker, turn.output)
+        after = [item for item in turn.after if not (is_client_output(item) and get_call_id(item) in held)]
+        items += run_items.build_followup_items(speaker, turn.output, after)
+    if told:
+        done = [call.output for call in run.batch if call.output and call.ran and call.id not in held]
+        items += run_items.build_followup_items(GraphAgent(run.graph, run.agent), told[-1].output, done)
+    return items
+
+
+def _build_session_indexes(
+    base: Mapping[str, Json], session: list[Any], kept: list[Any], waiting: int
+) -> dict[str, Json]:
+    """Which session item each generated one is, and which of them a summary repeats; approvals took places before."""
+    start = len(session) - len(kept)
+    same = [start + at if session[start + at] == item else None for at, item in enumerate(kept)]
+    before = [item["type"] == APPROVAL_ITEM for item in base.get("session_items") or ()]
+    refs = base.get("nested_history_owned_session_item_refs") or ()
+    return {
+        "generated_session_item_indexes": [*same, *range(len(session), len(session) + waiting)],
+        "nested_history_owned_session_item_refs": [
+            {**ref, "index": ref["index"] - sum(before[: ref["index"]])} for ref in refs
+        ],
+    }
+
+
+def _build_response(turn: ModelCall) -> dict[str, Json]:
+    return build_model_response([dict(item) for item in turn.output], turn.response_id, turn.usage)
+
+
+def _build_context(
+    account: RunTranscript,
+    base: Mapping[str, Any],
+    items: list[Any],
+    fresh: Sequence[ModelCall],
+    begun: Iterable[str],
+) -> dict[str, Json]:
+    done = {str(get_call_id(item["raw_item"])) for item in items if is_client_output(item["raw_item"])}
+    try:
+        ledger = run_items.build_ledger(items, done)
+    except ValueError as wrong:
+        raise InvalidRunState("$.context.tool_invocations", f"cannot bind a call: {wrong}") from wrong
+    for call, entry in (base.get("tool_invocations") or {}).items():
+        over = {"executed": True, "completed": True} if call in done else {}
+        ledger[call] = {**entry, **over}
+    for call in begun:
+        ledger[call] = {**ledger[call], "executed": True}
+    return {
+        "approvals": {},
+        **base,
+        "usage": total_usage(base.get("usage"), [turn.usage for turn in fresh]),
+        "tool_invocations": ledger,
+        **build_context_members(account.values, base),
+    }
+
+
+def _build_owner(account: RunTranscript, base: Mapping[str, Json]) -> dict[str, Json]:
+    chained = account.strategy is Strategy.CHAIN
+    given = base.get("previous_response_id") is not None and not base.get("auto_previous_response_id")
+    return {
+        "conversation_id": account.handle if account.strategy is Strategy.CONVERSATION else None,
+        "previous_response_id": account.handle if chained else None,
+        "auto_previous_response_id": chained and not given,
+    }
+
+
+UNSUPPORTED_ACTION_LISTS = (
+    *("computer_actions", "custom_tool_actions", "local_shell_actions", "shell_actions", "apply_patch_actions"),
+)
+
+
+def is_interruption(call: ToolCall) -> bool:
+    """Whether a state asks for this call; one that was refused waits there with a decision, and words for the model."""
+    return call.stage not in (Stage.HANDOFF, Stage.INSIDE) and not call.ran
+
+
+def build_current_step(run: Run, waiting: list[Json]) -> Json:
+    if run.phase is Phase.DONE:
+        return None
+    if not run.batch:
+        return {"type": "next_step_run_again"}
+    data = {"interruptions": waiting, "response_accepted": False, "llm_end_hooks_started": True}
+    return {"type": INTERRUPTION_STEP, "data": data}
+
+
+def iter_nested_interruptions(inside: Mapping[str, RunState]) -> Iterator[Json]:
+    """What waits in agents used as tools, which waits in the run around them as well."""
+    for state in inside.values():
+        yield from (one.value for one in iter_interruptions(state.document))
+
+
+def build_processed_response(
+    run: Run, base: Mapping[str, Json], answer: Sequence[Item] | None, asked: list[Json], inside: Mapping[str, RunState]
+) -> Json:
+    """The last answer as it would be worked on.
+
+    answer:  its items; None where it is the base's last one still
+    """
+    if not run.batch:
+        return None
+    if answer is None:
+        last = base["last_processed_response"]
+        return {
+            **last,
+            "functions": _build_function_actions(run, last.get("functions") or (), inside),
+            "interruptions": asked,
+        }
+    over = [call for call in run.batch if call.stage is Stage.HANDOFF]
+    return {
+        "new_items": list(run_items.build_response_items(GraphAgent(run.graph, run.agent), answer)),
+        "tools_used": [call.tool.title if call.tool else call.lookup[-1] for call in run.batch],
+        "functions": _build_function_actions(
+            run, (run_items.build_function_action(call) for call in run.batch if call.tool), inside
+        ),
+        **{key: [] for key in UNSUPPORTED_ACTION_LISTS},
+        "handoffs": [{"tool_call": dict(call.item), "handoff": {"tool_name": call.lookup[-1]}} for call in over],
+        "mcp_approval_requests": [run_items.build_mcp_request(call) for call in run.batch if call.lookup[0] == "mcp"],
+        "interruptions": asked,
+        "mcp_tool_bindings": {},
+    }
+
+
+def _build_function_actions(
+    run: Run, actions: Iterable[Mapping[str, Json]], inside: Mapping[str, RunState]
+) -> list[Json]:
+    """The functions that were called, with the states of the agents behind them as they are now."""
+    made_of: list[Json] = []
+    calls = {call.id: call for call in run.batch}
+    for action in actions:
+        call = calls.get(str(get_call_id(action["tool_call"])))
+        kept = {key: value for key, value in action.items() if key != "agent_run_state" or call is None}
+        within = {"agent_run_state": inside[call.id].document} if call and call.id in inside else {}
+        made_of.append({**kept, **within})
+    return made_of
+
+
+TOKEN_FIELDS = ("input_tokens", "output_tokens", "total_tokens")
+TOKEN_DETAILS = {
+    "input_tokens_details": {"cache_write_tokens": 0, "cached_tokens": 0},
+    "output_tokens_details": {"reasoning_tokens": 0},
+}
+
+UsageJson = Mapping[str, Any]
+
+
+def build_model_response(output: list[Json], response_id: str | None, said: UsageJson | None) -> dict[str, Json]:
+    """One answer of a model."""
+    return {
+        "usage": _count_usage([said], entries=False),
+        "output": output,
+        "response_id": response_id,
+        "request_id": None,
+    }
+
+
+def total_usage(before: UsageJson | None, answers: Iterable[UsageJson | None]) -> dict[str, Json]:
+    """The tokens of a run: those of a state that it goes on from, and those of its own answers."""
+    return (
+        _add_usage(before, _count_usage(list(answers), entries=True))
+        if before
+        else _count_usage(list(answers), entries=True)
+    )
+
+
+def _count_usage(answers: list[UsageJson | None], *, entries: bool) -> dict[str, Json]:
+    said = [one for one in answers if one]
+    return {
+        "requests": len(answers),
+        **{key: sum(one.get(key) or 0 for one in said) for key in TOKEN_FIELDS},
+        **{name: [_sum_details(said, name)] for name in TOKEN_DETAILS},
+        "request_usage_entries": [_build_usage_entry(one) for one in said] if entries else [],
+    }
+
+
+def _sum_details(said: Iterable[UsageJson], name: str) -> dict[str, int]:
+    counted = dict(TOKEN_DETAILS[name])
+    for one in said:
+        for key, value in (one.get(name) or {}).items():
+            counted[key] = counted.get(key, 0) + (value if isinstance(value, int) else 0)
+    return counted
+
+
+def _build_usage_entry(one: UsageJson) -> dict[str, Json]:
+    return {
+        **{key: one.get(key) or 0 for key in TOKEN_FIELDS},
+        **{name: _sum_details([one], name) for name in TOKEN_DETAILS},
+    }
+
+
+def _add_usage(before: UsageJson, more: dict[str, Json]) -> dict[str, Json]:
+    """Both together; what else the first one says stays."""
+    counts = {key: (before.get(key) or 0) + more[key] for key in ("requests", *TOKEN_FIELDS)}
+    details = {name: [_sum_details([*(before.get(name) or ()), *more[name]], name)] for name in TOKEN_DETAILS}
+    entries = [*(before.get("request_usage_entries") or ()), *more["request_usage_entries"]]
+    return {**before, **counts, **details, "request_usage_entries": entries}

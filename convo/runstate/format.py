@@ -1,0 +1,312 @@
+"""The format of a RunState document: nested states, decision records, and the versions (labels).
+
+A decision record holds the approved and rejected calls of one tool by id, or `true` for a sticky decision; labels
+differ in where it is stored. A `Version` describes one label: its keys, and how a document moves to and from the
+label before it. The versions themselves are in `runstate.versions`.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from convo.history.items import Json
+from convo.runstate.document import PathMatch, PathSteps, format_path, get_path, iter_path_matches, parse_path_pattern
+from convo.runstate.identity import StateCall, parse_state_call
+
+INTERRUPTION_STEP = "next_step_interruption"
+
+NESTED_STATE_PATTERN = parse_path_pattern("last_processed_response.functions[].agent_run_state")
+INTERRUPTION_PATTERN = parse_path_pattern("current_step.data.interruptions[]")
+
+ACTION_LISTS = {
+    "functions": "tool",
+    "computer_actions": "computer",
+    "custom_tool_actions": "custom_tool",
+    "local_shell_actions": "local_shell",
+    "shell_actions": "shell",
+    "apply_patch_actions": "apply_patch",
+    "handoffs": "handoff",
+}
+"""The lists of calls that a run goes on with, and the key under which each says whose tool is called."""
+
+
+def iter_nested_states(document: Json) -> Iterator[PathMatch]:
+    """The states of agents used as tools, one level down."""
+    return (place for place in iter_path_matches(document, NESTED_STATE_PATTERN) if isinstance(place.value, dict))
+
+
+def iter_states(document: Json, way: PathSteps = ()) -> Iterator[PathMatch]:
+    """`document` and every state in it, the outer ones first."""
+    yield PathMatch(way, document)
+    for inner, child in iter_nested_states(document):
+        yield from iter_states(child, (*way, *inner))
+
+
+def iter_interruptions(document: Json) -> Iterator[PathMatch]:
+    """The approval items that a state waits for; none unless it says that it was interrupted."""
+    if get_path(document, ("current_step", "type")) != INTERRUPTION_STEP:
+        return iter(())
+    return iter_path_matches(document, INTERRUPTION_PATTERN)
+
+
+def iter_actions(document: Json) -> Iterator[tuple[PathSteps, StateCall]]:
+    """Every call that the run would go on with, and its place."""
+    for key, holder in ACTION_LISTS.items():
+        for way, action in iter_path_matches(document, ("last_processed_response", key, "[]")):
+            call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, holder))
+            if call is not None:
+                yield (*way, "tool_call"), call
+    for way, request in iter_path_matches(
+        document, parse_path_pattern("last_processed_response.mcp_approval_requests[].request_item")
+    ):
+        call = parse_state_call(request.get("raw_item")) if isinstance(request, dict) else None
+        if call is not None:
+            yield (*way, "raw_item"), call
+
+
+def iter_unresolved_calls(document: Json) -> Iterator[StateCall]:
+    """The calls of agents used as tools that stand open because something waits in them."""
+    for way, _ in iter_nested_states(document):
+        action = get_path(document, way[:-1])
+        call = parse_state_call(action.get("tool_call"), _action_tool_fields(action, "tool"))
+        if call is not None:
+            yield call
+
+
+def _action_tool_fields(action: Json, holder: str) -> dict[str, Json]:
+    """What an action says of its tool, in the words of an approval item."""
+    tool = action.get(holder)
+    if not isinstance(tool, dict):
+        return {}
+    name, space = tool.get("name") or tool.get("tool_name"), tool.get("namespace")
+    return {"tool_name": name, "tool_namespace": space, "tool_lookup_key": tool.get("lookupKey")}
+
+
+DecisionRecord: TypeAlias = Mapping[str, Json]
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedRecord:
+    """A record where it stands.
+
+    steps:   its place in the document
+    key:     the tool it is about, as decisions name tools
+    agent:   whose tool, where the label says so
+    hosted:  whether a provider's own tool is meant
+    echo:    whether it repeats another record for those who ask by name
+    """
+
+    steps: PathSteps
+    key: str
+    record: DecisionRecord
+    agent: Json = None
+    hosted: bool = False
+    echo: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalVerdict:
+    """What a person says of a call: `always` is for the tool and for good; `message` is what the model is told."""
+
+    approve: bool
+    message: str | None = None
+    always: bool = False
+
+
+def list_decided_call_ids(record: DecisionRecord, side: str) -> list[str]:
+    """The calls that `record` decides by id; `side` is "approved" or "rejected"."""
+    said = record.get(side)
+    return [call for call in said if isinstance(call, str)] if isinstance(said, list) else []
+
+
+def get_sticky_decision(record: DecisionRecord) -> bool | None:
+    """True or False where every call of the tool is approved or rejected, None where each is asked."""
+    if record.get("approved") is True:
+        return True
+    return False if record.get("rejected") is True else None
+
+
+def get_rejection_message(record: DecisionRecord, call: str | None) -> str | None:
+    """The words for the model when this call is rejected; None for the usual ones."""
+    by_call = record.get("rejection_messages")
+    words = by_call.get(call) if isinstance(by_call, dict) and call is not None else None
+    if words is None and get_sticky_decision(record) is False:
+        words = record.get("sticky_rejection_message")
+    return words if isinstance(words, str) else None
+
+
+def add_verdict(
+    record: DecisionRecord, calls: Collection[str], verdict: ApprovalVerdict, scope: str | None
+) -> DecisionRecord:
+    """`record` with one more decision on each of `calls`; an earlier one on the same call gives way."""
+    meant = dict.fromkeys(calls)
+    if verdict.always:
+        return _add_sticky_verdict(record, meant, verdict, scope)
+    side, other = ("approved", "rejected") if verdict.approve else ("rejected", "approved")
+    changed = {**record, "approved": record.get("approved", []), "rejected": record.get("rejected", [])}
+    if isinstance(changed[other], list):
+        changed[other] = [one for one in changed[other] if one not in meant]
+    if changed[side] is not True:
+        earlier = changed[side] if isinstance(changed[side], list) else []
+        changed[side] = [*[one for one in earlier if one not in meant], *meant]
+    return _set_rejection_messages(changed, meant, None if verdict.approve else verdict.message)
+
+
+def merge_decision_records(one: DecisionRecord, other: DecisionRecord) -> DecisionRecord:
+    """Two records on the same tool in one; where they differ, a rejection wins."""
+    both = {**one, **other}
+    for side in ("approved", "rejected"):
+        sides = (one.get(side), other.get(side))
+        both[side] = (
+            True
+            if True in sides
+            else list(dict.fromkeys([*list_decided_call_ids(one, side), *list_decided_call_ids(other, side)]))
+        )
+    if both["rejected"] is True and both["approved"] is True:
+        both["approved"] = list(
+            dict.fromkeys([*list_decided_call_ids(one, "approved"), *list_decided_call_ids(other, "approved")])
+        )
+    words = {**(one.get("rejection_messages") or {}), **(other.get("rejection_messages") or {})}
+    return {**both, "rejection_messages": words} if words else both
+
+
+def _add_sticky_verdict(
+    record: DecisionRecord, calls: Collection[str], verdict: ApprovalVerdict, scope: str | None
+) -> DecisionRecord:
+    changed: dict[str, Json] = {
+        **record,
+        "approved": verdict.approve,
+        "rejected": [] if verdict.approve else True,
+        **({"sticky_scope": scope} if scope else {}),
+    }
+    changed.pop("sticky_rejection_message", None)
+    if verdict.approve:
+        changed.pop("rejection_messages", None)
+    elif verdict.message is not None:
+        changed["sticky_rejection_message"] = verdict.message
+    return changed if verdict.approve else _set_rejection_messages(changed, calls, verdict.message)
+
+
+def _set_rejection_messages(record: dict[str, Json], calls: Collection[str], words: str | None) -> DecisionRecord:
+    by_call = {one: said for one, said in (record.get("rejection_messages") or {}).items() if one not in calls}
+    if words is not None:
+        by_call |= dict.fromkeys(calls, words)
+    rest = {key: value for key, value in record.items() if key != "rejection_messages"}
+    return {**rest, "rejection_messages": by_call} if by_call else rest
+
+
+RUN_ITEM_PATTERNS = (
+    "generated_items[]",
+    "session_items[]",
+    "last_processed_response.new_items[]",
+    "last_processed_response.interruptions[]",
+    "current_step.data.interruptions[]",
+)
+"""Where run items stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelabelLoss:
+    """What a document said that another label cannot: where it stood, what it was, why it is gone."""
+
+    path: str
+    what: str
+    why: str
+
+
+RelabelResult = tuple[Json, tuple[RelabelLoss, ...]]
+"""A document and what was lost on the way to it."""
+
+RelabelStep = Callable[[Json], RelabelResult]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSlot:
+    """Where a decision goes: the place of a record, and whether it holds for good there where it does at all."""
+
+    steps: PathSteps
+    for_good: bool = True
+
+
+RecordSlots = tuple[Json, tuple[RecordSlot, ...]]
+"""A document with room for a decision, and the records that take it."""
+
+
+def return_unchanged(document: Json) -> RelabelResult:
+    """Over a border where nothing has to move."""
+    return document, ()
+
+
+def find_no_values(document: Json) -> Iterator[PathMatch]:
+    """No places."""
+    return iter(())
+
+
+def find_no_records(document: Json) -> Iterator[LocatedRecord]:
+    """No records."""
+    return iter(())
+
+
+def find_no_slots(document: Json, call: StateCall, always: bool) -> RecordSlots | None:
+    """Decisions go where the label before keeps them."""
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One label.
+
+    label:    "1.15"
+    release:  the first release of openai-agents that wrote it
+    summary:  what came with it, one line
+    keys:     patterns of the keys that no older label has
+    values:   further places that no older label could hold, whose keys are older
+    older:    moves what the label before says in another place; the rest goes by `keys`
+    newer:    puts what readers of this label need where the label before had it
+    reads:    the records of decisions that this label brought a place for
+    room:     where it keeps a decision on a call, when not where the label before does
+    """
+
+    label: str
+    release: str
+    summary: str
+    keys: tuple[str, ...] = ()
+    values: Callable[[Json], Iterator[PathMatch]] = find_no_values
+    older: RelabelStep = return_unchanged
+    newer: RelabelStep = return_unchanged
+    reads: Callable[[Json], Iterator[LocatedRecord]] = find_no_records
+    room: Callable[[Json, StateCall, bool], RecordSlots | None] = find_no_slots
+
+    @property
+    def number(self) -> tuple[int, int]:
+        """(1, 15): labels are compared as numbers, not as text."""
+        major, minor = self.label.split(".")
+        return int(major), int(minor)
+
+    def own(self, document: Json) -> Iterator[PathMatch]:
+        """The places of `document`, agents' nested states apart, that only this label and newer ones have."""
+        for words in self.keys:
+            yield from iter_path_matches(document, parse_path_pattern(words))
+        yield from self.values(document)
+
+
+def expand_item_keys(*keys: str) -> tuple[str, ...]:
+    """The patterns of keys of a run item, wherever run items stand."""
+    return tuple(f"{holder}.{key}" for holder in RUN_ITEM_PATTERNS for key in keys)
+
+
+def make_loss(place: PathMatch, why: str) -> RelabelLoss:
+    """The loss of what stands at a place."""
+    return RelabelLoss(format_path(place.steps), _format_lost_value(place.value), why)
+
+
+def has_content(value: Json) -> bool:
+    """Whether a value says anything: an empty one is what readers assume where there is none."""
+    return value not in (None, False, "", [], {})
+
+
+def _format_lost_value(value: Json) -> str:
+    if isinstance(value, list | dict):
+        return f"{len(value)} {'entry' if len(value) == 1 else 'entries'}"
+    words = str(value)
+    return words if len(words) <= 60 else words[:59] + "…"

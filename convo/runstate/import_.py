@@ -1,0 +1,269 @@
+"""Import a RunState as a run of convo, with its history and its owner.
+
+Outputs of calls that are complete while others are pending are not part of the history yet; they are sent together.
+Raises if the graph lacks an agent or a tool, or if a tool's schema is not the one in the state.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from convo.agents.graph import AgentTool, Graph
+from convo.errors import InvalidRunState, StateFault, Unsupported
+from convo.history.canonical import Hash, item_hash
+from convo.history.items import Item, Json, is_assistant_message, is_client_output, item_text, item_type
+from convo.history.records import Strategy
+from convo.runs.machine import step_run
+from convo.runs.state import ApprovalDecided, NestedRun, Phase, Run, RunLimits, Stage, ToolCall
+from convo.runstate.agents import get_agent_identity, read_sticky_decisions, resolve_agent_identities
+from convo.runstate.calls import (
+    MCP_APPROVAL_RESPONSE,
+    SDK_RESUME_HINT,
+    answerable_call_id,
+    find_agent_mismatch,
+    find_open_nested_states,
+    import_calls,
+    read_last_response,
+)
+from convo.runstate.document import PathMatch, PathSteps, format_path, get_path
+from convo.runstate.format import INTERRUPTION_STEP
+from convo.runstate.run_items import read_context_values
+from convo.runstate.state import PendingCall, RunState, StateDecision, wrap_document
+from convo.runstate.versions import LABELS
+from convo.tools.schema import Mismatch
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedRun:
+    """What a state holds, as convo goes on with it.
+
+    run:           stands where the state does; one that only has to go on is paused with nothing to decide
+    items:         what the model has been told, the last answer included and without outputs of its calls
+    acknowledged:  how many of `items` the owner holds; none of them where the history is the client's
+    handle:        `conv_...` or `resp_...`; None where the history is the client's
+    responses:     the ids of the model's answers so far, the oldest first
+    values:        the application's own
+    source:        the content hash of the document
+    """
+
+    run: Run
+    items: tuple[Item, ...]
+    strategy: Strategy
+    handle: str | None
+    acknowledged: int
+    responses: tuple[str, ...]
+    values: Mapping[str, Json]
+    source: Hash
+
+
+def import_run_state(state: RunState, graph: Graph, values: Mapping[str, Json] | None = None) -> ImportedRun:
+    """`state` among the agents of `graph`.
+
+    values:  the application's own, in place of those in the state
+    raises:  NotFound     an agent or tool that the graph does not have
+             InvalidRunState     a tool takes something else than the state says, or a decision is on another tool
+             InputFault   several agents could be meant, or the state's own values cannot be had from it
+             Unsupported  something waits that convo does not perform: a shell, an agent behind a tool that is none
+             StateFault   the state says that nobody may go on with it
+    """
+    document = state.document
+    run = _import_run(state, graph, state.decisions)
+    items, held = _import_history(document, run)
+    strategy, handle = _read_owner(document)
+    _check_paused_sendable(document, run, strategy)
+    return ImportedRun(
+        run,
+        items,
+        strategy,
+        handle,
+        held if handle else 0,
+        tuple(_iter_response_ids(document)),
+        read_context_values(document) if values is None else values,
+        item_hash(document),
+    )
+
+
+# -- where it stands ------------------------------------------------------------------------------
+
+
+def _import_run(state: RunState, graph: Graph, decisions: tuple[StateDecision, ...]) -> Run:
+    """The run of one state, and those inside its calls.
+
+    decisions:  those of the outermost state, which before 1.15 speaks for those in it
+    """
+    document = state.document
+    if document.get("terminal_unrecoverable"):
+        raise StateFault("this run cannot be gone on with: its last answer was blocked", hint="begin a new run")
+    known = resolve_agent_identities(
+        document, graph, lambda identity: find_agent_mismatch(document, graph, identity) is None
+    )
+    lasting = read_sticky_decisions(state, graph, known)
+    run = Run(
+        graph,
+        known[get_agent_identity(document["current_agent"])],
+        RunLimits(max_turns=document["max_turns"]),
+        Phase.PAUSED,
+        document["current_turn"],
+        used={known[said]: tuple(names) for said, names in _iter_used_tools(document) if said in known},
+        always={tool: verdict.approve for tool, verdict in lasting.items()},
+        reasons={tool: verdict.message for tool, verdict in lasting.items() if verdict.message is not None},
+        staged=tuple(document.get("pending_input") or ()),
+    )
+    waits = get_path(document, ("current_step", "type")) == INTERRUPTION_STEP
+    return _import_paused_run(state, run, decisions) if waits else _import_unpaused_run(state, run)
+
+
+def _import_nested_run(call: ToolCall, state: RunState, decisions: tuple[StateDecision, ...]) -> ToolCall:
+    """`call` with the run inside it. raises: Unsupported  its tool has no agent behind it"""
+    tool = call.tool
+    if not isinstance(tool, AgentTool):
+        raise Unsupported(
+            "convo", f"a state that waits in an agent behind tool {call.lookup[-1]!r}", hint=SDK_RESUME_HINT
+        )
+    run = _import_run(state, tool.inside, decisions)
+    _check_paused_sendable(state.document, run, Strategy.SESSION)
+    items, _ = _import_history(state.document, run)
+    return replace(call, inner=NestedRun(run, items))
+
+
+def _check_paused_sendable(document: Json, run: Run, strategy: Strategy) -> None:
+    from convo.runstate.preflight import (
+        check_sendable,  # the linter is loaded for a state that is gone on with, and for no other
+    )
+
+    if run.phase is Phase.PAUSED:
+        check_sendable(document, run, strategy)
+
+
+def _prefix_error(place: PathSteps, wrong: InvalidRunState) -> InvalidRunState:
+    """A fault of a state inside another, with its place in the outer one."""
+    words = wrong.message.removeprefix(f"{wrong.path} ")
+    return InvalidRunState(format_path(place) + wrong.path.removeprefix("$"), words, hint=wrong.hint)
+
+
+def _import_paused_run(state: RunState, run: Run, decisions: tuple[StateDecision, ...]) -> Run:
+    """The run with the calls that it works on, and with what was decided on them."""
+    run = replace(run, batch=import_calls(state.document, run))
+    for call_id, place in find_open_nested_states(state.document).items():
+        call = run.call(call_id)
+        if call is None:
+            raise InvalidRunState(format_path(place.steps), "answers a call that the last answer does not hold")
+        try:
+            run = run.put(_import_nested_run(call, wrap_document(place.value), decisions))
+        except InvalidRunState as wrong:
+            raise _prefix_error(place.steps, wrong) from wrong
+    by_call = defaultdict[str | None, list[StateDecision]](list)
+    for decision in decisions:
+        by_call[decision.call_id].append(decision)
+    for one in state.pending:
+        if one.holder:
+            continue
+        call = run.call(one.id)
+        if call is None:
+            raise _unplanned_call_error(one, state, run)
+        said = [decision for decision in by_call[one.id] if not decision.always] or by_call[one.id]
+        if said and call.stage is not Stage.UNKNOWN:  # an approval of a call is none of running it again
+            words = next((decision.message for decision in said if decision.message), None)
+            run, _ = step_run(run, ApprovalDecided(one.id, all(decision.approve for decision in said), words))
+    return run
+
+
+def _unplanned_call_error(one: PendingCall, state: RunState, run: Run) -> InvalidRunState:
+    """Why a call that waits is none of the last answer's: it waits in an agent that was left out, or was made up."""
+    where = format_path((*one.way, "raw_item"))
+    if state.label == LABELS[0] and run.at(Stage.READY):
+        words = f"waits in an agent behind a tool, and label {state.label} does not keep what happened there"
+        return InvalidRunState(where, words, hint="nobody can go on with it: begin the run again, with a newer release")
+    return InvalidRunState(where, "waits, and the last answer holds no such call")
+
+
+def _import_unpaused_run(state: RunState, run: Run) -> Run:
+    """The run between two turns, or at its end. Before 1.15 both are written alike."""
+    raws = [item["raw_item"] for item in state.document.get("generated_items") or ()]
+    if state.document.get("current_step") is not None or not raws:
+        return run
+    last = raws[-1]
+    if is_assistant_message(last):
+        return replace(run, phase=Phase.DONE, text=item_text(last), output=_parse_final_output(run, item_text(last)))
+    if is_client_output(last) and (state.is_bound or run.current.after_tools != "ask again"):
+        return replace(run, phase=Phase.DONE, output=last.get("output"))
+    return run
+
+
+def _parse_final_output(run: Run, words: str) -> Json:
+    try:
+        return run.current.output.value(words) if run.current.output else words
+    except Mismatch as wrong:
+        raise InvalidRunState(
+            "$.generated_items", f"ends in an answer that does not fit its schema: {wrong}"
+        ) from wrong
+
+
+# -- the history and its owner ----------------------------------------------------------------------
+
+
+def _import_history(document: Json, run: Run) -> tuple[tuple[Item, ...], int]:
+    """What the model was told and said, and how much of it the last answer's server has."""
+    history = [*iter_history(document, {call.id for call in run.batch})]
+    return tuple(place.value for place in history), count_confirmed_items(document, history)
+
+
+def _read_owner(document: Json) -> tuple[Strategy, str | None]:
+    conversation, chained = document.get("conversation_id"), document.get("previous_response_id")
+    if conversation is not None:
+        return Strategy.CONVERSATION, conversation
+    if chained is not None or document.get("auto_previous_response_id"):
+        return Strategy.CHAIN, [chained, *_iter_response_ids(document)][-1]
+    return Strategy.SESSION, None
+
+
+def _iter_response_ids(document: Json) -> Iterator[str]:
+    answers = document.get("model_responses") or ()
+    return (answer["response_id"] for answer in answers if isinstance(answer.get("response_id"), str))
+
+
+def _iter_used_tools(document: Json) -> Iterator[tuple[str, list[str]]]:
+    for said, names in (document.get("tool_use_tracker") or {}).items():
+        if isinstance(names, list):
+            yield said, [str(name) for name in names]
+
+
+_APPROVAL_ITEM = "tool_approval_item"
+GENERATED_ITEMS = "generated_items"
+
+
+def iter_history(document: Json, worked_on: Collection[str]) -> Iterator[PathMatch]:
+    """The items of the history and where they stand; `worked_on`: the calls whose outputs come later."""
+    begun = document["original_input"]
+    if isinstance(begun, str):
+        yield PathMatch(("original_input",), {"role": "user", "content": begun})
+    else:
+        yield from (PathMatch(("original_input", at), item) for at, item in enumerate(begun))
+    for at, generated in enumerate(document.get(GENERATED_ITEMS) or ()):
+        raw = generated["raw_item"]
+        if generated.get("type") != _APPROVAL_ITEM and not (
+            is_call_answer(raw) and answerable_call_id(raw) in worked_on
+        ):
+            yield PathMatch((GENERATED_ITEMS, at, "raw_item"), raw)
+
+
+def count_confirmed_items(document: Json, history: Sequence[PathMatch]) -> int:
+    """How much of the history the server of the last answer has."""
+    answer = read_last_response(document)
+    names = {_item_id(item) for item in answer} - {None}
+    nameless = [item for item in answer if _item_id(item) is None]
+    last = 0
+    for before, (steps, raw) in enumerate(history, 1):
+        if steps[0] == GENERATED_ITEMS and not is_call_answer(raw) and (_item_id(raw) in names or raw in nameless):
+            last = before
+    return last or (len(history) if answer else 0)
+
+
+def is_call_answer(raw: Item) -> bool:
+    """Whether an item answers a call, or a request for an approval."""
+    return is_client_output(raw) or item_type(raw) == MCP_APPROVAL_RESPONSE
+
+
+def _item_id(raw: Item) -> str | None:
+    found = raw.get("id") or raw.get("call_id")
+    return found if isinstance(found, str) else None

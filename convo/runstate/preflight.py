@@ -1,0 +1,78 @@
+"""Check, before any tool runs, that a server will accept the next request of an imported run.
+
+Applies the lint rules for malformed items and for calls without outputs to the history that would be sent. Imports
+the linter, so it is imported only when a state is resumed.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from convo.errors import InvalidRunState
+from convo.history.items import Item, Json
+from convo.history.records import STRATEGY_INFO, Strategy
+from convo.lint.items import check_call_without_output, check_malformed_item, check_output_without_call
+from convo.lint.model import LintIssue, LintView
+from convo.runs.state import Run
+from convo.runstate.calls import answerable_call_id
+from convo.runstate.document import PathMatch, format_path, iter_path_matches, parse_path_pattern
+from convo.runstate.import_ import GENERATED_ITEMS, count_confirmed_items, is_call_answer, iter_history
+
+
+def check_sendable(document: Json, run: Run, strategy: Strategy) -> None:
+    """raises: InvalidRunState  a server would refuse the next request"""
+    worked_on = frozenset(call.id for call in run.batch)
+    history = [*iter_history(document, worked_on)]
+    if STRATEGY_INFO[strategy].remembers:
+        had = [*_iter_response_items(document)]
+        history = [*had, *history[count_confirmed_items(document, history) :], *_iter_pending_input(document)]
+        view = LintView(_list_items(history), strategy, owned=len(had), waiting=worked_on)
+        _raise_fault(check_malformed_item(view), history)
+        _raise_fault(
+            (
+                fault
+                for fault in check_output_without_call(view)
+                if _fault_location(fault, history).steps[0] == GENERATED_ITEMS
+            ),
+            history,
+        )
+        return
+    history += _iter_pending_input(document)
+    view = LintView(_list_items(history), strategy, waiting=worked_on)
+    for rule in (check_malformed_item, check_output_without_call, check_call_without_output):
+        _raise_fault(rule(view), history)
+    _check_open_calls(document, history, worked_on)
+
+
+def _check_open_calls(document: Json, history: Sequence[PathMatch], worked_on: Collection[str]) -> None:
+    """raises: InvalidRunState  a call that the run works on stands in the last answer alone, which is not sent"""
+    there = {answerable_call_id(raw) for _, raw in history if not is_call_answer(raw)}
+    for steps, item in _iter_response_items(document):
+        if answerable_call_id(item) in worked_on and answerable_call_id(item) not in there:
+            raise InvalidRunState(
+                format_path(steps), "is a call that generated_items do not hold: its output would answer nothing"
+            )
+
+
+def _raise_fault(faults: Iterable[LintIssue], history: Sequence[PathMatch]) -> None:
+    for fault in faults:
+        raise InvalidRunState(
+            format_path(_fault_location(fault, history).steps) + fault.field, f"cannot be sent: {fault.message}"
+        )
+
+
+def _fault_location(fault: LintIssue, history: Sequence[PathMatch]) -> PathMatch:
+    assert fault.at is not None
+    return history[fault.at]
+
+
+def _list_items(history: Sequence[PathMatch]) -> tuple[Item, ...]:
+    return tuple(place.value for place in history)
+
+
+def _iter_response_items(document: Json) -> Iterator[PathMatch]:
+    """What the model said in this run, the last answer last."""
+    return iter_path_matches(document, parse_path_pattern("model_responses[].output[]"))
+
+
+def _iter_pending_input(document: Json) -> Iterator[PathMatch]:
+    """What a person said meanwhile; it follows the outputs."""
+    return iter_path_matches(document, parse_path_pattern("pending_input[]"))

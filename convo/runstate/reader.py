@@ -1,0 +1,565 @@
+"""Parse and validate a RunState, or raise InvalidRunState with the place of the first error.
+
+A state decides which tools run, so it is not trusted: its label must be one that a release wrote, no key may be newer
+than the label, what is shown for approval must be what would run, and decisions from 1.15 on need their
+ledger entry. Nothing is repaired. `run_state_summary_to_json` is the output of `convo inspect STATE.json --json`.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+from convo.errors import InvalidRunState, JavaScriptRunState, UnknownSchema
+from convo.history.items import Json, is_valid_id
+from convo.runstate.document import (
+    PathMatch,
+    PathSteps,
+    describe_json_type,
+    format_path,
+    get_path,
+    iter_path_matches,
+    parse_document,
+    parse_path_pattern,
+)
+from convo.runstate.format import (
+    ACTION_LISTS,
+    INTERRUPTION_STEP,
+    RUN_ITEM_PATTERNS,
+    Version,
+    get_sticky_decision,
+    iter_actions,
+    iter_interruptions,
+    iter_nested_states,
+    iter_states,
+    list_decided_call_ids,
+)
+from convo.runstate.identity import ARGUMENT_FIELDS, HANDOFF_ROLE, StateCall, parse_state_call
+from convo.runstate.state import PendingCall, RunState, StateDecision, wrap_document
+from convo.runstate.versions import (
+    LABELS,
+    LEDGER_SINCE,
+    NESTED_STATE_SINCE,
+    UNLIMITED_TURNS_SINCE,
+    VERSION_BY_LABEL,
+    list_versions_after,
+)
+
+SCHEMA_VERSION_KEY = "$schemaVersion"
+PYTHON_MEMBERS = {"current_agent", "original_input", "current_turn"}
+JAVASCRIPT_MEMBERS = {"currentAgent", "originalInput", "currentTurn"}
+"""Some of the members of a state, as the Python and the JavaScript SDK name them."""
+
+MAX_NESTED_STATES = 16
+"""How many agents used as tools may wait in one another."""
+
+REQUIRED_WHEN_PAUSED = ("model_responses", "last_processed_response", "generated_items")
+"""What a paused run cannot be gone on with when it is missing: readers fail, or forget the call."""
+
+DOWNGRADE_WARNING = "that is how an approval is smuggled past newer readers"
+
+RUN_ITEM_LIST_PATHS = tuple(parse_path_pattern(holder.removesuffix("[]")) for holder in RUN_ITEM_PATTERNS[:3])
+_LEDGER_PATH = ("context", "tool_invocations")
+
+
+def parse_run_state(data: bytes) -> RunState:
+    """The state that `data` is.
+
+    raises:  UnknownSchema  its label is none that a release wrote
+             InvalidRunState       anything else, with the place; see `convo.runstate.document` for the limits
+    """
+    return run_state_from_json(parse_document(data))
+
+
+def is_run_state(document: Json) -> bool:
+    """Whether a document means to be a state, whatever is wrong with it."""
+    if not isinstance(document, dict):
+        return False
+    return SCHEMA_VERSION_KEY in document or set(document) >= PYTHON_MEMBERS or set(document) >= JAVASCRIPT_MEMBERS
+
+
+def run_state_from_json(document: Json) -> RunState:
+    """The state that a document is. raises: as `parse_run_state`"""
+    _check_not_javascript(document)
+    version = _read_version(document, ())
+    for way, inner in _iter_bounded_states(document):
+        if way and _read_version(inner, way) != version:
+            words = (
+                f"is {inner[SCHEMA_VERSION_KEY]} inside a state of {version.label}; "
+                f"a release writes both alike, and {DOWNGRADE_WARNING}"
+            )
+            raise InvalidRunState(format_path((*way, SCHEMA_VERSION_KEY)), words)
+        check_shape(inner, way)
+        _check_no_newer_members(inner, version, way)
+        _check_owner(inner, way)
+        _check_step(inner, way)
+    state = wrap_document(document)
+    for way, inner in iter_states(document):
+        _check_pending(inner, version, way)
+        if state.is_bound:
+            _check_ledger(inner, way)
+    _check_decision_records(state)
+    return state
+
+
+def _check_not_javascript(document: Json) -> None:
+    """raises: JavaScriptRunState  the document has the members that the JavaScript SDK writes"""
+    if isinstance(document, dict) and JAVASCRIPT_MEMBERS & document.keys() and not PYTHON_MEMBERS & document.keys():
+        label = document.get(SCHEMA_VERSION_KEY)
+        said = f" (label {label[:20]})" if isinstance(label, str) else ""
+        words = f"is a RunState of the JavaScript SDK, @openai/agents{said}; convo reads those of the Python SDK"
+        raise JavaScriptRunState("$", words)
+
+
+def _read_version(document: Json, way: PathSteps) -> Version:
+    if SCHEMA_VERSION_KEY not in document:
+        raise InvalidRunState(
+            format_path((*way, SCHEMA_VERSION_KEY)), "is missing; a RunState says which version of the format it is"
+        )
+    label = document[SCHEMA_VERSION_KEY]
+    if not isinstance(label, str):
+        raise InvalidRunState(
+            format_path((*way, SCHEMA_VERSION_KEY)), f"must be a string, not {describe_json_type(label)}"
+        )
+    if label not in VERSION_BY_LABEL:
+        shown = repr(label if len(label) <= 20 else label[:19] + "…")
+        raise UnknownSchema(format_path((*way, SCHEMA_VERSION_KEY)), shown, LABELS)
+    return VERSION_BY_LABEL[label]
+
+
+def _iter_bounded_states(document: Json) -> Iterator[tuple[PathSteps, Json]]:
+    for way, inner in iter_states(document):
+        if way.count("agent_run_state") > MAX_NESTED_STATES:
+            raise InvalidRunState(
+                format_path(way), f"is a state inside {MAX_NESTED_STATES} others, deeper than agents use agents"
+            )
+        yield way, inner
+
+
+def _check_no_newer_members(document: Json, version: Version, way: PathSteps) -> None:
+    """raises: InvalidRunState  something in the document is newer than its label"""
+    if document["max_turns"] is None and version.number < UNLIMITED_TURNS_SINCE.number:
+        raise InvalidRunState(
+            format_path((*way, "max_turns")), f"is null, which came with 1.10; the label is {version.label}"
+        )
+    for newer in list_versions_after(version):
+        for place in newer.own(document):
+            words = f"came with {newer.label}, and the label is {version.label}; {DOWNGRADE_WARNING}"
+            raise InvalidRunState(format_path((*way, *place.steps)), words)
+
+
+def _check_owner(document: Json, way: PathSteps) -> None:
+    """raises: InvalidRunState  two owners would hold the history"""
+    chained = document.get("previous_response_id") is not None or document.get("auto_previous_response_id") is True
+    if document.get("conversation_id") is not None and chained:
+        words = "stands beside conversation_id; a run has one owner of its history"
+        raise InvalidRunState(format_path((*way, "previous_response_id")), words)
+
+
+def _check_step(document: Json, way: PathSteps) -> None:
+    """raises: InvalidRunState  what the run waits for cannot be told, and a reader would go on without it"""
+    step = document.get("current_step")
+    if step is None and "current_step" not in document and document.get("generated_items"):
+        words = "is missing; readers would go on and forget whatever waits (null means that nothing does)"
+        raise InvalidRunState(format_path((*way, "current_step")), words)
+    if step is not None and "type" not in step:
+        raise InvalidRunState(
+            format_path((*way, "current_step", "type")), "is missing; readers would forget whatever waits"
+        )
+    if step is None or step["type"] != INTERRUPTION_STEP or not any(iter_interruptions(document)):
+        return
+    for key in REQUIRED_WHEN_PAUSED:
+        if not document.get(key):
+            raise InvalidRunState(
+                format_path((*way, key)), "is missing or empty, and a paused run cannot go on without it"
+            )
+
+
+# -- what waits is what would run ---------------------------------------------------------------------
+
+
+def _check_pending(document: Json, version: Version, way: PathSteps) -> None:
+    """raises: InvalidRunState  a pending call has no id of its own, is nobody's, or is shown as other than would run"""
+    nested = {call.id for _, child in iter_nested_states(document) for _, call in _iter_pending_calls(child)}
+    planned = {call.id: (place, call) for place, call in iter_actions(document)}
+    seen: set[str] = set()
+    for place, call in _iter_pending_calls(document, way):
+        if call.id is None:
+            raise InvalidRunState(
+                format_path((*way, *place, "raw_item")), "has no call id; a decision could not name it"
+            )
+        if call.id in seen:
+            raise InvalidRunState(
+                format_path((*way, *place, "raw_item")), f"waits twice as {call.id!r}; a decision could mean either"
+            )
+        seen.add(call.id)
+        if call.id in nested or (version.number < NESTED_STATE_SINCE.number and call.id not in planned):
+            continue
+        if call.agent != document["current_agent"]:
+            words = "is another agent's than the current one's, and in no state of an agent used as a tool"
+            raise InvalidRunState(format_path((*way, *place, "agent")), words)
+        _check_planned_call(call, planned.get(call.id), (*way, *place, "raw_item"), way)
+
+
+def _iter_pending_calls(document: Json, way: PathSteps = ()) -> Iterator[tuple[PathSteps, StateCall]]:
+    for place, item in iter_interruptions(document):
+        call = parse_state_call(item["raw_item"], item)
+        if call is None:
+            raise InvalidRunState(format_path((*way, *place, "raw_item")), "is no call that could be decided on")
+        yield place, call
+
+
+def _check_planned_call(
+    shown: StateCall, planned: tuple[PathSteps, StateCall] | None, here: PathSteps, way: PathSteps
+) -> None:
+    """raises: InvalidRunState  the action behind a pending call is missing, or would do something else"""
+    if planned is None:
+        raise InvalidRunState(format_path(here), "waits, but last_processed_response holds no such call that would run")
+    place, call = planned
+    for what, one, other in (("tool", shown.name, call.name), ("arguments", shown.arguments, call.arguments)):
+        if one != other and not (what == "tool" and None in (one, other)):
+            words = f"has other {what} than {format_path(here)} shows; what is approved must be what runs"
+            raise InvalidRunState(format_path((*way, *place)), words)
+
+
+# -- from 1.15 on: what is decided is bound ------------------------------------------------------------
+
+
+def _check_ledger(document: Json, way: PathSteps) -> None:
+    """raises: InvalidRunState  an entry binds another call than the one that the document holds under its id"""
+    ledger = get_path(document, _LEDGER_PATH) or {}
+    seen: set[tuple[str, str, str, str]] = set()
+    for raw, shown, roles in _iter_recorded_calls(document) if ledger else ():
+        said = _call_signature(raw)
+        if said is None or said in seen or said[0] not in ledger:
+            continue
+        seen.add(said)
+        call = parse_state_call(raw, shown)
+        if call is None or ledger[said[0]]["type"] != call.type or not _has_tool_name(call):
+            continue
+        if not _is_bound_to(ledger[said[0]], call, roles, (*way, *_LEDGER_PATH, said[0])):
+            words = "binds another call than the one in this state; its tool or arguments were changed"
+            raise InvalidRunState(format_path((*way, *_LEDGER_PATH, said[0])), words)
+
+
+def _iter_recorded_calls(document: Json) -> Iterator[tuple[Json, Json, tuple[str | None, ...]]]:
+    """Whatever may be a call, what is said around it, and the parts that it may have played."""
+    for _, item in iter_interruptions(document):
+        yield item["raw_item"], item, (None,)
+    for steps in RUN_ITEM_LIST_PATHS:
+        for item in get_path(document, steps) or ():
+            yield item["raw_item"], item, (HANDOFF_ROLE,) if item.get("type") == "handoff_call_item" else (None,)
+    for response in document.get("model_responses") or ():
+        for raw in response.get("output") or ():
+            yield raw, None, (None, HANDOFF_ROLE)
+
+
+def _call_signature(raw: Json) -> tuple[str, str, str, str] | None:
+    """What tells one call from another: its id, kind, name and arguments; None for what is no call by its kind."""
+    kind = raw.get("type")
+    field = ARGUMENT_FIELDS.get(kind) if isinstance(kind, str) else None
+    if field is None:
+        return None
+    call = raw.get("id") if kind == "mcp_approval_request" else raw.get("call_id")
+    return (call, str(kind), str(raw.get("name")), str(raw.get(field))) if isinstance(call, str) else None
+
+
+def _has_tool_name(call: StateCall) -> bool:
+    """Whether a call says its tool as the ledger would: built-in tools do only where they wait."""
+    return call.lookup is not None if call.is_function else call.name is not None
+
+
+def _is_bound_to(entry: Json, call: StateCall, roles: tuple[str | None, ...], place: PathSteps) -> bool:
+    """Whether an entry is this call's; a deferred tool may be called as if it were in view."""
+    said = (entry["approval_scope"], entry["fingerprint"])
+    deferred = [("deferred_top_level", call.tool)] if call.is_function else []
+    try:
+        for lookup in (call.lookup, *deferred):
+            meant = call if lookup == call.lookup else replace(call, lookup=lookup)
+            bindings = [meant.binding(role) for role in roles]
+            if any(one is None or (one.scope, one.fingerprint) == said for one in bindings):
+                return True
+    except ValueError as wrong:
+        raise InvalidRunState(format_path(place), f"binds a call that cannot be bound: {wrong}") from wrong
+    return False
+
+
+def _check_decision_records(state: RunState) -> None:
+    """raises: InvalidRunState  a call is approved and rejected at once, or decided without proof"""
+    for holder, kept in state.records:
+        both = set(list_decided_call_ids(kept.record, "approved")) & set(list_decided_call_ids(kept.record, "rejected"))
+        if both:
+            raise InvalidRunState(format_path((*holder, *kept.steps)), f"approves and rejects {min(both)!r} at once")
+        if not state.is_bound:
+            continue
+        ledger = get_path(state.document, (*holder, *_LEDGER_PATH)) or {}
+        for side in ("approved", "rejected"):
+            for call in list_decided_call_ids(kept.record, side):
+                if call not in ledger:
+                    words = f"decides on {call!r} without its entry in the ledger, which 1.15 and later need"
+                    raise InvalidRunState(format_path((*holder, *kept.steps, side)), words)
+        if get_sticky_decision(kept.record) is not None and not isinstance(kept.record.get("sticky_scope"), str):
+            words = f"decides for good without the tool's digest, which {LEDGER_SINCE.label} and later need"
+            raise InvalidRunState(format_path((*holder, *kept.steps)), words)
+
+
+MAX_COUNT = 2**53
+DIGEST_PATTERN = re.compile(r"[0-9a-f]{64}")
+
+WRITE_KEYS = {"session_id", "items", "before", "persisted_count"}
+OPTIONAL_WRITE_KEYS = {
+    *("response_id", "store", "has_local_tool_outputs", "append_acknowledged", "compaction_model_exchange"),
+    *("held", "reasoning_item_id_policy", "current_response"),
+}
+STEP_TYPES = (INTERRUPTION_STEP, "next_step_run_again")
+AGENT_MEMBERS = ("agent", "source_agent", "target_agent")
+
+
+class ShapeRule(NamedTuple):
+    """What has to stand at a place: `words` end the sentence "... must be"."""
+
+    where: str
+    words: str
+    fits: Callable[[Json], bool]
+    needed: bool = False
+
+
+def _is_type(*kinds: type) -> Callable[[Json], bool]:
+    return lambda value: type(value) in kinds
+
+
+def _is_count(value: Json) -> bool:
+    return type(value) is int and 0 <= value < MAX_COUNT
+
+
+def _or_null(fits: Callable[[Json], bool]) -> Callable[[Json], bool]:
+    return lambda value: value is None or fits(value)
+
+
+def _is_agent(value: Json) -> bool:
+    named = isinstance(value, dict) and isinstance(value.get("name"), str)
+    return named and isinstance(value.get("identity", ""), str)
+
+
+def _is_object_list(value: Json) -> bool:
+    return isinstance(value, list) and all(isinstance(one, dict) for one in value)
+
+
+def _is_input(value: Json) -> bool:
+    return isinstance(value, str) or _is_object_list(value)
+
+
+def _is_decision(value: Json) -> bool:
+    return type(value) is bool or (isinstance(value, list) and all(isinstance(call, str) for call in value))
+
+
+def _is_decision_record(value: Json) -> bool:
+    sides = (
+        isinstance(value, dict) and _is_decision(value.get("approved", [])) and _is_decision(value.get("rejected", []))
+    )
+    return sides and isinstance(value.get("rejection_messages") or {}, dict)
+
+
+def _is_action_list(value: Json) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, dict) and isinstance(one.get("tool_call"), dict) for one in value
+    )
+
+
+def _is_hosted_record(value: Json) -> bool:
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("identity"), dict)
+        and _is_decision_record(value.get("decision"))
+    )
+
+
+def _is_function_record(value: Json) -> bool:
+    said = isinstance(value, dict) and isinstance(value.get("tool_key"), str)
+    return said and _is_agent(value.get("agent")) and _is_decision_record(value.get("decision"))
+
+
+def _is_ledger_entry(value: Json) -> bool:
+    """An entry of the ledger: its kind, two digests, and marks that agree with each other."""
+    if not isinstance(value, dict) or str(value.get("type")) not in ARGUMENT_FIELDS:
+        return False
+    digests = (value.get("approval_scope"), value.get("fingerprint"))
+    marks = (value.get("executed"), value.get("completed"))
+    exact = all(isinstance(digest, str) and DIGEST_PATTERN.fullmatch(digest) for digest in digests)
+    return exact and all(type(mark) is bool for mark in marks) and marks != (False, True)
+
+
+def _is_session_write(value: Json) -> bool:
+    if not isinstance(value, dict) or not WRITE_KEYS <= set(value) <= WRITE_KEYS | OPTIONAL_WRITE_KEYS:
+        return False
+    return isinstance(value["session_id"], str) and _is_count(value["persisted_count"]) and bool(value["items"])
+
+
+SHAPE_RULES = (
+    ShapeRule("$schemaVersion", "a string", _is_type(str), needed=True),
+    ShapeRule("current_agent", "an object with the agent's name", _is_agent, needed=True),
+    ShapeRule("original_input", "a string or a list of items", _is_input, needed=True),
+    ShapeRule("context", "an object", _is_type(dict), needed=True),
+    ShapeRule("max_turns", "a number of turns, or null for no limit", _or_null(_is_count), needed=True),
+    ShapeRule("current_turn", "a number of turns", _is_count, needed=True),
+    ShapeRule("conversation_id", "an id or null", _or_null(is_valid_id)),
+    ShapeRule("previous_response_id", "an id or null", _or_null(is_valid_id)),
+    ShapeRule("auto_previous_response_id", "true or false", _is_type(bool)),
+    ShapeRule("pending_input", "a list of items", _is_object_list),
+    ShapeRule("current_turn_persisted_item_count", "a number of items", _is_count),
+    ShapeRule("tool_use_tracker", "an object", _is_type(dict)),
+    ShapeRule("model_responses", "a list of responses", _is_object_list),
+    ShapeRule("model_responses[].output", "a list of items", _is_object_list),
+    ShapeRule("last_processed_response", "an object or null", _is_type(dict, type(None))),
+    *(
+        ShapeRule(f"last_processed_response.{key}", "a list of actions, each with its call", _is_action_list)
+        for key in ACTION_LISTS
+    ),
+    ShapeRule("last_processed_response.functions[].agent_run_state", "a state", _is_type(dict)),
+    ShapeRule("current_step", "an object or null", _is_type(dict, type(None))),
+    ShapeRule("current_step.type", f"one of {', '.join(STEP_TYPES)}", lambda value: value in STEP_TYPES),
+    ShapeRule("current_step.data", "an object", _is_type(dict)),
+    ShapeRule("current_step.data.interruptions", "a list", _is_type(list)),
+    ShapeRule("current_step.data.interruptions[].agent", "an object with the agent's name", _is_agent),
+    ShapeRule("context.context_meta", "an object or null", _is_type(dict, type(None))),
+    ShapeRule("context.approvals", "an object", _is_type(dict)),
+    ShapeRule("context.approvals.*", "a record of decisions", _is_decision_record),
+    ShapeRule("context.tool_invocations", "an object", _is_type(dict)),
+    ShapeRule("context.tool_invocations.*", "a kind of call, two digests, and marks that agree", _is_ledger_entry),
+    ShapeRule("context.hosted_mcp_approvals", "a list", _is_type(list)),
+    ShapeRule("context.hosted_mcp_approvals[]", "a record of decisions on a hosted tool", _is_hosted_record),
+    ShapeRule("context.function_tool_approvals", "a list", _is_type(list)),
+    ShapeRule(
+        "context.function_tool_approvals[]", "a record of decisions with its agent and tool", _is_function_record
+    ),
+    ShapeRule("context.usage", "an object", _is_type(dict)),
+    ShapeRule("model_responses[].usage", "an object", _is_type(dict)),
+    ShapeRule("pending_session_write", "a write with the keys of its label, and items", _or_null(_is_session_write)),
+    ShapeRule("terminal_unrecoverable", "true, or not there", lambda value: value is True),
+    *(
+        ShapeRule(f"{usage}.{key}", "a number of tokens or requests", _is_count)
+        for usage in ("context.usage", "model_responses[].usage")
+        for key in ("requests", "input_tokens", "output_tokens", "total_tokens")
+    ),
+)
+COMPILED_SHAPE_RULES = tuple((rule, parse_path_pattern(rule.where)) for rule in SHAPE_RULES)
+
+RUN_ITEM_LIST_PATTERNS = tuple(parse_path_pattern(holder.removesuffix("[]")) for holder in RUN_ITEM_PATTERNS)
+CALL_PATTERNS = tuple(
+    map(
+        parse_path_pattern,
+        ("model_responses[].output[]", *(f"last_processed_response.{key}[].tool_call" for key in ACTION_LISTS)),
+    )
+)
+CALL_STRING_FIELDS = ("name", "namespace", "arguments")
+
+
+def check_shape(document: Json, way: PathSteps = ()) -> None:
+    """Look at one state, the states in it apart. raises: BadState"""
+    for rule, steps in COMPILED_SHAPE_RULES:
+        for place in iter_path_matches(document, steps):
+            if not rule.fits(place.value):
+                raise InvalidRunState(
+                    format_path((*way, *place.steps)), f"must be {rule.words}, not {_describe_value(place.value)}"
+                )
+        if rule.needed and rule.where not in document:
+            raise InvalidRunState(format_path((*way, rule.where)), "is missing; no release reads a state without it")
+    for place in chain(_iter_invalid_run_items(document), _iter_invalid_calls(document)):
+        raise InvalidRunState(format_path((*way, *place.steps)), f"must be {place.value}")
+    _check_guardrail_result_start(document, way)
+
+
+def _describe_value(value: Json) -> str:
+    """A value in a few words: what kind it is, or what it is where that is short."""
+    words = repr(value) if isinstance(value, str) else str(value)
+    return words if type(value) in (str, int, float) and len(words) < 24 else describe_json_type(value)
+
+
+def _iter_invalid_run_items(document: Json) -> Iterator[PathMatch]:
+    """The places in lists of run items where no run item stands, with what should be there."""
+    for steps in RUN_ITEM_LIST_PATTERNS:
+        for way, listed in iter_path_matches(document, steps):
+            if not isinstance(listed, list):
+                yield PathMatch(way, f"a list of run items, not {describe_json_type(listed)}")
+                return
+            for index, item in enumerate(listed):
+                wrong = _find_run_item_fault(item, (*way, index))
+                if wrong is not None:
+                    yield wrong
+
+
+def _find_run_item_fault(item: Json, way: PathSteps) -> PathMatch | None:
+    if not isinstance(item, dict) or not isinstance(item.get("raw_item"), dict):
+        return PathMatch(way, "a run item with its raw_item")
+    for key in AGENT_MEMBERS:
+        if not (item.get(key) is None or isinstance(item[key], str) or _is_agent(item[key])):
+            return PathMatch((*way, key), "an object with the agent's name")
+    return _find_non_string_field(item["raw_item"], (*way, "raw_item"))
+
+
+def _iter_invalid_calls(document: Json) -> Iterator[PathMatch]:
+    """The places where a function's call says otherwise than in a string what is called, or with what."""
+    for steps in CALL_PATTERNS:
+        for way, raw in iter_path_matches(document, steps):
+            wrong = _find_non_string_field(raw, way)
+            if wrong is not None:
+                yield wrong
+
+
+def _find_non_string_field(raw: Json, way: PathSteps) -> PathMatch | None:
+    if raw.get("type") == "function_call":
+        for field in CALL_STRING_FIELDS:
+            if not isinstance(raw.get(field), str | None):
+                return PathMatch((*way, field), f"a string, not {describe_json_type(raw[field])}")
+    return None
+
+
+def _check_guardrail_result_start(document: Json, way: PathSteps) -> None:
+    """raises: InvalidRunState  the results that belong to the last response would begin after all there are"""
+    steps = ("last_processed_response", "tool_output_guardrail_result_start")
+    results = document.get("tool_output_guardrail_results") or []
+    for place in iter_path_matches(document, steps):
+        if place.value is not None and not (_is_count(place.value) and place.value <= len(results)):
+            raise InvalidRunState(format_path((*way, *steps)), f"points past the {len(results)} results that there are")
+
+
+def run_state_summary_to_json(state: RunState) -> dict[str, Json]:
+    """One JSON object; `arguments` are the raw string, or an object where the call has one."""
+    document = state.document
+    waiting = {one.id for one in state.pending}
+    return {
+        "schema_version": state.label,
+        "current_agent": state.agent,
+        "pending": [state_call_to_json(one) for one in state.pending],
+        "decisions": [
+            _decision_to_json(one) for one in state.decisions if one.call_id is None or one.call_id in waiting
+        ],
+        "past_decisions": [
+            _decision_to_json(one) for one in state.decisions if one.call_id and one.call_id not in waiting
+        ],
+        "conversation_id": document.get("conversation_id"),
+        "previous_response_id": document.get("previous_response_id"),
+        "auto_previous_response_id": document.get("auto_previous_response_id", False),
+        "model_responses": len(document.get("model_responses") or []),
+        "usage": state.usage,
+        "current_turn": document["current_turn"],
+        "max_turns": document["max_turns"],
+    }
+
+
+def state_call_to_json(one: PendingCall) -> dict[str, Json]:
+    """One call that waits."""
+    return {"call_id": one.id, "tool_name": one.call.tool, "arguments": one.call.arguments, "agent": one.agent}
+
+
+def _decision_to_json(one: StateDecision) -> dict[str, Json]:
+    return {
+        "call_id": one.call_id,
+        "tool_name": one.tool,
+        "agent": one.agent,
+        "decision": "approve" if one.approve else "reject",
+        "always": one.always,
+        "message": one.message,
+        "authenticated": one.bound,
+    }

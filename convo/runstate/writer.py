@@ -1,0 +1,88 @@
+"""Serialize a RunState as JSON text; sign it and verify a signature.
+
+One line for each member of the document and of its context and each element of its lists, so files can be diffed.
+The signature is HMAC-SHA256 over the canonical JSON without the member `$convoSignature`; spacing and the order of
+keys do not matter. A key has at least 16 bytes.
+"""
+
+import hmac
+import json
+from hashlib import sha256
+
+from convo.errors import InvalidRunState, InvalidUsage, NotCanonical, NotSigned
+from convo.history.canonical import item_hash
+from convo.history.items import Json
+from convo.runstate.document import remove_path
+from convo.runstate.state import RunState
+
+STATE_ENCODER = json.JSONEncoder(allow_nan=False)
+
+EXPANDED_LEVELS = 2
+"""How many levels are written a member a line."""
+
+
+def serialize_run_state(state: RunState) -> str:
+    """`state` as JSON text; read again it is equal as JSON values. raises: BadState"""
+    try:
+        return _serialize_value(state.document, EXPANDED_LEVELS, "") + "\n"
+    except (RecursionError, ValueError) as wrong:
+        raise InvalidRunState("$", f"cannot be written as JSON: {wrong}") from wrong
+
+
+def _serialize_value(value: Json, levels: int, indent: str) -> str:
+    if not levels or not value or not isinstance(value, dict | list):
+        return STATE_ENCODER.encode(value)
+    deeper = indent + "  "
+    if isinstance(value, list):
+        return "[\n" + ",\n".join(deeper + STATE_ENCODER.encode(one) for one in value) + f"\n{indent}]"
+    members = (
+        f"{deeper}{STATE_ENCODER.encode(key)}: {_serialize_value(below, levels - 1, deeper)}"
+        for key, below in value.items()
+    )
+    return "{\n" + ",\n".join(members) + f"\n{indent}}}"
+
+
+SIGNATURE_KEY = "$convoSignature"
+SIGNATURE_ALGORITHM = "hmac-sha256"
+SIGNATURE_PREFIX = b"convo runstate signature 1\n"
+MIN_KEY_BYTES = 16
+"""Bytes that a key needs at least."""
+
+
+def sign_state(state: RunState, key: bytes) -> RunState:
+    """`state` with a signature of `key` in the place of any other. raises: InvalidUsage  the key is too short"""
+    plain = remove_signature(state)
+    mark = {"algorithm": SIGNATURE_ALGORITHM, "value": _compute_mac(plain.document, key)}
+    return RunState({**plain.document, SIGNATURE_KEY: mark}, state.version)
+
+
+def remove_signature(state: RunState) -> RunState:
+    """`state` without a signature, as it is after every change."""
+    return RunState(remove_path(state.document, (SIGNATURE_KEY,)), state.version)
+
+
+def verify_signature(state: RunState, key: bytes) -> None:
+    """Make sure that `state` is as the owner of `key` signed it.
+
+    raises:  NotSigned; InvalidUsage  the key is too short
+    """
+    mark = state.document.get(SIGNATURE_KEY)
+    if not isinstance(mark, dict):
+        raise NotSigned("the state carries no signature of convo's")
+    value = str(mark.get("value")) if mark.get("algorithm") == SIGNATURE_ALGORITHM else ""
+    if not hmac.compare_digest(
+        value.encode("utf-8", "replace"), _compute_mac(remove_signature(state).document, key).encode()
+    ):
+        raise NotSigned("the signature is not this key's, or the state was changed since it was signed")
+
+
+def _compute_mac(document: Json, key: bytes) -> str:
+    if len(key) < MIN_KEY_BYTES:
+        raise InvalidUsage(
+            f"a key of {len(key)} bytes signs nothing; it needs at least {MIN_KEY_BYTES}", hint="openssl rand -hex 32"
+        )
+    try:
+        name = item_hash(document)
+    except NotCanonical as wrong:
+        raise NotSigned(f"the state cannot be signed: {wrong}") from wrong
+    return hmac.new(key, SIGNATURE_PREFIX + name.encode(), sha256).hexdigest()

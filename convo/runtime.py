@@ -1,0 +1,263 @@
+"""Clock, ids, process liveness, notices and temporary files: effects that can be injected.
+
+Decisions take time and ids as arguments; only edges read them. Tests use `FixedClock` and `counting_ids`. A killed
+process cannot release what it held: `is_process_dead` recognizes it on the same machine. Temporary files carry the tag
+of their process, and the next process removes those of dead ones (other machines: after a day):
+
+    .convo-1f0c9a7e-4711-882193-k3vd0q1z      prefix, process tag, random part
+"""
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from hashlib import sha256
+from pathlib import Path
+from typing import Protocol, TypeAlias
+
+
+class Clock(Protocol):
+    """Tells the time and waits."""
+
+    def now(self) -> float:
+        """Seconds since 1970, UTC."""
+        ...
+
+    def ticks(self) -> float:
+        """Seconds on a clock that never goes back; only differences mean anything."""
+        ...
+
+    async def sleep(self, seconds: float) -> None: ...
+
+
+class SystemClock:
+    """The machine's own time."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def ticks(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        import asyncio  # most commands start without an event loop
+
+        await asyncio.sleep(seconds)
+
+
+class FixedClock:
+    """Time that stands still until it is moved; a sleep moves it and returns at once."""
+
+    def __init__(self, now: float = 1_700_000_000.0) -> None:
+        self._now = now
+        self.slept: list[float] = []
+
+    def now(self) -> float:
+        return self._now
+
+    def ticks(self) -> float:
+        return self._now
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        import asyncio
+
+        self.move(seconds)
+        await asyncio.sleep(0)
+
+    def move(self, seconds: float) -> None:
+        self._now += seconds
+
+
+NewId: TypeAlias = Callable[[str], str]
+"""Makes an id from its prefix: "msg" gives "msg_..."."""
+
+
+def random_id(prefix: str) -> str:
+    """`prefix`, "_" and 32 hex digits from the operating system's own source."""
+    return f"{prefix}_{secrets.token_hex(16)}"
+
+
+def counting_ids() -> NewId:
+    """Ids that count for each prefix: "msg_1", "msg_2", "resp_1"."""
+    counts: Counter[str] = Counter()
+
+    def new_id(prefix: str) -> str:
+        counts[prefix] += 1
+        return f"{prefix}_{counts[prefix]}"
+
+    return new_id
+
+
+def process_identity() -> str:
+    """This process for others to look up: machine, pid and when it began, with colons between."""
+    return f"{_machine_id()}:{os.getpid()}:{_start_time_ticks(os.getpid())}"
+
+
+def is_process_dead(holder: str) -> bool:
+    """Whether `holder` ran on this machine and is gone; False when that cannot be known.
+
+    holder:  as `process_identity` names one, with or without more behind it
+    """
+    machine, pid, began = _parse_identity(holder)
+    if machine not in (_machine_id(), socket.gethostname()) or not pid.isdigit():
+        return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return bool(began) and _start_time_ticks(int(pid)) != began
+
+
+def describe_process(holder: str) -> str:
+    """`holder` in words."""
+    machine, pid, _ = _parse_identity(holder)
+    return f"process {pid} on {machine.partition('@')[0]}" if pid else holder
+
+
+def process_tag() -> str:
+    """This process in letters that a file's name may have: a hash of the machine, the pid and its start."""
+    return f"{_machine_hash()}-{os.getpid()}-{_start_time_ticks(os.getpid())}"
+
+
+def is_local_tag(tag: str) -> bool:
+    """Whether a process of this machine made `tag`."""
+    return tag.partition("-")[0] == _machine_hash()
+
+
+def is_dead_process_tag(tag: str) -> bool:
+    """Whether the process of this machine that made `tag` has ended."""
+    _, pid, began = tag.split("-")
+    return is_process_dead(f"{_machine_id()}:{pid}:{began}")
+
+
+def _machine_hash() -> str:
+    return sha256(_machine_id().encode()).hexdigest()[:8]
+
+
+def _machine_id() -> str:
+    """The host and its table of processes: a container may share the name, and counts from 1."""
+    try:
+        table = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return socket.gethostname()
+    return f"{socket.gethostname()}@{''.join(filter(str.isdigit, table))}"
+
+
+def _parse_identity(holder: str) -> tuple[str, str, str]:
+    machine, pid, began, *_ = [*holder.split(":"), "", ""]
+    return machine, pid, began
+
+
+def _start_time_ticks(pid: int) -> str:
+    """When a process began, in the kernel's ticks; "" where that cannot be read, and once it has ended.
+
+    One that has ended stays in the table until its parent asks how.
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state in ("Z", "X") else fields[18]
+
+
+NoticeSink: TypeAlias = Callable[[str], None]
+
+_NOTICE_SINK: ContextVar[NoticeSink | None] = ContextVar("notices", default=None)
+
+
+def send_notice(line: str) -> None:
+    """Hand one line, without its line break, to the sink."""
+    sink = _NOTICE_SINK.get()
+    if sink is not None:
+        sink(line)
+
+
+@contextmanager
+def redirect_notices(sink: NoticeSink) -> Iterator[None]:
+    """Send notices to `sink` while the block runs; a repeated line is sent once."""
+    sent: set[str] = set()
+
+    def once(line: str) -> None:
+        if line not in sent:
+            sent.add(line)
+            sink(line)
+
+    token = _NOTICE_SINK.set(once)
+    try:
+        yield
+    finally:
+        _NOTICE_SINK.reset(token)
+
+
+TEMPORARY_FILE_PREFIX = ".convo-"
+FOREIGN_LEFTOVER_AGE_S = 86_400.0
+"""Age after which the leftovers of another machine, in a folder that both see, are removed."""
+
+PRIVATE_FILE_MODE, PRIVATE_FOLDER_MODE = 0o600, 0o700
+TEMPORARY_NAME = re.compile(r"(?P<tag>[0-9a-f]{8}-\d+-\d*)-[0-9a-f]{8}")
+
+
+def open_temporary_file(folder: Path) -> tuple[int, Path]:
+    """Make a private file in `folder`; returns its descriptor, open for writing, and its path. raises: OSError"""
+    _remove_leftovers(folder, TEMPORARY_FILE_PREFIX)
+    place = folder / _new_temporary_name(TEMPORARY_FILE_PREFIX)
+    return os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), PRIVATE_FILE_MODE), place
+
+
+def make_temporary_folder(prefix: str, parent: str | None = None) -> str:
+    """Make a private folder in `parent`, by default where temporary files belong. raises: OSError"""
+    if parent is None:
+        import tempfile  # for the few who need its search
+
+        parent = tempfile.gettempdir()
+    _remove_leftovers(Path(parent), prefix)
+    place = os.path.join(parent, _new_temporary_name(prefix))
+    os.mkdir(place, PRIVATE_FOLDER_MODE)
+    return place
+
+
+@contextmanager
+def temporary_folder(prefix: str) -> Iterator[Path]:
+    """A private folder that is removed when the block ends. raises: OSError"""
+    place = make_temporary_folder(prefix)
+    try:
+        yield Path(place)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _new_temporary_name(prefix: str) -> str:
+    return f"{prefix}{process_tag()}-{os.urandom(4).hex()}"
+
+
+def _remove_leftovers(folder: Path, prefix: str) -> None:
+    """Remove what dead processes left under `prefix`; what cannot be removed stays."""
+    with suppress(OSError), os.scandir(folder) as entries:
+        left = [entry for entry in entries if entry.name.startswith(prefix) and _is_leftover(entry, prefix)]
+        for entry in left:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _is_leftover(entry: "os.DirEntry[str]", prefix: str) -> bool:
+    match = TEMPORARY_NAME.fullmatch(entry.name.removeprefix(prefix))
+    if not match:
+        return False
+    if is_local_tag(match["tag"]):
+        return is_dead_process_tag(match["tag"])
+    with suppress(OSError):
+        return time.time() - entry.stat(follow_symlinks=False).st_mtime > FOREIGN_LEFTOVER_AGE_S
+    return False

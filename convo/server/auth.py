@@ -1,0 +1,202 @@
+"""Authentication: API keys map to tenants; without keys, only local callers.
+
+A keys file has one "NAME SHA256 [admin]" a line and is reloaded when it changes; NAME is the
+tenant. An admin key also sees the metrics of the whole server, never another tenant's state.
+Without a keys file there is one tenant, and Host and Origin headers must be local (DNS
+rebinding, cross-origin requests).
+"""
+
+import hmac
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
+from functools import lru_cache
+from hashlib import sha256
+from pathlib import Path
+from secrets import token_urlsafe
+from typing import Protocol
+
+from convo.config.paths import make_private_folder
+from convo.config.settings import LOCAL_TENANT
+from convo.config.trust import is_loopback
+from convo.config.values import TENANT_PATTERN
+from convo.errors import InvalidSettings, StoreFault
+from convo.server import errors
+
+KEY_LINE = re.compile(rf"(?P<name>{TENANT_PATTERN.pattern})\s+(?P<hash>[0-9a-f]{{64}})(?P<admin>\s+admin)?")
+BUCKET_DIGITS = 8
+BEARER_PREFIX = "bearer "
+
+
+class Authenticator(Protocol):
+    """Knows tenants by their keys."""
+
+    def tenant(self, authorization: str | None) -> str:
+        """Whose key this header carries. raises: KeyRefused"""
+        ...
+
+    def is_admin(self, authorization: str | None) -> bool:
+        """Whether this header, which carries a key, may see the figures of the whole server."""
+        ...
+
+
+class SingleTenant:
+    """One tenant, whatever is said."""
+
+    def tenant(self, authorization: str | None) -> str:
+        return LOCAL_TENANT
+
+    def is_admin(self, authorization: str | None) -> bool:
+        return True
+
+
+class KeysFile:
+    """The keys in one file.
+
+    raises:  InvalidSettings  the file cannot be read, or a line of it
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._seen = path, read_file_stamp(path)
+        if self._seen is None:
+            raise InvalidSettings(f"{path}: there is no such keys file", hint="convo serve --new-key NAME makes one")
+        listed = list(read_key_entries(path))
+        for digest in find_shared_hashes(listed):
+            names = ", ".join(sorted({name for name, known in listed if known == digest}))
+            raise InvalidSettings(
+                f"{path}: one key stands under several names: {names}", hint="give each a key of its own"
+            )
+        self._known, self._admins = group_by_hash_prefix(listed), read_admin_hashes(path)
+
+    def tenant(self, authorization: str | None) -> str:
+        """Whose key this header carries. raises: KeyRefused"""
+        if not authorization:
+            raise errors.missing_api_key_error()
+        if not authorization[: len(BEARER_PREFIX)].lower() == BEARER_PREFIX:
+            raise errors.incorrect_api_key_error()
+        self._look_again()
+        digest = hash_api_key(authorization[len(BEARER_PREFIX) :].strip())
+        found = ""
+        for known, name in self._known.get(digest[:BUCKET_DIGITS], ()):
+            if hmac.compare_digest(known, digest):
+                found = name
+        if not found:
+            raise errors.incorrect_api_key_error()
+        return found
+
+    def _look_again(self) -> None:
+        seen = read_file_stamp(self._path)
+        if seen != self._seen:
+            self._seen = seen
+            listed = list(read_key_entries(self._path, strict=False)) if seen else []
+            unclear = find_shared_hashes(listed)
+            self._known = group_by_hash_prefix([entry for entry in listed if entry[1] not in unclear])
+            self._admins = read_admin_hashes(self._path) if seen else frozenset()
+
+    def is_admin(self, authorization: str | None) -> bool:
+        return hash_api_key((authorization or "")[len(BEARER_PREFIX) :].strip()) in self._admins
+
+
+def hash_api_key(key: str) -> str:
+    return sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def read_file_stamp(path: Path) -> tuple[int, int, int] | None:
+    """What changes with the file; None when it is not there."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def read_key_entries(path: Path, *, strict: bool = True) -> Iterator[tuple[str, str]]:
+    """(name, hash) of each line that holds one.
+
+    raises:  InvalidSettings  where `strict`: it cannot be read, or another line is neither empty nor a comment
+    """
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError as wrong:
+        if not strict:
+            return
+        raise InvalidSettings(f"{path}: cannot be read: {wrong.strerror}") from wrong
+    for number, line in enumerate(lines, 1):
+        said = line.partition("#")[0].strip()
+        found = KEY_LINE.fullmatch(said)
+        if found:
+            yield found["name"], found["hash"]
+        elif said and strict:
+            raise InvalidSettings(
+                f"{path}, line {number}: is not a name and the SHA-256 of a key",
+                hint="convo serve --new-key NAME writes such a line",
+            )
+
+
+def read_admin_hashes(path: Path) -> frozenset[str]:
+    """The hashes of the keys in the file that are an admin's; none where it cannot be read."""
+    try:
+        lines = path.read_text("utf-8", errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    found = (KEY_LINE.fullmatch(line.partition("#")[0].strip()) for line in lines)
+    return frozenset(one["hash"] for one in found if one and one["admin"])
+
+
+def find_shared_hashes(listed: Sequence[tuple[str, str]]) -> Set[str]:
+    """The hashes that stand under more than one name."""
+    owner: dict[str, str] = {}
+    return {digest for name, digest in listed if owner.setdefault(digest, name) != name}
+
+
+def group_by_hash_prefix(listed: Sequence[tuple[str, str]]) -> Mapping[str, Sequence[tuple[str, str]]]:
+    """(hash, name) by the first digits of the hash.
+
+    What is looked up is the hash of what somebody presented: how long that takes tells nothing
+    about a key that they do not have.
+    """
+    found: dict[str, list[tuple[str, str]]] = {}
+    for name, digest in listed:
+        found.setdefault(digest[:BUCKET_DIGITS], []).append((digest, name))
+    return found
+
+
+def create_api_key(path: Path, name: str) -> str:
+    """A fresh key for `name`, whose hash now stands in the file; the file is this user's alone.
+
+    raises:  InvalidSettings  the name cannot be one;  StoreFault  the file cannot be written
+    """
+    if not TENANT_PATTERN.fullmatch(name):
+        raise InvalidSettings(
+            f"{name!r} cannot be the name of a key", hint="letters, digits and . _ @ - in between, 64 at most"
+        )
+    key = f"convo_{token_urlsafe(32)}"
+    make_private_folder(path.parent)
+    try:
+        opened = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(opened, "r+b") as file:
+            before = file.read()
+            ended = not before or before.endswith(b"\n")
+            file.write(b"%b%b %b\n" % (b"" if ended else b"\n", name.encode(), hash_api_key(key).encode()))
+    except OSError as wrong:
+        raise StoreFault(f"{path} cannot be written: {wrong.strerror}", hint="name another file with --keys") from wrong
+    return key
+
+
+_is_loopback_cached = lru_cache(maxsize=256)(is_loopback)
+"""Every request asks."""
+
+
+def check_local_caller(headers: Mapping[bytes, bytes]) -> None:
+    """raises: RequestRefused  a web page stands behind the request"""
+    host = headers.get(b"host", b"").decode("latin-1")
+    if host and not _is_loopback_cached(strip_port(host)):
+        raise errors.host_not_allowed_error(host)
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    if origin and origin.partition("://")[2] != host:
+        raise errors.origin_not_allowed_error(origin)
+
+
+def strip_port(host: str) -> str:
+    name, colon, port = host.rpartition(":")
+    return name if colon and port.isdigit() else host

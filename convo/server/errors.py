@@ -1,0 +1,178 @@
+"""Errors of HTTP itself, raised before an endpoint is called.
+
+Messages, codes and statuses are the real API's where they are known.
+"""
+
+from convo.errors import KeyRefused, RequestRefused, StreamBroken, TryLater
+
+OVERLOADED_RETRY_S = 1.0
+"""Seconds after which a client may ask again when too many requests run."""
+
+
+def unknown_url_error(method: str, path: str) -> RequestRefused:
+    advice = "" if f"{path}/".startswith("/v1/") else "; the paths of this API begin with /v1"
+    return RequestRefused(f"Invalid URL ({method} {path}){advice}", status=404)
+
+
+def method_not_allowed_error(method: str, path: str, allowed: str) -> RequestRefused:
+    return RequestRefused(
+        f"Not allowed to {method} on {path}; allowed are {allowed}", code="method_not_supported", status=405
+    )
+
+
+def unsupported_content_type_error(given: str) -> RequestRefused:
+    header = f"you specified the header 'Content-Type: {given}'" if given else "you specified no Content-Type header"
+    return RequestRefused(
+        f"Unsupported content type: '{given}'. This API method only accepts 'application/json' requests, but {header}. "
+        "Please try again with a supported content type",
+        code="unsupported_content_type",
+    )
+
+
+def unsupported_encoding_error(given: str) -> RequestRefused:
+    return RequestRefused(
+        f"Unsupported content encoding '{given}': send the body as it is", code="unsupported_encoding", status=415
+    )
+
+
+def invalid_json_error(why: str) -> RequestRefused:
+    return RequestRefused(f"We could not parse the JSON body of your request: {why}")
+
+
+def body_not_an_object_error() -> RequestRefused:
+    return RequestRefused("The JSON body of your request must be an object")
+
+
+def body_too_large_error(most: int) -> RequestRefused:
+    return RequestRefused(
+        f"The body of your request is larger than {most:,} bytes", code="request_too_large", status=413
+    )
+
+
+def headers_too_large_error(most: int) -> RequestRefused:
+    return RequestRefused(
+        f"The headers of your request are larger than {most:,} bytes", code="headers_too_large", status=431
+    )
+
+
+def request_timeout_error(within_s: float) -> RequestRefused:
+    return RequestRefused(
+        f"Your request did not arrive within {within_s:g} seconds", code="request_timeout", status=408
+    )
+
+
+def invalid_http_error() -> RequestRefused:
+    return RequestRefused("This is not a request of HTTP/1.1", code="invalid_request")
+
+
+def invalid_handshake_error() -> RequestRefused:
+    return RequestRefused(
+        "This opens no WebSocket: that takes a GET without a body, a Sec-WebSocket-Key, version 13, "
+        "and no more than 128 headers of 8,192 bytes",
+        code="invalid_handshake",
+    )
+
+
+def too_many_items_error(name: str, most: int, got: int) -> RequestRefused:
+    return RequestRefused(
+        f"Invalid '{name}': array too long. Expected an array with maximum length {most}, "
+        f"but got an array with length {got} instead",
+        code="array_above_max_length",
+        param=name,
+    )
+
+
+def overloaded_error() -> TryLater:
+    return TryLater(
+        "Too many requests run here at once. Please retry in a moment",
+        code="overloaded",
+        retry_after_s=OVERLOADED_RETRY_S,
+    )
+
+
+def server_shutting_down_error() -> TryLater:
+    return TryLater(
+        "The server is shutting down. Please retry in a moment",
+        code="server_shutting_down",
+        retry_after_s=OVERLOADED_RETRY_S,
+    )
+
+
+def not_ready_error() -> TryLater:
+    """It gives no reason, because callers are not authenticated. The reason is in the server's log."""
+    return TryLater(
+        "The server is not ready. Please retry in a moment", code="not_ready", retry_after_s=OVERLOADED_RETRY_S
+    )
+
+
+def duplicate_authorization_error() -> RequestRefused:
+    return RequestRefused(
+        "Your request has more than one Authorization header; send one", code="duplicate_authorization_header"
+    )
+
+
+def host_not_allowed_error(said: str) -> RequestRefused:
+    return RequestRefused(
+        f"This server answers to its own address alone, not to '{said}'", code="host_not_allowed", status=403
+    )
+
+
+def origin_not_allowed_error(said: str) -> RequestRefused:
+    return RequestRefused(
+        f"This server takes no requests from the web page '{said}'", code="origin_not_allowed", status=403
+    )
+
+
+# -- queries and fields ---------------------------------------------------------------------------
+
+
+def unknown_http_parameter_error(name: str) -> RequestRefused:
+    return RequestRefused(f"Unknown parameter: '{name}'", code="unknown_parameter", param=name)
+
+
+def missing_http_parameter_error(name: str) -> RequestRefused:
+    return RequestRefused(f"Missing required parameter: '{name}'", code="missing_required_parameter", param=name)
+
+
+def http_parameter_type_error(name: str, wanted: str) -> RequestRefused:
+    """`wanted` with its article: "an integer"."""
+    return RequestRefused(f"Invalid type for '{name}': expected {wanted}", code="invalid_type", param=name)
+
+
+def http_parameter_value_error(name: str, got: str, known: tuple[str, ...]) -> RequestRefused:
+    values = [f"'{value}'" for value in known]
+    last = f"and {values.pop()}" if len(values) > 1 else values.pop()
+    listed = f"{', '.join(values)}, {last}" if len(values) > 1 else " ".join([*values, last])
+    return RequestRefused(f"Invalid value: '{got}'. Supported values are: {listed}", code="invalid_value", param=name)
+
+
+def repeated_parameter_error(name: str) -> RequestRefused:
+    return RequestRefused(f"Invalid '{name}': it is given more than once", code="invalid_value", param=name)
+
+
+def parameter_requires_error(name: str, other: str) -> RequestRefused:
+    return RequestRefused(f"The '{name}' parameter is only allowed with '{other}'", code="invalid_value", param=name)
+
+
+# -- what an endpoint cannot say ------------------------------------------------------------------
+
+
+def unknown_model_error(model: str) -> RequestRefused:
+    return RequestRefused(f"The model '{model}' does not exist", code="model_not_found", param="model", status=404)
+
+
+def empty_stream_error() -> StreamBroken:
+    return StreamBroken("The answer ended before it began")
+
+
+# -- keys -----------------------------------------------------------------------------------------
+
+
+def missing_api_key_error() -> KeyRefused:
+    return KeyRefused(
+        "You didn't provide an API key. Provide it in an Authorization header: Bearer YOUR_KEY", code="missing_api_key"
+    )
+
+
+def incorrect_api_key_error() -> KeyRefused:
+    return KeyRefused("Incorrect API key provided", code="invalid_api_key")

@@ -1,0 +1,85 @@
+"""Routes of the inspector page: its files, and its two JSON calls.
+
+The files are public; the data needs the same key as the API. The calls are not part of the API.
+`inspector_data` is imported with the first call.
+"""
+
+from dataclasses import replace
+
+from convo.server import errors, pages
+from convo.server.http import (
+    JSON_CONTENT_TYPE,
+    NO_CONTENT_STATUS,
+    QueryParameter,
+    parse_integer_value,
+    parse_text_value,
+)
+from convo.server.routes import ApiRoute, HandlerContext, HandlerResult, RawResponse
+
+SECURITY_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+"""What every answer to a browser carries: it is what it says it is, and for no other site."""
+
+PAGE_HEADERS = (
+    *SECURITY_HEADERS,
+    (b"cache-control", b"no-cache"),
+    (b"content-security-policy", pages.SERVED_POLICY.encode()),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+)
+
+LIMIT_PARAMETER = QueryParameter("limit", parse_integer_value, {"type": "integer"}, "Sessions at most.")
+SEEN_PARAMETER = QueryParameter("seen", parse_text_value, {"type": "string"}, "The version that the page has.")
+
+
+async def serve_page(asked: HandlerContext) -> HandlerResult:
+    return await serve_page_file(replace(asked, ids={"name": ""}))
+
+
+async def serve_page_file(asked: HandlerContext) -> HandlerResult:
+    """raises: RequestRefused  the page has no such file"""
+    found = pages.load_page_files().get(asked.ids["name"])
+    if found is None:
+        raise errors.unknown_url_error("GET", pages.INSPECTOR_FILES_PATH + asked.ids["name"])
+    return RawResponse(found.body, found.form, PAGE_HEADERS)
+
+
+async def serve_favicon(asked: HandlerContext) -> HandlerResult:
+    """There is none, and a browser that asks for one is not told of an error."""
+    return RawResponse(b"", b"image/x-icon", SECURITY_HEADERS, NO_CONTENT_STATUS)
+
+
+async def serve_session_list(asked: HandlerContext) -> HandlerResult:
+    from convo.server import inspector_data
+
+    return make_uncached_response(await inspector_data.encode_session_list(asked))
+
+
+async def serve_conversation_view(asked: HandlerContext) -> HandlerResult:
+    """raises: NotFound, AmbiguousHandle"""
+    from convo.server import inspector_data
+
+    return make_uncached_response(await inspector_data.encode_conversation_view(asked))
+
+
+def make_uncached_response(body: bytes) -> RawResponse:
+    return RawResponse(body, JSON_CONTENT_TYPE, (*SECURITY_HEADERS, (b"cache-control", b"no-store")))
+
+
+INSPECTOR_ROUTES = (
+    ApiRoute("GET", "/", serve_page, "The inspector page.", "Text", open=True),
+    ApiRoute("GET", "/favicon.ico", serve_favicon, "No picture.", "Text", open=True),
+    ApiRoute("GET", f"{pages.INSPECTOR_FILES_PATH}{{name}}", serve_page_file, "A file of the page.", "Text", open=True),
+    ApiRoute("GET", "/inspect/api/list", serve_session_list, "What can be opened.", "Text", query=(LIMIT_PARAMETER,)),
+    ApiRoute(
+        "GET",
+        "/inspect/api/conversations/{handle}",
+        serve_conversation_view,
+        "One of them.",
+        "Text",
+        query=(SEEN_PARAMETER,),
+    ),
+)

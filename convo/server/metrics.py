@@ -1,0 +1,130 @@
+"""Prometheus metrics of the server, and of each key's name.
+
+Labels are route templates, statuses, models and token types; never a tenant, an id or a path.
+The number of model labels is bounded.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
+from prometheus_client.process_collector import ProcessCollector
+
+from convo.history.items import Json
+
+PROMETHEUS_CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
+disable_created_metrics()  # type: ignore[no-untyped-call]  # when a figure began doubles their number and tells nothing
+
+MAX_MODEL_LABELS = 200
+OTHER_MODELS_LABEL = "others"
+LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+
+class Metrics:
+    """The figures of one gateway, or of one key's name.
+
+    process:  with those of the process: memory, processor time, open files
+    """
+
+    def __init__(self, *, process: bool = True) -> None:
+        self._registry = registry = CollectorRegistry()
+        if process:
+            ProcessCollector(registry=registry)
+        self._requests = Counter(
+            "convo_requests", "Requests answered.", ["method", "route", "status"], registry=registry
+        )
+        self._latency = Histogram(
+            "convo_request_seconds", "From a request to the end of its answer.", ["route"],
+            registry=registry, buckets=LATENCY_BUCKETS_S,
+        )  # fmt: skip
+        self._first = Histogram(
+            "convo_first_event_seconds", "From a request to the first event of its answer.", ["route"],
+            registry=registry, buckets=LATENCY_BUCKETS_S,
+        )  # fmt: skip
+        self._store_seconds: Histogram | None = None
+        self._store_bytes: Gauge | None = None
+        self._streams = Gauge("convo_streams_open", "Streams that are being sent.", registry=registry)
+        self._tokens = Counter("convo_tokens", "Tokens as models reported them.", ["model", "kind"], registry=registry)
+        self._faults = Counter("convo_store_errors", "Answers that the store stood in the way of.", registry=registry)
+        self._models: set[str] = set()
+
+    def answered(self, method: str, route: str, status: int, took_s: float) -> None:
+        self._requests.labels(method, route, status).inc()
+        self._latency.labels(route).observe(took_s)
+
+    def first_event(self, route: str, after_s: float) -> None:
+        self._first.labels(route).observe(after_s)
+
+    def ended(self, response: Json) -> None:
+        """Count the tokens of a response that has ended."""
+        usage = response.get("usage")
+        if not usage:
+            return
+        model = self._label(str(response.get("model")))
+        for kind, tokens in count_tokens_by_kind(usage).items():
+            self._tokens.labels(model, kind).inc(tokens)
+
+    def stream(self, change: int) -> None:
+        self._streams.inc(change)
+
+    def store_fault(self) -> None:
+        self._faults.inc()
+
+    def store_took(self, seconds: float) -> None:
+        """Count one transaction of the store."""
+        if self._store_seconds is None:
+            self._store_seconds = Histogram(
+                "convo_store_seconds", "Store transactions, with the wait for their start.",
+                registry=self._registry, buckets=LATENCY_BUCKETS_S,
+            )  # fmt: skip
+        self._store_seconds.observe(seconds)
+
+    def store_size(self, size: int) -> None:
+        if self._store_bytes is None:
+            self._store_bytes = Gauge(
+                "convo_store_bytes", "Bytes of the store on its disk, at most a minute old.", registry=self._registry
+            )
+        self._store_bytes.set(size)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def _label(self, model: str) -> str:
+        if len(self._models) < MAX_MODEL_LABELS:
+            self._models.add(model)
+        return model if model in self._models else OTHER_MODELS_LABEL
+
+
+class CombinedMetrics:
+    """Counts for the whole gateway and for one key's name."""
+
+    def __init__(self, *metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def answered(self, method: str, route: str, status: int, took_s: float) -> None:
+        for one in self._metrics:
+            one.answered(method, route, status, took_s)
+
+    def first_event(self, route: str, after_s: float) -> None:
+        for one in self._metrics:
+            one.first_event(route, after_s)
+
+    def ended(self, response: Json) -> None:
+        for one in self._metrics:
+            one.ended(response)
+
+    def stream(self, change: int) -> None:
+        for one in self._metrics:
+            one.stream(change)
+
+    def store_fault(self) -> None:
+        for one in self._metrics:
+            one.store_fault()
+
+
+def count_tokens_by_kind(usage: Json) -> dict[str, int]:
+    """Tokens by kind; cached ones are among the input, reasoning ones among the output."""
+    said, thought = usage.get("input_tokens_details") or {}, usage.get("output_tokens_details") or {}
+    return {
+        "input": usage.get("input_tokens") or 0,
+        "cached": said.get("cached_tokens") or 0,
+        "output": usage.get("output_tokens") or 0,
+        "reasoning": thought.get("reasoning_tokens") or 0,
+    }

@@ -1,0 +1,177 @@
+"""Static HTML pages: the inspector, and an exported conversation.
+
+Both are single files without a network: text is escaped, and a content security policy forbids
+everything else. The inspector's scripts and style are in `static`, unbundled. The data of a
+page is embedded as JSON, so `convo import` reads it back.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from functools import cache
+from hashlib import sha256
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from convo.history.items import Item, Json, is_assistant_message, is_user_message
+from convo.inspect.serialize import (
+    PAGE_BEGIN,
+    PAGE_END,
+    ConversationDocument,
+    document_to_embedded_json,
+    dump_html_safe_json,
+    item_passages,
+    item_title,
+    replace_unprintable,
+)
+
+SCRIPT_FILES = (
+    *("make.js", "paged.js", "conversation.js", "items.js", "difference.js", "link.js"),
+    *("list.js", "tree.js", "source.js", "inspector.js"),
+)
+"""The page's script, each module behind those that it imports."""
+
+STYLE_FILE, PAGE_FILE = "inspector.css", "index.html"
+
+INSPECTOR_FILES_PATH = "/inspector/"
+"""Where a server has the files of the page."""
+
+CONTENT_TYPES = {"js": b"text/javascript", "css": b"text/css", "html": b"text/html"}
+
+BASE_POLICY = (
+    "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'; "
+)
+SERVED_POLICY = f"{BASE_POLICY}script-src 'self'; style-src 'self'; connect-src 'self'; frame-ancestors 'none'"
+"""Images stand in the items themselves. What is not named here is not loaded, run, sent or shown in a frame."""
+
+STYLE_LINK = f'<link rel="stylesheet" href="{INSPECTOR_FILES_PATH[1:]}{STYLE_FILE}">'
+SCRIPT_TAG = f'<script type="module" src="{INSPECTOR_FILES_PATH[1:]}inspector.js"></script>'
+"""How the page names its files: beside itself, so that it may stand below another address than /."""
+
+SCRIPT_IMPORT = re.compile(r"^import .*;\n", re.MULTILINE)
+SCRIPT_EXPORT = re.compile(r"^export ", re.MULTILINE)
+
+
+class PageFile(NamedTuple):
+    """One file of the page."""
+
+    body: bytes
+    form: bytes
+
+
+@cache
+def load_page_files() -> dict[str, PageFile]:
+    """The files of the page by name; the page itself under ""."""
+    named = {"": PAGE_FILE, **{name: name for name in (*SCRIPT_FILES, STYLE_FILE)}}
+    return {
+        at: PageFile(read_static_text(name).encode(), CONTENT_TYPES[name.rpartition(".")[2]] + b"; charset=utf-8")
+        for at, name in named.items()
+    }
+
+
+def render_inspector_page(data: Json) -> str:
+    """The page as one file that shows `data`: {"list": ..., "conversations": {handle: ...}}."""
+    script, style = bundle_scripts(), read_static_text(STYLE_FILE)
+    policy = f"{BASE_POLICY}script-src {format_policy_hash(script)}; style-src {format_policy_hash(style)}"
+    head = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>'
+    kept = f'<script type="application/json" id="convo-data">{dump_html_safe_json(data)}</script>'
+    page = read_static_text(PAGE_FILE).replace(STYLE_LINK, head)
+    return page.replace(SCRIPT_TAG, f'{kept}\n<script type="module">{script}</script>')
+
+
+def bundle_scripts() -> str:
+    """All modules as one: what one exports and another imports is then simply there."""
+    return "\n".join(SCRIPT_EXPORT.sub("", SCRIPT_IMPORT.sub("", read_static_text(name))) for name in SCRIPT_FILES)
+
+
+def format_policy_hash(inline: str) -> str:
+    """How a policy names a script or a style that stands in the page."""
+    return f"'sha256-{b64encode(sha256(inline.encode()).digest()).decode()}'"
+
+
+@cache
+def read_static_text(name: str) -> str:
+    return (Path(__file__).parent / "static" / name).read_text("utf-8")
+
+
+CONVERSATION_PAGE_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+)
+
+INLINE_IMAGE = re.compile(r"data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+")
+"""Images that a browser may be shown; an SVG may hold anything."""
+
+CONVERSATION_PAGE_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --dim: #595959; }
+@media (prefers-color-scheme: dark) { :root { --dim: #b4b4b4; } }
+body { margin: 0 auto; max-width: 46rem; padding: 1.5rem 1rem 4rem; line-height: 1.55;
+  font: 1rem/1.55 system-ui, sans-serif; color: CanvasText; background: Canvas; }
+h1 { font-size: 1.4rem; overflow-wrap: anywhere; }
+h2 { font-size: .85rem; margin: 0 0 .5rem; color: var(--dim); font-weight: 600; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; color: var(--dim); }
+dd { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
+article { border-top: 1px solid var(--line); padding: 1rem 0; }
+article.user { background: var(--soft); padding: 1rem; border-radius: .5rem; }
+p, blockquote { margin: 0 0 .6rem; white-space: pre-wrap; overflow-wrap: anywhere; }
+blockquote { border-left: 3px solid var(--line); padding-left: .8rem; color: var(--dim); }
+pre { margin: 0; padding: .7rem; background: var(--soft); border-radius: .3rem; overflow-x: auto; }
+pre:focus-visible { outline: 2px solid currentColor; }
+img { max-width: 100%; height: auto; }
+.aside { color: var(--dim); font-style: italic; }
+"""
+
+
+def render_conversation_page(document: ConversationDocument, *, data: bool = True) -> str:
+    """The whole file; with `data`, it can be imported again."""
+    name = escape(replace_unprintable(document.name or "A conversation"))
+    facts = "".join(
+        f"<dt>{label}</dt><dd>{escape(replace_unprintable(words))}</dd>" for label, words in _header_facts(document)
+    )
+    articles = "\n".join(_render_article(at, item) for at, item in enumerate(document.items, 1))
+    kept = f"{PAGE_BEGIN}{document_to_embedded_json(document)}{PAGE_END}\n" if data else ""
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{CONVERSATION_PAGE_POLICY}">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="referrer" content="no-referrer">\n'
+        f"<title>{name}</title>\n<style>{CONVERSATION_PAGE_STYLE}</style>\n</head>\n<body>\n"
+        f"<header>\n<h1>{name}</h1>\n<dl>{facts}</dl>\n</header>\n<main>\n{articles}\n</main>\n{kept}</body>\n</html>\n"
+    )
+
+
+def _header_facts(document: ConversationDocument) -> Iterator[tuple[str, str]]:
+    if document.model:
+        yield "Model", document.model
+    yield "Items", f"{len(document.items):,}"
+    if document.instructions:
+        yield "Instructions", document.instructions
+
+
+def _render_article(at: int, item: Item) -> str:
+    body = "\n".join(PASSAGE_RENDERERS[passage.form](passage.words, at) for passage in item_passages(item))
+    head = f'<h2 id="i{at}">{at} · {escape(item_title(item))}</h2>'
+    return f'<article class="{_css_class(item)}" aria-labelledby="i{at}">\n{head}\n{body}\n</article>'
+
+
+def _css_class(item: Item) -> str:
+    return "user" if is_user_message(item) else "assistant" if is_assistant_message(item) else "other"
+
+
+def _render_image(url: str, at: int) -> str:
+    if INLINE_IMAGE.fullmatch(url):
+        return f'<img src="{url}" alt="the image of item {at}">'
+    shown = url.partition(";")[0] if url.startswith("data:") else url
+    return f'<p class="aside">an image: {escape(shown)}</p>'
+
+
+PASSAGE_RENDERERS: dict[str, Callable[[str, int], str]] = {
+    "prose": lambda words, at: f"<p>{escape(words)}</p>",
+    "thought": lambda words, at: f"<blockquote>{escape(words)}</blockquote>",
+    "code": lambda words, at: (
+        f'<pre tabindex="0" role="region" aria-label="text of item {at}"><code>{escape(words)}</code></pre>'
+    ),
+    "image": _render_image,
+    "aside": lambda words, at: f'<p class="aside">{escape(words)}</p>',
+}

@@ -1,0 +1,73 @@
+"""Rate limits: concurrent requests and requests per minute, per key and process.
+
+A minute is the last sixty seconds. A refused request does not count. Replicas do not share
+limits.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from math import ceil
+
+from convo.config.sections import ServeLimits
+from convo.errors import TryLater
+
+MINUTE_S = 60.0
+CONCURRENCY_RETRY_S = 1.0
+"""Retry-After when too many requests run at once: when one of them ends is not known."""
+
+
+class RateLimits:
+    """The requests of one process. `ticks` gives seconds that only go forward."""
+
+    def __init__(self, limits: ServeLimits, ticks: Callable[[], float]) -> None:
+        self._limits, self._ticks = limits, ticks
+        self._all = MinuteWindow()
+        self._windows: dict[str, MinuteWindow] = {}
+        self._running: dict[str, int] = {}
+
+    def enter(self, name: str) -> None:
+        """Begin a request of the key `name`; `leave` ends it.
+
+        raises:  TryLater  429 with the seconds to wait; then nothing began
+        """
+        (concurrent, per_minute), now = self._limits.of(name), self._ticks()
+        running = self._running.get(name, 0)
+        if 0 < concurrent <= running:
+            raise _rate_limit_error(f"{concurrent} concurrent requests", running, CONCURRENCY_RETRY_S)
+        window = self._windows.setdefault(name, MinuteWindow())
+        window.check(per_minute, now, "requests per minute (RPM)")
+        self._all.check(self._limits.process_per_minute, now, "requests per minute (RPM) of this server")
+        for one, limit in ((window, per_minute), (self._all, self._limits.process_per_minute)):
+            if limit:
+                one.times.append(now)
+        self._running[name] = running + 1
+
+    def leave(self, name: str) -> None:
+        left = self._running[name] - 1
+        if left:
+            self._running[name] = left
+        else:
+            del self._running[name]
+
+
+class MinuteWindow:
+    """The times of the requests that were accepted in the last minute, oldest first."""
+
+    def __init__(self) -> None:
+        self.times: deque[float] = deque()
+
+    def check(self, most: int, now: float, what: str) -> None:
+        """raises: TryLater  `most` requests were accepted in the last minute; 0: no limit"""
+        while self.times and self.times[0] <= now - MINUTE_S:
+            self.times.popleft()
+        if 0 < most <= len(self.times):
+            raise _rate_limit_error(f"{most} {what}", len(self.times), self.times[-most] + MINUTE_S - now)
+
+
+def _rate_limit_error(limit: str, used: int, wait_s: float) -> TryLater:
+    return TryLater(
+        f"Rate limit reached: Limit {limit}, Used {used}. Please try again in {max(1, ceil(wait_s))}s",
+        code="rate_limit_exceeded",
+        status=429,
+        retry_after_s=float(max(1, ceil(wait_s))),
+    )

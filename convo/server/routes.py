@@ -1,0 +1,480 @@
+"""The route table, its handlers, and the OpenAPI document made from it.
+
+A handler gets a HandlerContext and returns a resource, bytes, or events to stream. A row names
+the schemas of its body and response; operation ids are part of the public API.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, TypeAlias
+
+from convo import __version__
+from convo.config.sections import Price
+from convo.endpoints.base import Endpoint, EndpointService, ItemPage
+from convo.errors import ConvoError
+from convo.history.items import Json
+from convo.server import errors
+from convo.server.http import (
+    INCLUDE_PARAMETER,
+    LIST_PARAMETERS,
+    OBFUSCATION_PARAMETER,
+    STARTING_AFTER_PARAMETER,
+    STREAM_PARAMETER,
+    QueryParameter,
+    to_page_arguments,
+)
+from convo.server.metrics import PROMETHEUS_CONTENT_TYPE
+from convo.server.schemas import SCHEMAS, schema_ref
+from convo.server.sse import EventsResult, LiveResponses
+from convo.stores.base import Store
+
+JSON_MEDIA_TYPE = "application/json"
+SSE_MEDIA_TYPE = "text/event-stream"
+
+API_DESCRIPTION = """The Responses and Conversations API in front of any model.
+
+Fields that this document does not name are refused. An id of another key is not found.
+
+A client that disconnects cancels its response; with `background: true` it runs on. Past a limit of requests the
+answer is 429 `rate_limit_exceeded`, and `Retry-After` gives the seconds to wait."""
+
+SSE_DESCRIPTION = (
+    "Server-sent events: `event:` names the type, `data:` holds the event as JSON, numbered from 0 without a gap. "
+    "The last one is `response.completed`, `response.incomplete` or `response.failed`; then comes `data: [DONE]`."
+)
+
+WEBSOCKET_EXTENSION: Mapping[str, Json] = {
+    "description": "A GET that upgrades to a WebSocket opens a connection over which turns follow one another. "
+    "A client sends one `response.create` a turn; it gets the events of a stream, one JSON object a message.",
+    "clientMessage": schema_ref("WebSocketCreate"),
+    "errorMessage": schema_ref("WebSocketError"),
+}
+
+PATH_PARAMETER = re.compile(r"{(\w+)(?::\w+)?}")
+"""A variable part of a path, as Starlette writes it: {id} or {model:path}."""
+
+
+def build_openapi_document(routes: Sequence["ApiRoute"]) -> dict[str, Json]:
+    """The whole of it, as OpenAPI 3.1."""
+    paths: dict[str, dict[str, Json]] = {}
+    for route in routes:
+        paths.setdefault(PATH_PARAMETER.sub(r"{\1}", route.path), {})[route.method.lower()] = _build_operation(route)
+    paths["/v1/responses"]["x-openresponses-websocket"] = WEBSOCKET_EXTENSION
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "convo", "version": __version__, "description": API_DESCRIPTION},
+        "servers": [{"url": "/"}],
+        "security": [{"key": []}, {}],
+        "paths": paths,
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "responses": {
+                "Refused": _json_response_object("What was asked is refused: the error says why.", schema_ref("Error")),
+                "Failed": _json_response_object(
+                    "What was asked could not be done: the error says why.", schema_ref("Error")
+                ),
+            },
+        },
+    }
+
+
+def _build_operation(route: "ApiRoute") -> dict[str, Json]:
+    return {
+        "operationId": route.operation,
+        "tags": [route.operation.partition("_")[0]],
+        "summary": route.summary,
+        "parameters": [
+            *map(_path_parameter_object, PATH_PARAMETER.findall(route.path)),
+            *map(_query_parameter_object, route.query),
+        ],
+        **({"requestBody": _request_body_object(route)} if route.takes else {}),
+        "responses": {
+            "200": _success_response_object(route),
+            "4XX": {"$ref": "#/components/responses/Refused"},
+            "5XX": {"$ref": "#/components/responses/Failed"},
+        },
+        **({"security": []} if route.open else {}),
+    }
+
+
+def _path_parameter_object(name: str) -> dict[str, Json]:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+
+
+def _query_parameter_object(query: QueryParameter) -> dict[str, Json]:
+    return {"name": query.name, "in": "query", "description": query.words, "schema": query.schema}
+
+
+def _request_body_object(route: "ApiRoute") -> dict[str, Json]:
+    return {"required": not route.optional, "content": {JSON_MEDIA_TYPE: {"schema": schema_ref(str(route.takes))}}}
+
+
+def _success_response_object(route: "ApiRoute") -> dict[str, Json]:
+    if route.gives == "Text":
+        return {"description": route.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
+    told = _json_response_object(route.summary, schema_ref(route.gives))
+    if route.events:
+        told["content"][SSE_MEDIA_TYPE] = {"schema": {"type": "string", "description": SSE_DESCRIPTION}}
+    return told
+
+
+def _json_response_object(words: str, schema: Mapping[str, Json]) -> dict[str, Json]:
+    return {"description": words, "content": {JSON_MEDIA_TYPE: {"schema": schema}}}
+
+
+@dataclass(frozen=True, slots=True)
+class InspectorDeps:
+    """What the inspector page looks at beside the service.
+
+    store:   the one under the service
+    prices:  what a person said that models cost, by their full names
+    going:   the answers that are being given
+    """
+
+    store: Store
+    prices: Mapping[str, Price] = field(default_factory=dict)
+    going: LiveResponses = field(default_factory=LiveResponses)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerContext:
+    """One request, read.
+
+    inspected: what the inspector page shows
+    figures:   what is counted, as far as the caller may see it, for Prometheus
+    ending:    whether the server is going down
+    tenant:    whose key came with it
+    ids:       the variable parts of its path, by name
+    query:     the parameters behind the path, by name
+    body:      the JSON object that came with it; {} for none
+    """
+
+    service: EndpointService
+    inspected: InspectorDeps
+    figures: Callable[[], Awaitable[bytes]]
+    ending: bool
+    tenant: str
+    ids: Mapping[str, str]
+    query: Mapping[str, Any]
+    body: dict[str, Json]
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """The one that holds this tenant's state."""
+        return self.service.of(self.tenant)
+
+    def array(self, name: str) -> list[Json]:
+        """The array at `name` in the body; null counts as empty. raises: Refused"""
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, list):
+            raise errors.http_parameter_type_error(name, "an array")
+        return value or []
+
+    def strings(self, name: str) -> dict[str, str]:
+        """The object at `name` in the body; null counts as empty. raises: Refused"""
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, dict):
+            raise errors.http_parameter_type_error(name, "an object")
+        return value or {}
+
+    def flag(self, name: str) -> bool:
+        value = self.body.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise errors.http_parameter_type_error(name, "a boolean")
+        return bool(value)
+
+    def only(self, *names: str) -> None:
+        """raises: RequestRefused  the body has another field"""
+        for name in self.body:
+            if name not in names:
+                raise errors.unknown_http_parameter_error(name)
+
+
+@dataclass(frozen=True, slots=True)
+class RawResponse:
+    """An answer whose bytes are made already."""
+
+    body: bytes
+    form: bytes
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    status: int = 200
+
+
+HandlerResult: TypeAlias = Mapping[str, Json] | EventsResult | RawResponse
+RouteHandler: TypeAlias = Callable[[HandlerContext], Awaitable[HandlerResult]]
+
+
+def to_list_resource(page: ItemPage) -> dict[str, Json]:
+    """A page as the API lists it."""
+    ids = [item["id"] for item in page.items]
+    return {
+        "object": "list",
+        "data": list(page.items),
+        "first_id": ids[0] if ids else None,
+        "last_id": ids[-1] if ids else None,
+        "has_more": page.has_more,
+    }
+
+
+async def create_response(asked: HandlerContext) -> HandlerResult:
+    streamed = asked.flag("stream")
+    body = {**asked.body, "stream": streamed}
+    events = asked.endpoint.create(body)
+    if body.get("background") is True:
+        return EventsResult(events, streamed, early=True)
+    return EventsResult(asked.inspected.going.told(asked.tenant, events), streamed)
+
+
+async def retrieve_response(asked: HandlerContext) -> HandlerResult:
+    query = asked.query
+    if query.get("stream"):
+        events = asked.endpoint.follow(asked.ids["response_id"], after=query.get("starting_after"))
+        return EventsResult(events, streamed=True, maybe=True)
+    if "starting_after" in query:
+        raise errors.parameter_requires_error("starting_after", "stream=true")
+    return await asked.endpoint.retrieve(asked.ids["response_id"])
+
+
+async def delete_response(asked: HandlerContext) -> HandlerResult:
+    response_id = asked.ids["response_id"]
+    await asked.endpoint.delete(response_id)
+    return {"id": response_id, "object": "response", "deleted": True}
+
+
+async def cancel_response(asked: HandlerContext) -> HandlerResult:
+    return await asked.endpoint.cancel(asked.ids["response_id"])
+
+
+async def list_input_items(asked: HandlerContext) -> HandlerResult:
+    return to_list_resource(
+        await asked.endpoint.input_items(asked.ids["response_id"], **to_page_arguments(asked.query))
+    )
+
+
+async def compact_response(asked: HandlerContext) -> HandlerResult:
+    return await asked.endpoint.compact(asked.body)
+
+
+async def count_input_tokens(asked: HandlerContext) -> HandlerResult:
+    tokens = await asked.endpoint.count(asked.body)
+    return {"object": "response.input_tokens", "input_tokens": tokens}
+
+
+async def create_conversation(asked: HandlerContext) -> HandlerResult:
+    asked.only("items", "metadata")
+    return await asked.endpoint.create_conversation(asked.array("items"), asked.strings("metadata"))
+
+
+async def retrieve_conversation(asked: HandlerContext) -> HandlerResult:
+    return await asked.endpoint.conversation(asked.ids["conversation_id"])
+
+
+async def update_conversation(asked: HandlerContext) -> HandlerResult:
+    asked.only("metadata")
+    if "metadata" not in asked.body:
+        raise errors.missing_http_parameter_error("metadata")
+    return await asked.endpoint.update_conversation(asked.ids["conversation_id"], asked.strings("metadata"))
+
+
+async def delete_conversation(asked: HandlerContext) -> HandlerResult:
+    conversation_id = asked.ids["conversation_id"]
+    await asked.endpoint.delete_conversation(conversation_id)
+    return {"id": conversation_id, "object": "conversation.deleted", "deleted": True}
+
+
+async def add_conversation_items(asked: HandlerContext) -> HandlerResult:
+    asked.only("items")
+    if asked.body.get("items") is None:
+        raise errors.missing_http_parameter_error("items")
+    return to_list_resource(await asked.endpoint.add_items(asked.ids["conversation_id"], asked.array("items")))
+
+
+async def list_conversation_items(asked: HandlerContext) -> HandlerResult:
+    return to_list_resource(
+        await asked.endpoint.conversation_items(asked.ids["conversation_id"], **to_page_arguments(asked.query))
+    )
+
+
+async def retrieve_conversation_item(asked: HandlerContext) -> HandlerResult:
+    return dict(await asked.endpoint.conversation_item(asked.ids["conversation_id"], asked.ids["item_id"]))
+
+
+async def delete_conversation_item(asked: HandlerContext) -> HandlerResult:
+    return await asked.endpoint.delete_item(asked.ids["conversation_id"], asked.ids["item_id"])
+
+
+async def list_model_resources(asked: HandlerContext) -> HandlerResult:
+    return {"object": "list", "data": list(await asked.service.models())}
+
+
+async def retrieve_model_resource(asked: HandlerContext) -> HandlerResult:
+    wanted = asked.ids["model"]
+    for known in await asked.service.models():
+        if known["id"] == wanted:
+            return known
+    raise errors.unknown_model_error(wanted)
+
+
+async def report_health(asked: HandlerContext) -> HandlerResult:
+    """It runs; nothing else is asked."""
+    return {"status": "ok"}
+
+
+async def report_readiness(asked: HandlerContext) -> HandlerResult:
+    """A request would be answered now. raises: TryLater  it would not, whatever the reason"""
+    if asked.ending:
+        raise errors.server_shutting_down_error()
+    try:
+        await asked.service.check()
+    except ConvoError as fault:
+        raise errors.not_ready_error() from fault
+    return {"status": "ready"}
+
+
+async def report_metrics(asked: HandlerContext) -> HandlerResult:
+    """The figures of the whole server without keys or with an admin's key, else those of the key's own name."""
+    return RawResponse(await asked.figures(), PROMETHEUS_CONTENT_TYPE)
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRoute:
+    """One method of one path.
+
+    path:       variable parts in braces, as Starlette reads them; `{model:path}` may hold slashes
+    gives:      the schema of its answer
+    takes:      the schema of its body; None: it has none
+    optional:   whether the body may be left out
+    events:     whether the answer may come as server-sent events
+    open:       whether it needs no key and counts for no limit
+    asks:       whether a model is asked before it answers: a client that disconnects cancels that
+    operation:  its operationId; up to the first "_" it is its tag; only the routes of the page have none
+    """
+
+    method: str
+    path: str
+    handler: RouteHandler
+    summary: str
+    gives: str
+    takes: str | None = None
+    optional: bool = False
+    query: tuple[QueryParameter, ...] = ()
+    events: bool = False
+    open: bool = False
+    asks: bool = False
+    operation: str = ""
+
+
+async def serve_openapi_document(asked: HandlerContext) -> HandlerResult:
+    """This table, as OpenAPI."""
+    return load_openapi_document()
+
+
+@cache
+def load_openapi_document() -> Mapping[str, Json]:
+    return build_openapi_document(API_ROUTES)
+
+
+RESPONSE_PATH = "/v1/responses/{response_id}"
+CONVERSATION_PATH = "/v1/conversations/{conversation_id}"
+ITEM_PATH = f"{CONVERSATION_PATH}/items/{{item_id}}"
+
+API_ROUTES = (
+    ApiRoute(
+        "POST", "/v1/responses", create_response, "Ask for one response.", "ResponseResource",
+        takes="CreateResponseBody", events=True, operation="responses_create",
+    ),
+    ApiRoute(
+        "POST", "/v1/responses/compact", compact_response, "Make a smaller window for a history.",
+        "CompactResource", takes="CompactResponseBody", asks=True, operation="responses_compact",
+    ),
+    ApiRoute(
+        "POST", "/v1/responses/input_tokens", count_input_tokens, "Count the input tokens of a request.",
+        "InputTokens", takes="CountTokensBody", asks=True, operation="responses_count",
+    ),
+    ApiRoute(
+        "GET", RESPONSE_PATH, retrieve_response, "Retrieve a response, or follow its events.", "ResponseResource",
+        query=(STREAM_PARAMETER, STARTING_AFTER_PARAMETER, INCLUDE_PARAMETER, OBFUSCATION_PARAMETER),
+        events=True, operation="responses_retrieve",
+    ),
+    ApiRoute(
+        "DELETE", RESPONSE_PATH, delete_response, "Delete a response; its children keep their history.", "Deleted",
+        operation="responses_delete",
+    ),
+    ApiRoute(
+        "POST", f"{RESPONSE_PATH}/cancel", cancel_response, "Stop a background response.", "ResponseResource",
+        takes="Empty", optional=True, operation="responses_cancel",
+    ),
+    ApiRoute(
+        "GET", f"{RESPONSE_PATH}/input_items", list_input_items, "List the whole context of a response.", "ItemList",
+        query=LIST_PARAMETERS, operation="responses_input_items",
+    ),
+    ApiRoute(
+        "POST", "/v1/conversations", create_conversation, "Create a conversation.", "Conversation",
+        takes="CreateConversationBody", optional=True, operation="conversations_create",
+    ),
+    ApiRoute(
+        "GET", CONVERSATION_PATH, retrieve_conversation, "Retrieve a conversation.", "Conversation",
+        operation="conversations_retrieve",
+    ),
+    ApiRoute(
+        "POST", CONVERSATION_PATH, update_conversation, "Replace a conversation's metadata.", "Conversation",
+        takes="UpdateConversationBody", operation="conversations_update",
+    ),
+    ApiRoute(
+        "DELETE", CONVERSATION_PATH, delete_conversation, "Delete a conversation.", "Deleted",
+        operation="conversations_delete",
+    ),
+    ApiRoute(
+        "POST", f"{CONVERSATION_PATH}/items", add_conversation_items, "Append up to 20 items.", "ItemList",
+        takes="AddItemsBody", query=(INCLUDE_PARAMETER,), operation="conversations_add_items",
+    ),
+    ApiRoute(
+        "GET", f"{CONVERSATION_PATH}/items", list_conversation_items, "List items.", "ItemList", query=LIST_PARAMETERS,
+        operation="conversations_items",
+    ),
+    ApiRoute(
+        "GET", ITEM_PATH, retrieve_conversation_item, "Retrieve an item.", "Item", query=(INCLUDE_PARAMETER,),
+        operation="conversations_item",
+    ),
+    ApiRoute(
+        "DELETE", ITEM_PATH, delete_conversation_item, "Delete an item; gives the conversation.", "Conversation",
+        operation="conversations_delete_item",
+    ),
+    ApiRoute(
+        "GET", "/v1/models", list_model_resources, "List what can be asked for as a model.", "ModelList",
+        operation="standing_models",
+    ),
+    ApiRoute(
+        "GET", "/v1/models/{model:path}", retrieve_model_resource, "Retrieve a model.", "Model",
+        operation="standing_model",
+    ),
+    ApiRoute(
+        "GET", "/healthz", report_health, "Whether the server runs.", "Status", open=True,
+        operation="standing_healthz",
+    ),
+    ApiRoute(
+        "GET", "/readyz", report_readiness, "Whether the server can answer.", "Status", open=True,
+        operation="standing_readyz",
+    ),
+    ApiRoute(
+        "GET", "/openapi.json", serve_openapi_document, "This document.", "Document", open=True,
+        operation="routes_document",
+    ),
+    ApiRoute(
+        "GET", "/metrics", report_metrics,
+        "Prometheus metrics of your key's name; of the whole server with an admin's key.", "Text",
+        operation="standing_metrics",
+    ),
+)  # fmt: skip
+"""In the order in which paths are tried: fixed parts before variable ones."""
+
+
+def group_by_path(routes: Sequence[ApiRoute] = API_ROUTES) -> Iterator[tuple[str, dict[str, ApiRoute]]]:
+    """Each path with its routes by method."""
+    for path, grouped in groupby(routes, key=attrgetter("path")):
+        yield path, {route.method: route for route in grouped}

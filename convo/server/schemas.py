@@ -1,0 +1,295 @@
+"""JSON Schemas of request bodies and responses, for the OpenAPI document.
+
+Request schemas are closed: unknown fields are refused. In a request null means "not given".
+Response schemas are open.
+"""
+
+from collections.abc import Mapping
+
+from convo.endpoints.base import INCLUDABLE
+from convo.history.items import Json
+
+Schema = Mapping[str, Json]
+
+STRING_SCHEMA: Schema = {"type": "string"}
+NAME_SCHEMA: Schema = {"type": "string", "minLength": 1}
+BOOLEAN_SCHEMA: Schema = {"type": "boolean"}
+INTEGER_SCHEMA: Schema = {"type": "integer"}
+COUNT_SCHEMA: Schema = {"type": "integer", "minimum": 0}
+OBJECT_SCHEMA: Schema = {"type": "object"}
+
+
+def schema_ref(name: str) -> Schema:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def number_schema(least: float, most: float) -> Schema:
+    return {"type": "number", "minimum": least, "maximum": most}
+
+
+def integer_schema(least: int, most: int | None = None) -> Schema:
+    return {"type": "integer", "minimum": least, **({} if most is None else {"maximum": most})}
+
+
+def enum_schema(*values: str) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+def array_schema(items: Schema, most: int | None = None) -> Schema:
+    return {"type": "array", "items": items, **({} if most is None else {"maxItems": most})}
+
+
+def any_of_schema(*schemas: Schema) -> Schema:
+    return {"anyOf": list(schemas)}
+
+
+def nullable_schema(schema: Schema) -> Schema:
+    return any_of_schema(schema, {"type": "null"})
+
+
+def const_schema(value: str | bool) -> Schema:
+    return {"const": value}
+
+
+def object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema] | None = None) -> Schema:
+    """An object that has these fields, and may have others."""
+    more = {name: nullable_schema(schema) for name, schema in (optional or {}).items()}
+    return {"type": "object", "required": list(required), "properties": {**required, **more}}
+
+
+def closed_object_schema(required: Mapping[str, Schema], optional: Mapping[str, Schema]) -> Schema:
+    """An object that has no other fields than these."""
+    return {**object_schema(required, optional), "additionalProperties": False}
+
+
+METADATA_SCHEMA: Schema = {
+    "type": "object",
+    "maxProperties": 16,
+    "propertyNames": {"maxLength": 64},
+    "additionalProperties": {"type": "string", "maxLength": 512},
+}
+
+INPUT_SCHEMA = any_of_schema(STRING_SCHEMA, array_schema(schema_ref("InputItem")))
+
+ID_SCHEMA: Schema = {"type": "string", "pattern": r"^(?!\.{1,2}$)[A-Za-z0-9_.:=+~@$-]{1,512}$"}
+
+CONVERSATION_SCHEMA = any_of_schema(ID_SCHEMA, object_schema({"id": ID_SCHEMA}))
+
+REASONING_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+REASONING_SUMMARY_SCHEMA = enum_schema("auto", "concise", "detailed")
+
+CREATE_PROPERTIES: Mapping[str, Schema] = {
+    "input": INPUT_SCHEMA,
+    "previous_response_id": ID_SCHEMA,
+    "conversation": CONVERSATION_SCHEMA,
+    "store": BOOLEAN_SCHEMA,
+    "stream": BOOLEAN_SCHEMA,
+    "stream_options": closed_object_schema({}, {"include_obfuscation": BOOLEAN_SCHEMA}),
+    "background": BOOLEAN_SCHEMA,
+    "background_options": closed_object_schema({}, {"completion_window": const_schema("soonest")}),
+    "chat_template_kwargs": OBJECT_SCHEMA,
+    "client_metadata": OBJECT_SCHEMA,
+    "context_management": array_schema(
+        object_schema({"type": const_schema("compaction"), "compact_threshold": integer_schema(1)})
+    ),
+    "access_programs": OBJECT_SCHEMA,
+    "frequency_penalty": number_schema(-2, 2),
+    "image": OBJECT_SCHEMA,
+    "include": array_schema(enum_schema(*INCLUDABLE)),
+    "instructions": STRING_SCHEMA,
+    "max_output_tokens": integer_schema(1),
+    "max_tool_calls": integer_schema(1),
+    "metadata": METADATA_SCHEMA,
+    "moderation": OBJECT_SCHEMA,
+    "parallel_tool_calls": BOOLEAN_SCHEMA,
+    "presence_penalty": number_schema(-2, 2),
+    "prompt": object_schema({"id": STRING_SCHEMA}),
+    "prompt_cache_key": STRING_SCHEMA,
+    "prompt_cache_options": OBJECT_SCHEMA,
+    "prompt_cache_retention": enum_schema("in_memory", "24h"),
+    "reasoning": object_schema(
+        {},
+        {
+            "effort": enum_schema(*REASONING_EFFORTS),
+            "summary": REASONING_SUMMARY_SCHEMA,
+            "generate_summary": REASONING_SUMMARY_SCHEMA,
+        },
+    ),
+    "safety_identifier": STRING_SCHEMA,
+    "seed": INTEGER_SCHEMA,
+    "service_tier": enum_schema("auto", "default", "flex", "scale", "priority", "fast", "ultrafast"),
+    "stop": any_of_schema(STRING_SCHEMA, array_schema(STRING_SCHEMA)),
+    "temperature": number_schema(0, 2),
+    "text": object_schema(
+        {}, {"format": object_schema({"type": STRING_SCHEMA}), "verbosity": enum_schema("low", "medium", "high")}
+    ),
+    "tool_choice": any_of_schema(STRING_SCHEMA, object_schema({"type": STRING_SCHEMA})),
+    "tools": array_schema(schema_ref("Tool")),
+    "top_k": integer_schema(0),
+    "top_logprobs": integer_schema(0, 20),
+    "top_p": number_schema(0, 1),
+    "truncation": enum_schema("auto", "disabled"),
+    "user": STRING_SCHEMA,
+}
+"""The fields of a request beside `model`, which has to be there."""
+
+COUNT_PROPERTIES = (
+    *("input", "instructions", "previous_response_id", "conversation", "tools", "tool_choice", "text"),
+    *("reasoning", "parallel_tool_calls", "truncation"),
+)
+
+COMPACT_PROPERTIES = (
+    *("input", "instructions", "previous_response_id", "image", "service_tier"),
+    *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+)
+
+
+def request_body_schema(*names: str, model: bool = True) -> Schema:
+    """The body of a request with these fields; `model`: whether it has to name one."""
+    fields = {name: CREATE_PROPERTIES[name] for name in names}
+    return (
+        closed_object_schema({"model": NAME_SCHEMA}, fields)
+        if model
+        else closed_object_schema({}, {"model": NAME_SCHEMA, **fields})
+    )
+
+
+def deletion_schema(kind: str) -> Schema:
+    return object_schema({"id": STRING_SCHEMA, "object": const_schema(kind), "deleted": const_schema(True)})
+
+
+def list_schema(of: Schema) -> Schema:
+    ids = {
+        "first_id": nullable_schema(STRING_SCHEMA),
+        "last_id": nullable_schema(STRING_SCHEMA),
+        "has_more": BOOLEAN_SCHEMA,
+    }
+    return object_schema({"object": const_schema("list"), "data": array_schema(of), **ids})
+
+
+USAGE_SCHEMA = object_schema(
+    {
+        "input_tokens": COUNT_SCHEMA,
+        "output_tokens": COUNT_SCHEMA,
+        "total_tokens": COUNT_SCHEMA,
+        "input_tokens_details": object_schema({"cached_tokens": COUNT_SCHEMA, "cache_write_tokens": COUNT_SCHEMA}),
+        "output_tokens_details": object_schema({"reasoning_tokens": COUNT_SCHEMA}),
+    }
+)
+
+RESPONSE_SCHEMA = object_schema(
+    {
+        "id": STRING_SCHEMA,
+        "object": const_schema("response"),
+        "created_at": INTEGER_SCHEMA,
+        "completed_at": nullable_schema(INTEGER_SCHEMA),
+        "status": enum_schema("queued", "in_progress", "completed", "incomplete", "failed", "cancelled"),
+        "incomplete_details": nullable_schema(object_schema({"reason": STRING_SCHEMA})),
+        "model": STRING_SCHEMA,
+        "previous_response_id": nullable_schema(STRING_SCHEMA),
+        "conversation": nullable_schema(object_schema({"id": STRING_SCHEMA})),
+        "instructions": nullable_schema(STRING_SCHEMA),
+        "output": array_schema(schema_ref("Item")),
+        "error": nullable_schema(object_schema({"code": STRING_SCHEMA, "message": STRING_SCHEMA})),
+        "tools": array_schema(OBJECT_SCHEMA),
+        "tool_choice": any_of_schema(STRING_SCHEMA, OBJECT_SCHEMA),
+        "truncation": STRING_SCHEMA,
+        "parallel_tool_calls": BOOLEAN_SCHEMA,
+        "text": object_schema({"format": object_schema({"type": STRING_SCHEMA})}),
+        "top_p": {"type": "number"},
+        "presence_penalty": {"type": "number"},
+        "frequency_penalty": {"type": "number"},
+        "top_logprobs": INTEGER_SCHEMA,
+        "temperature": {"type": "number"},
+        "reasoning": OBJECT_SCHEMA,
+        "usage": nullable_schema(USAGE_SCHEMA),
+        "max_output_tokens": nullable_schema(INTEGER_SCHEMA),
+        "max_tool_calls": nullable_schema(INTEGER_SCHEMA),
+        "store": BOOLEAN_SCHEMA,
+        "background": BOOLEAN_SCHEMA,
+        "service_tier": STRING_SCHEMA,
+        "metadata": METADATA_SCHEMA,
+        "safety_identifier": nullable_schema(STRING_SCHEMA),
+        "prompt_cache_key": nullable_schema(STRING_SCHEMA),
+    }
+)
+
+ERROR_PROPERTIES = {
+    "message": STRING_SCHEMA,
+    "type": STRING_SCHEMA,
+    "param": nullable_schema(STRING_SCHEMA),
+    "code": nullable_schema(STRING_SCHEMA),
+}
+
+SCHEMAS: Mapping[str, Schema] = {
+    "AddItemsBody": closed_object_schema({"items": array_schema(schema_ref("InputItem"), most=20)}, {}),
+    "CompactResource": object_schema(
+        {
+            "id": STRING_SCHEMA,
+            "object": const_schema("response.compaction"),
+            "created_at": INTEGER_SCHEMA,
+            "output": array_schema(schema_ref("Item")),
+            "usage": USAGE_SCHEMA,
+        }
+    ),
+    "CompactResponseBody": request_body_schema(*COMPACT_PROPERTIES),
+    "Conversation": object_schema(
+        {
+            "id": STRING_SCHEMA,
+            "object": const_schema("conversation"),
+            "created_at": INTEGER_SCHEMA,
+            "metadata": METADATA_SCHEMA,
+        }
+    ),
+    "CountTokensBody": request_body_schema(*COUNT_PROPERTIES, model=False),
+    "CreateConversationBody": closed_object_schema(
+        {}, {"items": array_schema(schema_ref("InputItem"), most=20), "metadata": METADATA_SCHEMA}
+    ),
+    "CreateResponseBody": request_body_schema(*CREATE_PROPERTIES),
+    "Deleted": any_of_schema(deletion_schema("response"), deletion_schema("conversation.deleted")),
+    "Document": object_schema({"openapi": STRING_SCHEMA, "paths": OBJECT_SCHEMA}),
+    "Empty": OBJECT_SCHEMA,
+    "Error": object_schema({"error": object_schema(ERROR_PROPERTIES)}),
+    "InputItem": any_of_schema(
+        object_schema(
+            {
+                "role": enum_schema("user", "assistant", "system", "developer"),
+                "content": any_of_schema(STRING_SCHEMA, array_schema(schema_ref("Part"))),
+            }
+        ),
+        object_schema({"type": STRING_SCHEMA}),
+        object_schema({"id": STRING_SCHEMA}),
+    ),
+    "InputTokens": object_schema({"object": const_schema("response.input_tokens"), "input_tokens": COUNT_SCHEMA}),
+    "Item": object_schema({"type": STRING_SCHEMA}, {"id": STRING_SCHEMA}),
+    "ItemList": list_schema(schema_ref("Item")),
+    "Model": object_schema(
+        {"id": STRING_SCHEMA, "object": const_schema("model"), "created": INTEGER_SCHEMA, "owned_by": STRING_SCHEMA}
+    ),
+    "ModelList": object_schema({"object": const_schema("list"), "data": array_schema(schema_ref("Model"))}),
+    "Part": object_schema({"type": STRING_SCHEMA}),
+    "ResponseResource": RESPONSE_SCHEMA,
+    "Status": object_schema({"status": STRING_SCHEMA}),
+    "Tool": object_schema({"type": STRING_SCHEMA}),
+    "UpdateConversationBody": closed_object_schema({"metadata": nullable_schema(METADATA_SCHEMA)}, {}),
+    "WebSocketCreate": {
+        "description": "The body of a request beside a type; `stream_id` names a lane.",
+        **closed_object_schema(
+            {"type": const_schema("response.create"), "model": NAME_SCHEMA},
+            {
+                **CREATE_PROPERTIES,
+                "generate": BOOLEAN_SCHEMA,
+                "stream_id": {"type": "string", "pattern": "^[A-Za-z0-9_.-]{1,256}$"},
+            },
+        ),
+    },
+    "WebSocketError": object_schema(
+        {
+            "type": const_schema("error"),
+            "status": INTEGER_SCHEMA,
+            "error": object_schema({**ERROR_PROPERTIES, "code": STRING_SCHEMA}),
+        },
+        {"stream_id": STRING_SCHEMA},
+    ),
+}
+"""Every schema that a route names, and what those are made of."""

@@ -1,0 +1,390 @@
+"""Run the gateway on a socket with uvicorn: bounds, timeouts, shutdown.
+
+The HTTP protocol class limits the size and time of request headers and drops clients that do
+not read. At shutdown no new work starts, running responses get the grace time, and the service
+records what did not finish.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+from asyncio import AbstractEventLoop, TimerHandle, Transport
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, ClassVar
+
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from convo.config.settings import ServeSettings
+from convo.config.trust import is_loopback
+from convo.endpoints.base import EndpointService, error_object
+from convo.errors import ConvoError, InvalidSettings
+from convo.runtime import random_id
+from convo.server import errors, http
+from convo.server.app import Gateway
+from convo.server.http import CONNECTION_EXTENSION, ClientConnection
+
+LISTEN_BACKLOG = 2048
+IDLE_TIMEOUT_S = 75
+"""How long an idle connection stays: longer than clients keep theirs, so that it is they who close."""
+
+WEBSOCKET_PING_S = 20.0
+"""How often a WebSocket is asked whether it is still there, and how long it has to say so."""
+
+THREAD_SWITCH_INTERVAL_S = 0.0005
+"""After so long the interpreter goes from one thread to another that waits.
+
+A store's thread asks for it again behind each statement. By Python's own 5 ms a busy loop would let one
+statement of some twenty pass in that time, and every answer wait for its commit.
+"""
+
+SHUTDOWN_MARGIN_S = 1.0
+"""What a server gets beyond the grace time, to write what the service came to."""
+
+DATE_REFRESH_S = 1.0
+"""How old the date of an answer may be."""
+
+CLOSE_POLL_S = 0.005
+"""How often an end looks whether the last connection is gone."""
+
+SHUTDOWN_NOTICE_S = 1.0
+"""How long an end may take before somebody at a terminal wonders."""
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server, which leaves signals to whoever runs it and ends as soon as nothing runs in it.
+
+    uvicorn's own looks ten times a second whether it should end, and pauses before it does.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.told = asyncio.Event()
+
+    def end(self) -> None:
+        """Take no more connections, let what runs come to its end, and close."""
+        self.should_exit = True
+        self.told.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def main_loop(self) -> None:
+        while not await self.on_tick(0):  # writes the date that every answer has
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self.told.wait(), DATE_REFRESH_S)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for connection in list(self.server_state.connections):
+            connection.shutdown()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._at_rest(), self.config.timeout_graceful_shutdown)
+        for task in self.server_state.tasks:
+            task.cancel()
+
+    async def _at_rest(self) -> None:
+        while self.server_state.connections or self.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+            await asyncio.sleep(CLOSE_POLL_S)
+
+
+def open_listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that takes connections from now on.
+
+    It names its protocol, because asyncio switches Nagle's algorithm off for such sockets alone: else
+    a body waits 40 ms behind its headers.
+
+    raises:  InvalidSettings
+    """
+    listening = socket.socket(
+        socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
+    )
+    try:
+        if os.name == "posix":  # elsewhere it would let two servers take one port
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host.strip("[]"), port))
+        listening.listen(LISTEN_BACKLOG)
+    except (OSError, UnicodeError, OverflowError) as wrong:
+        listening.close()
+        why = wrong.strerror if isinstance(wrong, OSError) else "it is no host name"
+        raise InvalidSettings(
+            f"cannot listen on {host}, port {port}: {why}", hint="--port with another one; 0 is any free one"
+        ) from wrong
+    return listening
+
+
+def local_base_url(listening: socket.socket) -> str:
+    """The base URL of a client on this machine."""
+    host, port = listening.getsockname()[:2]
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}/v1"
+
+
+def check_keys_required(serve: ServeSettings) -> None:
+    """raises: InvalidSettings  it would take requests from other machines without a key"""
+    if serve.keys_file is None and not is_loopback(serve.host):
+        raise InvalidSettings(
+            f"{serve.host} lets other machines in, and there are no keys",
+            hint="convo serve --new-key NAME --keys FILE makes one; then serve with --keys FILE",
+        )
+
+
+async def run_gateway(
+    gateway: Gateway, service: EndpointService, serve: ServeSettings, listening: socket.socket, ending: asyncio.Event,
+    report: Callable[[BaseException], None], delayed: Callable[[], None] = lambda: None,
+) -> None:  # fmt: skip
+    """Serve until `ending` is set, and then until the grace time is over. Closes the service.
+
+    report:   told what nobody foresaw
+    delayed:  told that the end takes a while: answers still run
+    """
+    sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+    server = GatewayServer(build_uvicorn_config(gateway, serve))
+    with report_unexpected_errors(report):
+        running = asyncio.create_task(server.serve([listening]))
+        told = asyncio.create_task(ending.wait())
+        await asyncio.wait({running, told}, return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        gateway.ending = True
+        patience = asyncio.get_running_loop().call_later(SHUTDOWN_NOTICE_S, delayed)
+        closing = asyncio.create_task(service.aclose(serve.grace_s))
+        await gateway.sockets.aclose(serve.grace_s)
+        server.end()
+        await closing
+        await running
+        patience.cancel()
+
+
+def build_uvicorn_config(gateway: Gateway, serve: ServeSettings) -> uvicorn.Config:
+    return uvicorn.Config(
+        gateway,
+        http=make_http_protocol(serve),
+        ws=partial(make_websocket_protocol, serve.write_s),  # type: ignore[arg-type]  # makes a protocol, as a class of one does
+        ws_max_size=2 * serve.max_body_bytes,  # what is not much too large is refused in words
+        ws_ping_interval=WEBSOCKET_PING_S,
+        ws_ping_timeout=WEBSOCKET_PING_S,
+        ws_per_message_deflate=False,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=IDLE_TIMEOUT_S,
+        timeout_graceful_shutdown=round(serve.grace_s + SHUTDOWN_MARGIN_S),
+    )
+
+
+def make_websocket_protocol(write_s: float, **named: Any) -> asyncio.Protocol:
+    """A connection's protocol, loaded when somebody opens the first one."""
+    from convo.server.websocket_protocol import BoundedWebSocketProtocol
+
+    return BoundedWebSocketProtocol(write_s, **named)
+
+
+@contextmanager
+def report_unexpected_errors(report: Callable[[BaseException], None]) -> Iterator[None]:
+    """uvicorn's own log goes nowhere, but for what nobody foresaw."""
+
+    class Reporting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.exc_info and isinstance(record.exc_info[1], Exception):
+                report(record.exc_info[1])
+
+    log, handler = logging.getLogger("uvicorn.error"), Reporting()
+    before = log.propagate, log.level
+    log.propagate = False
+    log.setLevel(logging.ERROR)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before[0]
+        log.setLevel(before[1])
+
+
+MAX_BUFFERED_BYTES = 64 * 1024
+"""Bytes that wait for others before they are written."""
+
+MAX_PIPELINED_REQUESTS = 8
+"""Requests that are read while an answer before them is not complete."""
+
+
+class BufferedTransport:
+    """A transport that writes at once what comes at once: headers with a body, events with one another.
+
+    To write to a socket costs more than to make an event. What is handed over while the loop is busy is
+    written when it comes round again, or when there is much of it.
+    """
+
+    def __init__(self, transport: Transport, loop: AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._waiting: list[bytes] = []
+        self._size = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._waiting:
+            self._loop.call_soon(self.flush)
+        self._waiting.append(data)
+        self._size += len(data)
+        if self._size > MAX_BUFFERED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._waiting:
+            gathered = b"".join(self._waiting)
+            self._waiting.clear()
+            self._size = 0
+            self._transport.write(gathered)
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
+class BoundedHttpProtocol(HttpToolsProtocol):
+    """One connection. `serve` says how large and how slow a request's head may be, and how slow its reader."""
+
+    serve: ClassVar[ServeSettings]
+
+    _head = 0
+    _timer: TimerHandle | None = None
+    _stalled: TimerHandle | None = None
+    _in_head = True
+    _fault: ConvoError | None = None
+    _pipelined = 0
+
+    def __init__(self, *args: Any, **named: Any) -> None:
+        super().__init__(*args, **named)
+        self._unanswered: list[tuple[RequestResponseCycle, ClientConnection]] = []
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(BufferedTransport(transport, self.loop))  # type: ignore[arg-type]  # it is one in all but name
+        self._wait_for_a_head()
+
+    def eof_received(self) -> None:
+        self.transport.flush()  # type: ignore[attr-defined]  # what was sent so far is still handed over
+        self._left()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        self._taken()
+        self._left()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self.serve.write_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._in_head and not self.transport.is_closing():
+            self._grow(len(data))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head, self._in_head = 0, True
+        self._wait_for_a_head()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._head += len(name) + len(value)
+        if self._head > self.serve.max_header_bytes:
+            self._fault = errors.headers_too_large_error(self.serve.max_header_bytes)
+            raise ValueError(self._fault.message)  # ends the parsing; `send_400_response` follows
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        self._stop_waiting()
+        before = self.cycle
+        super().on_headers_complete()
+        if self.cycle is before:
+            return
+        connection = ClientConnection()
+        self.scope["extensions"] = {CONNECTION_EXTENSION: connection}  # type: ignore[dict-item]  # an object of ours
+        self._unanswered = [(cycle, one) for cycle, one in self._unanswered if not cycle.response_complete]
+        self._unanswered.append((self.cycle, connection))
+        self._read_on(0)
+
+    def on_body(self, body: bytes) -> None:
+        super().on_body(body)
+        self._read_on(len(body))
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._read_on(0)
+
+    def _read_on(self, size: int) -> None:
+        """Read behind a whole request, within limits: only a connection that is read tells that it was closed.
+
+        uvicorn stops reading while requests wait for the answers before them, and when a body is large.
+        """
+        if self.cycle is None:
+            return
+        self._pipelined = self._pipelined + size if self.pipeline else 0
+        if len(self.pipeline) > MAX_PIPELINED_REQUESTS or self._pipelined > self.serve.max_body_bytes:
+            return
+        if self.pipeline or not self.cycle.more_body:
+            self.flow.resume_reading()
+
+    def _left(self) -> None:
+        """Tell every request that has no answer yet that its client has left."""
+        for cycle, connection in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+                connection.close()
+        self._unanswered.clear()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(self._fault or errors.invalid_http_error())
+
+    def _grow(self, size: int) -> None:
+        """Count what has come of a header that is not whole yet."""
+        self._head += size
+        if self._head > 2 * self.serve.max_header_bytes:
+            self._refuse(errors.headers_too_large_error(self.serve.max_header_bytes))
+
+    def _wait_for_a_head(self) -> None:
+        self._stop_waiting()
+        self._timer = self.loop.call_later(self.serve.read_s, self._too_late)
+
+    def _stop_waiting(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _too_late(self) -> None:
+        if not self.transport.is_closing():
+            self._refuse(errors.request_timeout_error(self.serve.read_s))
+
+    def _refuse(self, fault: ConvoError) -> None:
+        """Answer without a request, and close."""
+        body = http.serialize_strict_json({"error": error_object(fault)})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nx-request-id: %b\r\nconnection: close\r\n\r\n"
+        self.transport.write(STATUS_LINE[fault.status] + head % (len(body), random_id("req").encode()) + body)
+        self.transport.close()
+
+
+def make_http_protocol(serve: ServeSettings) -> type[BoundedHttpProtocol]:
+    """The protocol with these bounds."""
+    return type("BoundedHttp", (BoundedHttpProtocol,), {"serve": serve})

@@ -1,0 +1,74 @@
+"""WebSocket protocol class for uvicorn: API errors, and a write timeout.
+
+A failed handshake gets the API's error object, and a client that does not read is dropped.
+Imported with the first WebSocket, because it loads the websockets package.
+"""
+
+from asyncio import TimerHandle
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.http11 import Request
+
+from convo.endpoints.base import error_object
+from convo.server import errors, http
+
+
+class BoundedWebSocketProtocol(WebSocketsSansIOProtocol):
+    """One connection; its client has `write_s` seconds to take what does not fit on the way."""
+
+    def __init__(self, write_s: float, **named: Any) -> None:
+        super().__init__(**named)
+        self._write_s = write_s
+        self._stalled: TimerHandle | None = None
+
+    def eof_received(self) -> None:
+        """What is sent from now on is not sent: the client has closed the connection."""
+        self.transport.flush()  # type: ignore[attr-defined]  # it gathers what is written
+        self.disconnected = True
+        self.writable.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._taken()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._stalled = self.loop.call_later(self._write_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._taken()
+        super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if not (self.handshake_initiated or self.transport.is_closing()):
+            self._refuse()  # the head came whole, and there was no handshake in it
+
+    def handle_connect(self, event: Request) -> None:
+        if is_ascii_handshake(event) and self.conn.accept(event).status_code == 101:
+            super().handle_connect(event)
+        else:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        """Answer as HTTP does, and close."""
+        fault = errors.invalid_handshake_error()
+        body = http.serialize_strict_json({"error": error_object(fault)})
+        head = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
+        self.handshake_complete = self.close_sent = True
+        self.transport.write(STATUS_LINE[fault.status] + head + body)
+        self.transport.close()
+
+    def _taken(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+
+def is_ascii_handshake(handshake: Request) -> bool:
+    """Whether what the protocol reads is ASCII; it stumbles over anything else."""
+    read = ("sec-websocket-", "connection", "upgrade", "origin")
+    said = [value for name, value in handshake.headers.raw_items() if name.lower().startswith(read)]
+    return all(value.isascii() for value in (handshake.path, *said))

@@ -1,0 +1,218 @@
+"""Encoding of records, JSON and search terms, the same in every store.
+
+Links and sessions are columns that queries use, plus JSON. The usage of a link is stored as its shape, which
+links share, and its integers. JSON keeps key order and integers exactly, and is always valid UTF-8.
+A change of `tokenize`, or of the text that it gets, needs a migration that rebuilds the search index.
+"""
+
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from convo.errors import NotCanonical
+from convo.history.items import Item, Json, searchable_text
+from convo.history.records import Link, Scope, Session, Strategy
+from convo.history.tree import Key
+
+SAME_AS_PARENT = ""
+"""Stands in `previous` for the parent's own id, which a chain's request nearly always names."""
+
+
+def decode_link(row: Sequence[Any]) -> Link:
+    """A link from its columns.
+
+    row:  id, parent, session, saw, head, sent, route, status, created_at, previous, seconds,
+          first_token_s, parameters, usage, error; keys as bytes, JSON as text
+    """
+    (link_id, parent, session, saw, head, sent, route, status, created_at, previous, *rest) = row
+    (seconds, first_token_s, parameters, figures, error) = rest
+    model, strategy, url, organisation, project, conversation, stored, form = decode_json(route)
+    return Link(
+        id=link_id,
+        saw=Key(saw.hex()),
+        head=Key(head.hex()),
+        sent=sent,
+        model=model,
+        strategy=Strategy(strategy),
+        status=status,
+        created_at=created_at,
+        parent=parent,
+        session=session,
+        scope=Scope(url, organisation, project),
+        conversation_id=conversation,
+        previous_response_id=parent if previous == SAME_AS_PARENT else previous,
+        seconds=seconds,
+        first_token_s=first_token_s,
+        parameters=decode_json(parameters) if parameters else {},
+        usage=merge_integers(form, figures) if figures is not None else None,
+        error=decode_json(error) if error else None,
+        stored=stored,
+    )
+
+
+def encode_route(made: Link) -> tuple[list[Json], str | None]:
+    """What call after call repeats of a link, and the figures of its usage."""
+    form, figures = split_integers(made.usage)
+    place = [made.scope.url, made.scope.organisation, made.scope.project]
+    return [made.model, made.strategy, *place, made.conversation_id, made.stored, form], figures
+
+
+def encode_previous_response_id(made: Link) -> str | None:
+    """What stands in `previous`."""
+    chained = made.parent is not None and made.previous_response_id == made.parent
+    return SAME_AS_PARENT if chained else made.previous_response_id
+
+
+def decode_session(row: Sequence[Any]) -> Session:
+    """A session from its columns.
+
+    row:  id, name, head, mark, written, link, used_at, record, used; keys as bytes
+    """
+    session_id, name, head, mark, written, link, used_at, text, used = row
+    strategy, model, created_at, url, organisation, project, handle, instructions = decode_json(text)
+    return Session(
+        id=session_id,
+        name=name,
+        strategy=Strategy(strategy),
+        model=model,
+        head=Key(head.hex()),
+        mark=Key(mark.hex()),
+        created_at=created_at,
+        used_at=used_at,
+        scope=Scope(url, organisation, project),
+        link=link,
+        handle=handle,
+        written=Key(written.hex()) if written else None,
+        instructions=instructions,
+        use=used,
+    )
+
+
+def encode_session_record(made: Session) -> str:
+    """What stands in a session's `record`. raises: NotCanonical"""
+    place = [made.scope.url, made.scope.organisation, made.scope.project]
+    return encode_json([made.strategy, made.model, made.created_at, *place, made.handle, made.instructions])
+
+
+# -- moulds ---------------------------------------------------------------------------------------
+
+
+def split_integers(value: Json) -> tuple[Json, str | None]:
+    """The form of `value`, with 0 for every whole number, and the numbers as "1,2,3".
+
+    returns:  (None, None) for None
+    """
+    if value is None:
+        return None, None
+    figures: list[int] = []
+    form = _take_integers(value, figures)
+    return form, encode_json(figures)[1:-1]
+
+
+def merge_integers(form: Json, figures: str) -> Json:
+    """The value that `split_integers` took apart."""
+    return _put_integers(form, iter(decode_json(f"[{figures}]")))
+
+
+def _take_integers(value: Json, figures: list[int]) -> Json:
+    if isinstance(value, dict):
+        return {key: _take_integers(inner, figures) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_take_integers(inner, figures) for inner in value]
+    if _is_integer(value):
+        figures.append(value)
+        return 0
+    return value
+
+
+def _put_integers(form: Json, figures: Iterator[int]) -> Json:
+    if isinstance(form, dict):
+        return {key: _put_integers(inner, figures) for key, inner in form.items()}
+    if isinstance(form, list):
+        return [_put_integers(inner, figures) for inner in form]
+    return next(figures) if _is_integer(form) else form
+
+
+def _is_integer(value: Json) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+COMPACT_SEPARATORS = (",", ":")
+
+STORED_JSON_ENCODER = json.JSONEncoder(separators=COMPACT_SEPARATORS, ensure_ascii=False, allow_nan=False)
+"""Made once: to make it takes as long as to write a short item with it."""
+
+
+def encode_json(value: Json) -> str:
+    """The JSON text of `value`, always valid UTF-8.
+
+    raises:  NotCanonical  a number is NaN or infinite, or a value is not JSON
+    """
+    try:
+        text = STORED_JSON_ENCODER.encode(value)
+        return text if is_utf8_encodable(text) else json.dumps(value, separators=COMPACT_SEPARATORS)
+    except (TypeError, ValueError, RecursionError) as wrong:
+        raise NotCanonical(f"a value has no JSON form: {wrong}") from wrong
+
+
+def decode_json(text: str | bytes) -> Json:
+    return json.loads(text)
+
+
+def is_utf8_encodable(text: str) -> bool:
+    """Whether UTF-8 can carry `text`; half a surrogate pair it cannot."""
+    try:
+        return text.isascii() or bool(text.encode())
+    except UnicodeEncodeError:
+        return False
+
+
+CJK_RANGES = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+EMOJI_RANGES = "\u2600-\u27bf\U0001f000-\U0001faff"
+JAPANESE_SOUND_MARKS = "\u3099\u309a"
+MAX_TERM_CHARACTERS = 64
+"""Characters of a term that count; what is longer is a key or an encoded file, not a word."""
+
+
+@cache
+def _term_pattern() -> re.Pattern[str]:
+    """What is a term; compiled when first needed, because most commands neither write nor search."""
+    return re.compile(f"[^\\W_{CJK_RANGES}{EMOJI_RANGES}]+|[{CJK_RANGES}{EMOJI_RANGES}]")
+
+
+def tokenize(text: str) -> str:
+    """The terms of `text`, parted by one space, in order."""
+    return " ".join(term[:MAX_TERM_CHARACTERS] for term in _term_pattern().findall(_normalize_text(text)))
+
+
+def tokenize_item(item: Item) -> str:
+    return tokenize(searchable_text(item))
+
+
+def parse_search_phrases(words: str) -> tuple[str, ...]:
+    """What a search for `words` looks for: the terms of each word, which stand side by side."""
+    return tuple(dict.fromkeys(cut for word in words.split() if (cut := tokenize(word))))
+
+
+def phrase_density(cut: str, sought: tuple[str, ...]) -> float:
+    """How much of a text is what was sought; 0 when a phrase is missing, or none was sought.
+
+    cut:  what `tokenize` made of the text
+    """
+    found = [f" {cut} ".count(f" {phrase} ") for phrase in sought]
+    return sum(found) / len(cut) if all(found) and found else 0.0
+
+
+def _normalize_text(text: str) -> str:
+    if text.isascii():
+        return text.lower()
+    apart = unicodedata.normalize("NFKD", text).casefold()
+    return unicodedata.normalize("NFC", "".join(sign for sign in apart if _is_significant(sign)))
+
+
+def _is_significant(sign: str) -> bool:
+    """Whether a mark makes another letter of the one before it: in Japanese it does."""
+    return sign in JAPANESE_SOUND_MARKS or not unicodedata.combining(sign)

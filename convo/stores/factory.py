@@ -1,0 +1,161 @@
+"""Open, probe, check, back up and recover a store by its URL.
+
+URLs are "memory", "sqlite:PATH" and "postgresql://...". The module of a backend, and its driver, is imported
+only when a URL needs it. A database is created by the first write, never by a read.
+"""
+
+import os
+from pathlib import Path
+
+from convo.errors import InvalidUsage
+from convo.stores.base import RecoveryReport, ReportProgress, Store, StoreCheckReport, StoreHealth
+
+STORE_URL_FORMS = "memory, sqlite:PATH, postgresql://..."
+POSTGRES_SCHEMES = ("postgresql", "postgres")
+
+
+def open_store(url: str, *, tenant: str = "local", inline: bool = False) -> Store:
+    """The store that `url` names, as `tenant` sees it. Nothing is made before something is written.
+
+    url:     "memory", "sqlite:" and a path ("~" is the home folder), or a PostgreSQL URL
+    inline:  let its coroutines end without ever waiting, so that no event loop is needed; not PostgreSQL's
+    raises:  InvalidUsage  no store has this URL, or what it needs is not installed
+    """
+    scheme, _, place = url.partition(":")
+    if url == "memory":
+        from convo.stores.memory import MemoryStore
+
+        return MemoryStore(tenant)
+    if scheme == "sqlite" and place:
+        from convo.stores.sqlite.connection import SqliteDatabase
+        from convo.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(SqliteDatabase(_sqlite_path(place), inline=inline), tenant)
+    if scheme in POSTGRES_SCHEMES and place.startswith("//"):
+        return _open_postgres_store(url, tenant)
+    raise InvalidUsage(f"{scheme!r} is not a kind of store", hint=f"one of: {STORE_URL_FORMS}")
+
+
+def _sqlite_path(place: str) -> Path:
+    return Path(os.path.expanduser(place))
+
+
+def _open_postgres_store(url: str, tenant: str) -> Store:
+    _check_postgres_driver()
+    from convo.stores.postgres import connection
+    from convo.stores.postgres.store import PostgresStore
+
+    return PostgresStore(connection.PostgresDatabase(url), tenant)
+
+
+def _check_postgres_driver() -> None:
+    try:
+        import psycopg  # noqa: F401
+        import psycopg_pool  # noqa: F401
+    except ImportError as missing:
+        raise InvalidUsage("a PostgreSQL store needs a driver", hint="pip install 'convo-state[postgres]'") from missing
+
+
+async def probe_store(url: str) -> StoreHealth | None:
+    """What the place of a store is like, which stays as it is; None for what is not kept anywhere.
+
+    raises:  InvalidUsage       no store has this URL, or what it needs is not installed
+             StoreFault  it cannot be reached, read or written
+    """
+    scheme, _, place = url.partition(":")
+    if scheme == "sqlite" and place:
+        from convo.stores.sqlite.check import probe_database as probe_sqlite
+
+        return probe_sqlite(_sqlite_path(place))
+    if scheme in POSTGRES_SCHEMES:
+        _check_postgres_driver()
+        from convo.stores.postgres.check import probe_database as probe_postgres
+
+        return await probe_postgres(url)
+    return None
+
+
+def is_store_writable(url: str) -> bool:
+    """Whether the file of a SQLite store may be written, or could be made; True of every other store."""
+    scheme, _, place = url.partition(":")
+    if scheme != "sqlite" or not place:
+        return True
+    file = _sqlite_path(place).absolute()
+    there = next((one for one in (file, *file.parents) if os.path.lexists(one)), file)
+    if there == file:
+        return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+    return there.is_dir() and os.access(there, os.W_OK)
+
+
+async def check_store(url: str, progress: ReportProgress) -> StoreCheckReport:
+    """Check all rows of the store that `url` names; nothing is made, migrated or written.
+
+    raises:  NotFound    there is no such file
+             InvalidUsage       no store has this URL, or what it needs is not installed
+             StoreFault  it cannot be reached, or is not ours
+    """
+    scheme, _, place = url.partition(":")
+    if scheme == "sqlite" and place:
+        from convo.stores.sqlite.check import check_database as check_sqlite
+
+        return check_sqlite(_sqlite_path(place), progress)
+    if scheme in POSTGRES_SCHEMES:
+        _check_postgres_driver()
+        from convo.stores.postgres.check import check_database as check_postgres
+        from convo.stores.postgres.connection import PostgresDatabase
+
+        database = PostgresDatabase(url)
+        try:
+            return await database.run(lambda db: check_postgres(db, database.place, progress), however_long=True)
+        finally:
+            await database.aclose()
+    raise InvalidUsage(
+        f"a store of the kind {scheme!r} cannot be checked", hint="--store sqlite:PATH or postgresql://..."
+    )
+
+
+def backup_store(url: str, target: Path, progress: ReportProgress) -> int:
+    """Copy the file of a SQLite store into a new file; returns its size in bytes. raises: as `sqlite.backup`; Usage"""
+    scheme, _, place = url.partition(":")
+    if scheme != "sqlite" or not place:
+        raise InvalidUsage(f"a store of the kind {scheme!r} is not a file", hint="--store sqlite:PATH")
+    from convo.stores.sqlite.backup import backup_database
+
+    return backup_database(_sqlite_path(place), target, progress)
+
+
+def recover_store(url: str, target: Path, progress: ReportProgress) -> RecoveryReport:
+    """Copy what can be read of a damaged SQLite store into a new file. raises: as `sqlite.recover`; Usage"""
+    scheme, _, place = url.partition(":")
+    if scheme != "sqlite" or not place:
+        raise InvalidUsage(
+            f"a store of the kind {scheme!r} is not a file that could be read page by page",
+            hint="pg_restore, from a backup; or --store sqlite:PATH",
+        )
+    from convo.stores.sqlite.recover import recover_database
+
+    return recover_database(_sqlite_path(place), target, progress)
+
+
+def store_schema_sql(url: str, *, partitions: int = 0, above: int = 0) -> str:
+    """What brings the store that `url` names into being, for whoever may create tables there.
+
+    partitions:  hash partitions of each table by tenant; PostgreSQL alone has them
+    above:       the number of the last migration that ran there, of PostgreSQL too: a file is opened to be migrated
+    raises:      InvalidUsage  it has no tables, or no partitions; what it needs is not installed
+    """
+    scheme = url.partition(":")[0]
+    if scheme in POSTGRES_SCHEMES:
+        _check_postgres_driver()
+        from convo.stores.postgres.connection import schema_sql as postgres_schema_sql
+
+        return postgres_schema_sql(partitions, above=above)
+    if partitions:
+        raise InvalidUsage("only PostgreSQL spreads its tables over partitions")
+    if above:
+        raise InvalidUsage("only PostgreSQL's migrations are printed one by one", hint="convo store migrate")
+    if scheme != "sqlite":
+        raise InvalidUsage(f"a store of the kind {scheme!r} has no tables")
+    from convo.stores.sqlite.connection import schema_sql as sqlite_schema_sql
+
+    return sqlite_schema_sql()

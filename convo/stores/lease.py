@@ -1,0 +1,49 @@
+"""A lease that renews itself until it is released.
+
+Leases expire on the store's clock. The lease of a process that died on this machine is taken over at once,
+without waiting for it to expire.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from convo.errors import Busy, StoreFault
+from convo.runtime import is_process_dead
+from convo.stores.base import Lease, Store
+
+
+class LeaseGuard:
+    """A lease that renews itself until it is released."""
+
+    def __init__(self, store: Store, lease: Lease, ttl_s: float) -> None:
+        self._store, self._lease, self._ttl_s = store, lease, ttl_s
+        self._renewing = asyncio.create_task(self._renew())
+
+    @classmethod
+    async def take(cls, store: Store, name: str, holder: str, ttl_s: float) -> "LeaseGuard":
+        """Take the right to write under `name`, `ttl_s` seconds at a time.
+
+        holder:  as `convo.runtime` names one; two holders of one process differ behind that
+        raises:  Busy  a living process holds it, or one that may be alive elsewhere
+        """
+        try:
+            lease = await store.lease(name, holder, ttl_s)
+        except Busy as busy:
+            if not is_process_dead(busy.holder):
+                raise
+            lease = await store.lease(name, holder, ttl_s, instead_of=busy.holder)
+        return cls(store, lease, ttl_s)
+
+    async def release(self) -> None:
+        """Give the lease back. A store that cannot be reached lets it run out."""
+        self._renewing.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._renewing
+        with suppress(StoreFault):
+            await self._store.release(self._lease)
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(self._ttl_s / 3)
+            with suppress(Busy, StoreFault):
+                self._lease = await self._store.lease(self._lease.name, self._lease.holder, self._ttl_s)

@@ -1,0 +1,152 @@
+"""`StoreAdmin` over one PostgreSQL database: migrations, statistics, pruning, secrets."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from convo.stores.base import AbandonedRun, PruneResult, TenantStats, TransactionObserver, run_lease_name
+from convo.stores.postgres import connection, gc, tenant_rows
+from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.runs import DATABASE_TIME_SQL
+from convo.stores.postgres.tenant_rows import DatabaseConnection, Row, Statement, TenantConnection, run_pipeline
+
+ROW_OVERHEAD_BYTES = 100
+"""Bytes that a row is taken to need around what it holds."""
+
+SELECT_TENANT_STATS = """
+SELECT name,
+    (SELECT count(*) FROM convo.sessions WHERE sessions.tenant = tenants.tenant),
+    (SELECT count(*) FROM convo.links WHERE links.tenant = tenants.tenant),
+    (SELECT count(*) FROM convo.conversations WHERE conversations.tenant = tenants.tenant),
+    (SELECT count(*) FROM convo.items WHERE items.tenant = tenants.tenant),
+    (SELECT count(*) FROM convo.nodes WHERE nodes.tenant = tenants.tenant AND depth > 0),
+    (SELECT coalesce(sum(many), 0) FROM convo.events WHERE events.tenant = tenants.tenant)::bigint,
+    (SELECT count(*) FROM convo.agent_runs WHERE agent_runs.tenant = tenants.tenant),
+    ((SELECT coalesce(sum(octet_length(body)), 0) FROM convo.items WHERE items.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.repeated WHERE repeated.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(body)), 0) FROM convo.events WHERE events.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(document)), 0) FROM convo.agent_runs WHERE agent_runs.tenant = tenants.tenant)
+    + (SELECT coalesce(sum(octet_length(output)), 0) FROM convo.agent_calls
+        WHERE agent_calls.tenant = tenants.tenant))::bigint,
+    (SELECT least((SELECT min(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),
+        (SELECT min(created_at) FROM convo.conversations WHERE conversations.tenant = tenants.tenant))),
+    (SELECT greatest((SELECT max(created_at) FROM convo.links WHERE links.tenant = tenants.tenant),
+        (SELECT max(created_at) FROM convo.conversations WHERE conversations.tenant = tenants.tenant)))
+FROM convo.tenants ORDER BY name
+"""
+
+SELECT_TENANT_NAMES = "SELECT name FROM convo.tenants ORDER BY name"
+
+SELECT_SIZE_BYTES = """
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint FROM pg_class
+WHERE relnamespace = 'convo'::regnamespace AND relkind = 'r'
+"""
+"""The server asks its file system for the sizes of the tables and their indexes; no row is read."""
+
+ROW_KINDS = ("sessions", "responses", "conversations", "items", "places", "events", "runs")
+
+SELECT_ABANDONED_RUNS = f"""
+SELECT name, id FROM convo.runs JOIN convo.tenants ON tenants.tenant = runs.tenant
+WHERE ended_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM convo.leases
+    WHERE leases.tenant = runs.tenant AND leases.name = $1 || runs.id AND expires_at > {DATABASE_TIME_SQL})
+ORDER BY name, id
+"""
+
+DELETE_ENDED_RUNS = f"""
+WITH old AS (
+    SELECT tenant, id FROM convo.runs WHERE ended_at < {DATABASE_TIME_SQL} - $1::double precision
+    ORDER BY tenant, id FOR UPDATE
+), emptied AS (
+    DELETE FROM convo.events USING old WHERE events.tenant = old.tenant AND run = old.id
+)
+DELETE FROM convo.runs USING old WHERE runs.tenant = old.tenant AND runs.id = old.id RETURNING 1
+"""
+
+DELETE_EXPIRED_LEASES = f"DELETE FROM convo.leases WHERE expires_at < {DATABASE_TIME_SQL} - $1::double precision"
+
+INSERT_SECRET = "INSERT INTO convo.secrets (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING"  # noqa: S105
+SELECT_SECRET = "SELECT value FROM convo.secrets WHERE name = $1"  # noqa: S105
+
+
+class PostgresAdmin:
+    """The database behind a store."""
+
+    def __init__(self, database: PostgresDatabase) -> None:
+        self._database = database
+
+    async def migrate(self) -> Sequence[int]:
+        async with self._database.alone() as db:
+            return await connection.migrate_schema(db, self._database.place)
+
+    async def check(self) -> None:
+        await self._database.run(lambda db: connection.check_schema_version(db, self._database.place))
+
+    async def check_room(self) -> None:
+        """The server's disk is not seen from here; it says itself when it is full."""
+
+    async def holdings(self) -> Sequence[TenantStats]:
+        rows = (
+            await self._database.run(lambda db: run_pipeline(db, Statement(SELECT_TENANT_STATS)), however_long=True)
+        )[0]
+        return [_tenant_stats_from_row(*row) for row in rows if any(row[1 : 1 + len(ROW_KINDS)])]
+
+    async def tenants(self) -> Sequence[str]:
+        rows = (await self._ask(Statement(SELECT_TENANT_NAMES)))[0]
+        return [tenant_rows.unescape_name(name) for (name,) in rows]
+
+    async def size(self) -> int | None:
+        rows = (await self._ask(Statement(SELECT_SIZE_BYTES)))[0]
+        return int(rows[0][0])
+
+    def observe(self, observe: TransactionObserver) -> None:
+        self._database.observe = observe
+
+    async def prune(self, tenant: str, before: float, *, dry: bool) -> PruneResult:
+        if dry:
+            return await self._database.run(
+                lambda db: gc.count_prunable(TenantConnection.of(db, tenant), before), however_long=True
+            )
+        conversations, sessions, responses = [
+            await self._take(tenant, choose, before)
+            for choose in (gc.find_old_conversations, gc.find_old_sessions, gc.find_old_links)
+        ]
+        return PruneResult(sessions, responses, conversations)
+
+    async def _take(self, tenant: str, choose: gc.OldRowFinder, before: float) -> int:
+        taken = 0
+        while some := await self._database.run(partial(_prune_tenant_batch, tenant, choose, before), however_long=True):
+            taken += some
+        return taken
+
+    async def abandoned(self) -> Sequence[AbandonedRun]:
+        rows = (await self._ask(Statement(SELECT_ABANDONED_RUNS, (run_lease_name(""),))))[0]
+        return [
+            AbandonedRun(tenant_rows.unescape_name(tenant), tenant_rows.unescape_name(response))
+            for tenant, response in rows
+        ]
+
+    async def forget_events(self, older_than_s: float) -> int:
+        forgotten, _ = await self._ask(
+            Statement(DELETE_ENDED_RUNS, (older_than_s,)), Statement(DELETE_EXPIRED_LEASES, (older_than_s,))
+        )
+        return len(forgotten)
+
+    async def secret(self, name: str, fresh: bytes) -> bytes:
+        column = tenant_rows.escape_name(name)
+        _, kept = await self._ask(Statement(INSERT_SECRET, (column, fresh)), Statement(SELECT_SECRET, (column,)))
+        return bytes(kept[0][0])
+
+    async def _ask(self, *asked: Statement) -> list[list[Row]]:
+        return await self._database.run(lambda db: run_pipeline(db, *asked))
+
+
+async def _prune_tenant_batch(tenant: str, choose: gc.OldRowFinder, before: float, db: DatabaseConnection) -> int:
+    return await gc.prune_batch(TenantConnection.of(db, tenant), choose, before)
+
+
+def _tenant_stats_from_row(name: str, *figures: float) -> TenantStats:
+    *counts, held, oldest, newest = figures
+    rows = dict(zip(ROW_KINDS, map(int, counts), strict=True))
+    return TenantStats(
+        tenant_rows.unescape_name(name), rows, int(held) + ROW_OVERHEAD_BYTES * sum(rows.values()), oldest, newest
+    )

@@ -1,0 +1,313 @@
+"""Check the rows of a database, and probe server, role and privileges. Nothing is written.
+
+Rows are read in one read-only transaction, some hundred at a time in primary-key order, so that they are
+consistent and memory does not grow with the database.
+"""
+
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+from convo.errors import ConvoError, StoreTooNew
+from convo.history.canonical import item_hash
+from convo.history.items import Item
+from convo.history.tree import Key, child_key, root_key
+from convo.stores import base
+from convo.stores.base import NamedSession, ProblemCounter, ReportProgress, ServerHealth, StoreCheckReport
+from convo.stores.codec import decode_json, decode_session, tokenize_item
+from convo.stores.postgres import connection, tenant_rows
+from convo.stores.postgres.commit import hash_terms
+from convo.stores.postgres.connection import PostgresDatabase
+from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, DatabaseConnection, Row, TenantConnection, decode_body
+from convo.stores.postgres.tree import NODE_KEY_SQL
+
+ROWS_PER_BATCH = 500
+"""Rows of one question."""
+
+SELECT_TENANTS = "SELECT tenant, name FROM convo.tenants ORDER BY tenant"
+
+COUNTED_TABLES = ("items", "nodes", "sessions", "links", "conversations", "agent_runs", "events")
+
+SELECT_ITEMS_TO_CHECK = """
+SELECT hash, body, named, (SELECT terms FROM convo.words WHERE words.tenant = $1 AND words.item = items.hash)
+FROM convo.items WHERE tenant = $1 AND ($2::uuid IS NULL OR hash > $2) ORDER BY hash LIMIT $3
+"""
+
+SELECT_NODES_TO_CHECK = f"""
+SELECT nodes.id, {NODE_KEY_SQL}, nodes.parent, nodes.item, nodes.depth, up.depth,
+    uuid_send(up.id) || uuid_send(up.rest), items.body
+FROM convo.nodes
+    LEFT JOIN convo.nodes AS up ON up.tenant = $1 AND up.id = nodes.parent
+    LEFT JOIN convo.items ON items.tenant = $1 AND items.hash = nodes.item
+WHERE nodes.tenant = $1 AND ($2::uuid IS NULL OR nodes.id > $2) ORDER BY nodes.id LIMIT $3
+"""
+
+SELECT_JSON_TO_CHECK = """
+SELECT hash, body, NULL FROM convo.repeated WHERE tenant = $1 AND ($2::uuid IS NULL OR hash > $2)
+ORDER BY hash LIMIT $3
+"""
+
+SELECT_FOREIGN_KEYS = """
+SELECT child.relname, parent.relname,
+    (SELECT array_agg(attname::text ORDER BY at) FROM unnest(conkey) WITH ORDINALITY AS a (n, at)
+        JOIN pg_attribute ON attrelid = conrelid AND attnum = n),
+    (SELECT array_agg(attname::text ORDER BY at) FROM unnest(confkey) WITH ORDINALITY AS a (n, at)
+        JOIN pg_attribute ON attrelid = confrelid AND attnum = n)
+FROM pg_constraint
+    JOIN pg_class AS child ON child.oid = conrelid JOIN pg_class AS parent ON parent.oid = confrelid
+WHERE contype = 'f' AND conparentid = 0 AND connamespace = 'convo'::regnamespace
+ORDER BY 1, 2
+"""
+"""Every reference of our schema: the tables, and the columns on both sides."""
+
+SELECT_MEMBERS_TO_CHECK = """
+WITH RECURSIVE up (id, parent, item, erased, depth) AS (
+    SELECT nodes.id, parent, item, erased, depth FROM convo.nodes
+    WHERE tenant = $1 AND id = (SELECT head FROM convo.conversations WHERE tenant = $1 AND id = $2)
+    UNION ALL
+    SELECT before.* FROM up JOIN LATERAL (
+        SELECT id, parent, item, erased, depth FROM convo.nodes WHERE tenant = $1 AND id = up.parent
+            AND nodes.depth < up.depth LIMIT 1
+    ) AS before ON true
+)
+SELECT (SELECT id FROM convo.members WHERE tenant = $1 AND node = up.id AND conversation = $2), erased,
+    (SELECT body FROM convo.items WHERE tenant = $1 AND hash = up.item)
+FROM up WHERE parent IS NOT NULL
+"""
+
+SELECT_SESSIONS_TO_CHECK = """
+SELECT id, name, record, head FROM convo.sessions WHERE tenant = $1 AND ($2::text IS NULL OR id > $2)
+ORDER BY id LIMIT $3
+"""
+
+SELECT_PATH_TO_CHECK = """
+WITH RECURSIVE up (id, parent, item, depth) AS (
+    SELECT id, parent, item, depth FROM convo.nodes WHERE tenant = $1 AND id = $2
+    UNION ALL
+    SELECT before.* FROM up JOIN LATERAL (
+        SELECT id, parent, item, depth FROM convo.nodes WHERE tenant = $1 AND id = up.parent
+            AND nodes.depth < up.depth LIMIT 1
+    ) AS before ON true
+)
+SELECT id, parent, item FROM up
+"""
+
+
+async def check_database(db: DatabaseConnection, place: str, progress: ReportProgress) -> StoreCheckReport:
+    """Check every row of every tenant. raises: StoreUnavailable, StoreTooNew  the tables are not this convo's"""
+    await connection.check_schema_version(db, place)
+    await db.execute(BEGIN_SNAPSHOT.sql)
+    checking = _DatabaseCheck(db, progress)
+    await checking.run()
+    return StoreCheckReport(checking.rows, list(checking.found), checking.sessions)
+
+
+class _DatabaseCheck:
+    """One check over one transaction."""
+
+    def __init__(self, db: DatabaseConnection, progress: ReportProgress) -> None:
+        self._db, self._progress = db, progress
+        self.found, self.rows = ProblemCounter(), dict.fromkeys(COUNTED_TABLES, 0)
+        self.sessions: list[NamedSession] = []
+        self._bad: set[UUID] = set()
+
+    async def run(self) -> None:
+        await self._references()
+        tenants = await self._all(SELECT_TENANTS)
+        for table in self.rows:
+            self.rows[table] = (await self._all(f"SELECT count(*) FROM convo.{table}"))[0][0]
+        for n, written in tenants:
+            t = TenantConnection.of(self._db, tenant_rows.unescape_name(written))
+            if t.n != n:
+                self.found.add("tenant", f"tenant {t.name!r} is stored under another tenant's number")
+            else:
+                await self._tenant(t)
+
+    async def _tenant(self, t: TenantConnection) -> None:
+        self._bad.clear()
+        async for hashed, body, named, terms in self._batches(t, "items", SELECT_ITEMS_TO_CHECK):
+            self._check_item(t, hashed, bytes(body), named, terms)
+        async for row in self._batches(t, "nodes", SELECT_NODES_TO_CHECK):
+            fault = _describe_node_fault(t, *row)
+            if fault:
+                self._bad.add(row[0])
+                self.found.add("node", f"node {row[0].hex} {fault}")
+        async for hashed, body, _ in self._batches(t, "records", SELECT_JSON_TO_CHECK):
+            if tenant_rows.json_uuid(body) != hashed:
+                self.found.add("record", f"repeated {hashed.hex} does not have the hash that it is stored under")
+        await self._conversations(t)
+        async for _, name, record, head in self._batches(t, "sessions", SELECT_SESSIONS_TO_CHECK):
+            if not _is_session_record(record):
+                self.found.add(
+                    "record", f"session {tenant_rows.unescape_name(name)!r} has a record that cannot be read"
+                )
+            if self.found and not await self._is_whole(t, head):
+                self.sessions.append(NamedSession(t.name, tenant_rows.unescape_name(name)))
+
+    def _check_item(
+        self, t: TenantConnection, hashed: UUID, body: bytes, named: int | None, terms: list[int] | None
+    ) -> None:
+        item = _decode_valid_item(body)
+        if item is None or tenant_rows.item_uuid(item_hash(item)) != hashed:
+            self._bad.add(hashed)
+            self.found.add("item", f"item {hashed.hex} does not have the hash that it is stored under")
+            return
+        own = base.own_item_id(item)
+        if named != (tenant_rows.hash_item_id(own) if own else None):
+            self.found.add("index", f"item {hashed.hex} is not found by its id")
+        cut = tokenize_item(item)
+        if sorted(set(terms or ())) != sorted(set(hash_terms(t, cut)) if cut else ()):
+            self.found.add("search", f"the search index does not hold the terms of item {hashed.hex}")
+
+    async def _references(self) -> None:
+        for table, parent, own, theirs in await self._all(SELECT_FOREIGN_KEYS):
+            joined = " AND ".join(f"b.{to} = a.{column}" for column, to in zip(own, theirs, strict=True))
+            named = " AND ".join(f"a.{column} IS NOT NULL" for column in own)
+            lost = await self._all(
+                f"SELECT count(*) FROM convo.{table} AS a WHERE {named}"
+                f" AND NOT EXISTS (SELECT 1 FROM convo.{parent} AS b WHERE {joined})"
+            )
+            if lost[0][0]:
+                said = f"{table}.{own[-1]} refers to a row of {parent} that does not exist"
+                self.found.add("reference", said, lost[0][0])
+
+    async def _conversations(self, t: TenantConnection) -> None:
+        ids = await t.all("SELECT id FROM convo.conversations WHERE tenant = $1 ORDER BY id")
+        for (written,) in ids:
+            rows = await t.all(SELECT_MEMBERS_TO_CHECK, written)
+            unnamed = sum(given is None and erased is None and not _has_item_id(body) for given, erased, body in rows)
+            if unnamed:
+                self.found.add(
+                    "conversation", f"conversation {tenant_rows.unescape_name(written)} has items without an id"
+                )
+            given = "SELECT count(*) FROM convo.members WHERE tenant = $1 AND conversation = $2"
+            if await t.one(given, written) != sum(given is not None for given, _, _ in rows):
+                said = f"conversation {tenant_rows.unescape_name(written)} names items that are not on its path"
+                self.found.add("conversation", said)
+
+    async def _is_whole(self, t: TenantConnection, head: UUID) -> bool:
+        rows = await t.all(SELECT_PATH_TO_CHECK, head)
+        damaged = any(place in self._bad or item in self._bad for place, _, item in rows)
+        return bool(rows) and rows[-1][1] is None and not damaged
+
+    async def _all(self, sql: str) -> list[Row]:
+        return await (await self._db.execute(sql)).fetchall()
+
+    async def _batches(self, t: TenantConnection, name: str, sql: str) -> AsyncIterator[Row]:
+        """Rows in the order of their first column."""
+        last, done = None, 0
+        while rows := await t.all(sql, last, ROWS_PER_BATCH):
+            for row in rows:
+                yield row
+            last, done = rows[-1][0], done + len(rows)
+            self._progress(name, done, self.rows.get(name, 0))
+
+
+def _describe_node_fault(
+    t: TenantConnection,
+    _: UUID,
+    key: bytes,
+    parent: UUID | None,
+    item: UUID | None,
+    depth: int,
+    above_depth: int | None,
+    above: bytes | None,
+    body: bytes | None,
+) -> str:
+    """What is wrong with a node, in words; empty where nothing is."""
+    if parent is None:
+        is_root = key.hex() == root_key(t.name) and depth == 0
+        return "" if is_root else "has no parent and is not its tenant's root"
+    if above is None or above_depth is None or (item is not None and body is None):
+        return "has lost its parent or its item"
+    if depth != above_depth + 1:
+        return "does not count its place behind its parent's"
+    if body is None:
+        return ""  # its item was deleted
+    found = _decode_valid_item(bytes(body))
+    right = found is not None and child_key(Key(bytes(above).hex()), item_hash(found)) == bytes(key).hex()
+    return "" if right else "has a key that does not follow from its parent and its item"
+
+
+def _decode_valid_item(body: bytes) -> Item | None:
+    import zlib
+
+    try:
+        found = decode_body(body)
+        item_hash(found)
+    except (ValueError, RecursionError, zlib.error, ConvoError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _has_item_id(body: bytes | None) -> bool:
+    found = _decode_valid_item(bytes(body)) if body is not None else None
+    return found is not None and isinstance(found.get("id"), str)
+
+
+def _is_session_record(record: str) -> bool:
+    try:
+        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
+        decode_json(record)
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+TABLE_PRIVILEGES = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+PROBE_TIMEOUT_S = 4.0
+"""How long a server has to let somebody in."""
+
+SELECT_ROLE = """
+SELECT current_user, has_database_privilege(current_database(), 'CREATE'),
+    pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'
+"""
+
+SELECT_SCHEMA_ACCESS = """
+SELECT has_schema_privilege(pg_namespace.oid, 'USAGE'),
+    pg_class.oid IS NOT NULL, coalesce(has_table_privilege(pg_class.oid, 'SELECT'), false)
+FROM pg_namespace LEFT JOIN pg_class ON relnamespace = pg_namespace.oid AND relname = 'migrations'
+WHERE nspname = 'convo'
+"""
+
+SELECT_MISSING_PRIVILEGES = """
+SELECT privilege FROM unnest($1::text[]) privilege WHERE EXISTS (
+    SELECT FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+    WHERE nspname = 'convo' AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'migrations'
+    AND NOT has_table_privilege(pg_class.oid, privilege))
+"""
+
+
+async def probe_database(url: str) -> ServerHealth:
+    """raises: StoreFault  nobody is let in, or a newer convo made the tables"""
+    database = PostgresDatabase(url, wait_s=PROBE_TIMEOUT_S)
+    async with database.alone() as db:
+        return await _probe_connection(db, database.place)
+
+
+async def _probe_connection(db: DatabaseConnection, place: str) -> ServerHealth:
+    role, may_create, read_only = await _select_row(db, SELECT_ROLE) or ("", False, False)
+    usage, migrated, readable = await _select_row(db, SELECT_SCHEMA_ACCESS) or (True, False, False)
+    found = await connection.read_schema_version(db) if usage and readable else None if migrated else 0
+    if found is not None and found > connection.SCHEMA_VERSION:
+        raise StoreTooNew(place, found, connection.SCHEMA_VERSION)
+    lacking = [] if usage else ["USAGE"]
+    if migrated:
+        lacking += [
+            row[0] for row in await (await db.execute(SELECT_MISSING_PRIVILEGES, (list(TABLE_PRIVILEGES),))).fetchall()
+        ]
+    return ServerHealth(
+        place=place,
+        version=db.info.server_version,
+        role=role,
+        schema=found,
+        known=connection.SCHEMA_VERSION,
+        may_create=may_create,
+        lacking=lacking,
+        read_only=read_only,
+        tls=db.pgconn.ssl_in_use,
+    )
+
+
+async def _select_row(db: DatabaseConnection, sql: str) -> Row | None:
+    return await (await db.execute(sql)).fetchone()

@@ -1,0 +1,586 @@
+"""Apply a transaction in two round trips.
+
+Plan: keys follow from items, so all nodes are known before the database is asked. Read: begin, lock the tenant
+and read what the plan needs. Write: insert in a fixed order, so that writers do not deadlock, and commit. Tenant
+locks are shared; a transaction that may leave nodes unreferenced is repeated with an exclusive lock.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+from uuid import UUID
+from zlib import crc32
+
+from convo.errors import NotFound, StoreUnavailable
+from convo.history.canonical import item_hash
+from convo.history.items import Item
+from convo.history.records import LinkStatus
+from convo.history.tree import Key, child_key
+from convo.stores import base
+from convo.stores.base import AppendItems, Transaction
+from convo.stores.codec import tokenize_item
+from convo.stores.postgres import records, runs, tenant_rows
+from convo.stores.postgres import records as links
+from convo.stores.postgres import runs as agents
+from convo.stores.postgres.records import SELECT_PATH_TO_CONVERSATION
+from convo.stores.postgres.tenant_rows import (
+    BEGIN,
+    COMMIT,
+    Row,
+    Statement,
+    TenantConnection,
+    decode_body,
+    encode_body,
+    to_columns,
+)
+from convo.stores.postgres.tree import NODE_KEY_SQL
+
+
+class PlannedNode(NamedTuple):
+    """A place that a change makes, unless it is there."""
+
+    parent: Key
+    item: Item
+    hash: UUID
+    body: bytes
+
+
+class ExistingNode(NamedTuple):
+    """A place that the database has; `empty` where its item was erased, and at the root."""
+
+    depth: int
+    empty: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPlan:
+    """A change, and the places that it grows.
+
+    grown:  by key, each behind its parent, which comes first or is not among them
+    """
+
+    change: Transaction
+    grown: Mapping[Key, PlannedNode]
+
+    def kept(self, final: Container[str]) -> frozenset[Key]:
+        """The grown places that something will stand on, or behind.
+
+        final:  links that have ended already: they stay where they stand
+        """
+        links = tuple(link for link in self.change.links if link.id not in final)
+        kept: set[Key] = set()
+        for key in base.iter_referenced_keys(replace(self.change, links=links)):
+            while key in self.grown and key not in kept:
+                kept.add(key)
+                key = self.grown[key].parent
+        return frozenset(kept)
+
+    @property
+    def asked(self) -> list[Key]:
+        """The places that the database must be asked for."""
+        change = self.change
+        named = (
+            *(growth.after for growth in change.grow),
+            *self.grown,
+            *base.iter_referenced_keys(change),
+            *change.erase,
+        )
+        return sorted({key for key in named if tenant_rows.is_node_key(key)})
+
+    @property
+    def bases(self) -> list[UUID]:
+        """The places that records will stand on or behind, as far as they can be there already."""
+        return sorted(
+            {
+                tenant_rows.node_id(self.base(key))
+                for key in base.iter_referenced_keys(self.change)
+                if tenant_rows.is_node_key(key)
+            }
+        )
+
+    def base(self, key: Key) -> Key:
+        """The last place before `key`, or `key` itself, that this change does not grow."""
+        while key in self.grown:
+            key = self.grown[key].parent
+        return key
+
+    def behind(self, key: Key) -> list[Key]:
+        """The grown places from the base of `key` to `key`, oldest first."""
+        back = []
+        while key in self.grown:
+            back.append(key)
+            key = self.grown[key].parent
+        return back[::-1]
+
+    def check(self, there: Mapping[Key, ExistingNode]) -> None:
+        """Make sure that every place that is named is there or grown. raises: NotFound"""
+        for growth in self.change.grow:
+            self._check(growth.after, there)
+        for key in (*base.iter_referenced_keys(self.change), *self.change.erase):
+            self._check(key, there)
+
+    def _check(self, key: Key, there: Mapping[Key, ExistingNode]) -> None:
+        if key not in there and key not in self.grown:
+            raise base.node_not_found_error(key)
+
+    def depth(self, key: Key, there: Mapping[Key, ExistingNode]) -> int:
+        """How many items lead to `key`."""
+        count = 0
+        while key not in there:
+            count, key = count + 1, self.grown[key].parent
+        return count + there[key].depth
+
+
+def plan_commit(change: Transaction) -> CommitPlan:
+    """What `change` makes. raises: NotCanonical, NotFound"""
+    base.check_stored_names(change)
+    return CommitPlan(change, _plan_nodes(change.grow))
+
+
+def _plan_nodes(growths: Iterable[AppendItems]) -> dict[Key, PlannedNode]:
+    grown: dict[Key, PlannedNode] = {}
+    for growth in growths:
+        at = growth.after
+        if not tenant_rows.is_node_key(at):
+            raise base.node_not_found_error(at)
+        for item in growth.items:
+            hashed = item_hash(item)
+            parent, at = at, child_key(at, hashed)
+            if at not in grown:
+                grown[at] = PlannedNode(parent, item, tenant_rows.item_uuid(hashed), encode_body(item))
+    return grown
+
+
+LOCK_TENANT_SHARED = "SELECT pg_advisory_xact_lock_shared($1)"
+LOCK_TENANT_EXCLUSIVE = "SELECT pg_advisory_xact_lock($1)"
+
+INSERT_TENANT = "INSERT INTO convo.tenants (tenant, name) VALUES ($1, $2) ON CONFLICT DO NOTHING"
+INSERT_ROOT = "INSERT INTO convo.nodes (tenant, id, rest, depth) VALUES ($1, $2, $3, 0) ON CONFLICT DO NOTHING"
+SELECT_TENANT_NAME = "SELECT name FROM convo.tenants WHERE tenant = $1"
+
+SELECT_NODES = (
+    f"SELECT {NODE_KEY_SQL}, parent, depth, item IS NULL FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[])"
+)
+
+LOCK_SESSIONS = """
+SELECT id, head, mark, written FROM convo.sessions
+WHERE tenant = $1 AND (id = $2 OR name = $3) ORDER BY id FOR UPDATE
+"""
+
+LOCK_CONVERSATION = "SELECT head FROM convo.conversations WHERE tenant = $1 AND id = $2 FOR UPDATE"
+
+LOCK_LINKS = """
+SELECT id, status, saw, head FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) ORDER BY id FOR UPDATE
+"""
+
+LOCK_OPEN_RUN = "SELECT 1 FROM convo.runs WHERE tenant = $1 AND id = $2 AND ended_at IS NULL FOR UPDATE"
+
+SELECT_DETACHED_NODES = """
+WITH RECURSIVE old (id, depth) AS (
+    SELECT id, depth FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[]) AND depth > 0
+), up (id, parent, depth) AS (
+    SELECT id, parent, depth FROM convo.nodes WHERE tenant = $1 AND id = ANY($3::uuid[])
+    UNION SELECT before.id, before.parent, before.depth FROM up JOIN LATERAL (
+        SELECT id, parent, depth FROM convo.nodes WHERE tenant = $1 AND id = up.parent LIMIT 1) AS before ON true
+    WHERE up.depth > (SELECT min(depth) FROM old)
+)
+SELECT id FROM old WHERE id NOT IN (SELECT id FROM up)
+"""
+"""Those of some places that are neither others nor before them."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitReads:
+    """What was there before a change.
+
+    places:        those of the plan that are there
+    links:         how those stand that the change writes, or starts
+    session:       whether there is a record of it already
+    conversation:  where its head stands
+    behind:        of a conversation: (place, its item's own id as a number, erased id), from its new
+                   base back to its old head or to the root, both included
+    loose:         places that may be without need afterwards
+    """
+
+    places: Mapping[Key, ExistingNode]
+    links: Mapping[str, LinkStatus]
+    session: bool
+    conversation: UUID | None
+    behind: list[Row]
+    loose: list[UUID]
+
+
+async def begin_commit(t: TenantConnection, plan: CommitPlan, *, alone: bool, known: bool) -> CommitReads:
+    """Begin the change and find what it meets. raises: Conflict, NotFound, InputFault
+
+    alone:  keep every other change of this tenant out
+    known:  whether the tenant is there for certain
+    """
+    asked = {**_build_begin(t, alone=alone, known=known), **_build_reads(t, plan)}
+    told = dict(zip(asked, await t.together(*asked.values()), strict=True))
+    if told.get("tenant", [(tenant_rows.escape_name(t.name),)]) != [(tenant_rows.escape_name(t.name),)]:
+        raise StoreUnavailable(f"the tenant {t.name!a} cannot be told from another one", hint="call it otherwise")
+    if plan.change.ends and not told["run"]:
+        raise base.run_not_open_error(plan.change.ends)
+    runs.check_agent_run_revision(plan.change, told)
+    found = CommitReads(
+        places={Key(key.hex()): ExistingNode(depth, empty) for key, _, depth, empty in told["places"]},
+        links={tenant_rows.unescape_name(link_id): status for link_id, status, _, _ in told.get("links", [])},
+        session=_check_session_head(plan, told.get("sessions", [])),
+        conversation=_check_conversation_head(plan, told.get("conversation", [])),
+        behind=told.get("behind", []),
+        loose=await _detached_nodes(t, plan, told),
+    )
+    _check_references(plan, found)
+    runs.check_agent_run_references(plan.change, told)
+    return found
+
+
+async def _detached_nodes(t: TenantConnection, plan: CommitPlan, told: Mapping[str, list[Row]]) -> list[UUID]:
+    """Where the records that change stand now, and will not stand on or before afterwards.
+
+    That a head goes forward by what the change grows is seen without asking again.
+    """
+    old = {place for row in told.get("conversation", []) for place in row}
+    old |= {
+        place for session_id, *row in told.get("sessions", []) if _is_planned_session(plan, session_id) for place in row
+    }
+    old |= {place for _, status, *row in told.get("links", []) if status in base.UNFINISHED_STATUSES for place in row}
+    parents = {UUID(bytes=bytes(key[:16])): parent for key, parent, _, _ in told["places"]}
+    kept: set[UUID | None] = {None, tenant_rows.node_id(t.root)}
+    for start in plan.bases:
+        at: UUID | None = start
+        while at not in kept:
+            kept.add(at)
+            at = parents.get(at) if at else None
+    doubtful = sorted(place for place in old - kept if place)
+    return [place for (place,) in await t.all(SELECT_DETACHED_NODES, doubtful, plan.bases)] if doubtful else []
+
+
+def _is_planned_session(plan: CommitPlan, session_id: str) -> bool:
+    session = plan.change.session
+    return session is not None and tenant_rows.unescape_name(session_id) == session.id
+
+
+def _build_begin(t: TenantConnection, *, alone: bool, known: bool) -> dict[str, Statement]:
+    begun = {"begin": BEGIN, "lock": t.ask(LOCK_TENANT_EXCLUSIVE if alone else LOCK_TENANT_SHARED)}
+    if known:
+        return begun
+    top = t.root
+    made = {
+        "new tenant": t.ask(INSERT_TENANT, tenant_rows.escape_name(t.name)),
+        "new root": t.ask(INSERT_ROOT, tenant_rows.node_id(top), tenant_rows.node_rest(top)),
+    }
+    return {**begun, **made, "tenant": t.ask(SELECT_TENANT_NAME)}
+
+
+def _build_reads(t: TenantConnection, plan: CommitPlan) -> dict[str, Statement]:
+    """What must be known, in the order in which rows are locked."""
+    change = plan.change
+    session, conversation = change.session, change.conversation
+    ids = sorted({link.id for link in change.links} | ({change.starts} if change.starts else set()))
+    links = [tenant_rows.escape_name(link_id) for link_id in ids]
+    asked = {"places": t.ask(SELECT_NODES, [tenant_rows.node_id(key) for key in plan.asked])}
+    if session:
+        asked["sessions"] = t.ask(
+            LOCK_SESSIONS, tenant_rows.escape_name(session.id), tenant_rows.escape_name(session.name)
+        )
+    if conversation:
+        head = tenant_rows.escape_name(conversation.id)
+        asked["conversation"] = t.ask(LOCK_CONVERSATION, head)
+        asked["behind"] = t.ask(SELECT_PATH_TO_CONVERSATION, _node_id_or_none(plan.base(conversation.head)), head)
+    if links:
+        asked["links"] = t.ask(LOCK_LINKS, links)
+    if change.ends:
+        asked["run"] = t.ask(LOCK_OPEN_RUN, tenant_rows.escape_name(change.ends))
+    return {**asked, **runs.build_agent_run_reads(t, change)}
+
+
+def _node_id_or_none(key: Key) -> UUID | None:
+    return tenant_rows.node_id(key) if tenant_rows.is_node_key(key) else None
+
+
+def _check_session_head(plan: CommitPlan, rows: list[Row]) -> bool:
+    """Whether there is a record of the session already. raises: Conflict"""
+    session = plan.change.session
+    if session is None:
+        return False
+    heads = {tenant_rows.unescape_name(session_id): head for session_id, head, _, _ in rows}
+    base.check_expected_head(
+        f"session {session.name!r}", plan.change.expect, _head_key(plan.change.expect, heads.get(session.id))
+    )
+    if set(heads) - {session.id}:
+        raise base.session_name_taken_error(session.name)
+    return session.id in heads
+
+
+def _check_conversation_head(plan: CommitPlan, rows: list[Row]) -> UUID | None:
+    """Where the conversation stands. raises: Conflict"""
+    conversation, expected = plan.change.conversation, plan.change.conversation_expect
+    head: UUID | None = rows[0][0] if rows else None
+    if conversation:
+        base.check_expected_head(conversation.id, expected, _head_key(expected, head))
+    return head
+
+
+def _head_key(expected: base.ExpectedHead, head: UUID | None) -> Key | None:
+    """The key at `head`, which is the expected one or any other."""
+    if head is None:
+        return None
+    same = isinstance(expected, str) and tenant_rows.is_node_key(expected) and tenant_rows.node_id(expected) == head
+    return Key(expected) if same and isinstance(expected, str) else Key(head.hex)
+
+
+def _check_references(plan: CommitPlan, found: CommitReads) -> None:
+    """Make sure that the change may be made. raises: NotFound, InputFault"""
+    change = plan.change
+    plan.check(found.places)
+    if change.conversation:
+        base.check_item_ids(change.conversation, plan.depth(change.conversation.head, found.places))
+        for item_id in change.conversation.ids:
+            base.check_stored_name(item_id)
+    if change.starts and change.starts not in {*found.links, *(link.id for link in change.links)}:
+        raise NotFound("response", change.starts)
+
+
+INSERT_ITEMS = """
+INSERT INTO convo.items (tenant, hash, named, body, stored_at)
+SELECT $1, hash, named, body, extract(epoch FROM statement_timestamp()) + place / 1e6
+FROM unnest($2::uuid[], $3::bigint[], $4::bytea[], $5::integer[]) AS new (hash, named, body, place)
+ON CONFLICT DO NOTHING
+"""
+
+INSERT_TERMS = """
+INSERT INTO convo.words (tenant, item, length, terms)
+SELECT $1, item, length, terms::integer[]
+FROM unnest($2::uuid[], $3::integer[], $4::text[]) AS new (item, length, terms)
+ON CONFLICT DO NOTHING
+"""
+
+INSERT_NODES = """
+INSERT INTO convo.nodes (tenant, id, rest, parent, item, depth)
+SELECT $1, id, rest, parent, item, depth
+FROM unnest($2::uuid[], $3::uuid[], $4::uuid[], $5::uuid[], $6::integer[]) AS new (id, rest, parent, item, depth)
+ON CONFLICT DO NOTHING
+"""
+
+RESTORE_ERASED_NODES = """
+UPDATE convo.nodes SET item = new.item, erased = NULL FROM unnest($2::uuid[], $3::uuid[]) AS new (id, item)
+WHERE nodes.tenant = $1 AND nodes.id = new.id AND nodes.item IS NULL
+"""
+
+
+async def apply_transaction(t: TenantConnection, plan: CommitPlan, *, alone: bool, known: bool) -> bool:
+    """Make a change true; False, and nothing is done, when it must be made alone.
+
+    known:   whether the tenant is there for certain
+    raises:  as the contract says
+    """
+    found = await begin_commit(t, plan, alone=alone, known=known)
+    if found.loose and not alone:
+        return False
+    writes = [*_build_writes(t, plan, found)]
+    if not alone:
+        await t.together(*writes, COMMIT)
+        return True
+    await t.together(*writes)
+    dropped = await _erase_items(t, plan.change)
+    await delete_unreferenced_nodes(t, found.loose, dropped)
+    await t.together(COMMIT)
+    return True
+
+
+def _build_writes(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
+    change = plan.change
+    yield from _build_node_inserts(t, plan, found)
+    yield from _build_link_upserts(t, change, found)
+    if change.session:
+        yield from records.build_session_upsert(t, change.session, there=found.session)
+    if change.conversation:
+        behind, further = _nodes_with_own_ids(plan, change.conversation.head, found)
+        yield from records.build_conversation_upsert(
+            t, change.conversation, found.conversation, behind, further=further
+        )
+    if change.starts:
+        yield runs.build_run_start(t, change.starts)
+    if change.ends:
+        yield from runs.build_run_end(t, change.ends)
+    if change.agent_run:
+        yield agents.build_agent_run_upsert(t, change.agent_run)
+    yield from agents.build_agent_call_upserts(t, change.calls)
+
+
+# -- places ---------------------------------------------------------------------------------------
+
+
+def _build_node_inserts(t: TenantConnection, plan: CommitPlan, found: CommitReads) -> Iterator[Statement]:
+    """Make the kept places that are not there, and fill those whose items were erased."""
+    kept = plan.kept({link_id for link_id, status in found.links.items() if status not in base.UNFINISHED_STATUSES})
+    new = {key: grown for key, grown in plan.grown.items() if key in kept and key not in found.places}
+    refilled = {key: grown for key, grown in plan.grown.items() if key in found.places and found.places[key].empty}
+    if new or refilled:
+        yield from _build_item_inserts(t, (*new.values(), *refilled.values()))
+    if refilled:
+        yield t.ask(
+            RESTORE_ERASED_NODES,
+            *to_columns([(tenant_rows.node_id(key), grown.hash) for key, grown in refilled.items()], 2),
+        )
+    if new:
+        rows = [
+            (
+                tenant_rows.node_id(key),
+                tenant_rows.node_rest(key),
+                tenant_rows.node_id(grown.parent),
+                grown.hash,
+                plan.depth(key, found.places),
+            )
+            for key, grown in sorted(new.items())
+        ]
+        yield t.ask(INSERT_NODES, *to_columns(rows, 5))
+
+
+def _build_item_inserts(t: TenantConnection, grown: Iterable[PlannedNode]) -> Iterator[Statement]:
+    """Store the items that are not stored yet, and the terms that a search finds them by."""
+    items = {one.hash: one for one in grown}
+    rows = [(one.hash, _own_id_hash(one.item), one.body, place) for place, one in enumerate(items.values())]
+    yield t.ask(INSERT_ITEMS, *to_columns(sorted(rows), 4))
+    words = [
+        (hashed, len(cut), _format_term_array(t, cut))
+        for hashed, one in sorted(items.items())
+        if (cut := tokenize_item(one.item))
+    ]
+    if words:
+        yield t.ask(INSERT_TERMS, *to_columns(words, 3))
+
+
+def _own_id_hash(item: Item) -> int | None:
+    """What an index finds an item's own id by; None when it has none."""
+    own = base.own_item_id(item)
+    return tenant_rows.hash_item_id(own) if own else None
+
+
+def _format_term_array(t: TenantConnection, cut: str) -> str:
+    return "{" + ",".join(map(str, sorted(hash_terms(t, cut)))) + "}"
+
+
+def hash_terms(t: TenantConnection, cut: str) -> set[int]:
+    """The numbers of terms: each tenant has its own, so that one tenant's search reads nothing of another's.
+
+    cut:  as `terms` makes it; two terms may share a number, so what is found is looked at once more
+    """
+    salt = t.n & 0xFFFFFFFF
+    return {crc32(term.encode(), salt) - 2**31 for term in set(cut.split())}
+
+
+# -- records --------------------------------------------------------------------------------------
+
+
+def _build_link_upserts(t: TenantConnection, change: Transaction, found: CommitReads) -> Iterator[Statement]:
+    there = dict(found.links)
+    for new in change.links:
+        yield from links.build_link_upsert(t, new, there.get(new.id))
+        if there.get(new.id, "queued") in base.UNFINISHED_STATUSES:
+            there[new.id] = new.status
+
+
+def _nodes_with_own_ids(plan: CommitPlan, head: Key, found: CommitReads) -> tuple[list[tuple[UUID, int | None]], bool]:
+    """The places that a conversation names anew, oldest first, and whether those before keep their names."""
+    *back, last = found.behind
+    further = last[0] == found.conversation
+    stored = [
+        (place, tenant_rows.hash_item_id(tenant_rows.unescape_name(erased)) if erased else own)
+        for place, own, erased in back[::-1]
+    ]
+    grown = [(tenant_rows.node_id(key), _own_id_hash(plan.grown[key].item)) for key in plan.behind(head)]
+    return stored + grown, further
+
+
+UNREFERENCED_NODE_SQL = """
+parent IS NOT NULL
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND saw = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND head = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND head = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND mark = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.sessions WHERE sessions.tenant = $1 AND written = nodes.id)
+    AND NOT EXISTS (SELECT 1 FROM convo.conversations WHERE conversations.tenant = $1 AND head = nodes.id)
+"""
+
+DELETE_UNREFERENCED_PATHS = f"""
+WITH RECURSIVE gone (id, parent, item) AS (
+    SELECT id, parent, item FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[]) AND {UNREFERENCED_NODE_SQL}
+        AND NOT EXISTS (SELECT 1 FROM convo.nodes AS child WHERE child.tenant = $1 AND child.parent = nodes.id)
+    UNION ALL
+    SELECT before.* FROM gone JOIN LATERAL (
+        SELECT id, parent, item FROM convo.nodes
+        WHERE tenant = $1 AND id = gone.parent AND {UNREFERENCED_NODE_SQL} AND NOT EXISTS (
+            SELECT 1 FROM convo.nodes AS child
+            WHERE child.tenant = $1 AND child.parent = nodes.id AND child.id <> gone.id)
+        LIMIT 1
+    ) AS before ON true
+)
+DELETE FROM convo.nodes WHERE tenant = $1 AND id IN (SELECT id FROM gone) RETURNING id, parent, item
+"""
+"""Take paths that end at the given places; where two of them meet, both stop behind that place."""
+
+SELECT_UNUSED_ITEMS = """
+SELECT hash FROM unnest($2::uuid[]) AS given (hash)
+WHERE NOT EXISTS (SELECT 1 FROM convo.nodes WHERE tenant = $1 AND item = given.hash)
+"""
+
+SELECT_NODE_ITEMS = """
+SELECT nodes.id, nodes.item, body FROM convo.nodes JOIN convo.items ON items.tenant = $1 AND hash = item
+WHERE nodes.tenant = $1 AND nodes.id = ANY($2::uuid[])
+"""
+
+ERASE_NODE_ITEMS = """
+UPDATE convo.nodes SET item = NULL, erased = old.own FROM unnest($2::uuid[], $3::text[]) AS old (id, own)
+WHERE tenant = $1 AND nodes.id = old.id
+"""
+
+
+SELECT_OTHER_NODES_OF_ITEMS = """
+WITH RECURSIVE old (id) AS (
+    SELECT head FROM convo.links WHERE tenant = $1
+        AND route IN (SELECT hash FROM convo.repeated WHERE repeated.tenant = $1 AND conversation = $3)
+    UNION SELECT before.* FROM old JOIN LATERAL (
+        SELECT parent FROM convo.nodes WHERE tenant = $1 AND id = old.id AND parent IS NOT NULL LIMIT 1
+    ) AS before ON true
+), own (id) AS (
+    SELECT $4::uuid UNION ALL SELECT before.* FROM own JOIN LATERAL (
+        SELECT parent FROM convo.nodes WHERE tenant = $1 AND id = own.id AND parent IS NOT NULL LIMIT 1
+    ) AS before ON true
+)
+SELECT id FROM convo.nodes WHERE tenant = $1 AND id <> ALL($2::uuid[])
+    AND item IN (SELECT item FROM convo.nodes WHERE tenant = $1 AND id = ANY($2::uuid[]))
+    AND id IN (SELECT id FROM old) AND id NOT IN (SELECT id FROM own)
+"""
+"""Where else erased items stand: on the paths of a conversation's links, and no longer on its own."""
+
+
+async def _erase_items(t: TenantConnection, change: Transaction) -> list[UUID]:
+    """Take the items out of the places that a change erases; their names, for they may stand nowhere any more."""
+    if not change.erase:
+        return []
+    places = [tenant_rows.node_id(key) for key in change.erase]
+    if change.conversation:
+        conversation = tenant_rows.escape_name(change.conversation.id), tenant_rows.node_id(change.conversation.head)
+        places += [place for (place,) in await t.all(SELECT_OTHER_NODES_OF_ITEMS, places, *conversation)]
+    rows = await t.all(SELECT_NODE_ITEMS, places)
+    own = [(place, tenant_rows.escape_name(base.own_item_id(decode_body(body)))) for place, _, body in rows]
+    await t.together(t.ask(ERASE_NODE_ITEMS, *to_columns(own, 2)))
+    return [item for _, item, _ in rows]
+
+
+async def delete_unreferenced_nodes(t: TenantConnection, places: Iterable[UUID], items: Iterable[UUID] = ()) -> None:
+    """Take those of `places` and `items` that nothing stands on, and what that leaves without need."""
+    loose, unused = set(places), set(items)
+    while loose:
+        rows = await t.all(DELETE_UNREFERENCED_PATHS, sorted(loose))
+        loose = {parent for _, parent, _ in rows} - {place for place, _, _ in rows}
+        unused |= {item for _, _, item in rows if item}
+    if unused:
+        dropped = [item for (item,) in await t.all(SELECT_UNUSED_ITEMS, sorted(unused))]
+        await t.together(
+            t.ask("DELETE FROM convo.words WHERE tenant = $1 AND item = ANY($2::uuid[])", dropped),
+            t.ask("DELETE FROM convo.items WHERE tenant = $1 AND hash = ANY($2::uuid[])", dropped),
+        )

@@ -1,0 +1,427 @@
+"""Connection pool, errors and migrations.
+
+No statement is prepared on the server. A transaction that meets a concurrent writer is repeated as a whole; one
+that exceeds the time limit has its socket shut down. Error messages never contain the URL.
+"""
+
+import asyncio
+import logging
+import re
+import select
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor, errors
+from psycopg.conninfo import conninfo_to_dict
+from psycopg_pool import AsyncConnectionPool, PoolClosed, PoolTimeout
+from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from convo.errors import (
+    ConvoError,
+    InputFault,
+    InvalidSettings,
+    StoreFault,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from convo.stores.base import TransactionObserver, ignore_transaction
+from convo.stores.postgres.tenant_rows import DatabaseConnection
+
+Result = TypeVar("Result")
+
+MAX_ATTEMPTS = 8
+"""How often a transaction is tried that meets another one."""
+
+URL_ENCODING_HINT = "write its special characters encoded: @ %40, : %3A, / %2F, ? %3F, # %23, % %25, space %20"
+
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised; three lines a second help nobody
+
+
+class PostgresDatabase:
+    """The connections of one process to one database.
+
+    size:      how many there are at most
+    wait_s:    how long to wait for one
+    answer_s:  how long a transaction may take
+    """
+
+    def __init__(self, url: str, *, size: int = 10, wait_s: float = 5.0, answer_s: float = 30.0) -> None:
+        options = _parse_url(url)
+        self.place = _format_location(options)
+        self.tenants: set[str] = set()
+        self.observe: TransactionObserver = ignore_transaction
+        self.options: dict[str, Any] = {"connect_timeout": max(2, round(wait_s)), **options}
+        self._size, self._wait_s, self._answer_s = size, wait_s, answer_s
+        self._pool: AsyncConnectionPool[DatabaseConnection] | None = None
+        self._opening = asyncio.Lock()
+        self._closed = False
+
+    async def run(
+        self, job: Callable[[DatabaseConnection], Awaitable[Result]], *, however_long: bool = False
+    ) -> Result:
+        """What `job` does on a connection of its own; again, whole, when it met another writer.
+
+        however_long:  it looks at everything, and takes the time that takes
+        raises:  StoreFault, and what `job` raises
+        """
+        again = AsyncRetrying(
+            retry=retry_if_exception_type(RETRYABLE_ERRORS),
+            stop=stop_after_attempt(MAX_ATTEMPTS),
+            wait=wait_random_exponential(multiplier=0.005, max=0.25),
+            reraise=True,
+        )
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        try:
+            with translate_errors(self.place):
+                return await again(self._once, job, however_long)
+        finally:
+            self.observe(loop.time() - begun)
+
+    async def _once(self, job: Callable[[DatabaseConnection], Awaitable[Result]], however_long: bool) -> Result:
+        async with self.connection() as db:
+            with nullcontext() if however_long else self._in_time(db):
+                return await job(db)
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[DatabaseConnection]:
+        """A connection outside the pool, whatever tables there are. raises: StoreFault"""
+        if self._closed:
+            raise StoreUnavailable(f"{self.place} was closed")
+        with translate_errors(self.place):
+            async with await self._connect() as db:
+                yield db
+
+    async def aclose(self) -> None:
+        self._closed = True
+        if self._pool is not None:
+            await self._pool.close()
+
+    @asynccontextmanager
+    async def connection(self) -> AsyncIterator[DatabaseConnection]:
+        """One of the pool's, for as long as the block runs; what it leaves open is undone."""
+        pool = self._pool or await self._open()
+        db = await self._given(pool)
+        try:
+            yield db
+        finally:
+            await _roll_back(db)
+            await pool.putconn(db)
+
+    @contextmanager
+    def _in_time(self, db: DatabaseConnection) -> Iterator[None]:
+        """Break the connection when the block takes too long. raises: StoreUnavailable  it did"""
+        late = asyncio.Event()
+        timer = asyncio.get_running_loop().call_later(self._answer_s, _break_connection, db, late)
+        try:
+            yield
+        except psycopg.OperationalError as wrong:
+            if not late.is_set():
+                raise
+            raise StoreUnavailable(
+                f"{self.place} did not answer within {self._answer_s:g} seconds", hint=DEFAULT_CONNECTION_HINT
+            ) from wrong
+        finally:
+            timer.cancel()
+
+    async def _given(self, pool: AsyncConnectionPool[DatabaseConnection]) -> DatabaseConnection:
+        """An open connection of the pool. Those that the server closed meanwhile are replaced on the way."""
+        try:
+            while not _is_connection_open(db := await pool.getconn(self._wait_s)):
+                await db.close()
+                await pool.putconn(db)
+        except PoolTimeout:
+            await (await self._connect()).close()  # says why, when there is a reason
+            raise
+        return db
+
+    async def _open(self) -> AsyncConnectionPool[DatabaseConnection]:
+        async with self._opening:
+            if self._closed:
+                raise StoreUnavailable(f"{self.place} was closed")
+            if self._pool is None:
+                async with await self._connect() as db:
+                    await check_schema_version(db, self.place)
+                self._pool = await self._made()
+        return self._pool
+
+    async def _made(self) -> AsyncConnectionPool[DatabaseConnection]:
+        pool: AsyncConnectionPool[DatabaseConnection] = AsyncConnectionPool(
+            kwargs={**self.options, **CONNECTION_OPTIONS},
+            min_size=0,
+            max_size=self._size,
+            timeout=self._wait_s,
+            reconnect_timeout=1.0,
+            open=False,
+        )
+        await pool.open()
+        return pool
+
+    async def _connect(self) -> DatabaseConnection:
+        return await AsyncConnection.connect(**self.options, **CONNECTION_OPTIONS)
+
+
+CONNECTION_OPTIONS: dict[str, Any] = {"autocommit": True, "prepare_threshold": None, "cursor_factory": AsyncRawCursor}
+"""No statement is prepared on the server, where another client's transaction may come next."""
+
+
+def _is_connection_open(db: DatabaseConnection) -> bool:
+    """Whether the server said nothing while nobody listened; then it said good-bye. It is not asked."""
+    poll = select.poll()
+    poll.register(db.fileno(), select.POLLIN | select.POLLHUP)
+    return not poll.poll(0)
+
+
+def _break_connection(db: DatabaseConnection, late: asyncio.Event) -> None:
+    """Whoever waits on this connection hears that it has ended."""
+    late.set()
+    with suppress(OSError, psycopg.Error), socket.fromfd(db.fileno(), socket.AF_INET, socket.SOCK_STREAM) as line:
+        line.shutdown(socket.SHUT_RDWR)
+
+
+async def _roll_back(db: DatabaseConnection) -> None:
+    """Undo what a job left open; a connection on which that fails is broken, and the pool sees it."""
+    with suppress(psycopg.Error):
+        await db.rollback()
+
+
+def _parse_url(url: str) -> dict[str, Any]:
+    """What `url` says. raises: BadSettings"""
+    try:
+        options = dict(conninfo_to_dict(url))
+    except (psycopg.Error, UnicodeError):
+        raise InvalidSettings(
+            "the PostgreSQL URL cannot be read", hint=f"if it has a password, {URL_ENCODING_HINT}"
+        ) from None
+    host, port = str(options.get("host", "")), str(options.get("port", ""))
+    if "@" in host or not all(part.isdigit() for part in port.split(",") if part):
+        raise InvalidSettings(
+            "the PostgreSQL URL has no port where one belongs", hint=f"in a password, {URL_ENCODING_HINT}"
+        )
+    return options
+
+
+def _format_location(options: dict[str, Any]) -> str:
+    """Where that is, for people and without secrets."""
+    host, port = options.get("host", "localhost"), options.get("port")
+    return f"PostgreSQL at {host}{f':{port}' if port else ''}/{options.get('dbname', '')}"
+
+
+RETRYABLE_ERRORS = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.UniqueViolation,
+    errors.ForeignKeyViolation,
+)
+"""Two writers met: whoever is told so did nothing yet, and finds it decided when it comes again."""
+
+MISSING_TABLE_ERRORS = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
+NO_WRITE_ERRORS = (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction)
+
+
+@contextmanager
+def translate_errors(place: str) -> Iterator[None]:
+    """Let nothing foreign out. raises: ConvoError"""
+    try:
+        yield
+    except psycopg.Error as wrong:
+        raise _to_convo_error(wrong, place) from wrong
+    except OSError as wrong:
+        raise StoreUnavailable(
+            f"{place} cannot be reached: {wrong.strerror or wrong}", hint=DEFAULT_CONNECTION_HINT
+        ) from wrong
+
+
+def _to_convo_error(wrong: psycopg.Error, place: str) -> ConvoError:
+    said = _error_summary(wrong)
+    if isinstance(wrong, MISSING_TABLE_ERRORS):
+        return unmigrated_error(place)
+    if isinstance(wrong, NO_WRITE_ERRORS):
+        return StoreReadOnly(f"{place} may not be written: {said}", hint="ask whoever runs the database for the right")
+    if isinstance(wrong, errors.ProgramLimitExceeded):
+        return InputFault("a name or an id is too long for an index")
+    return _to_store_fault(wrong, place, said)
+
+
+def _to_store_fault(wrong: psycopg.Error, place: str, said: str) -> StoreFault:
+    if isinstance(wrong, errors.DiskFull):
+        return StoreFull(f"there is no room left at {place}")
+    if isinstance(wrong, PoolTimeout):
+        return StoreUnavailable(f"{place} gave no connection in time", hint=DEFAULT_CONNECTION_HINT)
+    if isinstance(wrong, PoolClosed):
+        return StoreUnavailable(f"{place} was closed")
+    if isinstance(wrong, RETRYABLE_ERRORS):
+        return StoreUnavailable(f"{place} has too many writers at once: {said}", hint="try again")
+    return StoreUnavailable(f"{place} cannot be used: {said}", hint=choose_connection_hint(str(wrong), place))
+
+
+def unmigrated_error(place: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{place} lacks tables of this convo", hint=MIGRATE_COMMAND)
+
+
+def _error_summary(wrong: psycopg.Error) -> str:
+    """The first line of what the server or the driver says."""
+    return shorten_message(wrong.diag.message_primary or str(wrong))
+
+
+DEFAULT_CONNECTION_HINT = "see that the server runs, and what [state_storage] connection_string says"
+MIGRATE_COMMAND = "convo store migrate"
+
+SUPABASE_DIRECT_HINT = (
+    "db.PROJECT.supabase.co has an IPv6 address only: take the session pooler's connection string,"
+    " postgres.PROJECT:...@aws-0-REGION.pooler.supabase.com:5432; or restore the project, if it is paused"
+)
+SUPABASE_POOLER_HINT = (
+    "see in the Supabase dashboard that the project is not paused, and take the pooler's host from there"
+)
+SUPABASE_USER_HINT = "at Supabase's pooler the user is postgres.PROJECT, and a paused project has to be restored first"
+
+SUPABASE_DIRECT_HOST = re.compile(r"\bdb\.\w+\.supabase\.(co|com|in)\b")
+SUPABASE_POOLER_HOST = re.compile(r"\.pooler\.supabase\.(co|com|in)\b")
+UNREACHABLE_PATTERN = re.compile(
+    r"resolve host|translate host name|timeout expired|timed out|refused|unreachable|No route to host", re.IGNORECASE
+)
+
+CONNECTION_HINTS = (
+    (r"Tenant or user not found|tenant/user .* not found", SUPABASE_USER_HINT),
+    (r"resolve host|translate host name", "see that the host's name is right, and that this machine is online"),
+    (r"Connection refused", "start the server there, or mend the host and port in the connection string"),
+    (r"timeout expired|timed out", "see that the host is right, and that no firewall stands in between"),
+    (r"unreachable|No route to host", "see that this machine has a way there; many networks have no IPv6"),
+    (r"socket .* failed: No such file", "start the server, or mend the folder of its socket in the connection string"),
+    (
+        r"password authentication failed|SASL authentication failed",
+        "mend user and password; in a URL the password's special characters are percent-encoded: @ %40, # %23, & %26",
+    ),
+    (r"no password supplied", "write the password into the connection string, as user:$DB_PASSWORD@host"),
+    (r"database .* does not exist", "create the database, or mend its name in the connection string"),
+    (r"role .* does not exist", "create the role, or mend the user's name in the connection string"),
+    (r"server does not support SSL", "let the server take TLS, or write another sslmode into the connection string"),
+    (r"certificate", "sslrootcert= in the connection string names the certificate that signed the server's"),
+    (r"pg_hba.conf.*no encryption", "add sslmode=require to the connection string, or ask for an entry in pg_hba.conf"),
+    (r"pg_hba.conf", "ask whoever runs the server for an entry in its pg_hba.conf"),
+    (r"too many (clients|connections)|connection slots", "close other clients, or go through a pooler"),
+    (r"starting up|shutting down|in recovery", "wait a moment, then try again"),
+)
+"""Words, and the next step where they occur; the first that fits counts."""
+
+CONNECTION_ERROR_PREFIX = re.compile(
+    r"connection (?:failed|is bad): (?:connection to server .*? failed: )?(?:FATAL:\s+)?"
+)
+"""What stands before the words that say something: the place is known."""
+
+
+def choose_connection_hint(words: str, place: str) -> str:
+    """What to do next.
+
+    words:  all that the driver said
+    place:  where the server is, for people
+    """
+    if UNREACHABLE_PATTERN.search(words) and (SUPABASE_DIRECT_HOST.search(place) or SUPABASE_POOLER_HOST.search(place)):
+        return SUPABASE_DIRECT_HINT if SUPABASE_DIRECT_HOST.search(place) else SUPABASE_POOLER_HINT
+    return next(
+        (next_step for said, next_step in CONNECTION_HINTS if re.search(said, words, re.IGNORECASE)),
+        DEFAULT_CONNECTION_HINT,
+    )
+
+
+def shorten_message(words: str) -> str:
+    """The first line of what was said, without the place."""
+    return CONNECTION_ERROR_PREFIX.sub("", words.strip().partition("\n")[0], count=1)
+
+
+SCHEMA_VERSION = 3
+"""The number of the last migration."""
+
+MIGRATION_LOCK_ID = 0x636F6E76
+"""What migrations lock: "conv" in ASCII."""
+
+MIGRATIONS_FOLDER = Path(__file__).with_name("migrations")
+
+COUNT_PARTITIONS = "SELECT count(*) FROM pg_inherits WHERE inhparent = to_regclass('convo.sessions')"
+"""Over how many partitions the tables are spread that are there."""
+
+SELECT_SCHEMA_VERSION = "SELECT coalesce(max(number), 0) FROM convo.migrations"
+
+CREATE_TABLE_PATTERN = re.compile(
+    r"^CREATE TABLE (?P<name>\S+) \((?P<body>\n    tenant .*?\n)\)(?P<options> WITH \([^)]*\))?;", re.M | re.S
+)
+"""A table of tenants' rows, which can be spread; the others are the database's own."""
+
+
+async def check_schema_version(db: DatabaseConnection, place: str) -> None:
+    """Make sure that the tables are those of this convo. raises: StoreUnavailable, StoreTooNew"""
+    found = await read_schema_version(db)
+    if found > SCHEMA_VERSION:
+        raise StoreTooNew(place, found, SCHEMA_VERSION)
+    if found < SCHEMA_VERSION:
+        raise unmigrated_error(place)
+
+
+async def read_schema_version(db: DatabaseConnection) -> int:
+    """The number of the last migration that ran; 0 before the first."""
+    there = await (await db.execute("SELECT to_regclass('convo.migrations') IS NOT NULL")).fetchone()
+    if not there or not there[0]:
+        return 0
+    return await _select_number(db, SELECT_SCHEMA_VERSION)
+
+
+async def migrate_schema(db: DatabaseConnection, place: str) -> Sequence[int]:
+    """Run what is missing, whoever else tries; the numbers of what ran. raises: StoreTooNew
+
+    New tables are spread over as many partitions as those that are there.
+    """
+    async with db.transaction():
+        await db.execute(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK_ID})")
+        found = await read_schema_version(db)
+        if found > SCHEMA_VERSION:
+            raise StoreTooNew(place, found, SCHEMA_VERSION)
+        missing = range(found + 1, SCHEMA_VERSION + 1)
+        for number in missing:
+            await db.execute(partition_tables(read_migration(number), await _select_number(db, COUNT_PARTITIONS)))
+    return list(missing)
+
+
+async def _select_number(db: DatabaseConnection, sql: str) -> int:
+    found = await (await db.execute(sql)).fetchone()
+    return int(found[0]) if found else 0
+
+
+def schema_sql(partitions: int = 0, *, above: int = 0) -> str:
+    """What `migrate_schema` would run, for whoever may create tables.
+
+    partitions:  hash partitions of each tenant's table; 0: plain tables
+    above:       the number of the last migration that ran already
+    """
+    numbers = range(above + 1, SCHEMA_VERSION + 1)
+    scripts = (partition_tables(read_migration(number), partitions) for number in numbers)
+    return "BEGIN;\n\n" + "\n".join(scripts) + "\nCOMMIT;\n" if numbers else ""
+
+
+def partition_tables(text: str, partitions: int) -> str:
+    """A migration whose tables are spread over so many hash partitions by tenant."""
+    return CREATE_TABLE_PATTERN.sub(lambda table: _partition_table(table, partitions), text) if partitions else text
+
+
+def _partition_table(table: re.Match[str], partitions: int) -> str:
+    name, options = table["name"], table["options"] or ""
+    parts = (
+        f"CREATE TABLE {name}_{part} PARTITION OF {name} FOR VALUES WITH"
+        f" (MODULUS {partitions}, REMAINDER {part}){options};"
+        for part in range(partitions)
+    )
+    return "\n".join((f"CREATE TABLE {name} ({table['body']}) PARTITION BY HASH (tenant);", *parts))
+
+
+@cache
+def read_migration(number: int) -> str:
+    """A migration, with the note that it ran."""
+    (file,) = MIGRATIONS_FOLDER.glob(f"{number:04}_*.sql")
+    return f"{file.read_text(encoding='utf-8')}\nINSERT INTO convo.migrations (number) VALUES ({number});\n"

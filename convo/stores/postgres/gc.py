@@ -1,0 +1,207 @@
+"""Remove records, and delete what only they referenced.
+
+A removal is one transaction with an exclusive lock of the tenant. Pruning runs in batches, so that other
+writers can go in between: conversations first, then sessions, then links.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeAlias
+from uuid import UUID
+
+from convo.errors import NotFound
+from convo.stores.base import PruneResult
+from convo.stores.codec import decode_json
+from convo.stores.postgres import runs, tenant_rows
+from convo.stores.postgres import runs as agents
+from convo.stores.postgres.commit import LOCK_TENANT_EXCLUSIVE, delete_unreferenced_nodes
+from convo.stores.postgres.tenant_rows import BEGIN, BEGIN_SNAPSHOT, COMMIT, Row, TenantConnection
+
+DELETE_SESSIONS = (
+    "DELETE FROM convo.sessions WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING head, mark, written, id"
+)
+
+INSERT_REMOVED_MARKERS = (
+    "INSERT INTO convo.removed (tenant, session) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING"
+)
+
+SELECT_UNNEEDED_LINKS = """
+WITH RECURSIVE chained (id) AS (
+    SELECT link FROM convo.sessions WHERE tenant = $1 AND link IS NOT NULL
+    UNION SELECT before.parent FROM chained JOIN LATERAL (
+        SELECT parent FROM convo.links WHERE tenant = $1 AND id = chained.id AND parent IS NOT NULL LIMIT 1
+    ) AS before ON true
+)
+SELECT links.id FROM convo.removed JOIN convo.links ON links.tenant = $1 AND links.session = removed.session
+WHERE removed.tenant = $1 AND links.id NOT IN (SELECT id FROM chained)
+"""
+"""The links of removed sessions that no session's chain passes through."""
+
+DELETE_LINKS = """
+DELETE FROM convo.links WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING saw, head, route, parameters
+"""
+
+DELETE_MEMBERS = "DELETE FROM convo.members WHERE tenant = $1 AND conversation = ANY($2::text[])"
+
+DELETE_CONVERSATIONS = "DELETE FROM convo.conversations WHERE tenant = $1 AND id = ANY($2::text[]) RETURNING head"
+
+DELETE_REMOVED_MARKERS = """
+DELETE FROM convo.removed WHERE tenant = $1
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND links.session = removed.session)
+"""
+
+DELETE_UNREFERENCED_JSON = """
+DELETE FROM convo.repeated WHERE tenant = $1 AND (hash = ANY($2::uuid[]) OR conversation IN (
+    SELECT conversation FROM convo.repeated WHERE tenant = $1 AND hash = ANY($2::uuid[])))
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND route = hash)
+    AND NOT EXISTS (SELECT 1 FROM convo.links WHERE links.tenant = $1 AND parameters = hash)
+"""
+
+
+async def remove_session(t: TenantConnection, session_id: str) -> None:
+    """Take a session and the links that only it needs. raises: NotFound"""
+    await _begin_exclusive(t)
+    rows = await _delete_sessions(t, [tenant_rows.escape_name(session_id)])
+    if not rows:
+        raise NotFound("session", session_id)
+    unneeded = [link for (link,) in await t.all(SELECT_UNNEEDED_LINKS)]
+    await _delete_unreferenced_and_commit(t, rows, await _delete_links(t, unneeded))
+
+
+async def remove_link(t: TenantConnection, link_id: str) -> None:
+    """Take one link. raises: NotFound"""
+    await _begin_exclusive(t)
+    taken = await _delete_links(t, [tenant_rows.escape_name(link_id)])
+    if not taken:
+        raise NotFound("response", link_id)
+    await _delete_unreferenced_and_commit(t, [], taken)
+
+
+async def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
+    """Take a conversation and the ids it gave. raises: NotFound"""
+    await _begin_exclusive(t)
+    heads = await _delete_conversations(t, [tenant_rows.escape_name(conversation_id)])
+    if not heads:
+        raise NotFound("conversation", conversation_id)
+    await _delete_unreferenced_and_commit(t, heads, [])
+
+
+async def _begin_exclusive(t: TenantConnection) -> None:
+    """Begin a transaction that no other change of this tenant overlaps."""
+    await t.together(BEGIN, t.ask(LOCK_TENANT_EXCLUSIVE))
+
+
+async def _delete_sessions(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
+    """Take records, with their runs of agents, and remember their names; where each stood."""
+    *_, rows = await t.together(*agents.build_agent_run_deletes(t, ids), t.ask(DELETE_SESSIONS, ids))
+    await t.together(t.ask(INSERT_REMOVED_MARKERS, [row[3] for row in rows]))
+    return [row[:3] for row in rows]
+
+
+async def _delete_links(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
+    """Take links and their runs; of each where it stood and what it repeated."""
+    if not ids:
+        return []
+    *_, rows = await t.together(*runs.build_run_deletes(t, ids), t.ask(DELETE_LINKS, ids))
+    return rows
+
+
+async def _delete_conversations(t: TenantConnection, ids: Sequence[str]) -> list[Row]:
+    """Take conversations and the ids that they gave; where each stood."""
+    _, rows = await t.together(t.ask(DELETE_MEMBERS, ids), t.ask(DELETE_CONVERSATIONS, ids))
+    return rows
+
+
+async def _delete_unreferenced_and_commit(t: TenantConnection, stood: Sequence[Row], links: Sequence[Row]) -> None:
+    """Take what nothing stands on any more, and end the transaction."""
+    places = [place for row in stood for place in row] + [place for link in links for place in link[:2]]
+    repeated: set[UUID] = {name for link in links for name in link[2:] if name}
+    await delete_unreferenced_nodes(t, {place for place in places if place})
+    await t.together(t.ask(DELETE_REMOVED_MARKERS), t.ask(DELETE_UNREFERENCED_JSON, sorted(repeated)), COMMIT)
+
+
+MAX_ROWS_PER_BATCH = 200
+"""How many records go in one transaction."""
+
+WITH_RETAINED_SESSIONS = """
+kept (id, link, record) AS (
+    SELECT id, link, record FROM convo.sessions WHERE tenant = $1 AND (used_at >= $2 OR EXISTS (
+        SELECT 1 FROM convo.runs JOIN convo.links ON links.tenant = $1 AND links.id = runs.id
+        WHERE runs.tenant = $1 AND ended_at IS NULL AND session = sessions.id))
+)
+"""
+"""The sessions that stay: used since, or in the middle of a run."""
+
+SELECT_RETAINED_RECORDS = f"WITH {WITH_RETAINED_SESSIONS} SELECT record FROM kept WHERE $2::float8 IS NOT NULL"
+
+SELECT_OLD_CONVERSATIONS = """
+SELECT id FROM convo.conversations WHERE tenant = $1 AND created_at < $2 AND id <> ALL($3::text[]) AND NOT EXISTS (
+    SELECT 1 FROM convo.repeated JOIN convo.links ON links.tenant = $1 AND route = hash
+    WHERE repeated.tenant = $1 AND conversation = conversations.id AND (links.created_at >= $2 OR EXISTS (
+        SELECT 1 FROM convo.runs WHERE runs.tenant = $1 AND runs.id = links.id AND ended_at IS NULL)))
+LIMIT $4
+"""
+
+SELECT_OLD_SESSIONS = f"""
+WITH {WITH_RETAINED_SESSIONS}
+SELECT id FROM convo.sessions WHERE tenant = $1 AND id NOT IN (SELECT id FROM kept) LIMIT $3
+"""
+
+SELECT_OLD_LINKS = f"""
+WITH RECURSIVE {WITH_RETAINED_SESSIONS}, chained (id) AS (
+    SELECT link FROM kept WHERE link IS NOT NULL
+    UNION SELECT before.parent FROM chained JOIN LATERAL (
+        SELECT parent FROM convo.links WHERE tenant = $1 AND id = chained.id AND parent IS NOT NULL LIMIT 1
+    ) AS before ON true
+)
+SELECT id FROM convo.links WHERE tenant = $1
+    AND (session IS NULL OR session NOT IN (SELECT id FROM kept))
+    AND id NOT IN (SELECT id FROM chained)
+    AND NOT EXISTS (SELECT 1 FROM convo.runs WHERE runs.tenant = $1 AND runs.id = links.id AND ended_at IS NULL)
+    AND (created_at < $2
+        OR session IN (SELECT session FROM convo.removed WHERE removed.tenant = $1)
+        OR session IN (SELECT id FROM convo.sessions WHERE sessions.tenant = $1))
+LIMIT $3
+"""
+
+OldRowFinder: TypeAlias = Callable[[TenantConnection, float, int | None], Awaitable[Sequence[str]]]
+"""What is older than a moment, at most so many."""
+
+
+async def find_old_conversations(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
+    """Those that were neither made nor answered since, and that no session that stays holds."""
+    handles = [decode_json(record)[6] for (record,) in await t.all(SELECT_RETAINED_RECORDS, before)]
+    held = [handle for handle in handles if handle]
+    return [found for (found,) in await t.all(SELECT_OLD_CONVERSATIONS, before, held, most)]
+
+
+async def find_old_sessions(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
+    return [found for (found,) in await t.all(SELECT_OLD_SESSIONS, before, most)]
+
+
+async def find_old_links(t: TenantConnection, before: float, most: int | None) -> Sequence[str]:
+    """Those of sessions that went or go, and old ones that no session made."""
+    return [found for (found,) in await t.all(SELECT_OLD_LINKS, before, most)]
+
+
+async def count_prunable(t: TenantConnection, before: float) -> PruneResult:
+    """How much is old enough."""
+    await t.together(BEGIN_SNAPSHOT)
+    return PruneResult(
+        sessions=len(await find_old_sessions(t, before, None)),
+        responses=len(await find_old_links(t, before, None)),
+        conversations=len(await find_old_conversations(t, before, None)),
+    )
+
+
+async def prune_batch(t: TenantConnection, choose: OldRowFinder, before: float) -> int:
+    """Take some of what is old enough; how many. 0: there is no more"""
+    await _begin_exclusive(t)
+    old = await choose(t, before, MAX_ROWS_PER_BATCH)
+    if not old:
+        return 0
+    if choose is find_old_links:
+        await _delete_unreferenced_and_commit(t, [], await _delete_links(t, old))
+    else:
+        take = _delete_sessions if choose is find_old_sessions else _delete_conversations
+        await _delete_unreferenced_and_commit(t, await take(t, old), [])
+    return len(old)

@@ -1,0 +1,131 @@
+"""Find records by the beginning of a handle, and items by words.
+
+The index holds hashes of terms, so each match is verified against the item's text. Shorter items are read
+first; results are ordered by phrase density.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from math import inf
+from typing import NamedTuple
+
+from convo.history.items import Item
+from convo.history.records import Session
+from convo.history.tree import Key
+from convo.stores.base import HandleMatch, SearchHit
+from convo.stores.codec import parse_search_phrases, phrase_density, tokenize_item
+from convo.stores.postgres import tenant_rows
+from convo.stores.postgres.commit import hash_terms
+from convo.stores.postgres.records import SESSION_COLUMNS, session_from_row
+from convo.stores.postgres.tenant_rows import BEGIN_SNAPSHOT, TenantConnection, decode_body
+from convo.stores.postgres.tree import NODE_KEY_SQL, first_words_of_body
+
+HIGHEST_CHARACTER = "\U0010ffff"
+"""Sorts behind every character that a name has."""
+
+ITEMS_PER_BATCH = 100
+"""Items that are looked at together."""
+
+SELECT_HANDLES = """
+SELECT kind, id, name, (
+    SELECT body FROM convo.nodes JOIN convo.items ON items.tenant = $1 AND hash = item
+    WHERE nodes.tenant = $1 AND nodes.id = place)
+FROM (
+    (SELECT 1 AS kind, id, name, NULL::uuid AS place,
+        coalesce(used::double precision, 'infinity') AS at FROM convo.sessions
+    WHERE tenant = $1 AND (id >= $2 AND id < $3 OR name >= $2 AND name < $3)
+    ORDER BY used DESC NULLS FIRST, id DESC LIMIT $4)
+    UNION ALL (SELECT 2, id, NULL, saw, created_at FROM convo.links
+    WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY created_at DESC, id DESC LIMIT $4)
+    UNION ALL (SELECT 3, id, NULL, head, created_at FROM convo.conversations
+    WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY created_at DESC, id DESC LIMIT $4)
+    UNION ALL (SELECT 4, id, status, NULL, changed_at FROM convo.agent_runs
+    WHERE tenant = $1 AND id >= $2 AND id < $3 ORDER BY changed_at DESC, id DESC LIMIT $4)
+) AS found ORDER BY kind, at DESC, id DESC LIMIT $4
+"""
+
+HANDLE_KINDS = {1: "session", 2: "response", 3: "conversation", 4: "run"}
+
+SELECT_ANY_SESSION = "SELECT 1 FROM convo.sessions WHERE tenant = $1 LIMIT 1"
+
+SELECT_MATCHING_ITEMS = """
+SELECT item, (SELECT body FROM convo.items WHERE items.tenant = $1 AND hash = item) FROM convo.words
+WHERE tenant = $1 AND terms @> $2::integer[] ORDER BY length, item LIMIT $3 OFFSET $4
+"""
+
+SELECT_SESSIONS_OF_ITEMS = f"""
+WITH RECURSIVE down (item, first, id) AS (
+    SELECT item, id, id FROM convo.nodes WHERE tenant = $1 AND item = ANY($2::uuid[])
+    UNION ALL
+    SELECT down.item, down.first, after.id FROM down JOIN LATERAL (
+        SELECT id FROM convo.nodes WHERE tenant = $1 AND parent = down.id OFFSET 0
+    ) AS after ON true
+), standing (session, item, first) AS (
+    SELECT sessions.id, item, first FROM down JOIN convo.sessions ON tenant = $1 AND head = down.id
+    UNION SELECT sessions.id, item, first FROM down JOIN convo.sessions ON tenant = $1 AND mark = down.id
+    UNION SELECT sessions.id, item, first FROM down JOIN convo.sessions ON tenant = $1 AND written = down.id
+    UNION SELECT session, item, first FROM down JOIN convo.links ON tenant = $1 AND saw = down.id
+    UNION SELECT session, item, first FROM down JOIN convo.links ON tenant = $1 AND head = down.id
+), places (session, item, key) AS (
+    SELECT DISTINCT ON (session, standing.item) session, standing.item, {NODE_KEY_SQL} FROM standing
+        JOIN convo.nodes ON nodes.tenant = $1 AND nodes.id = first
+    ORDER BY session, standing.item, depth, nodes.id
+)
+SELECT places.item, key, {SESSION_COLUMNS} FROM places
+JOIN convo.sessions ON sessions.tenant = $1 AND sessions.id = session
+"""
+"""The sessions that reach items, each with the place of the item that is nearest to the root."""
+
+
+class RankedHit(NamedTuple):
+    """A hit, and how good it is."""
+
+    density: float
+    hit: SearchHit
+
+
+def _last_use_rank(session: Session) -> float:
+    """The place of a session among the last used; one without a place was written by an older convo, and goes last."""
+    return inf if session.use is None else session.use
+
+
+async def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
+    first = tenant_rows.escape_name(prefix)
+    rows = await t.all(SELECT_HANDLES, first, first + HIGHEST_CHARACTER, limit)
+    return [
+        HandleMatch(
+            HANDLE_KINDS[kind],
+            tenant_rows.unescape_name(found),
+            tenant_rows.unescape_name(name or "") or first_words_of_body(body),
+        )
+        for kind, found, name, body in rows
+    ]
+
+
+async def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[SearchHit]:
+    cut = parse_search_phrases(sought)
+    await t.together(BEGIN_SNAPSHOT)
+    if not cut or not await t.one(SELECT_ANY_SESSION):
+        return []
+    ranked: list[RankedHit] = []
+    async for batch in _ranked_batches(t, cut):
+        ranked += batch
+        if len(ranked) >= limit:
+            break
+    ranked.sort(key=lambda one: (-one.density, -_last_use_rank(one.hit.session)))
+    return [one.hit for one in ranked[:limit]]
+
+
+async def _ranked_batches(t: TenantConnection, cut: tuple[str, ...]) -> AsyncIterator[list[RankedHit]]:
+    """What holds every phrase, some at a time; the shorter first, which tend to be the denser."""
+    numbers = sorted({number for phrase in cut for number in hash_terms(t, phrase)})
+    skipped = 0
+    while rows := await t.all(SELECT_MATCHING_ITEMS, numbers, ITEMS_PER_BATCH, skipped):
+        items = {name: decode_body(body) for name, body in rows}
+        dense = {name: rank for name, item in items.items() if (rank := phrase_density(tokenize_item(item), cut))}
+        reaching = await t.all(SELECT_SESSIONS_OF_ITEMS, sorted(dense)) if dense else []
+        yield [RankedHit(dense[name], _hit_from_row(items[name], key, row)) for name, key, *row in reaching]
+        skipped += len(rows)
+
+
+def _hit_from_row(item: Item, key: bytes, row: Sequence[object]) -> SearchHit:
+    return SearchHit(session_from_row(tuple(row)), Key(key.hex()), item)

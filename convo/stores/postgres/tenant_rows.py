@@ -1,0 +1,169 @@
+"""The rows of one tenant: statements, and values as columns hold them.
+
+In every statement `$1` is the tenant's number. Statements that do not need each other's results are sent as one
+pipeline, because round trips cost most. Names are escaped where text columns cannot hold them, so that equal
+beginnings stay equal. Bodies are compressed with zlib where that makes them shorter.
+"""
+
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, NamedTuple, TypeAlias
+from uuid import UUID
+
+from psycopg import AsyncConnection
+
+from convo.history.canonical import Hash
+from convo.history.items import Item
+from convo.history.tree import Key, root_key
+from convo.stores.codec import decode_json, encode_json
+
+Row: TypeAlias = tuple[Any, ...]
+"""What a query finds: None, int, float, str, bool, bytes and UUID."""
+
+DatabaseConnection: TypeAlias = AsyncConnection[Row]
+
+
+class Statement(NamedTuple):
+    """A statement and its values."""
+
+    sql: str
+    values: tuple[object, ...] | None = None
+
+
+BEGIN = Statement("BEGIN")
+COMMIT = Statement("COMMIT")
+BEGIN_SNAPSHOT = Statement("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+
+@dataclass(frozen=True, slots=True)
+class TenantConnection:
+    """A connection, and the number that the tenant's rows begin with."""
+
+    db: DatabaseConnection
+    name: str
+    n: int
+    root: Key
+
+    @classmethod
+    def of(cls, db: DatabaseConnection, name: str) -> "TenantConnection":
+        top = root_key(name)
+        return cls(db, name, _tenant_number(top), top)
+
+    def ask(self, sql: str, *values: object) -> Statement:
+        """A statement whose `$1` is the tenant."""
+        return Statement(sql, (self.n, *values))
+
+    async def together(self, *asked: Statement) -> list[list[Row]]:
+        """What each statement finds; all of them make one round trip."""
+        return await run_pipeline(self.db, *asked)
+
+    async def all(self, sql: str, *values: object) -> list[Row]:
+        found = await self.db.execute(sql, (self.n, *values), binary=True)
+        return await found.fetchall()
+
+    async def row(self, sql: str, *values: object) -> Row | None:
+        found = await self.db.execute(sql, (self.n, *values), binary=True)
+        return await found.fetchone()
+
+    async def one(self, sql: str, *values: object) -> Any:
+        """The first column of the first row; None when there is none."""
+        found = await self.row(sql, *values)
+        return found[0] if found else None
+
+
+def _tenant_number(top: Key) -> int:
+    """A tenant's number, from its root."""
+    return int.from_bytes(bytes.fromhex(top[:16]), signed=True)
+
+
+async def run_pipeline(db: DatabaseConnection, *asked: Statement) -> list[list[Row]]:
+    async with db.pipeline():
+        cursors = [await db.execute(one.sql, one.values) for one in asked]
+    return [await cursor.fetchall() if cursor.description else [] for cursor in cursors]
+
+
+def to_columns(rows: Sequence[Sequence[object]], width: int) -> tuple[list[object], ...]:
+    """Rows as the columns that `unnest` takes; `width` of them, also when there is no row."""
+    return tuple([row[at] for row in rows] for at in range(width))
+
+
+ESCAPE_CHARACTER = "\x1a"
+UNSTORABLE_CHARACTERS = re.compile(f"[\0{ESCAPE_CHARACTER}\ud800-\udfff]")
+ESCAPE_SEQUENCE = re.compile(f"{ESCAPE_CHARACTER}([0-9a-f]{{4}})")
+KEY_PATTERN = re.compile(r"[0-9a-f]{64}\Z")
+HALF_KEY_DIGITS = 32
+"""The digits of half a key."""
+
+
+def escape_name(name: str) -> str:
+    """`name` as a column takes it."""
+    return UNSTORABLE_CHARACTERS.sub(lambda sign: f"{ESCAPE_CHARACTER}{ord(sign[0]):04x}", name)
+
+
+def escape_optional_name(name: str | None) -> str | None:
+    return None if name is None else escape_name(name)
+
+
+def unescape_name(column: str) -> str:
+    """The name that was written."""
+    return ESCAPE_SEQUENCE.sub(lambda sign: chr(int(sign[1], 16)), column)
+
+
+def node_id(key: Key) -> UUID:
+    """The first half of a key, which names its place."""
+    return UUID(hex=key[:HALF_KEY_DIGITS])
+
+
+def node_rest(key: Key) -> UUID:
+    return UUID(hex=key[HALF_KEY_DIGITS:])
+
+
+def is_node_key(key: str) -> bool:
+    return KEY_PATTERN.match(key) is not None
+
+
+def item_uuid(hashed: Hash) -> UUID:
+    """Half of an item's hash, which names its row."""
+    return UUID(hex=hashed.partition(":")[2][:HALF_KEY_DIGITS])
+
+
+def json_uuid(text: str) -> UUID:
+    """Half of the hash of JSON that is stored once."""
+    return UUID(bytes=sha256(text.encode()).digest()[:16])
+
+
+def hash_item_id(name: str) -> int:
+    """Eight bytes of the hash of an id, by which an index finds it."""
+    return int.from_bytes(sha256(name.encode("utf-8", "surrogatepass")).digest()[:8], signed=True)
+
+
+ZLIB_LEVEL = 1
+"""The level of zlib: half the time of the next ones, for a twentieth more bytes."""
+
+UNCOMPRESSED_PREFIX = b"{"
+
+
+def encode_body(item: Item) -> bytes:
+    """What a column holds of `item`. raises: NotCanonical"""
+    text = encode_json(item).encode()
+    tight = zlib.compress(text, ZLIB_LEVEL)
+    return tight if len(tight) < len(text) else text
+
+
+def decode_body(body: bytes) -> Item:
+    """The item that was packed."""
+    found: Item = decode_json(_decompress_body(body))
+    return found
+
+
+def decode_bodies(bodies: Sequence[bytes]) -> Sequence[Item]:
+    """Items from their bodies; as one text they take less time."""
+    found: Sequence[Item] = decode_json(b"[" + b",".join(map(_decompress_body, bodies)) + b"]")
+    return found
+
+
+def _decompress_body(body: bytes) -> bytes:
+    return body if body.startswith(UNCOMPRESSED_PREFIX) else zlib.decompress(body)

@@ -1,0 +1,140 @@
+"""`StoreAdmin` over one SQLite file: statistics, pruning, abandoned runs, secrets."""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+from convo.stores.base import AbandonedRun, PruneResult, TenantStats, TransactionObserver, run_lease_name
+from convo.stores.sqlite import runs
+from convo.stores.sqlite.connection import SqliteDatabase
+from convo.stores.sqlite.gc import count_prunable, prune_batch
+from convo.stores.sqlite.tenant_rows import TenantConnection, database_time_s
+
+SELECT_ABANDONED_RUNS = """
+SELECT tenants.name, links.id FROM runs JOIN links ON links.n = runs.link JOIN tenants ON tenants.n = runs.tenant
+WHERE ended_at IS NULL AND NOT EXISTS (
+    SELECT 1 FROM leases
+    WHERE leases.tenant = runs.tenant AND leases.name = ? || links.id AND expires_at > ?)
+"""
+
+SELECT_ENDED_RUNS = "SELECT link FROM runs WHERE ended_at < ?"
+
+COUNT_CLAUSES = {
+    "sessions": "FROM sessions WHERE tenant = ? AND record IS NOT NULL",
+    "responses": "FROM links WHERE tenant = ? AND saw IS NOT NULL",
+    "conversations": "FROM conversations WHERE tenant = ?",
+    "items": "FROM items WHERE tenant = ?",
+    "places": "FROM nodes WHERE tenant = ? AND parent IS NOT NULL",
+    "events": "FROM events WHERE tenant = ?",
+    "runs": "FROM agent_runs WHERE tenant = ?",
+}
+
+SUM_BODY_BYTES = """
+SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM (
+    SELECT body FROM items WHERE tenant = :tenant
+    UNION ALL SELECT body FROM repeated WHERE tenant = :tenant
+    UNION ALL SELECT body FROM events WHERE tenant = :tenant
+    UNION ALL SELECT body FROM agent_documents WHERE tenant = :tenant
+    UNION ALL SELECT output FROM agent_calls WHERE tenant = :tenant
+    UNION ALL SELECT record FROM sessions WHERE tenant = :tenant)
+"""
+
+SELECT_TIME_RANGE = """
+SELECT min(at), max(at) FROM (
+    SELECT created_at AS at FROM links WHERE tenant = :tenant
+    UNION ALL SELECT created_at FROM conversations WHERE tenant = :tenant)
+"""
+
+ROW_OVERHEAD_BYTES = {
+    "sessions": 150,
+    "responses": 120,
+    "conversations": 80,
+    "items": 8,
+    "places": 45,
+    "events": 8,
+    "runs": 120,
+}
+"""Bytes of a row beside its body."""
+
+
+class SqliteAdmin:
+    """The whole of one file."""
+
+    def __init__(self, database: SqliteDatabase) -> None:
+        self._database = database
+
+    async def migrate(self) -> Sequence[int]:
+        return await self._database.migrate()
+
+    async def check(self) -> None:
+        await self._database.read(lambda db: db.execute("SELECT n FROM tenants LIMIT 1").fetchall())
+
+    async def check_room(self) -> None:
+        self._database.check_room()
+
+    async def holdings(self) -> Sequence[TenantStats]:
+        return await self._database.read(lambda db: list(_select_tenant_stats(db)))
+
+    async def tenants(self) -> Sequence[str]:
+        rows = await self._database.read(lambda db: db.execute("SELECT name FROM tenants ORDER BY name").fetchall())
+        return [name for (name,) in rows]
+
+    async def size(self) -> int | None:
+        return self._database.size()
+
+    def observe(self, observe: TransactionObserver) -> None:
+        self._database.observe = observe
+
+    async def prune(self, tenant: str, before: float, *, dry: bool) -> PruneResult:
+        if dry:
+            return await self._database.read(lambda db: count_prunable(TenantConnection.known(db, tenant), before))
+        found = [PruneResult(0, 0, 0)]
+        while len(found) == 1 or any(found[-1]):
+            found.append(
+                await self._database.write(
+                    lambda db: prune_batch(TenantConnection.known(db, tenant), before), create=False
+                )
+            )
+        return PruneResult(*map(sum, zip(*found, strict=True)))
+
+    async def abandoned(self) -> Sequence[AbandonedRun]:
+        return await self._database.read(_select_abandoned_runs)
+
+    async def forget_events(self, older_than_s: float) -> int:
+        return await self._database.write(lambda db: _prune_events(db, older_than_s), create=False)
+
+    async def secret(self, name: str, fresh: bytes) -> bytes:
+        return await self._database.write(lambda db: _get_or_create_secret(db, name, fresh))
+
+
+def _select_tenant_stats(db: sqlite3.Connection) -> Iterator[TenantStats]:
+    for (name,) in db.execute("SELECT name FROM tenants ORDER BY name").fetchall():
+        t = TenantConnection.known(db, name)
+        rows = {kind: int(t.one(f"SELECT count(*) {rest}", t.n)) for kind, rest in COUNT_CLAUSES.items()}
+        around = sum(many * ROW_OVERHEAD_BYTES[kind] for kind, many in rows.items())
+        (said,), (oldest, newest) = (
+            db.execute(sql, {"tenant": t.n}).fetchone() for sql in (SUM_BODY_BYTES, SELECT_TIME_RANGE)
+        )
+        if any(rows.values()):
+            yield TenantStats(name, rows, said + around, oldest, newest)
+
+
+def _select_abandoned_runs(db: sqlite3.Connection) -> list[AbandonedRun]:
+    return [
+        AbandonedRun(*row)
+        for row in db.execute(SELECT_ABANDONED_RUNS, (run_lease_name(""), database_time_s(db))).fetchall()
+    ]
+
+
+def _prune_events(db: sqlite3.Connection, older_than_s: float) -> int:
+    before = database_time_s(db) - older_than_s
+    old = db.execute(SELECT_ENDED_RUNS, (before,)).fetchall()
+    for (response,) in old:
+        runs.delete_response_run(db, response)
+    db.execute("DELETE FROM leases WHERE expires_at < ?", (before,))
+    return len(old)
+
+
+def _get_or_create_secret(db: sqlite3.Connection, name: str, fresh: bytes) -> bytes:
+    db.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", (name, fresh))
+    found: bytes = db.execute("SELECT value FROM secrets WHERE name = ?", (name,)).fetchone()[0]
+    return found

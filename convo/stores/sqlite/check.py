@@ -1,0 +1,477 @@
+"""Check a database file, and probe whether it can be used. Nothing is written.
+
+SQLite's own checks run first, then the rules that every row must satisfy. A file without a log is opened as
+immutable, so that reading creates no files; if it was changed meanwhile, the check is repeated beside the writer.
+"""
+
+import os
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from hashlib import sha256
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+from convo.config.paths import check_folder_writable
+from convo.errors import ConvoError, NotFound, StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.history.canonical import Hash, item_hash
+from convo.history.tree import Key, child_key, root_key
+from convo.stores import base
+from convo.stores.base import FileHealth, NamedSession, ProblemCounter, ReportProgress, StoreCheckReport
+from convo.stores.codec import decode_json, decode_session, tokenize_item
+from convo.stores.sqlite import connection, tenant_rows
+from convo.stores.sqlite.connection import is_busy, is_disk_full, translate_errors
+from convo.stores.sqlite.tenant_rows import TenantConnection
+
+MAX_INTEGRITY_LINES = 100
+"""Lines that SQLite's own check may give; the first ones name the cause."""
+
+PROGRESS_INTERVAL_ROWS = 1000
+"""Rows between two reports of progress."""
+
+ROUTE_CONVERSATION_INDEX = 5
+"""The position of the conversation in a route."""
+
+Result = TypeVar("Result")
+
+REQUIRED_TABLES = {"items", "nodes", "links", "sessions"}
+
+COUNTED_TABLES = ("items", "nodes", "sessions", "links", "conversations", "agent_runs", "events")
+
+SELECT_NODES_TO_CHECK = """
+SELECT nodes.n, nodes.tenant, nodes.key, nodes.parent, nodes.item, up.key, items.body
+FROM nodes LEFT JOIN nodes AS up ON up.n = nodes.parent LEFT JOIN items ON items.n = nodes.item ORDER BY nodes.n
+"""
+
+SELECT_PATH_TO_CHECK = """
+WITH RECURSIVE up (n, parent, item, depth) AS (
+    SELECT n, parent, item, 0 FROM nodes WHERE n = ?
+    UNION ALL
+    SELECT nodes.n, nodes.parent, nodes.item, depth + 1 FROM up JOIN nodes ON nodes.n = up.parent WHERE depth < ?
+)
+SELECT up.n, up.parent, up.item, length(items.body) FROM up LEFT JOIN items ON items.n = up.item
+"""
+"""The nodes from a head back to the root; bounded, because a damaged file may hold a circle."""
+
+SELECT_MEMBERS_TO_CHECK = """
+WITH RECURSIVE up (n, parent, item, erased, depth) AS (
+    SELECT n, parent, item, erased, 0 FROM nodes WHERE n = :head
+    UNION ALL
+    SELECT nodes.n, nodes.parent, nodes.item, nodes.erased, depth + 1
+    FROM up JOIN nodes ON nodes.n = up.parent WHERE depth < :most
+)
+SELECT coalesce(members.id, up.erased), items.body, members.id IS NOT NULL
+FROM up LEFT JOIN members ON members.conversation = :n AND members.node = up.n
+    LEFT JOIN items ON items.n = up.item AND members.id IS NULL
+WHERE up.parent IS NOT NULL
+"""
+
+JSON_COLUMNS = (
+    ("repeated", "n", "body"),
+    ("agent_documents", "run", "body"),
+    ("agent_calls", "n", "output"),
+    ("events", "link", "body"),
+    ("links", "n", "error"),
+    ("conversations", "n", "metadata"),
+)
+
+
+def check_database(file: Path, progress: ReportProgress) -> StoreCheckReport:
+    """Check a whole file. raises: NotFound  there is none; StoreFault  it is not ours or cannot be opened"""
+    if not file.exists():
+        raise NotFound("database", str(file), hint='convo chat "hello" makes one')
+    with translate_errors(file):
+        found: StoreCheckReport = read_snapshot(file, lambda db: _DatabaseCheck(db, file, progress).result())
+        return found
+
+
+def quick_check(file: Path, limit_s: float) -> str | None:
+    """The first line of SQLite's quick check of a file that is there: "ok" where it found nothing.
+
+    None: it did not end within the limit.
+    """
+    until = monotonic() + limit_s
+
+    def checked(db: sqlite3.Connection) -> str | None:
+        db.set_progress_handler(lambda: monotonic() > until, 10_000)
+        try:
+            return str(db.execute("PRAGMA quick_check(1)").fetchone()[0])
+        except sqlite3.OperationalError as wrong:
+            if wrong.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+                return None
+            raise
+        except sqlite3.DatabaseError as wrong:
+            return str(wrong)
+
+    return read_snapshot(file, checked)
+
+
+def read_snapshot(file: Path, read: Callable[[sqlite3.Connection], Result]) -> Result:
+    """The result of `read` over one state of a file in which nothing is changed. raises: sqlite3.Error, OSError"""
+    for _ in range(2):
+        if _has_wal_data(file):
+            break
+        before = _file_stamp(file)
+        with closing(_connect_read_only(file, "immutable=1")) as db:
+            found = read(db)
+        if not _has_wal_data(file) and _file_stamp(file) == before:
+            return found
+    with closing(_connect_read_only(file, "mode=ro")) as db:
+        return read(db)
+
+
+def _has_wal_data(file: Path) -> bool:
+    """Whether something stands in the log that the file itself may lack."""
+    log = Path(f"{file}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _file_stamp(file: Path) -> tuple[int, int, int]:
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+def _connect_read_only(file: Path, how: str) -> sqlite3.Connection:
+    db = sqlite3.connect(f"{file.absolute().as_uri()}?{how}", uri=True, timeout=5.0, isolation_level=None)
+    db.execute("PRAGMA temp_store = MEMORY")
+    return db
+
+
+class _NodeRow(NamedTuple):
+    """A node with what its key follows from."""
+
+    n: int
+    tenant: int
+    key: bytes
+    parent: int | None
+    item: int | None
+    above: bytes | None
+    body: str | None
+
+
+class _DatabaseCheck:
+    """One check over one connection. Each step goes on where another one met a page that cannot be read."""
+
+    def __init__(self, db: sqlite3.Connection, file: Path, progress: ReportProgress) -> None:
+        self._db, self._place, self._progress = db, file, progress
+        self._found = ProblemCounter()
+        self._bad_nodes: set[int] = set()
+        self._bad_items: set[int] = set()
+        self._rows: dict[str, int] = {}
+        self._tenants: dict[int, TenantConnection] = {}
+
+    def result(self) -> StoreCheckReport:
+        unchecked = ""
+        try:
+            self._check_ours()
+            self._db.execute("BEGIN")
+            number = connection.read_schema_version(self._db)
+        except sqlite3.DatabaseError as wrong:
+            if is_busy(wrong) or is_disk_full(wrong, self._place):
+                raise
+            self._found.add("unreadable", f"the file cannot be opened: {wrong}")
+            return StoreCheckReport({}, list(self._found), (), "no row could be checked")
+        self._step("file", self._file)
+        self._step("references", self._references)
+        if number == connection.SCHEMA_VERSION:
+            self._own_rules()
+        else:
+            unchecked = f"the rules of schema {connection.SCHEMA_VERSION}: this file has schema {number}"
+        sessions = list(self._affected()) if self._found else []
+        return StoreCheckReport(self._rows, list(self._found), sessions, unchecked)
+
+    def _check_ours(self) -> None:
+        """Refuse another program's database. raises: StoreUnavailable, StoreTooNew"""
+        try:
+            connection.check_schema_version(self._db, self._place)
+        except StoreTooNew:
+            raise
+        except StoreUnavailable:
+            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_schema")}
+            if not tables >= REQUIRED_TABLES:
+                raise
+            self._found.add("file", "its header does not name it as a database of convo")
+
+    def _own_rules(self) -> None:
+        self._step("tenants", self._read_tenants)
+        for table in COUNTED_TABLES:
+            self._step(table, lambda table=table: self._count(table))  # type: ignore[misc]
+        self._step("items", self._items)
+        self._step("nodes", self._nodes)
+        self._step("tenants", self._mixed)
+        self._step("records", self._records)
+        self._step("conversations", self._conversations)
+        self._step("search", self._search)
+
+    def _step(self, name: str, step: Callable[[], None]) -> None:
+        self._progress(name, 0, 0)
+        try:
+            step()
+        except sqlite3.DatabaseError as wrong:
+            self._found.add("unreadable", f"{name}: {wrong}")
+
+    def _all(self, name: str, sql: str) -> Iterator[tuple[Any, ...]]:
+        """Rows one after the other, with progress."""
+        most = self._rows.get(name, 0)
+        for done, row in enumerate(self._db.execute(sql)):
+            if done % PROGRESS_INTERVAL_ROWS == 0:
+                self._progress(name, done, most)
+            yield row
+
+    # -- SQLite's own checks ----------------------------------------------------------------------
+
+    def _file(self) -> None:
+        for (line,) in self._db.execute(f"PRAGMA integrity_check({MAX_INTEGRITY_LINES})"):
+            if line != "ok":
+                self._found.add("file", line)
+
+    def _references(self) -> None:
+        for table, row, parent, _ in self._db.execute("PRAGMA foreign_key_check"):
+            self._found.add("reference", f"{table} row {row} refers to a row of {parent} that does not exist")
+            if table == "nodes" and row is not None:
+                self._bad_nodes.add(row)
+
+    # -- our rules --------------------------------------------------------------------------------
+
+    def _read_tenants(self) -> None:
+        for n, name in self._db.execute("SELECT n, name FROM tenants"):
+            self._tenants[n] = TenantConnection(self._db, n, root_key(name))
+
+    def _count(self, table: str) -> None:
+        self._rows[table] = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - our names
+
+    def _items(self) -> None:
+        """Each item is found by the hash of its content and by its id."""
+        for n, tenant, body in self._all("items", "SELECT n, tenant, body FROM items ORDER BY n"):
+            hashed = hash_item_text(body)
+            t = self._tenants.get(tenant)
+            if hashed is None or t is None:
+                self._bad_items.add(n)
+                self._found.add("item", f"item {n} is not JSON" if hashed is None else f"item {n} has no tenant")
+                continue
+            if t.one("SELECT item FROM hashes WHERE tenant = ? AND hash = ?", tenant, short_hash(hashed)) != n:
+                self._bad_items.add(n)
+                self._found.add("item", f"item {n} does not have the hash that it is stored under")
+            own = base.own_item_id(decode_json(body))
+            if own and not tenant_rows.is_item_indexed(t, own, n):
+                self._found.add("index", f"item {n} is not found by its id")
+        extra = self._db.execute("SELECT count(*) FROM hashes WHERE item NOT IN (SELECT n FROM items)").fetchone()[0]
+        if extra:
+            self._found.add("index", "a hash leads to an item that does not exist", extra)
+
+    def _nodes(self) -> None:
+        """Each key follows from the key before it and the hash of the item."""
+        for row in map(_NodeRow._make, self._all("nodes", SELECT_NODES_TO_CHECK)):
+            fault = self._fault_of(row)
+            if fault:
+                self._bad_nodes.add(row.n)
+                self._found.add("node", f"node {row.n} {fault}")
+
+    def _fault_of(self, row: _NodeRow) -> str:
+        t = self._tenants.get(row.tenant)
+        if t is None:
+            return "has no tenant"
+        if row.parent is None:
+            return "" if row.key.hex() == t.root else "has no parent and is not its tenant's root"
+        if row.above is None or (row.item is not None and row.body is None):
+            return "has lost its parent" if row.above is None else "has lost its item"
+        if row.body is None:
+            return ""  # its item was deleted
+        hashed = hash_item_text(row.body)
+        right = hashed is not None and child_key(Key(row.above.hex()), hashed) == row.key.hex()
+        return "" if right else "has a key that does not follow from its parent and its item"
+
+    def _mixed(self) -> None:
+        """No row refers to another tenant's."""
+        tables = [name for (name,) in self._db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        for table in tables:
+            for _, _, parent, column, to, *_ in self._db.execute(f"PRAGMA foreign_key_list({table})").fetchall():
+                if parent == "tenants":
+                    continue
+                key = to or self._key_of(parent)
+                mixed = self._db.execute(
+                    f"SELECT count(*) FROM {table} AS a JOIN {parent} AS b ON b.{key} = a.{column}"  # noqa: S608
+                    " WHERE a.tenant <> b.tenant"
+                ).fetchone()[0]
+                if mixed:
+                    self._found.add("tenant", f"{table}.{column} refers to another tenant's {parent}", mixed)
+
+    def _key_of(self, table: str) -> str:
+        columns = self._db.execute(f"PRAGMA table_info({table})").fetchall()
+        return str(next(name for _, name, _, _, _, key in columns if key))
+
+    def _records(self) -> None:
+        """Every column of JSON is JSON, and what is stored once has the hash of its text."""
+        for table, key, column in JSON_COLUMNS:
+            # repeated JSON is read as text, because its hash is of the text
+            for n, text in self._all(table, f"SELECT {key}, {column} FROM {table} WHERE {column} IS NOT NULL"):  # noqa: S608
+                if not is_valid_json(text):
+                    self._found.add("record", f"{table} {n}: {column} is not JSON")
+        for n, hashed, body in self._all("repeated", "SELECT n, hash, body FROM repeated"):
+            if sha256(body.encode()).digest() != hashed:
+                self._found.add("record", f"repeated {n} does not have the hash that it is stored under")
+        routes = "SELECT n, tenant, body FROM repeated WHERE n IN (SELECT route FROM links)"
+        for n, tenant, body in self._all("routes", routes):
+            self._check_route(n, self._tenants.get(tenant), body)
+        for n, record in self._all("sessions", "SELECT n, record FROM sessions WHERE record IS NOT NULL"):
+            if not _is_session_record(record):
+                self._found.add("record", f"session {n} has a record that cannot be read")
+
+    def _check_route(self, n: int, t: TenantConnection | None, body: str) -> None:
+        route = decode_json(body) if is_valid_json(body) else None
+        if not isinstance(route, list) or len(route) != 8 or t is None:
+            self._found.add("record", f"route {n} cannot be read")
+        elif route[ROUTE_CONVERSATION_INDEX] is not None and not tenant_rows.is_route_indexed(
+            t, route[ROUTE_CONVERSATION_INDEX], n
+        ):
+            self._found.add("index", f"route {n} is not found by its conversation")
+
+    def _conversations(self) -> None:
+        """A conversation names each item on its path, and counts them."""
+        most = self._rows.get("nodes", 0)
+        for n, head, length in self._all("conversations", "SELECT n, head, length FROM conversations"):
+            rows = self._db.execute(SELECT_MEMBERS_TO_CHECK, {"head": head, "n": n, "most": most}).fetchall()
+            unnamed = sum(given is None and (body is None or not _has_item_id(body)) for given, body, _ in rows)
+            if unnamed:
+                self._found.add("conversation", f"conversation {n} has items without an id")
+            if len(rows) != length:
+                self._found.add("conversation", f"conversation {n} counts {length} items and has {len(rows)}")
+            given = self._db.execute("SELECT count(*) FROM members WHERE conversation = ?", (n,)).fetchone()[0]
+            if given != sum(has for *_, has in rows):
+                self._found.add("conversation", f"conversation {n} names items that are not on its path")
+
+    def _search(self) -> None:
+        """The search index holds the terms of every item and nothing else."""
+        expected = indexed = 0
+        for n, body in self._all("items", "SELECT n, body FROM items"):
+            cut = tokenize_item(decode_json(body)) if hash_item_text(body) else ""
+            for place, term in enumerate(cut.split(" ") if cut else ()):
+                expected ^= hash((n, place, term))
+        self._db.execute("CREATE VIRTUAL TABLE temp.term_places USING fts5vocab(main, words, instance)")
+        for term, n, place in self._db.execute('SELECT term, doc, "offset" FROM temp.term_places'):
+            indexed ^= hash((n, place, term))
+        if indexed != expected:
+            self._found.add("search", "the search index does not hold the terms of the items")
+
+    # -- sessions ---------------------------------------------------------------------------------
+
+    def _affected(self) -> Iterator[NamedSession]:
+        """The sessions whose way to the root is not whole."""
+        sql = (
+            "SELECT tenants.name, sessions.name, head FROM sessions LEFT JOIN tenants ON tenants.n = sessions.tenant"
+            " WHERE record IS NOT NULL ORDER BY sessions.n"
+        )
+        most = self._rows.get("nodes", 1_000_000)
+        try:
+            for tenant, name, head in self._db.execute(sql):
+                if not self._is_whole(head, most):
+                    yield NamedSession(tenant or "", name or "")
+        except sqlite3.DatabaseError as wrong:
+            self._found.add("unreadable", f"not every session can be read: {wrong}")
+
+    def _is_whole(self, head: int, most: int) -> bool:
+        last: int | None = -1
+        try:
+            for n, parent, item, length in self._db.execute(SELECT_PATH_TO_CHECK, (head, most)):
+                if n in self._bad_nodes or item in self._bad_items or (item is not None and length is None):
+                    return False
+                last = parent
+        except sqlite3.DatabaseError:
+            return False
+        return last is None
+
+
+def short_hash(hashed: Hash) -> bytes:
+    """The part of a hash by which an item is found."""
+    return bytes.fromhex(hashed.partition(":")[2])[:16]
+
+
+def hash_item_text(body: str) -> Hash | None:
+    """The hash of an item's text; None where it is no item."""
+    try:
+        item = decode_json(body)
+        return item_hash(item) if isinstance(item, dict) else None
+    except (ValueError, RecursionError, ConvoError):
+        return None
+
+
+def _has_item_id(body: str) -> bool:
+    try:
+        return isinstance(decode_json(body).get("id"), str)
+    except (ValueError, RecursionError, AttributeError):
+        return False
+
+
+def is_valid_json(text: str) -> bool:
+    try:
+        decode_json(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _is_session_record(record: str) -> bool:
+    try:
+        decode_session(("", "", b"", b"", None, None, 0.0, record, None))
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
+
+
+PROBE_BUSY_TIMEOUT_S = 2.0
+"""How long another process may be writing."""
+
+QUICK_CHECK_LIMIT_S = 5.0
+"""How long the quick check of the file may take; a larger file is left to `convo store check`."""
+
+MOUNTINFO_FILE = Path("/proc/self/mountinfo")
+
+
+def probe_database(file: Path) -> FileHealth:
+    """raises: StoreFault  it cannot be opened, read or written, or is not ours"""
+    with translate_errors(file):
+        if file.exists() and not file.is_file():
+            raise StoreUnavailable(f"{file} is a {'folder' if file.is_dir() else 'device'}, not a database")
+        there = check_folder_writable(file.parent)
+        if file.exists() and not os.access(file, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            raise StoreReadOnly(f"{file} may be read and not written")
+        found = _probe_schema_version(file) if file.exists() and file.stat().st_size else None
+        quick = "ok" if found is None else quick_check(file, QUICK_CHECK_LIMIT_S)
+        free_bytes = shutil.disk_usage(there).free
+    return FileHealth(
+        file, found, connection.SCHEMA_VERSION, free_bytes, filesystem_type(there.resolve(), _read_mounts()), quick
+    )
+
+
+def filesystem_type(folder: Path, mounts: str) -> str:
+    """The kind of file system that holds `folder`.
+
+    mounts:  as /proc/self/mountinfo has it; of several at one place the last one counts
+    """
+    found, longest = "", -1
+    for line in mounts.splitlines():
+        before, _, behind = line.partition(" - ")
+        place = before.split(" ")[4].encode().decode("unicode_escape")
+        if folder.is_relative_to(place) and len(place) >= longest:
+            found, longest = behind.split(" ")[0], len(place)
+    return found
+
+
+def _probe_schema_version(file: Path) -> int:
+    """The number of the last migration, of a file that can be written now."""
+    with closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=PROBE_BUSY_TIMEOUT_S)) as db:
+        db.isolation_level = None
+        connection.check_schema_version(db, file)
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("ROLLBACK")
+        return connection.read_schema_version(db)
+
+
+def _read_mounts() -> str:
+    """What is mounted where; empty on a system that does not say so."""
+    try:
+        return MOUNTINFO_FILE.read_text("utf-8", errors="surrogateescape")
+    except OSError:
+        return ""

@@ -1,0 +1,616 @@
+"""The connection to the file: worker thread, transactions, errors and migrations.
+
+Every job is a function of the connection. It runs in the worker thread, in a transaction: BEGIN for reads,
+BEGIN IMMEDIATE for writes. Jobs that are queued together share one transaction; if one of them fails, each
+is run again in its own, so a job may run twice. `inline` runs jobs in the caller's thread, without an event
+loop. The file is created by the first write; until then, reads find an empty store.
+"""
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from errno import EACCES, EDQUOT, EFBIG, ENOSPC, EPERM, EROFS
+from functools import cache
+from json import JSONDecodeError
+from pathlib import Path
+from shlex import quote
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar
+
+from convo.errors import StoreFault, StoreFull, StoreReadOnly, StoreTooNew, StoreUnavailable
+from convo.stores import base
+from convo.stores.base import TransactionObserver, ignore_transaction
+from convo.stores.codec import decode_json
+from convo.stores.sqlite import tenant_rows
+from convo.stores.sqlite.tenant_rows import TenantConnection
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop, Future
+
+
+JobResult = TypeVar("JobResult")
+Job = Callable[[sqlite3.Connection], JobResult]
+
+MAX_JOBS_PER_BATCH = 64
+"""So many are taken together; more would only make the first of them wait."""
+
+
+@dataclass(slots=True, eq=False)
+class QueuedJob(Generic[JobResult]):
+    """One job, who waits for it, and what became of it.
+
+    writes:  whether it changes something
+    create:  whether to make the file for it
+    """
+
+    job: Job[JobResult]
+    writes: bool
+    create: bool
+    told: "Future[JobResult] | None" = None
+    result: JobResult | None = None
+    wrong: BaseException | None = None
+
+
+class ConnectionWorker:
+    """One thread. `work` is called in it with jobs to be done together, and notes what became of each."""
+
+    def __init__(self, work: Callable[[Sequence[QueuedJob[Any]]], None]) -> None:
+        from concurrent.futures import ThreadPoolExecutor
+
+        self._work = work
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="convo-sqlite")
+        self._lock, self._busy = Lock(), False
+        self._queue: list[QueuedJob[Any]] = []
+
+    async def done(self, one: QueuedJob[JobResult]) -> JobResult:
+        """The result of a job when its turn has come. raises: what it raises"""
+        from asyncio import get_running_loop
+
+        one.told = get_running_loop().create_future()
+        with self._lock:
+            self._queue.append(one)
+            begin, self._busy = not self._busy, True
+        if begin:
+            self._thread.submit(self._drain)
+        return await one.told
+
+    async def last(self, work: Callable[[], None]) -> None:
+        """Do `work` behind everything that waits, and then nothing more."""
+        from asyncio import get_running_loop
+
+        try:
+            await get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            self._thread.shutdown(wait=False)
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        while taken := self._taken():
+            wanted = [one for one in taken if one.told and not one.told.cancelled()]
+            for writes in (False, True):  # who only looks does not wait for a disk: either may be first
+                group = [one for one in wanted if one.writes is writes]
+                self._work(group)
+                _notify_event_loops(group)
+
+    def _taken(self) -> Sequence[QueuedJob[Any]]:
+        with self._lock:
+            taken, self._queue = self._queue[:MAX_JOBS_PER_BATCH], self._queue[MAX_JOBS_PER_BATCH:]
+            self._busy = bool(taken)
+        return taken
+
+
+def _notify_event_loops(group: Sequence[QueuedJob[Any]]) -> None:
+    """Let each one's loop know, if it still runs."""
+    by_loop: dict[AbstractEventLoop, list[QueuedJob[Any]]] = {}
+    for one in group:
+        if one.told:
+            by_loop.setdefault(one.told.get_loop(), []).append(one)
+    for loop, theirs in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_resolve_futures, theirs)
+
+
+def _resolve_futures(group: Sequence[QueuedJob[Any]]) -> None:
+    for one in group:
+        if one.told is None or one.told.done():
+            continue
+        if one.wrong is not None:
+            one.told.set_exception(one.wrong)
+        else:
+            one.told.set_result(one.result)
+
+
+Result = TypeVar("Result")
+Synchronous = Literal["FULL", "NORMAL", "OFF"]
+
+FileIdentity: TypeAlias = tuple[int, int]
+"""What tells a file from another one of its name: its device and its inode."""
+
+BUSY_RETRY_S = 0.01
+
+MIN_FREE_BYTES = 8_000_000
+"""Bytes that a disk must have left before a model is asked: SQLite's log grows to 4 MB before it is written back,
+and an answer goes through it."""
+
+
+class SqliteDatabase:
+    """A file that is opened when it is needed.
+
+    busy_timeout_s:  how long a write waits for another process
+    synchronous:     "FULL" makes a commit durable when it returns; anything else is for tests
+    inline:          do every job in the caller's thread, without an event loop
+    """
+
+    def __init__(
+        self,
+        file: Path,
+        *,
+        busy_timeout_s: float = 5.0,
+        synchronous: Synchronous = "FULL",
+        inline: bool = False,
+    ) -> None:
+        self.file = file
+        self.observe: TransactionObserver = ignore_transaction
+        self._wait_s, self._synchronous = busy_timeout_s, synchronous
+        self._db: sqlite3.Connection | None = None
+        self._nothing: sqlite3.Connection | None = None
+        self._opened: FileIdentity | None = None
+        self._log: FileIdentity | None = None
+        self._lane = None if inline else ConnectionWorker(self._together)
+        self._closed = False
+        self._ran: Sequence[int] = ()
+
+    async def read(self, job: Job[Result]) -> Result:
+        """What `job` finds, in one state of the file. raises: StoreFault"""
+        return await self._done(QueuedJob(job, writes=False, create=False))
+
+    async def write(self, job: Job[Result], *, create: bool = True) -> Result:
+        """Do `job` whole or not at all; it is durable when this returns. It may be done twice, the first time in vain.
+
+        create:  whether to make the file; without it a job on no file finds an empty store
+        raises:  StoreFault, and what `job` raises
+        """
+        return await self._done(QueuedJob(job, writes=True, create=create))
+
+    async def migrate(self) -> Sequence[int]:
+        """The numbers of the migrations that this call ran. raises: StoreFault"""
+        there = self._db is not None
+        await self.write(lambda db: None)
+        return () if there else self._ran
+
+    async def aclose(self) -> None:
+        if self._closed:
+            return
+        if self._lane is None:
+            self._close()
+        else:
+            await self._lane.last(self._close)
+
+    async def _done(self, one: QueuedJob[Result]) -> Result:
+        if self._closed:
+            raise StoreUnavailable(f"{self.file} was closed")
+        begun = time.perf_counter()
+        try:
+            return self._alone(one) if self._lane is None else await self._lane.done(one)
+        finally:
+            self.observe(time.perf_counter() - begun)
+
+    # -- in the thread ----------------------------------------------------------------------------
+
+    def _together(self, group: Sequence[QueuedJob[Any]]) -> None:
+        """Do all jobs in one transaction, which is one wait for the disk; each in its own if that cannot be."""
+        if len(group) > 1 and self._in_one(group):
+            return
+        for one in group:
+            try:
+                one.result = self._alone(one)
+            except BaseException as wrong:  # noqa: BLE001 - raised again where somebody waits for it
+                one.wrong = wrong
+
+    def _in_one(self, group: Sequence[QueuedJob[Any]]) -> bool:
+        """Whether every job went well, so that the transaction stands."""
+        if self._db is None:
+            return False
+        try:
+            if self._is_moved():
+                return False
+            with translate_errors(self.file), self._transaction(self._db, writes=group[0].writes):
+                results = [one.job(self._db) for one in group]
+        except BaseException:  # noqa: BLE001 - each is done again, and tells by itself
+            return False
+        for one, result in zip(group, results, strict=True):
+            one.result = result
+        return True
+
+    def _alone(self, one: QueuedJob[Result]) -> Result:
+        with translate_errors(self.file):
+            if self._db is not None and self._is_moved():
+                self._leave()
+            if self._db is None and not one.create and not self.file.exists():
+                return self._on_nothing(one)
+            if self._db is None:
+                try:
+                    self._db = self._open()
+                except (sqlite3.Error, OSError) as wrong:
+                    if one.writes or not is_disk_full(wrong, self.file) or not self.file.exists():
+                        raise
+                    return self._read_only(one)
+                self._opened = file_identity(self.file)
+            with self._transaction(self._db, writes=one.writes):
+                found = one.job(self._db)
+            self._log = self._log or file_identity(_wal_path(self.file))
+            return found
+
+    def _read_only(self, one: QueuedJob[Result]) -> Result:
+        """What a job finds where the disk has no room for a log: in the file as it is, with the log that is there."""
+        log = _wal_path(self.file)
+        if log.exists() and log.stat().st_size:
+            how, pragma = "mode=rw", "locking_mode = EXCLUSIVE"  # so that the log needs no memory shared through a file
+        else:
+            how, pragma = "mode=ro&immutable=1", "query_only = ON"
+        with closing(sqlite3.connect(f"{self.file.absolute().as_uri()}?{how}", uri=True, isolation_level=None)) as db:
+            db.execute(f"PRAGMA {pragma}").fetchall()
+            check_schema_version(db, self.file)
+            with self._transaction(db, writes=False):
+                return one.job(db)
+
+    def _on_nothing(self, one: QueuedJob[Result]) -> Result:
+        """What a job finds in an empty store; one serves all that only look."""
+        if one.writes:
+            with closing(_open_empty_store()) as db:
+                return one.job(db)
+        self._nothing = self._nothing or _open_empty_store()
+        return one.job(self._nothing)
+
+    def _is_moved(self) -> bool:
+        """Whether the file, or its log, is not the one that was opened: what is written there has no name.
+
+        raises:  StoreUnavailable  there is no file. It may come back, so the connection stays open
+        """
+        there = file_identity(self.file)
+        if there is None:
+            raise StoreUnavailable(
+                f"{self.file} was deleted while it was in use",
+                hint="restore the file or a backup of it, or create an empty one: convo store migrate",
+            )
+        if there != self._opened:
+            return True
+        return self._log is not None and file_identity(_wal_path(self.file)) != self._log
+
+    def _leave(self) -> None:
+        """Close a connection whose file has moved, so that the next job opens what is there now.
+
+        Where the log alone was deleted, closing writes what it held into the file. A log that belongs to a file
+        that is gone would be taken for the new one's, so it goes.
+        """
+        assert self._db
+        replaced = file_identity(self.file) != self._opened
+        stale = _wal_path(self.file)
+        with suppress(sqlite3.Error):
+            self._db.close()
+        if replaced and self._log is not None and file_identity(stale) == self._log:
+            for left in (stale, Path(f"{self.file}-shm")):
+                with suppress(FileNotFoundError):
+                    left.unlink()
+        self._db = self._log = None
+
+    def size(self) -> int:
+        """Bytes of the file and its log; 0 where there is none."""
+        found = 0
+        for one in (self.file, _wal_path(self.file)):
+            with translate_errors(self.file), suppress(FileNotFoundError):
+                found += one.stat().st_size
+        return found
+
+    def check_room(self) -> None:
+        """Make sure that the disk has room for an answer. raises: StoreFull"""
+        there = next((folder for folder in self.file.absolute().parents if folder.exists()), Path("/"))
+        with translate_errors(self.file):
+            found = os.statvfs(there)
+        free = found.f_bavail * found.f_frsize
+        if free < MIN_FREE_BYTES:
+            raise StoreFull(
+                f"the disk of {self.file} has {free / 1e6:.1f} MB left, "
+                f"and a turn may need {MIN_FREE_BYTES / 1e6:.0f} MB",
+                hint="free some space and retry; no request was sent",
+            )
+
+    @contextmanager
+    def _transaction(self, db: sqlite3.Connection, *, writes: bool) -> Iterator[None]:
+        db.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+        try:
+            yield
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+
+    def _open(self) -> sqlite3.Connection:
+        if self.file.is_dir():
+            raise StoreUnavailable(f"{self.file} is a folder, not a database")
+        create_private_file(self.file)
+        db = sqlite3.connect(_database_uri(self.file), uri=True, timeout=self._wait_s, isolation_level=None)
+        try:
+            self._patiently(lambda: self._prepare(db))
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _prepare(self, db: sqlite3.Connection) -> None:
+        check_schema_version(db, self.file)
+        db.execute(f"PRAGMA page_size = {PAGE_SIZE_BYTES}")
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute(f"PRAGMA synchronous = {self._synchronous}")
+        db.execute("PRAGMA foreign_keys = ON")
+        db.execute("PRAGMA secure_delete = ON")
+        db.execute("PRAGMA temp_store = MEMORY")  # else what a statement could undo goes through a file
+        self._ran = migrate_schema(db)
+
+    def _patiently(self, work: Callable[[], None]) -> None:
+        """Repeat what SQLite refuses without waiting: two processes that make one file at once."""
+        until = time.monotonic() + self._wait_s
+        while True:
+            try:
+                return work()
+            except sqlite3.OperationalError as wrong:
+                if not is_busy(wrong) or time.monotonic() > until:
+                    raise
+                time.sleep(BUSY_RETRY_S)
+
+    def _close(self) -> None:
+        self._closed = True
+        if self._nothing is not None:
+            self._nothing.close()
+        if self._db is not None:
+            with translate_errors(self.file), closing(self._db):
+                vacuum_if_requested(self._db)
+
+
+def _wal_path(file: Path) -> Path:
+    return Path(f"{file}-wal")
+
+
+def file_identity(file: Path) -> FileIdentity | None:
+    """What tells this file from another one of its name; None when there is none."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def create_private_file(file: Path) -> None:
+    """Make `file`, and the folders it lacks, so that only their owner can read them."""
+    missing = [folder for folder in file.parents if not folder.exists()]
+    for folder in reversed(missing):
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+    if not file.exists() or not file.stat().st_size:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+        file.chmod(0o600)
+
+
+def _database_uri(file: Path) -> str:
+    """How to open `file`. Where its folder takes no log beside it, it is read as it stands."""
+    if os.access(file.parent, os.W_OK) or Path(f"{file}-wal").exists():
+        return file.absolute().as_uri()
+    return f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+
+
+def _open_empty_store() -> sqlite3.Connection:
+    """A store with nothing in it."""
+    db = sqlite3.connect(":memory:", isolation_level=None)
+    migrate_schema(db)
+    return db
+
+
+BUSY_CODES = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+DISK_FULL_CODES = frozenset({sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_FSYNC})
+
+DAMAGED_CODES = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
+
+INVALID_UTF8_MESSAGE = "Could not decode to UTF-8"
+"""The beginning of Python's message for text in a row that is not UTF-8; it has no code."""
+
+ERRORS_BY_CODE: dict[int, tuple[type[StoreFault], str]] = {
+    sqlite3.SQLITE_BUSY: (StoreUnavailable, "{file} is locked: another process has been writing to it for too long"),
+    sqlite3.SQLITE_LOCKED: (StoreUnavailable, "{file} is locked: another process has been writing to it for too long"),
+    sqlite3.SQLITE_READONLY: (StoreReadOnly, "{file} may be read and not written"),
+    sqlite3.SQLITE_PERM: (StoreReadOnly, "{file} may not be written"),
+    sqlite3.SQLITE_FULL: (StoreFull, "there is no room left for {file}"),
+    sqlite3.SQLITE_NOTADB: (StoreUnavailable, "{file} is not a database"),
+    sqlite3.SQLITE_CORRUPT: (StoreUnavailable, "{file} is damaged"),
+}
+"""What a primary result code means; every other one keeps SQLite's own words."""
+
+
+@contextmanager
+def translate_errors(file: Path) -> Iterator[None]:
+    """Let nothing foreign out. raises: StoreFault"""
+    try:
+        yield
+    except sqlite3.Error as wrong:
+        raise _to_store_fault(wrong, file) from wrong
+    except JSONDecodeError as wrong:  # of a stored text: what is written was encoded here
+        raise damaged_file_error(f"{file} is damaged: a stored text is not JSON", file) from wrong
+    except OSError as wrong:
+        raise _os_error_to_store_fault(wrong, file) from wrong
+
+
+def _result_code(wrong: sqlite3.Error) -> int:
+    """SQLite's extended result code; 0 when the module itself complains."""
+    return int(getattr(wrong, "sqlite_errorcode", 0))
+
+
+def is_busy(wrong: sqlite3.Error) -> bool:
+    return _result_code(wrong) & 0xFF in BUSY_CODES
+
+
+def is_disk_full(wrong: sqlite3.Error | OSError, file: Path) -> bool:
+    """Whether it was for want of room that something failed."""
+    found = _to_store_fault(wrong, file) if isinstance(wrong, sqlite3.Error) else _os_error_to_store_fault(wrong, file)
+    return isinstance(found, StoreFull)
+
+
+def _to_store_fault(wrong: sqlite3.Error, file: Path) -> StoreFault:
+    primary = _result_code(wrong) & 0xFF
+    if _result_code(wrong) in DISK_FULL_CODES:
+        return StoreFull(f"{file} could not be written: its disk, or a limit set on it, has no room left")
+    if primary == sqlite3.SQLITE_CANTOPEN and not os.access(file.parent, os.W_OK):
+        return StoreReadOnly(f"{file.parent} may be read and not written")
+    if str(wrong).startswith(INVALID_UTF8_MESSAGE):
+        return damaged_file_error(f"{file} is damaged: a stored text is not UTF-8", file)
+    kind, sentence = ERRORS_BY_CODE.get(primary, (StoreUnavailable, "{file} cannot be used: {wrong}"))
+    said = sentence.format(file=file, wrong=wrong)
+    return damaged_file_error(said, file) if primary in DAMAGED_CODES else kind(said)
+
+
+def damaged_file_error(said: str, file: Path) -> StoreUnavailable:
+    """The error for a file whose content cannot be used, with the command that saves what can be read."""
+    return StoreUnavailable(said, hint=f"convo store recover NEW.db --store {quote(f'sqlite:{file}')}")
+
+
+def _os_error_to_store_fault(wrong: OSError, file: Path) -> StoreFault:
+    if wrong.errno in (EACCES, EPERM, EROFS):
+        return StoreReadOnly(f"{wrong.filename or file} may not be written")
+    if wrong.errno in (ENOSPC, EDQUOT, EFBIG):
+        return StoreFull(f"there is no room left for {file}")
+    return StoreUnavailable(f"{file} cannot be opened: {wrong.strerror}")
+
+
+APPLICATION_ID = 0x636F6E76
+"""The application id: "conv" in ASCII."""
+
+SCHEMA_VERSION = 4
+"""The number of the last migration."""
+
+SIGNATURE_PRAGMAS = (f"PRAGMA application_id = {APPLICATION_ID}", f"PRAGMA user_version = {SCHEMA_VERSION}")
+"""What makes a file say that it is ours."""
+
+PAGE_SIZE_BYTES = 4096
+"""Bytes of a page, in a file that is made now. A change goes through the log in whole pages, some twenty of them."""
+
+MIN_SQLITE_VERSION = (3, 37, 0)
+"""The first SQLite with strict tables."""
+
+MIGRATIONS_FOLDER = Path(__file__).with_name("migrations")
+
+
+def check_schema_version(db: sqlite3.Connection, file: Path) -> None:
+    """Make sure that `file` is ours or empty; nothing is written.
+
+    raises:  StoreTooNew;  StoreUnavailable  it belongs to another program
+    """
+    if sqlite3.sqlite_version_info < MIN_SQLITE_VERSION:
+        raise StoreUnavailable(f"SQLite {sqlite3.sqlite_version} is too old; convo needs 3.37", hint="a newer Python")
+    db.execute("BEGIN")  # one state of the file: somebody may be making a store of it at this moment
+    try:
+        ours, found = _read_pragma(db, "application_id"), _read_pragma(db, "user_version")
+        filled = db.execute("SELECT 1 FROM sqlite_schema").fetchone() is not None
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+    if ours == APPLICATION_ID and found > SCHEMA_VERSION:
+        raise StoreTooNew(str(file), found, SCHEMA_VERSION)
+    if ours != APPLICATION_ID and (ours or found or filled):
+        raise StoreUnavailable(f"{file} is another program's database", hint="set CONVO_HOME to another folder")
+
+
+def read_schema_version(db: sqlite3.Connection) -> int:
+    """The number of the last migration that ran; 0 before the first."""
+    return _read_pragma(db, "user_version")
+
+
+def schema_sql() -> str:
+    """All statements that make an empty file a store of ours."""
+    return "\n".join(
+        [*map(_read_migration, range(1, SCHEMA_VERSION + 1)), *(f"{pragma};" for pragma in SIGNATURE_PRAGMAS)]
+    )
+
+
+def migrate_schema(db: sqlite3.Connection) -> Sequence[int]:
+    """Bring the schema up to `SCHEMA_VERSION`, all or nothing; the numbers of the migrations that this took."""
+    if _read_pragma(db, "user_version") == SCHEMA_VERSION:
+        return ()
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        missing = range(_read_pragma(db, "user_version") + 1, SCHEMA_VERSION + 1)
+        for number in missing:
+            _run_migration(db, number)
+        for pragma in SIGNATURE_PRAGMAS:
+            db.execute(pragma)
+        db.execute("COMMIT")
+        return missing
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _run_migration(db: sqlite3.Connection, number: int) -> None:
+    for statement in _split_statements(_read_migration(number)):
+        db.execute(statement)
+    if number in BACKFILLS:
+        BACKFILLS[number](db)
+
+
+def _read_pragma(db: sqlite3.Connection, pragma: str) -> int:
+    return int(db.execute(f"PRAGMA {pragma}").fetchone()[0])
+
+
+@cache
+def _read_migration(number: int) -> str:
+    (file,) = MIGRATIONS_FOLDER.glob(f"{number:04}_*.sql")
+    return file.read_text(encoding="utf-8")
+
+
+def _split_statements(script: str) -> Iterator[str]:
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+
+
+def _backfill_names(db: sqlite3.Connection) -> None:
+    """What has a name that must be found."""
+    for (name,) in db.execute("SELECT name FROM tenants").fetchall():
+        t = TenantConnection.known(db, name)
+        for n, body in t.all("SELECT n, body FROM items WHERE tenant = ?", t.n):
+            tenant_rows.index_item_id(t, base.own_item_id(decode_json(body)), n)
+        for node, item in t.all("SELECT n, item FROM members JOIN nodes ON n = node WHERE members.tenant = ?", t.n):
+            if item is not None:
+                tenant_rows.index_assigned_ids(t, node, item)
+        for n, body in t.all("SELECT n, body FROM repeated WHERE n IN (SELECT route FROM links WHERE tenant = ?)", t.n):
+            tenant_rows.index_route(t, decode_json(body), n)
+
+
+BACKFILLS = {2: _backfill_names}
+"""What is done behind the statements of a migration, by its number."""
+
+
+def request_vacuum(db: sqlite3.Connection) -> None:
+    """Say that the transaction of this connection takes something away."""
+    db.execute("INSERT INTO traces (n) VALUES (random())")
+
+
+def vacuum_if_requested(db: sqlite3.Connection) -> None:
+    """Write the file anew if a removal left a note.
+
+    While another process writes, or without the room for it, the note stays for the next one.
+    """
+    with suppress(sqlite3.Error):
+        notes = db.execute("SELECT n FROM traces").fetchall()
+        if notes:
+            db.execute("PRAGMA temp_store = FILE")  # a whole copy has no place in memory
+            db.execute("INSERT INTO words (words) VALUES ('optimize')")
+            db.execute("VACUUM")
+            db.executemany("DELETE FROM traces WHERE n = ?", notes)
+            db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -1,0 +1,241 @@
+"""Remove records, and delete what only they referenced.
+
+A removal is one transaction. Pruning runs in batches of some hundred rows, each a transaction, so that other
+writers do not wait for all of it: sessions first, then links, then conversations. SQLite keeps deleted bytes in
+the file, so a removal requests a VACUUM, which runs when the file is closed.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeAlias
+
+from convo.errors import NotFound
+from convo.history.records import Strategy
+from convo.stores.base import PruneResult
+from convo.stores.codec import decode_json
+from convo.stores.sqlite import connection, runs, tenant_rows
+from convo.stores.sqlite import runs as agents
+from convo.stores.sqlite.records import delete_assigned_ids
+from convo.stores.sqlite.tenant_rows import Row, TenantConnection, to_query_name
+from convo.stores.sqlite.tree import (
+    delete_unreferenced_link,
+    delete_unreferenced_nodes,
+    delete_unreferenced_session,
+    delete_unreferenced_targets,
+)
+
+Rows: TypeAlias = Sequence[Row]
+
+SELECT_UNNEEDED_LINKS = """
+WITH RECURSIVE chained (n) AS (
+    SELECT link FROM sessions WHERE tenant = :tenant AND link IS NOT NULL
+    UNION SELECT links.parent FROM chained JOIN links ON links.n = chained.n WHERE links.parent IS NOT NULL
+)
+SELECT links.n, saw, links.head, parent, session, route, parameters
+FROM links JOIN sessions ON sessions.n = links.session
+WHERE links.tenant = :tenant AND saw IS NOT NULL AND sessions.removed AND links.n NOT IN (SELECT n FROM chained)
+"""
+"""The links of removed sessions that no session's chain passes through."""
+
+SELECT_LINK_TO_REMOVE = """
+SELECT n, saw, head, parent, session, route, parameters FROM links WHERE tenant = ? AND id = ? AND saw IS NOT NULL
+"""
+
+SELECT_SESSION_TO_REMOVE = """
+SELECT n, link, head, mark, written FROM sessions WHERE tenant = ? AND id = ? AND record IS NOT NULL
+"""
+
+
+def remove_session(t: TenantConnection, session_id: str) -> None:
+    """Take a session and the links that only it needs. raises: NotFound"""
+    found = t.row(SELECT_SESSION_TO_REMOVE, t.n, to_query_name(session_id))
+    if found is None:
+        raise NotFound("session", session_id)
+    _clear_session(t, found[0])
+    unneeded = t.db.execute(SELECT_UNNEEDED_LINKS, {"tenant": t.n}).fetchall()
+    for link, *_ in unneeded:
+        _clear_link(t, link)
+    _delete_unreferenced_rows(t, sessions=[found], links=unneeded)
+
+
+def remove_link(t: TenantConnection, link_id: str) -> None:
+    """Take one link. raises: NotFound"""
+    found = t.row(SELECT_LINK_TO_REMOVE, t.n, to_query_name(link_id))
+    if found is None:
+        raise NotFound("response", link_id)
+    _clear_link(t, found[0])
+    _delete_unreferenced_rows(t, links=[found])
+
+
+def remove_conversation(t: TenantConnection, conversation_id: str) -> None:
+    """Take a conversation and the ids it gave. raises: NotFound"""
+    found = t.row("SELECT n, head FROM conversations WHERE tenant = ? AND id = ?", t.n, to_query_name(conversation_id))
+    if found is None:
+        raise NotFound("conversation", conversation_id)
+    _delete_conversation(t, *found)
+    _delete_unreferenced_rows(t, conversations=[found])
+
+
+def _clear_session(t: TenantConnection, session: int) -> None:
+    """Leave of a session its id, which links may hold."""
+    agents.delete_agent_runs(t, session)
+    t.run(
+        "UPDATE sessions SET (name, head, mark, written, link, used_at, used, record, removed)"
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 1) WHERE n = ?",
+        session,
+    )
+
+
+def _delete_conversation(t: TenantConnection, conversation: int, head: int) -> None:
+    delete_assigned_ids(t, conversation, head)
+    t.run("DELETE FROM conversations WHERE n = ?", conversation)
+
+
+def _clear_link(t: TenantConnection, link: int) -> None:
+    """Leave of a link its name, which its children may hold."""
+    runs.delete_response_run(t.db, link)
+    t.run(
+        "UPDATE links SET (parent, session, saw, head, sent, route, status, created_at, previous, seconds,"
+        " first_token_s, parameters, usage, error)"
+        " = (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL) WHERE n = ?",
+        link,
+    )
+
+
+def _delete_unreferenced_rows(
+    t: TenantConnection, *, sessions: Rows = (), links: Rows = (), conversations: Rows = ()
+) -> None:
+    """Take what nothing stands on any more, once these were forgotten.
+
+    sessions:       number, link, head, mark, written
+    links:          number, saw, head, parent, session, route, parameters
+    conversations:  number, head
+    """
+    stood = [n for _, _, *nodes in sessions for n in nodes if n is not None]
+    delete_unreferenced_nodes(
+        t, [*stood, *(n for link in links for n in link[1:3]), *(head for _, head in conversations)]
+    )
+    for n, _, _, *held in links:
+        delete_unreferenced_targets(t, *held)
+        delete_unreferenced_link(t, n)
+    for n, link, *_ in sessions:
+        delete_unreferenced_session(t, n)
+        if link is not None:
+            delete_unreferenced_link(t, link)
+    connection.request_vacuum(t.db)
+
+
+WITH_OLD_SESSIONS = """
+WITH RECURSIVE running (link, session, route) AS (
+    SELECT links.n, links.session, links.route FROM runs JOIN links ON links.n = runs.link
+    WHERE runs.tenant = :tenant AND ended_at IS NULL
+), old (n, link, head, mark, written) AS (
+    SELECT n, link, head, mark, written FROM sessions
+    WHERE tenant = :tenant AND record IS NOT NULL AND used_at < :before
+        AND n NOT IN (SELECT session FROM running WHERE session IS NOT NULL)
+)
+"""
+"""What the queries below begin with: the links in open runs, and the sessions to go."""
+
+SELECT_OLD_SESSIONS = "SELECT n, link, head, mark, written FROM old"
+
+SELECT_OLD_LINKS = """
+, chained (n) AS (
+    SELECT link FROM sessions WHERE tenant = :tenant AND link IS NOT NULL AND n NOT IN (SELECT n FROM old)
+    UNION SELECT links.parent FROM chained JOIN links ON links.n = chained.n WHERE links.parent IS NOT NULL
+)
+SELECT links.n, saw, links.head, parent, session, route, parameters
+FROM links LEFT JOIN sessions ON sessions.n = links.session
+WHERE links.tenant = :tenant AND saw IS NOT NULL
+    AND links.n NOT IN (SELECT n FROM chained) AND links.n NOT IN (SELECT link FROM running)
+    AND (removed OR sessions.n IN (SELECT n FROM old) OR (record IS NULL AND links.created_at < :before))
+"""
+
+SELECT_OLD_CONVERSATIONS = "SELECT n, head, id FROM conversations WHERE tenant = :tenant AND created_at < :before"
+
+SELECT_RECENT_LINK = """
+SELECT 1 FROM links LEFT JOIN runs ON runs.link = links.n AND ended_at IS NULL
+WHERE route = :route AND (created_at >= :before OR runs.link IS NOT NULL)
+"""
+
+SELECT_RETAINED_RECORDS = """
+SELECT record FROM sessions WHERE tenant = :tenant AND record IS NOT NULL AND n NOT IN (SELECT n FROM old)
+"""
+
+
+MAX_ROWS_PER_BATCH = 500
+"""Rows of a kind that go in one transaction."""
+
+
+class PruneBatch(NamedTuple):
+    """What a pruning takes: rows as `removing.tidy` wants them."""
+
+    sessions: list[Row]
+    links: list[Row]
+    conversations: list[Row]
+
+
+def prune_batch(t: TenantConnection, before: float) -> PruneResult:
+    """Take some of what was last used before this moment; nothing only where nothing is left."""
+    old = _next_batch(t, before)
+    for session, *_ in old.sessions:
+        _clear_session(t, session)
+    for link, *_ in old.links:
+        _clear_link(t, link)
+    for conversation, head in old.conversations:
+        _delete_conversation(t, conversation, head)
+    if any(old):
+        _delete_unreferenced_rows(t, sessions=old.sessions, links=old.links, conversations=old.conversations)
+    return PruneResult(*map(len, old))
+
+
+def count_prunable(t: TenantConnection, before: float) -> PruneResult:
+    """How much there is to take."""
+    return PruneResult(*(len(list(find(t, before))) for find in OLD_ROW_FINDERS.values()))
+
+
+def _next_batch(t: TenantConnection, before: float) -> PruneBatch:
+    old = PruneBatch([], [], [])
+    for kind, find in OLD_ROW_FINDERS.items():
+        if found := list(islice(find(t, before), MAX_ROWS_PER_BATCH)):
+            return old._replace(**{kind: found})
+    return old
+
+
+def _find_old_sessions(t: TenantConnection, before: float) -> Iterator[Row]:
+    return t.db.execute(WITH_OLD_SESSIONS + SELECT_OLD_SESSIONS, {"tenant": t.n, "before": before})
+
+
+def _find_old_links(t: TenantConnection, before: float) -> Iterator[Row]:
+    return t.db.execute(WITH_OLD_SESSIONS + SELECT_OLD_LINKS, {"tenant": t.n, "before": before})
+
+
+def _find_old_conversations(t: TenantConnection, before: float) -> Iterator[Row]:
+    """The conversations that no session holds and that were not answered since."""
+    bounds = {"tenant": t.n, "before": before}
+    kept = t.db.execute(WITH_OLD_SESSIONS + SELECT_RETAINED_RECORDS, bounds).fetchall()
+    held = {handle for (record,) in kept if (handle := _conversation_handle(record))}
+    for n, head, name in t.db.execute(SELECT_OLD_CONVERSATIONS, bounds):
+        if name not in held and not _is_recently_used(t, name, before):
+            yield n, head
+
+
+OLD_ROW_FINDERS: dict[str, Callable[[TenantConnection, float], Iterator[Row]]] = {
+    "sessions": _find_old_sessions,
+    "links": _find_old_links,
+    "conversations": _find_old_conversations,
+}
+"""How the rows of each kind are found, in the order in which they go."""
+
+
+def _is_recently_used(t: TenantConnection, conversation_id: str, before: float) -> bool:
+    """Whether a conversation was answered since, or is answered now."""
+    bounds = {"tenant": t.n, "before": before}
+    routes = tenant_rows.select_route_rowids(t, conversation_id)
+    return any(t.db.execute(SELECT_RECENT_LINK, {**bounds, "route": route}).fetchone() for route in routes)
+
+
+def _conversation_handle(record: str) -> str | None:
+    """The conversation that a session goes on in."""
+    strategy, *_, handle, _ = decode_json(record)
+    return handle if strategy == Strategy.CONVERSATION else None

@@ -1,0 +1,106 @@
+"""Find records by the beginning of a handle, and items by words.
+
+The full-text index holds only terms, so each match is verified against the item's text. A session matches
+when its record, or a link that it made, has the item on its path.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from convo.history.items import Item
+from convo.history.tree import Key
+from convo.stores.base import HandleMatch, SearchHit
+from convo.stores.codec import decode_json, is_utf8_encodable, parse_search_phrases, phrase_density, tokenize_item
+from convo.stores.sqlite.records import select_session_by_rowid
+from convo.stores.sqlite.tenant_rows import TenantConnection
+from convo.stores.sqlite.tree import select_first_words
+
+HIGHEST_CHARACTER = "\U0010ffff"
+"""Sorts behind every character that a name has."""
+
+SELECT_HANDLES = """
+SELECT * FROM (
+    SELECT 'session', id, name, NULL FROM sessions
+    WHERE tenant = :tenant AND record IS NOT NULL
+        AND (id >= :first AND id < :last OR name >= :first AND name < :last)
+    ORDER BY used DESC NULLS FIRST, used_at DESC, n DESC LIMIT :limit)
+UNION ALL SELECT * FROM (
+    SELECT 'response', id, NULL, saw FROM links
+    WHERE tenant = :tenant AND saw IS NOT NULL AND id >= :first AND id < :last
+    ORDER BY created_at DESC, n DESC LIMIT :limit)
+UNION ALL SELECT * FROM (
+    SELECT 'conversation', id, NULL, head FROM conversations
+    WHERE tenant = :tenant AND id >= :first AND id < :last
+    ORDER BY created_at DESC, n DESC LIMIT :limit)
+UNION ALL SELECT * FROM (
+    SELECT 'run', id, status, NULL FROM agent_runs
+    WHERE tenant = :tenant AND id >= :first AND id < :last
+    ORDER BY changed_at DESC, n DESC LIMIT :limit)
+LIMIT :limit
+"""
+
+SELECT_MATCHING_ITEMS = """
+WITH RECURSIVE reached (n) AS (
+    SELECT head FROM sessions WHERE tenant = :tenant AND record IS NOT NULL
+    UNION SELECT mark FROM sessions WHERE tenant = :tenant AND record IS NOT NULL
+    UNION SELECT written FROM sessions WHERE tenant = :tenant AND written IS NOT NULL
+    UNION SELECT links.saw FROM links JOIN sessions ON sessions.n = links.session
+        WHERE links.tenant = :tenant AND record IS NOT NULL
+    UNION SELECT links.head FROM links JOIN sessions ON sessions.n = links.session
+        WHERE links.tenant = :tenant AND record IS NOT NULL
+    UNION SELECT nodes.parent FROM reached JOIN nodes ON nodes.n = reached.n WHERE nodes.parent IS NOT NULL
+)
+SELECT items.n FROM words JOIN items ON items.n = words.rowid
+WHERE words MATCH :query AND items.tenant = :tenant
+    AND EXISTS (SELECT 1 FROM nodes JOIN reached ON reached.n = nodes.n WHERE nodes.item = items.n)
+ORDER BY words.rank
+"""
+"""Items that hold the words and that some session reaches, best first."""
+
+SELECT_SESSIONS_OF_ITEM = """
+WITH RECURSIVE down (first, n) AS (
+    SELECT n, n FROM nodes WHERE item = ?
+    UNION ALL SELECT down.first, nodes.n FROM down JOIN nodes ON nodes.parent = down.n
+), standing (session, first) AS (
+    SELECT sessions.n, first FROM down JOIN sessions ON sessions.head = down.n
+    UNION SELECT sessions.n, first FROM down JOIN sessions ON sessions.mark = down.n
+    UNION SELECT sessions.n, first FROM down JOIN sessions ON sessions.written = down.n
+    UNION SELECT links.session, first FROM down JOIN links ON links.saw = down.n
+    UNION SELECT links.session, first FROM down JOIN links ON links.head = down.n
+), places (session, first) AS (SELECT session, min(first) FROM standing GROUP BY session)
+SELECT sessions.n, nodes.key
+FROM places JOIN sessions ON sessions.n = places.session JOIN nodes ON nodes.n = places.first
+WHERE sessions.record IS NOT NULL
+ORDER BY sessions.used DESC NULLS FIRST, sessions.used_at DESC, sessions.n DESC
+"""
+"""The sessions that reach an item, last used first, each with the first place of it."""
+
+
+def find_handles(t: TenantConnection, prefix: str, limit: int) -> Sequence[HandleMatch]:
+    if not is_utf8_encodable(prefix):
+        return []
+    bounds = {"tenant": t.n, "first": prefix, "last": prefix + HIGHEST_CHARACTER, "limit": limit}
+    rows = t.db.execute(SELECT_HANDLES, bounds).fetchall()
+    return [HandleMatch(kind, found, name or select_first_words(t, place)) for kind, found, name, place in rows]
+
+
+def search_items(t: TenantConnection, sought: str, limit: int) -> Sequence[SearchHit]:
+    hits: list[SearchHit] = []
+    for n, item in _matching_items(t, parse_search_phrases(sought)):
+        hits += [
+            SearchHit(select_session_by_rowid(t, session), Key(key.hex()), item)
+            for session, key in t.all(SELECT_SESSIONS_OF_ITEM, n)
+        ]
+        if len(hits) >= limit:
+            break
+    return hits[:limit]
+
+
+def _matching_items(t: TenantConnection, sought: tuple[str, ...]) -> Iterator[tuple[int, Item]]:
+    """The items that hold every phrase, best first."""
+    if not sought:
+        return
+    query = " ".join(f'"{phrase}"' for phrase in sought)
+    for (n,) in t.db.execute(SELECT_MATCHING_ITEMS, {"tenant": t.n, "query": query}):
+        item = decode_json(t.one("SELECT body FROM items WHERE n = ?", n))
+        if phrase_density(tokenize_item(item), sought):
+            yield n, item

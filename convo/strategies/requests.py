@@ -1,0 +1,256 @@
+"""Requests: which items a turn sends, what a response changes, and when to retry.
+
+    replay, session     the whole path, store=false
+    conversation        the nodes after `confirmed_head`, conversation=conv_...
+    chain               the nodes after `confirmed_head`, previous_response_id=resp_...
+
+`confirmed_head` moves only when a response confirms it. A retry is safe where the endpoint stores nothing; on a
+conversation the owner's latest items are read first and merged with `reconcile`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from itertools import dropwhile
+
+from convo.errors import NO_CONNECTION, ConvoError, KeyRefused, ModelFault, TryLater, Unreachable, Unreadable
+from convo.history.items import (
+    Item,
+    Json,
+    Response,
+    get_call_id,
+    is_user_message,
+    item_type,
+    to_resendable,
+    to_sendable,
+)
+from convo.history.pairing import OUTPUT_BY_CALL, output_index_by_call, program_call_id
+from convo.history.records import Strategy
+from convo.history.tree import Key, Path, Prefix, common_prefix_length, is_same_item
+from convo.strategies.state import ConversationState, RequestInput
+
+
+def build_request_input(held: ConversationState, *, store: bool = False, seal: bool = False) -> RequestInput:
+    """Decide what the coming turn sends.
+
+    store:  keep a copy at the endpoint although the client owns the history
+    seal:   the model reasons, and can hand its reasoning out encrypted
+    raises: Conflict  the path no longer passes through the mark
+    """
+    return INPUT_BUILDERS[held.strategy](held, store, seal)
+
+
+def _full_history_input(held: ConversationState, store: bool, seal: bool) -> RequestInput:
+    items = _resendable_items(held.path)
+    state: dict[str, Json] = {"store": store}
+    if seal and not store:
+        state["include"] = ["reasoning.encrypted_content"]
+    return RequestInput(items, len(held.path), state)
+
+
+def _delta_input(held: ConversationState, state: Mapping[str, Json]) -> RequestInput:
+    nodes = held.unacknowledged
+    return RequestInput(_map_not_none(to_sendable, (node.item for node in nodes)), len(nodes), state)
+
+
+MAX_LOOKBACK_NODES = 256
+"""How many of the last places are looked at for one whose form is known."""
+
+MAX_CACHED_PATHS = 16
+"""Of how many paths the forms are remembered."""
+
+_RESENDABLE_CACHE: dict[Key, Prefix[Item]] = {}
+
+INPUT_BUILDERS: dict[Strategy, Callable[[ConversationState, bool, bool], RequestInput]] = {
+    Strategy.REPLAY: _full_history_input,
+    Strategy.SESSION: _full_history_input,
+    Strategy.CONVERSATION: lambda held, store, seal: _delta_input(held, {"conversation": held.handle}),
+    Strategy.CHAIN: lambda held, store, seal: _delta_input(
+        held, {"previous_response_id": held.handle} if held.handle else {}
+    ),
+}
+
+
+def build_request_body(
+    sent: RequestInput, *, model: str, instructions: str | None, parameters: Mapping[str, Json]
+) -> dict[str, Json]:
+    """The request as it travels. Instructions go with every turn: no owner carries them over."""
+    said = {"instructions": instructions} if instructions else {}
+    made = {"model": model, **said, "input": list(sent.items), **sent.state, **parameters}
+    both = [*sent.state.get("include", ()), *(parameters.get("include") or ())]
+    return {**made, "include": list(dict.fromkeys(both))} if both else made
+
+
+def apply_response(held: ConversationState, sent: RequestInput, response: Response) -> ConversationState:
+    """What a response with an id changes: its output stands on the path, and the mark behind it.
+
+    The owner's copy has the input in the form in which it travelled, and ours follows, so that
+    both are the same nodes. The client's own history keeps every item as it first came.
+    """
+    path = held.path
+    if held.remembers:
+        path = path.upto(held.mark).grow(sent.items)
+    path = path.grow(response.get("output") or ())
+    handle = held.handle
+    if held.strategy is Strategy.CHAIN:
+        handle = response.get("id") or handle
+    return replace(held, path=path, mark=path.head, handle=handle)
+
+
+def apply_cancellation(held: ConversationState, output: Sequence[Item]) -> ConversationState:
+    """What a stopped answer changes: what came of it stays, as incomplete; the mark does not move."""
+    partial = ({**item, "status": "incomplete"} for item in output if to_sendable({**item, "status": "incomplete"}))
+    return replace(held, path=held.path.grow(partial))
+
+
+def _resendable_items(path: Path) -> Prefix[Item]:
+    """The items of a path as a client that owns it sends them.
+
+    A key names all that stands before it, so what a run worked out for its last turn holds for the
+    next one too, and a long history does not cost its length again with every turn.
+    """
+    near = range(len(path), max(0, len(path) - MAX_LOOKBACK_NODES), -1)
+    known = next((place for place in near if path.nodes[place - 1].key in _RESENDABLE_CACHE), 0)
+    before = _RESENDABLE_CACHE[path.nodes[known - 1].key] if known else Prefix[Item]()
+    forms = before.grow(
+        _map_not_none(to_resendable, _map_not_none(to_sendable, (node.item for node in path.nodes[known:])))
+    )
+    _RESENDABLE_CACHE[path.head] = forms
+    while len(_RESENDABLE_CACHE) > MAX_CACHED_PATHS:
+        del _RESENDABLE_CACHE[next(iter(_RESENDABLE_CACHE))]
+    return forms
+
+
+def _map_not_none(form: Callable[[Item], Item | None], items: Iterable[Item]) -> tuple[Item, ...]:
+    return tuple(formed for item in items if (formed := form(item)) is not None)
+
+
+OUTPUT_TYPES = frozenset(OUTPUT_BY_CALL.values())
+
+
+def newest_sendable_items(items: Sequence[Item], limit: int | None) -> list[Item]:
+    """The newest `limit` of `items` that can be sent; None: all that can."""
+    kept = items if limit is None else items[max(len(items) - limit, 0) :]
+    return drop_unpaired_items(kept, cut=len(kept) < len(items))
+
+
+def drop_unpaired_items(items: Sequence[Item], *, cut: bool) -> list[Item]:
+    """`items` without calls that have no output, and without the reasoning that led to nothing else.
+
+    A program without its output goes, with all that it called. Of two outputs of one call the later one counts.
+
+    cut:  older items were left out, so an output may have lost its call; else it is left for the owner to see
+    """
+    found = output_index_by_call(items)
+    outputs = set(found.values())
+    lost = {get_call_id(item) for at, item in enumerate(items) if item_type(item) == "program" and at not in found}
+    kept: list[Item] = []
+    for at, item in enumerate(items):
+        program = program_call_id(item)
+        owned = program is not None and program in lost
+        if owned or (
+            item_type(item) in OUTPUT_BY_CALL and at not in found and not (program and _is_pending_shell_call(item))
+        ):
+            while kept and item_type(kept[-1]) == "reasoning":
+                kept.pop()
+        elif item_type(item) not in OUTPUT_TYPES or (at in outputs and not (cut and found.get(-1 - at) == at)):
+            kept.append(item)
+    return kept
+
+
+def drop_superseded_outputs(items: Sequence[Item]) -> list[Item]:
+    """`items` with one output for each call, the later one."""
+    outputs = set(output_index_by_call(items).values())
+    return [item for at, item in enumerate(items) if item_type(item) not in OUTPUT_TYPES or at in outputs]
+
+
+def _is_pending_shell_call(item: Item) -> bool:
+    """Whether a call of the provider's shell may still be without an output."""
+    return item_type(item) == "shell_call" and item.get("status") in (None, "in_progress")
+
+
+class RetryAction(Enum):
+    NO = "no"
+    YES = "yes"
+    READ_FIRST = "read the owner's tail first"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDecision:
+    """Whether to send again, and the evidence in words."""
+
+    resend: RetryAction
+    evidence: str
+
+
+def decide_retry(strategy: Strategy, failure: ConvoError, *, answering: bool) -> RetryDecision:
+    """Decide over one failed attempt.
+
+    answering:  a piece of the answer had already come
+    """
+    if answering:
+        return RetryDecision(RetryAction.NO, "the answer had begun")
+    if not isinstance(failure, TryLater | Unreachable):
+        return RetryDecision(RetryAction.NO, "the same request would be refused again")
+    if failure.code == NO_CONNECTION:
+        return RetryDecision(RetryAction.NO, "there is nobody to send it to")
+    if failure.code == "conversation_locked" or failure.status == 429:
+        return RetryDecision(RetryAction.YES, "refused before anything was done")
+    return RETRY_WHEN_OUTCOME_UNKNOWN[strategy]
+
+
+RETRY_WHEN_OUTCOME_UNKNOWN = {
+    Strategy.REPLAY: RetryDecision(RetryAction.YES, "the endpoint keeps nothing"),
+    Strategy.SESSION: RetryDecision(RetryAction.YES, "the endpoint keeps nothing"),
+    Strategy.CHAIN: RetryDecision(RetryAction.YES, "a second response would only be a fork"),
+    Strategy.CONVERSATION: RetryDecision(RetryAction.READ_FIRST, "the endpoint may have taken it"),
+}
+"""By owner: what to do when the request may or may not have been carried out."""
+
+
+UNSENT_CODES = (NO_CONNECTION, "model_not_found")
+
+
+def is_unsent_request(failure: ConvoError) -> bool:
+    """Whether nobody was asked: there is no connection, no right to ask, no such model, or one that cannot."""
+    return failure.code in UNSENT_CODES or isinstance(failure, KeyRefused | ModelFault | Unreadable)
+
+
+def reconcile(held: ConversationState, tail: Sequence[Item]) -> ConversationState:
+    """`held` with the owner's tail on its path, and behind it only what the owner lacks.
+
+    tail:  the owner's items after the mark, oldest first; items of other writers may be among them
+    """
+    if not tail:
+        return held
+    rest = _missing_at_owner([node.item for node in held.unacknowledged], tail)
+    confirmed = held.path.upto(held.mark).grow(tail)
+    return replace(held, path=confirmed.grow(rest), mark=confirmed.head)
+
+
+def items_after_confirmed(held: ConversationState, newest_first: Sequence[Item]) -> list[Item] | None:
+    """The owner's items behind the mark, oldest first; None when they do not reach back to it."""
+    if held.mark == held.path.root:
+        return list(reversed(newest_first))
+    known = held.path.upto(held.mark).nodes[-1].item
+    for at, item in enumerate(newest_first):
+        if _is_same_answer(item, known):
+            return list(reversed(newest_first[:at]))
+    return None
+
+
+def _missing_at_owner(said: list[Item], tail: Sequence[Item]) -> list[Item]:
+    """What of `said` the owner does not have. A partial gives way to the whole answer."""
+    if not said:
+        return said
+    start = next((at for at, item in enumerate(tail) if is_same_item(item, said[0])), len(tail))
+    taken = common_prefix_length(said, tail[start:])
+    rest = said[taken:]
+    answered = taken and len(tail) > start + taken
+    return list(dropwhile(lambda item: not is_user_message(item), rest)) if answered else rest
+
+
+def _is_same_answer(item: Item, known: Item) -> bool:
+    """Two answers may say the same; their ids tell them apart where both have one."""
+    ids = (item.get("id"), known.get("id"))
+    return ids[0] == ids[1] if all(ids) else is_same_item(item, known)

@@ -1,0 +1,169 @@
+"""Conversation state, and the owner that a handle belongs to.
+
+`ConversationState` is the value between a session record and every decision of a strategy. All nodes after
+`confirmed_head` are unconfirmed, so a failed turn needs no rollback. `resp_` and `conv_` ids belong to the endpoint, a
+path is a replay file, anything else is a session's name or id.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from convo.errors import InvalidUsage, WrongOwner
+from convo.history.items import Item, Json, is_assistant_message, is_client_output, is_valid_id, item_type
+from convo.history.records import STRATEGY_INFO, Strategy
+from convo.history.tree import Key, Node, Path
+
+
+@dataclass(frozen=True)
+class ConversationState:
+    """A conversation as one side of it is known here.
+
+    path:    everything said, the input of the coming turn included
+    mark:    the last node that the owner confirmed; what follows is unacknowledged
+    handle:  the `conv_...` or `resp_...` to go on from; None before there is one
+    """
+
+    strategy: Strategy
+    path: Path
+    mark: Key
+    handle: str | None = None
+
+    @property
+    def unacknowledged(self) -> tuple[Node, ...]:
+        """The nodes after the mark. raises: Conflict  the path no longer passes through it"""
+        return self.path.after(self.mark)
+
+    @property
+    def remembers(self) -> bool:
+        """Whether the owner holds the history itself."""
+        return STRATEGY_INFO[self.strategy].remembers
+
+
+def last_answer_depth(held: ConversationState) -> int:
+    """How many nodes lead up to the last whole answer behind the mark; 0 where none stands there.
+
+    Behind a mark stands what was said and not confirmed. Only a new root begins with answers, too:
+    a history that another owner had.
+    """
+    confirmed = held.path.place(held.mark)
+    return next(
+        (at for at in range(len(held.path), confirmed, -1) if is_complete_answer(held.path.nodes[at - 1].item)), 0
+    )
+
+
+def is_complete_answer(item: Item) -> bool:
+    """Whether only a model can have said it, and has said all of it."""
+    from_client = is_client_output(item) or (item_type(item) == "message" and not is_assistant_message(item))
+    return not from_client and item.get("status") in (None, "completed")
+
+
+@dataclass(frozen=True, slots=True)
+class RequestInput:
+    """What one turn sends.
+
+    items:  the request's input, in the form in which it travels
+    nodes:  how many nodes at the end of the path it stands for
+    state:  the request's fields that name the state: previous_response_id, conversation, store, include
+    """
+
+    items: Sequence[Item]
+    nodes: int
+    state: Mapping[str, Json]
+
+
+TURN_HANDLE_PATTERN = re.compile(r"(.+)@(-?\d{1,9})", re.ASCII)
+"""A handle and one of its turns."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSelection:
+    """What the flags ask for.
+
+    strategy:  named, or implied by the handle; None: whatever the session's record says
+    handle:    None for a new conversation
+    last:      go on with the session used last
+    """
+
+    strategy: Strategy | None
+    handle: str | None = None
+    last: bool = False
+
+
+def select_owner(flags: Collection[Strategy], handle: str | None, *, last: bool = False) -> OwnerSelection:
+    """Decide what `--replay --session --conversation --chain --from -c` ask for together.
+
+    raises:  WrongOwner  two owners, or a handle of another owner than the one named
+             InvalidUsage       -c together with --from, or a malformed id
+    """
+    if handle:
+        check_handle(handle)
+    belongs = owner_of_handle(handle) if handle else None
+    if len(flags) > 1:
+        named = " and ".join(f"--{flag}" for flag in sorted(flags))
+        raise WrongOwner(
+            f"one owner a conversation: {named} exclude each other{_owner_clause(handle)}", hint=_flags_hint(belongs)
+        )
+    if last and handle:
+        raise InvalidUsage("-c goes on with the session used last; --from names another", hint="use one of them")
+    strategy = next(iter(flags), None)
+    if strategy and handle and belongs not in (strategy, Strategy.SESSION) and _is_certain_mismatch(strategy, belongs):
+        raise WrongOwner(
+            f"--{strategy} takes {STRATEGY_INFO[strategy].handle}{_owner_clause(handle)}", hint=_flags_hint(belongs)
+        )
+    return OwnerSelection(strategy or _implied_strategy(belongs), handle, last)
+
+
+def parse_turn_handle(handle: str) -> tuple[str, int | None]:
+    """What "HANDLE@N" names, and N; None where no turn is named. Counted from 1; -1 is all but the last turn."""
+    found = TURN_HANDLE_PATTERN.fullmatch(handle)
+    return (found[1], int(found[2])) if found else (handle, None)
+
+
+def check_handle(handle: str) -> None:
+    """Refuse a malformed id of a response or a conversation, such as "conv_1/../../admin".
+
+    raises:  InvalidUsage
+    """
+    if owner_of_handle(handle) in ID_NAMES and not is_valid_id(handle):
+        shown = repr(handle[:64])[1:-1] + ("..." if len(handle) > 64 else "")
+        raise InvalidUsage(
+            f"'{shown}' is not the id of a {ID_NAMES[owner_of_handle(handle)]}",
+            hint="convo sessions lists what there is",
+        )
+
+
+ID_NAMES = {Strategy.CHAIN: "response", Strategy.CONVERSATION: "conversation"}
+"""The owners whose handles are ids, and the things that these name."""
+
+
+def owner_of_handle(handle: str) -> Strategy:
+    """The owner that a handle of this form belongs to."""
+    for strategy, owner in STRATEGY_INFO.items():
+        if owner.prefix and handle.startswith(owner.prefix):
+            return strategy
+    if handle.endswith(".json") or "/" in handle or "\\" in handle:
+        return Strategy.REPLAY
+    return Strategy.SESSION
+
+
+def _is_certain_mismatch(strategy: Strategy, belongs: Strategy | None) -> bool:
+    """A file may have any name and a session's name may look like one: only ids are certain."""
+    certain = {Strategy.CONVERSATION, Strategy.CHAIN}
+    return belongs in certain or strategy in certain
+
+
+def _implied_strategy(belongs: Strategy | None) -> Strategy | None:
+    """A session's name leaves the owner to its record."""
+    return None if belongs is Strategy.SESSION else belongs
+
+
+def _owner_clause(handle: str | None) -> str:
+    if not handle:
+        return ""
+    belongs = owner_of_handle(handle)
+    return f"; {handle!r} belongs to {STRATEGY_INFO[belongs].words} (--{belongs})"
+
+
+def _flags_hint(belongs: Strategy | None) -> str:
+    return f"--{belongs} --from HANDLE" if belongs else "convo chat --help"

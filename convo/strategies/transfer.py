@@ -1,0 +1,303 @@
+"""Transfer rules: which items another owner can receive, and the reason for each loss.
+
+    left out    not transferred
+    changed     transferred in another form
+    not sent    kept in the record, and no longer sent to a model
+    kept        transferred unchanged; the new owner may reject it
+
+Every loss has a stable code; nothing is left out silently. Unconfirmed items are converted by the turn that sends them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from convo.history.items import (
+    Item,
+    Json,
+    get_call_id,
+    is_client_call,
+    is_client_output,
+    item_type,
+    to_resendable,
+    to_sendable,
+)
+from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Scope, Strategy
+from convo.strategies.state import is_complete_answer
+
+SEAL_FIELD = "encrypted_content"
+PROVIDER_SEAL_PREFIX = "convo1:"
+"""How a seal begins that a convo handed on: its maker stands behind it."""
+
+CONVO_SEAL_PREFIX = "convoseal1:"
+"""How a window begins that a convo sealed itself."""
+
+ITEM_REFERENCE = "item_reference"
+
+NON_TOOL_TYPES = frozenset({"message", "reasoning", "compaction", ITEM_REFERENCE})
+"""Kinds that are neither calls of the client's tools nor traces of the server's own."""
+
+
+class LossEffect(StrEnum):
+    LEFT_OUT = "left out"
+    CHANGED = "changed"
+    NOT_SENT = "not sent"
+    KEPT = "kept"
+
+
+class ItemOrigin(NamedTuple):
+    """Who made an item; None where nobody knows. `model` is "provider/model"."""
+
+    scope: Scope | None = None
+    model: str | None = None
+
+
+UNKNOWN_ORIGIN = ItemOrigin()
+"""Who made what a client said, and what came from nobody knows where."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransferItem:
+    """One item of the history that is handed over.
+
+    confirmed:  its owner has it; else it was said and waits
+    """
+
+    item: Item
+    maker: ItemOrigin = UNKNOWN_ORIGIN
+    confirmed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TransferTarget:
+    """The owner that is to have it, and the model that would answer there."""
+
+    strategy: Strategy
+    scope: Scope
+    model: str
+
+    @property
+    def remembers(self) -> bool:
+        return STRATEGY_INFO[self.strategy].remembers
+
+
+class TransferLoss(NamedTuple):
+    """One kind of thing that does not go over as it is; `places` count the items from 1."""
+
+    code: str
+    effect: LossEffect
+    why: str
+    places: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TransferPlan:
+    """What goes over.
+
+    items:      in the form in which the new owner has them
+    confirmed:  how many of them the old owner had confirmed
+    """
+
+    items: tuple[Item, ...]
+    confirmed: int
+    losses: tuple[TransferLoss, ...]
+
+
+def plan_transfer(said: Sequence[TransferItem], target: TransferTarget) -> TransferPlan:
+    """Decide what of `said` goes to `target`."""
+    report = LossCollector()
+    formed = [_convert_item(one, target, report.at(place)) for place, one in enumerate(said, 1)]
+    _drop_traces_without_reasoning(said, formed, report)
+    _check_call_pairs(formed, report)
+    kept = [(one, item) for one, item in zip(said, formed, strict=True) if item is not None]
+    return TransferPlan(tuple(item for _, item in kept), sum(one.confirmed for one, _ in kept), report.losses())
+
+
+RecordLoss = Callable[..., None]
+
+
+class LossCollector:
+    """Gathers losses by their code, effect and reason, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, LossEffect, str], list[int]] = {}
+
+    def at(self, place: int) -> RecordLoss:
+        def tell(code: str, effect: LossEffect, why: str) -> None:
+            self._found.setdefault((code, effect, why), []).append(place)
+
+        return tell
+
+    def losses(self) -> tuple[TransferLoss, ...]:
+        return tuple(TransferLoss(*named, tuple(places)) for named, places in self._found.items())
+
+
+def _convert_item(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
+    """One item as `target` gets it; None when it stays behind."""
+    for rule in TRANSFER_RULES:
+        found = rule(one, target)
+        if found is None:
+            continue
+        code, effect, why = found
+        tell(code, effect, why)
+        if effect is LossEffect.LEFT_OUT:
+            return None
+    item: Item | None = _drop_uploaded_files(one, target, tell)
+    if item is not None and target.remembers and "id" in item:
+        item = _drop_id(item, tell)
+    return (
+        item if item is None or target.strategy is not Strategy.CONVERSATION else _convert_incomplete(item, one, tell)
+    )
+
+
+RuleLoss = tuple[str, LossEffect, str] | None
+TransferRule = Callable[[TransferItem, TransferTarget], RuleLoss]
+
+
+def _check_plain_reasoning(one: TransferItem, target: TransferTarget) -> RuleLoss:
+    if item_type(one.item) != "reasoning" or one.item.get(SEAL_FIELD):
+        return None
+    effect = LossEffect.LEFT_OUT if target.remembers else LossEffect.NOT_SENT
+    return "reasoning_unsealed", effect, "reasoning that is not sealed lives only at the server that made it"
+
+
+def _check_encrypted(one: TransferItem, target: TransferTarget) -> RuleLoss:
+    if not isinstance(one.item.get(SEAL_FIELD), str) or not one.item[SEAL_FIELD]:
+        return None
+    maker = _find_sealer(one)
+    if maker.scope is None and maker.model is None:
+        return _check_unknown_sealer(one, target)
+    if _can_decrypt(maker, target, item_type(one.item)):
+        return None
+    by = " at ".join(str(part) for part in (maker.model, maker.scope) if part)
+    if item_type(one.item) == "reasoning":
+        return "reasoning_elsewhere", LossEffect.LEFT_OUT, f"reasoning that only {by} can open"
+    return "compaction_elsewhere", LossEffect.LEFT_OUT, f"a summary of what came before it, which only {by} can open"
+
+
+def _check_unknown_sealer(one: TransferItem, target: TransferTarget) -> RuleLoss:
+    if item_type(one.item) == "reasoning" and target.remembers:
+        return "reasoning_unknown", LossEffect.LEFT_OUT, "sealed reasoning, and nobody knows who could open it"
+    return "seal_unknown", LossEffect.KEPT, "nobody knows who sealed it; another model or endpoint refuses it"
+
+
+def _check_hosted_tool_trace(one: TransferItem, target: TransferTarget) -> RuleLoss:
+    if not _is_hosted_tool_trace(one.item) or one.maker.scope in (None, target.scope):
+        return None
+    return "hosted_elsewhere", LossEffect.LEFT_OUT, f"the trace of a tool that {one.maker.scope} ran"
+
+
+def _is_hosted_tool_trace(item: Item) -> bool:
+    """Whether it is what a server's own tool did: a search, an image, code that it ran."""
+    return not (item_type(item) in NON_TOOL_TYPES or is_client_call(item) or is_client_output(item))
+
+
+def _check_reference(one: TransferItem, target: TransferTarget) -> RuleLoss:
+    if item_type(one.item) != ITEM_REFERENCE or one.maker.scope == target.scope:
+        return None
+    return "reference_elsewhere", LossEffect.LEFT_OUT, "it only names an item that another server keeps"
+
+
+TRANSFER_RULES: tuple[TransferRule, ...] = (
+    _check_plain_reasoning,
+    _check_encrypted,
+    _check_hosted_tool_trace,
+    _check_reference,
+)
+
+
+# -- forms ----------------------------------------------------------------------------------------
+
+
+def _drop_uploaded_files(one: TransferItem, target: TransferTarget, tell: RecordLoss) -> Item | None:
+    """The item without uploaded files that only its own server has; None when nothing else was in it."""
+    content = one.item.get("content")
+    if not isinstance(content, list) or one.maker.scope in (None, target.scope):
+        return one.item
+    rest = [part for part in content if not _is_uploaded_file(part)]
+    if len(rest) == len(content):
+        return one.item
+    why = f"a file that was uploaded to {one.maker.scope}"
+    tell("file_elsewhere", LossEffect.CHANGED if rest else LossEffect.LEFT_OUT, why)
+    return {**one.item, "content": rest} if rest else None
+
+
+def _is_uploaded_file(part: Json) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("file_id"), str)
+
+
+def _drop_id(item: Item, tell: RecordLoss) -> Item:
+    sent = to_resendable(item)
+    if sent is None or sent is item:
+        return item
+    tell("item_ids", LossEffect.CHANGED, "the new owner gives its own ids")
+    return sent
+
+
+def _convert_incomplete(item: Item, one: TransferItem, tell: RecordLoss) -> Item | None:
+    """What was cut off as a conversation can keep it, once it was confirmed."""
+    if not one.confirmed or to_sendable(item) is item:
+        return item
+    words = to_sendable(item)
+    why = "it was cut off, and only its words can be said again" if words else "it was cut off and says nothing"
+    tell("cut_off", LossEffect.CHANGED if words else LossEffect.LEFT_OUT, why)
+    return words
+
+
+def _drop_traces_without_reasoning(
+    said: Sequence[TransferItem], formed: list[Item | None], report: LossCollector
+) -> None:
+    """Leave out what a server's own tools did after a thought that stays behind: it takes both or neither."""
+    lost = False
+    for at, one in enumerate(said):
+        if item_type(one.item) == "reasoning":
+            lost = formed[at] is None
+        elif not is_complete_answer(one.item):
+            lost = False
+        elif lost and formed[at] is not None and _is_hosted_tool_trace(one.item):
+            why = "the trace of a tool, which needs the thought before it"
+            report.at(at + 1)("hosted_without_reasoning", LossEffect.LEFT_OUT, why)
+            formed[at] = None
+
+
+def _check_call_pairs(formed: list[Item | None], report: LossCollector) -> None:
+    """Tell calls that wait for an output, and leave out outputs whose call is not there."""
+    calls: dict[str, int] = {}
+    for place, item in enumerate(formed, 1):
+        named = get_call_id(item) if item else None
+        if item is None or named is None:
+            continue
+        if is_client_call(item):
+            calls[named] = place
+        elif is_client_output(item) and calls.pop(named, None) is None and not _has_call(formed[: place - 1], named):
+            report.at(place)("orphan_output", LossEffect.LEFT_OUT, "an output whose call is not in this history")
+            formed[place - 1] = None
+    for place in calls.values():
+        report.at(place)(
+            "open_call", LossEffect.KEPT, "a call that waits for its output: say that first, or convo repair"
+        )
+
+
+def _has_call(before: Iterable[Item | None], named: str) -> bool:
+    return any(item is not None and is_client_call(item) and get_call_id(item) == named for item in before)
+
+
+# -- who made it ----------------------------------------------------------------------------------
+
+
+def _find_sealer(one: TransferItem) -> ItemOrigin:
+    """Who sealed an item: the server that it came from, else what the seal itself says."""
+    seal = one.item[SEAL_FIELD]
+    if one.maker.scope not in (None, EMBEDDED_SCOPE):
+        return one.maker
+    if seal.startswith(PROVIDER_SEAL_PREFIX):
+        return ItemOrigin(EMBEDDED_SCOPE, unquote(seal.split(":")[1]))
+    return ItemOrigin(EMBEDDED_SCOPE) if seal.startswith(CONVO_SEAL_PREFIX) else one.maker
+
+
+def _can_decrypt(maker: ItemOrigin, target: TransferTarget, named: str) -> bool:
+    if maker.scope not in (None, target.scope):
+        return False
+    return named != "reasoning" or maker.model in (None, target.model)

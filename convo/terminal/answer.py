@@ -1,0 +1,154 @@
+"""One streamed answer in a terminal: rendering, cancellation, reasoning.
+
+Markdown is rendered only where the cursor can be moved; a pipe or a file gets the text as the model wrote it.
+The Markdown renderer is imported with the first text of an answer. Ctrl-C cancels the task of the answer alone and
+raises Interrupted after the turn has saved its partial output.
+"""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping
+from contextlib import aclosing
+from shutil import get_terminal_size
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+
+from convo.errors import Interrupted
+from convo.history.items import Item, StreamEvent, is_user_message, item_type
+from convo.terminal.prompt import DUMB_TERMINALS
+from convo.terminal.signals import on_signal
+from convo.terminal.terminal import AnswerRenderer, DisplayOptions, detect_display, escape_control_chars, truncate_text
+
+if TYPE_CHECKING:
+    from convo.terminal.repl import Repl
+
+
+WorkResult = TypeVar("WorkResult")
+
+
+async def consume_interruptibly(events: AsyncGenerator[StreamEvent, None], take: Callable[[StreamEvent], None]) -> None:
+    """Hand every event to `take`. raises: as `run_interruptibly`"""
+    await run_interruptibly(_consume(events, take))
+
+
+async def run_interruptibly(work: Coroutine[Any, Any, WorkResult]) -> WorkResult:
+    """What `work` comes to.
+
+    raises:  Interrupted  Ctrl-C came first; a turn has been kept
+             what `work` raises
+    """
+    task = asyncio.create_task(work)
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        if not stopped:
+            stopped = True
+            task.cancel()
+
+    with on_signal(signal.SIGINT, stop):
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not stopped:
+                raise
+            raise Interrupted("stopped; what came so far is kept") from None
+
+
+async def _consume(events: AsyncGenerator[StreamEvent, None], take: Callable[[StreamEvent], None]) -> None:
+    async with aclosing(events) as answer:
+        async for event in answer:
+            take(event)
+            await asyncio.sleep(0)  # an answer that never waits must not keep Ctrl-C from being heard
+
+
+ANSWERS_MARKDOWN, ANSWERS_PLAIN = "markdown", "plain"
+"""Values of the setting `answers`."""
+
+LINK_PROGRAMS = ("iTerm.app", "WezTerm", "ghostty", "vscode", "Hyper", "Tabby", "rio", "WarpTerminal")
+LINK_TERMS = ("xterm-kitty", "xterm-ghostty", "alacritty", "foot", "foot-extra", "wezterm", "contour")
+LINK_VARIABLES = ("KITTY_WINDOW_ID", "WT_SESSION", "KONSOLE_VERSION", "DOMTERM")
+MIN_VTE_VERSION = 5_000
+"""What says that words can be clicked. No terminal can be asked, so it goes by what they are known for."""
+
+
+def make_answer_renderer(stream: TextIO, environ: Mapping[str, str]) -> AnswerRenderer | None:
+    """A sheet in the terminal behind `stream`; None where words are printed as they are."""
+    if not stream.isatty() or environ.get("TERM", "dumb") in DUMB_TERMINALS:
+        return None
+    return LazyMarkdownRenderer(stream, environ)
+
+
+class LazyMarkdownRenderer:
+    """A page that is made when the first words are there."""
+
+    def __init__(self, stream: TextIO, environ: Mapping[str, str]) -> None:
+        self._stream, self._environ = stream, environ
+        self._page: AnswerRenderer | None = None
+
+    def say(self, words: str) -> None:
+        self._page = self._page or self._made()
+        self._page.say(words)
+
+    def end(self) -> None:
+        if self._page:
+            self._page.end()
+
+    def _made(self) -> AnswerRenderer:
+        from convo.terminal.markdown.render import MarkdownOptions
+        from convo.terminal.markdown.stream import MarkdownRenderer
+
+        medium = detect_display(self._stream, self._environ)
+        links = has_clickable_links(self._environ)
+        paper = MarkdownOptions(colour=medium.colour, boxes=medium.boxes, links=links and medium.colour)
+        return MarkdownRenderer(self._stream, paper, lambda: get_terminal_size().columns)
+
+
+def has_clickable_links(environ: Mapping[str, str]) -> bool:
+    """Whether the terminal is known to make words clickable (OSC 8)."""
+    if "TMUX" in environ or environ.get("TERM", "").startswith(("screen", "tmux")):
+        return False
+    vte = environ.get("VTE_VERSION", "")
+    return (
+        environ.get("TERM_PROGRAM") in LINK_PROGRAMS
+        or environ.get("TERM") in LINK_TERMS
+        or (vte.isdigit() and int(vte) >= MIN_VTE_VERSION)
+        or any(name in environ for name in LINK_VARIABLES)
+    )
+
+
+REASONING_COLUMNS = 80
+
+
+def reasoning_text(item: Item) -> str:
+    """The words of a reasoning item: its text, or its summary where that is all; often there is neither."""
+    parts = item.get("content") or item.get("summary") or ()
+    return "\n\n".join(str(part["text"]).strip() for part in parts if part.get("text"))
+
+
+def format_reasoning_line(words: str, medium: DisplayOptions) -> str:
+    """One line, with how much more there is."""
+    line = " ".join(escape_control_chars(words).split())
+    if not line:
+        return ""
+    room = (medium.width or REASONING_COLUMNS) - 1
+    shown = truncate_text(f"thought: {line}", room)
+    if shown.endswith("…"):
+        more = f" ({len(line.split()):,} words; /reasoning)"
+        shown = truncate_text(f"thought: {line}", room - len(more)) + more
+    return medium.paint(medium.drawn(shown), "dim")
+
+
+async def handle_reasoning(talk: "Repl", _: str) -> None:
+    """Say all that was thought for the last message."""
+    said = list(_last_turn_reasoning(talk.chat.held.path.items))
+    if not said:
+        talk.say("  nothing is known of what the model thought; many models keep it to themselves")
+    for words in said:
+        talk.say("\n".join(f"  {line}".rstrip() for line in words.split("\n")))
+
+
+def _last_turn_reasoning(items: tuple[Item, ...]) -> Iterator[str]:
+    asked = max((at for at, item in enumerate(items) if is_user_message(item)), default=-1)
+    for item in items[asked + 1 :]:
+        if item_type(item) == "reasoning" and (words := reasoning_text(item)):
+            yield words

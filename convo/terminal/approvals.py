@@ -1,0 +1,221 @@
+"""Approval prompt: show pending calls and ask for a decision on each.
+
+Each decision is saved when it is made, and no call runs before all of them are decided. Leaving (Ctrl-C, Ctrl-D,
+end of input) decides nothing.
+"""
+
+import asyncio
+import json
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import NamedTuple, TypeAlias
+
+from convo.agent_runner.runner import AgentRunner
+from convo.errors import ConvoError, Interrupted, InvalidUsage
+from convo.history.items import decode_json_escapes
+from convo.runs.approvals import PendingApproval, pending_approval_from_call
+from convo.runs.state import ApprovalDecided, ToolOutputSupplied
+from convo.runtime import temporary_folder
+from convo.terminal.signals import on_signal
+from convo.terminal.terminal import (
+    Column,
+    DisplayOptions,
+    KeyValue,
+    escape_control_chars,
+    fit_columns,
+    key_value_lines,
+    table_lines,
+    wrap_text,
+)
+
+DURATION_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"))
+"""Seconds, and what so many of them are called."""
+
+
+class PausedRun(NamedTuple):
+    """A paused run in the inbox.
+
+    session:  the name of the session that it works on
+    since:    seconds that it has been waiting
+    """
+
+    run: str
+    session: str
+    since: float
+    calls: tuple[PendingApproval, ...]
+
+
+def render_pending_call(call: PendingApproval, medium: DisplayOptions, *more: KeyValue) -> str:
+    """One call in full: its tool, then a line for each thing to know."""
+    title = f"{call.tool} has an unknown outcome" if call.unknown else f"{call.tool} waits for a decision"
+    return "\n".join([escape_control_chars(title), *key_value_lines([*_call_rows(call), *more], medium)])
+
+
+def render_paused_runs(paused: Sequence[PausedRun], medium: DisplayOptions) -> str:
+    """A line for each call; one for a run whose calls are all decided on."""
+    rows = [(run, call) for run in paused for call in (run.calls or (None,))]
+    columns = [
+        Column("call", [call.call_id if call else "-" for _, call in rows], style="id"),
+        Column("session", [run.session for run, _ in rows]),
+        Column("agent", [call.agent if call else "-" for _, call in rows], goes=2),
+        Column("waits", [format_duration(run.since) for run, _ in rows], goes=1),
+        Column("run", [run.run for run, _ in rows], goes=0),
+        Column("tool", [_tool_cell(call) for _, call in rows]),
+        Column(
+            "arguments", [decode_json_escapes(" ".join(call.arguments.split())) if call else "" for _, call in rows]
+        ),
+    ]
+    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+
+
+def format_duration(seconds: float) -> str:
+    """How long, in its largest unit: "3 minutes", "less than a minute"."""
+    for size, unit in DURATION_UNITS:
+        if seconds >= size:
+            number = int(seconds // size)
+            return f"{number} {unit}" + ("" if number == 1 else "s")
+    return "less than a minute"
+
+
+def _tool_cell(call: PendingApproval | None) -> str:
+    if call is None:
+        return "decided"
+    return f"{call.tool}, outcome unknown" if call.unknown else call.tool
+
+
+def _call_rows(call: PendingApproval) -> Iterator[KeyValue]:
+    yield "agent", call.agent
+    yield "call", call.call_id
+    if call.hosted:
+        yield "runs", "at the provider"
+    first, *rest = format_arguments(call.arguments).splitlines() or [""]
+    yield "arguments", first
+    for line in rest:
+        yield "", line
+    if call.unknown:
+        yield "note", "it was started and left no result: it may have run, or not"
+
+
+AskUser: TypeAlias = Callable[[str], Awaitable[str]]
+"""Puts a question and gives the answer. raises: EOFError, Interrupted"""
+
+PrintMessage: TypeAlias = Callable[[str], None]
+
+LEAVE_CHOICE = "leave"
+ABORT_CHOICE = "abort"
+
+CHOICE_SYNONYMS = {
+    "y": "approve",
+    "yes": "approve",
+    "a": "approve",
+    "n": "reject",
+    "no": "reject",
+    "r": "reject",
+    "e": "edit",
+    "l": LEAVE_CHOICE,
+    "q": LEAVE_CHOICE,
+    "rerun": "again",
+    "o": "output",
+}
+"""Other words for the choices."""
+
+CHOICE_USAGE = {"reject": "reject [why]", "never": "never [why]", "output": "output TEXT"}
+
+CALL_CHOICES = ("approve", "reject", "edit", "always", "never", LEAVE_CHOICE)
+HOSTED_CALL_CHOICES = ("approve", "reject", "always", "never", LEAVE_CHOICE)
+UNKNOWN_OUTCOME_CHOICES = ("again", "output", "reject", ABORT_CHOICE, LEAVE_CHOICE)
+
+
+async def ask_for_decisions(running: AgentRunner, ask: AskUser, say: PrintMessage, medium: DisplayOptions) -> bool:
+    """Put every pending call to the person.
+
+    returns:  whether the run can go on: each call is decided on, and the run was not ended
+    """
+    while running.pending:
+        call = pending_approval_from_call(running.pending[0], running.run.agent)
+        say(render_pending_call(call, medium))
+        if not await _ask_for_decision(running, call, ask, say, medium):
+            return False
+    return running.unfinished
+
+
+async def _ask_for_decision(
+    running: AgentRunner, call: PendingApproval, ask: AskUser, say: PrintMessage, medium: DisplayOptions
+) -> bool:
+    """Ask until there is a decision that fits; False when the person leaves."""
+    choices = UNKNOWN_OUTCOME_CHOICES if call.unknown else HOSTED_CALL_CHOICES if call.hosted else CALL_CHOICES
+    question = wrap_text(", ".join(CHOICE_USAGE.get(name, name) for name in choices) + "? ", medium.width)
+    while True:
+        try:
+            name, why = parse_choice(await ask(question))
+        except (EOFError, Interrupted):
+            return False
+        if name == LEAVE_CHOICE:
+            return False
+        if name not in choices:
+            say(f"one of {', '.join(choices)}; {LEAVE_CHOICE} decides nothing")
+            continue
+        try:
+            await (
+                running.stop() if name == ABORT_CHOICE else running.decide(await _make_decision_event(name, call, why))
+            )
+        except ConvoError as wrong:
+            say(f"convo: {wrong.message}" + (f"\n  try: {wrong.hint}" if wrong.hint else ""))
+            continue
+        return True
+
+
+def parse_choice(line: str) -> tuple[str, str]:
+    """The choice in `line`, and what follows it."""
+    word, _, why = line.strip().partition(" ")
+    return CHOICE_SYNONYMS.get(word.lower(), word.lower()), why.strip()
+
+
+async def _make_decision_event(name: str, call: PendingApproval, why: str) -> ApprovalDecided | ToolOutputSupplied:
+    match name:
+        case "output":
+            return ToolOutputSupplied(call.call_id, why)
+        case "edit":
+            return ApprovalDecided(call.call_id, approve=True, arguments=await _run_editor(call.arguments))
+    approve = name in ("approve", "always", "again")
+    return ApprovalDecided(call.call_id, approve, None if approve else why or None, name in ("always", "never"))
+
+
+async def _run_editor(arguments: str) -> str:
+    """What the person's editor leaves; Ctrl-C is the editor's own meanwhile, and the lease is renewed."""
+    with on_signal(signal.SIGINT, _ignore_interrupt):
+        return await asyncio.to_thread(edit_arguments_in_editor, arguments)
+
+
+def _ignore_interrupt() -> None:
+    """Whoever has the terminal takes the key."""
+
+
+def edit_arguments_in_editor(arguments: str) -> str:
+    """The arguments as somebody left them. raises: InvalidUsage  there is no editor, or it failed"""
+    command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "")
+    if not command:
+        raise InvalidUsage("EDITOR is not set, so nothing can be edited", hint="EDITOR=nano convo ...")
+    with temporary_folder("convo-edit-") as folder:
+        draft = folder / "arguments.json"
+        draft.write_text(format_arguments(arguments) + "\n", encoding="utf-8")
+        try:
+            done = subprocess.run([*command, str(draft)], check=False).returncode  # noqa: S603  their own editor
+        except OSError as wrong:
+            raise InvalidUsage(f"{command[0]} cannot be run: {(wrong.strerror or str(wrong)).lower()}") from wrong
+        if done:
+            raise InvalidUsage(
+                f"{command[0]} ended with {done}, so nothing was changed", hint="leave the editor without an error"
+            )
+        return draft.read_text(encoding="utf-8").strip()
+
+
+def format_arguments(arguments: str) -> str:
+    """Arguments as they are read and edited: JSON a member a line, anything else as it is."""
+    try:
+        return decode_json_escapes(json.dumps(json.loads(arguments), indent=2))
+    except (ValueError, RecursionError):
+        return arguments

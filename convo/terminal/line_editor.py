@@ -1,0 +1,391 @@
+"""Line editor of the REPL, built on prompt_toolkit.
+
+Draws on stderr, so that stdout carries only answers. Input is not echoed while an answer streams; Esc cancels the
+answer and other keys go to the next prompt. All prompts of one user share a history file.
+Slow to import: load it only for a terminal that can be drawn on (see `prompt.make_prompt_reader`).
+"""
+
+import asyncio
+import fcntl
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from prompt_toolkit import PromptSession
+from prompt_toolkit.application import get_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import DEFAULT_BUFFER, EditingMode
+from prompt_toolkit.filters import Condition, emacs_mode, has_focus, is_done, is_searching, vi_navigation_mode
+from prompt_toolkit.history import History, InMemoryHistory
+from prompt_toolkit.input.typeahead import store_typeahead
+from prompt_toolkit.input.vt100 import Vt100Input
+from prompt_toolkit.key_binding import KeyBindings, KeyPress, KeyPressEvent
+from prompt_toolkit.key_binding.vi_state import InputMode
+from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import FormattedTextControl
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.search import SearchDirection, start_search, stop_search
+from prompt_toolkit.styles import Style
+
+from convo.config.paths import make_private_folder
+from convo.errors import ConvoError, Interrupted, StoreFault
+from convo.terminal.prompt import PROMPT, PromptOptions, SuggestCompletions
+from convo.terminal.raw_terminal import disable_echo
+
+ESCAPE_TIMEOUT_S = 0.1
+"""Seconds after which an Esc is the key itself and not the beginning of another key's sequence."""
+
+MAX_MENU_ROWS = 8
+"""Rows that a menu takes at most, with the line that it belongs to."""
+
+PROMPT_STYLE = Style.from_dict({"bar": "dim"})
+
+
+class LineEditor:
+    """Reads messages; see `convo.terminal.prompt.PromptReader`."""
+
+    echoes = False
+
+    def __init__(self, at: PromptOptions) -> None:
+        self.pasted: list[str] = []
+        self._screen, self._input = make_editor_output(), PasteDetectingInput(sys.stdin)
+        self._at = at
+        self._session = EditorSession(
+            history=open_prompt_history(at.history),
+            key_bindings=build_key_bindings(self.pasted.append),
+            completer=EditorCompleter(at.words),
+            complete_while_typing=False,
+            multiline=True,
+            prompt_continuation=" " * len(PROMPT),
+            editing_mode=EditingMode.VI if at.vi else EditingMode.EMACS,
+            enable_suspend=True,
+            tempfile_suffix=".md",
+            style=PROMPT_STYLE,
+            input=self._input,
+            output=self._screen,
+        )
+        self._session.app.ttimeoutlen = ESCAPE_TIMEOUT_S
+        if at.bar:
+            self._session.app.layout = self._with_bar(at.bar)
+
+    async def line(self, prompt: str = PROMPT, default: str = "") -> str:
+        self.pasted.clear()
+        return replace_surrogates(await self._session.prompt_async(prompt, default=default))
+
+    def close(self) -> None:
+        with suppress(OSError):  # the terminal may be gone
+            self._screen.leave_brackets()
+
+    @contextmanager
+    def listening(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Let Esc call `stop`, and keep what else is typed for the next prompt, as long as this is open."""
+        loop, flush = asyncio.get_running_loop(), TimerSlot()
+
+        def typed(presses: Sequence[KeyPress], alone: bool) -> None:
+            if alone and presses and presses[-1].key == Keys.Escape:
+                stop()
+            else:
+                store_typeahead(self._input, list(presses))
+
+        def ready() -> None:
+            flush.drop()
+            typed(self._input.read_keys(), alone=False)
+            flush.timer = loop.call_later(ESCAPE_TIMEOUT_S, lambda: typed(self._input.flush_keys(), alone=True))
+
+        with disable_echo(self._input.fileno()), self._input.attach(ready):
+            try:
+                yield
+            finally:
+                flush.drop()
+
+    @contextmanager
+    def aside(self) -> Iterator[None]:
+        """Give the terminal to another program as long as this is open."""
+        with self._input.detach(), self._input.cooked_mode():
+            self._screen.leave_brackets()
+            yield
+
+    def _with_bar(self, bar: Callable[[int], str]) -> Layout:
+        """The layout with one more line; the library's own waits for terminals to say where their cursor is."""
+        app = self._session.app
+
+        def words() -> str:
+            return bar(app.output.get_size().columns)
+
+        line = Window(FormattedTextControl(words, style="class:bar"), height=1, dont_extend_height=True)
+        whole = HSplit([app.layout.container, ConditionalContainer(line, ~is_done)])
+        return Layout(whole, focused_element=self._session.default_buffer)
+
+
+class EditorSession(PromptSession[str]):
+    """A prompt that makes room for a menu when there is one to show, and as much as it takes."""
+
+    @property
+    def reserve_space_for_menu(self) -> int:
+        state = self.default_buffer.complete_state
+        there = len(state.completions) if state else 0
+        return min(there + 1, MAX_MENU_ROWS) if there > 1 else 0
+
+    @reserve_space_for_menu.setter
+    def reserve_space_for_menu(self, rows: int) -> None:
+        """It follows from what there is to show."""
+
+
+class TimerSlot:
+    """Something that is to happen soon, unless something else happens first."""
+
+    timer: asyncio.TimerHandle | None = None
+
+    def drop(self) -> None:
+        if self.timer:
+            self.timer.cancel()
+
+
+class EditorOutput(Vt100_Output):
+    """A terminal that goes on bracketing what is pasted when the prompt is gone."""
+
+    def disable_bracketed_paste(self) -> None:
+        """Not between two prompts."""
+
+    def leave_brackets(self) -> None:
+        super().disable_bracketed_paste()
+        self.flush()
+
+
+def make_editor_output() -> EditorOutput:
+    made = EditorOutput.from_pty(
+        sys.stderr, term=os.environ.get("TERM"), default_color_depth=ColorDepth.from_env(), enable_bell=False
+    )
+    assert isinstance(made, EditorOutput)
+    made.enable_cpr = False  # a terminal that does not say where its cursor is would be warned about
+    return made
+
+
+def replace_surrogates(line: str) -> str:
+    """`line` with a replacement character for every byte that was none."""
+    return line.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+LINE_BREAK_KEYS = (Keys.ControlM, Keys.ControlJ)
+
+
+class PasteDetectingInput(Vt100Input):
+    """The keys of this terminal."""
+
+    def read_keys(self) -> list[KeyPress]:
+        return merge_paste(super().read_keys())
+
+
+def merge_paste(presses: list[KeyPress]) -> list[KeyPress]:
+    """`presses` of one read, or the one paste that they are."""
+    if not is_paste(presses):
+        return presses
+    return [KeyPress(Keys.BracketedPaste, "".join(press.data for press in presses))]
+
+
+def is_paste(presses: list[KeyPress]) -> bool:
+    """Whether there is text behind a line break, and nothing but text."""
+    plain = all(press.key in (*LINE_BREAK_KEYS, Keys.ControlI) or len(press.key) == 1 for press in presses)
+    first = next((at for at, press in enumerate(presses) if press.key in LINE_BREAK_KEYS), None)
+    return plain and first is not None and any(len(press.key) == 1 for press in presses[first:])
+
+
+PROMPT_HAS_FOCUS = has_focus(DEFAULT_BUFFER)
+
+EDIT_COMMAND = "/edit"
+"""What stands behind the keys for the last message."""
+
+
+@Condition
+def is_prompt_empty() -> bool:
+    return not get_app().current_buffer.text
+
+
+def build_key_bindings(pasted: Callable[[str], None]) -> KeyBindings:
+    """The bindings; `pasted` is told every text that was not typed."""
+    bindings = KeyBindings()
+    bindings.add("enter", filter=PROMPT_HAS_FOCUS)(accept_line)
+    bindings.add("c-j", filter=PROMPT_HAS_FOCUS)(insert_newline)
+    bindings.add("escape", "enter", filter=PROMPT_HAS_FOCUS & emacs_mode)(insert_newline)
+    bindings.add("escape", "escape", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(edit_last_message)
+    bindings.add("escape", filter=PROMPT_HAS_FOCUS & vi_navigation_mode & is_prompt_empty)(edit_last_message)
+    bindings.add("c-r", filter=PROMPT_HAS_FOCUS & is_prompt_empty)(search_history)
+    bindings.add("c-x", "c-e", filter=PROMPT_HAS_FOCUS)(open_editor)
+    bindings.add("escape", "/", filter=PROMPT_HAS_FOCUS & emacs_mode & is_prompt_empty)(insert_slash)
+    for interrupt in ("c-c", "<sigint>"):
+        bindings.add(interrupt, filter=~is_searching)(interrupt_prompt)
+        bindings.add(interrupt, filter=is_searching)(exit_search)
+
+    @bindings.add(Keys.BracketedPaste)
+    def paste(event: KeyPressEvent) -> None:
+        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
+        pasted(text)
+        event.current_buffer.insert_text(text)
+
+    return bindings
+
+
+def accept_line(event: KeyPressEvent) -> None:
+    """Take the completion that was chosen; where none was, the message is done."""
+    buffer = event.current_buffer
+    if buffer.complete_state and buffer.complete_state.current_completion:
+        buffer.complete_state = None
+    else:
+        buffer.validate_and_handle()
+
+
+def insert_newline(event: KeyPressEvent) -> None:
+    event.current_buffer.newline(copy_margin=False)
+
+
+def insert_slash(event: KeyPressEvent) -> None:
+    event.current_buffer.insert_text("/")
+
+
+def edit_last_message(event: KeyPressEvent) -> None:
+    event.app.exit(result=EDIT_COMMAND)
+
+
+def search_history(event: KeyPressEvent) -> None:
+    """Among what was typed before, here and elsewhere."""
+    reload_if_stale(event.current_buffer)
+    start_search(direction=SearchDirection.BACKWARD)
+
+
+def exit_search(event: KeyPressEvent) -> None:
+    """Back to the line as it was, which vi's keys would leave in their normal mode."""
+    stop_search()
+    event.app.vi_state.input_mode = InputMode.INSERT
+
+
+def open_editor(event: KeyPressEvent) -> None:
+    """Into the person's own editor, and back to the prompt: Enter sends, here as everywhere."""
+    event.current_buffer.open_in_editor(validate_and_handle=False)
+
+
+def interrupt_prompt(event: KeyPressEvent) -> None:
+    """Throw away what was typed; where nothing was, hand it on."""
+    if event.current_buffer.text:
+        event.app.exit(result="")
+    else:
+        event.app.exit(exception=Interrupted("nothing was typed"))
+
+
+MAX_HISTORY_BYTES = 1024 * 1024
+"""Bytes at the end of the file that are read."""
+
+ENTRY_START = "\n# "
+"""What stands before every entry."""
+
+
+class PromptHistory(History):
+    """The entries of a file, newest first."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self._place, self._size = place, -1
+
+    async def load(self) -> AsyncGenerator[str, None]:
+        size = self._now()
+        if size != self._size:
+            self._loaded_strings, self._size = list(self.load_history_strings()), size
+        for entry in self._loaded_strings:
+            yield entry
+
+    def behind(self) -> bool:
+        """Whether somebody else has added to it since it was read."""
+        return self._now() != self._size
+
+    def load_history_strings(self) -> Iterable[str]:
+        try:
+            with self._place.open("rb") as file:
+                begin = max(0, self._now() - MAX_HISTORY_BYTES)
+                file.seek(begin)
+                text = file.read().decode("utf-8", "replace")
+                return parse_history_entries(text.partition(ENTRY_START)[2] if begin else text)
+        except OSError:
+            return []
+
+    def store_string(self, string: str) -> None:
+        with suppress(OSError):
+            file = os.open(self._place, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                mine = os.fstat(file).st_size == self._size
+                os.write(file, format_history_entry(string).encode("utf-8", "replace"))
+                self._size = os.fstat(file).st_size if mine else -1
+            finally:
+                os.close(file)
+
+    def _now(self) -> int:
+        try:
+            return self._place.stat().st_size
+        except OSError:
+            return 0
+
+
+def reload_if_stale(buffer: Buffer) -> None:
+    """Let a prompt that stands, and in which nothing is typed, know what other terminals have typed meanwhile."""
+    if isinstance(buffer.history, PromptHistory) and buffer.history.behind():
+        buffer.reset()
+        buffer.load_history_if_not_yet_loaded()
+
+
+def format_history_entry(words: str) -> str:
+    """One entry as it stands in the file: when, then a line for each line with a + in front."""
+    return f"{ENTRY_START}{datetime.now()}\n" + "".join(f"+{line}\n" for line in words.split("\n"))
+
+
+def parse_history_entries(text: str) -> list[str]:
+    """What `text` holds, newest first."""
+    found: list[list[str]] = []
+    open_entry = False
+    for line in text.split("\n"):
+        if line.startswith("+"):
+            if not open_entry:
+                found.append([])
+            open_entry = True
+            found[-1].append(line[1:])
+        else:
+            open_entry = False
+    return ["\n".join(lines) for lines in reversed(found)]
+
+
+def open_prompt_history(place: Path) -> History:
+    """The history in `place`, for this user alone (0600); in memory where that cannot be had."""
+    try:
+        make_private_folder(place.parent)
+        place.touch(mode=0o600, exist_ok=True)
+        if place.stat().st_mode & 0o077:
+            place.chmod(0o600)
+        place.open("ab").close()
+    except (OSError, StoreFault):
+        return InMemoryHistory()
+    return PromptHistory(place)
+
+
+class EditorCompleter(Completer):
+    """Completes by `suggest`, which may have to look into the store."""
+
+    def __init__(self, suggest: SuggestCompletions) -> None:
+        self._suggest = suggest
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        return ()
+
+    async def get_completions_async(
+        self, document: Document, complete_event: CompleteEvent
+    ) -> AsyncGenerator[Completion, None]:
+        try:
+            length, offers = await self._suggest(document.text_before_cursor)
+        except ConvoError:  # a store that cannot be read completes nothing
+            return
+        for offer in offers:
+            yield Completion(offer.word, start_position=-length, display_meta=offer.about)

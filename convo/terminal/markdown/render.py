@@ -1,0 +1,934 @@
+"""Markdown source to rows of styled text, with markdown-it and Pygments.
+
+Headings keep their "#", and without colors emphasis keeps its marks. Code starts at the left margin. A table keeps
+the column widths of its first rows. Reference links, HTML and math are shown as source.
+A container whose start was printed is reopened by a stub: its marker and `CUT_MARK`.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from urllib.parse import unquote
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
+from pygments.lexer import ExtendedRegexLexer, Lexer, LexerContext, RegexLexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Comment, Generic, Keyword, Name, Number, String
+from pygments.token import Token as PygmentsToken
+from pygments.util import ClassNotFound
+
+from convo.terminal.terminal import CONTROL_CHARS, INVISIBLE_CHARS, escape_char_match, text_width
+
+if TYPE_CHECKING:
+    from markdown_it.tree import SyntaxTreeNode as Node
+
+
+CUT_MARK = "\ufdd0"
+"""Stands at the place where a text was cut; no character, so that no text has it."""
+
+TEXT_PIECE = re.compile(r"\n| +|[^ \n]+")
+NO_ROW_START_CHARS = (
+    "\u3001\u3002\uff0c\uff0e\uff01\uff1f\uff1b\uff1a\uff09\u300d\u300f\u3011\u3009\u300b\u3015\u2019\u201d\u2026\u30fc"
+)
+"""What does not stand first in a row."""
+
+UNPRINTABLE_CHAR = re.compile(rf"[{CONTROL_CHARS}{INVISIBLE_CHARS}\ufdd0]")
+"""What a terminal would obey, and our own mark."""
+
+
+class MarkdownOptions(NamedTuple):
+    """What an answer is laid out for.
+
+    width:   columns that may be filled
+    colour:  whether styles are shown
+    boxes:   whether more than ASCII can be drawn
+    links:   whether the terminal makes words clickable
+    """
+
+    width: int = 80
+    colour: bool = False
+    boxes: bool = True
+    links: bool = False
+
+
+class Span(NamedTuple):
+    """Words in one style: the numbers of an SGR sequence; `link` is where a click leads."""
+
+    words: str
+    style: str = ""
+    link: str = ""
+
+
+StyledRow: TypeAlias = tuple[Span, ...]
+
+
+def escape_decoded_text(words: str) -> str:
+    """`words` without what a terminal would obey; it was spelled out before, so this comes from an entity."""
+    return UNPRINTABLE_CHAR.sub(lambda found: "" if found[0] == CUT_MARK else escape_char_match(found), words)
+
+
+def row_width(row: Iterable[Span]) -> int:
+    return sum(text_width(span.words) for span in row)
+
+
+def encode_row(row: StyledRow, paper: MarkdownOptions) -> str:
+    """`row` as it is written to a terminal; it leaves no style behind."""
+    return "".join(_encode_span(span, paper) for span in merge_spans(row))
+
+
+def merge_spans(row: Iterable[Span]) -> Iterator[Span]:
+    """The same words in as few spans as will do."""
+    held: Span | None = None
+    for span in row:
+        if held and held[1:] == span[1:]:
+            held = held._replace(words=held.words + span.words)
+            continue
+        if held:
+            yield held
+        held = span
+    if held:
+        yield held
+
+
+def wrap_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
+    """`render_inline` in rows of at most `room` columns, broken at spaces and between wide characters.
+
+    A word that is wider than a row is broken where the row ends. No row at all for no words.
+    """
+    filling = _RowFiller(max(1, room))
+    for span in spans:
+        for piece in split_pieces(span.words):
+            filling.take(span._replace(words=piece))
+    return filling.rows()
+
+
+def split_pieces(words: str) -> Iterator[str]:
+    """Line breaks, runs of spaces, words, and wide characters one by one."""
+    for found in TEXT_PIECE.findall(words):
+        if found.isascii() or found[0] in " \n":
+            yield found
+        else:
+            yield from _split_by_width(found)
+
+
+def break_spans(spans: Iterable[Span], room: int) -> list[StyledRow]:
+    """`render_inline` in rows of `room` columns, broken wherever a row is full. One row at least."""
+    rows, row, left = [], list[Span](), room
+    for span in spans:
+        for part in _split_to_fit(span.words, left, room):
+            taken = text_width(part)
+            if taken > left:
+                rows.append(tuple(row))
+                row, left = [], room
+            row.append(span._replace(words=part))
+            left -= taken
+    return [*rows, tuple(row)]
+
+
+class _RowFiller:
+    """Fills rows, one piece after the other; the columns that row, space and word take are kept beside them."""
+
+    def __init__(self, room: int) -> None:
+        self._room = room
+        self._rows: list[StyledRow] = []
+        self._row: list[Span] = []
+        self._space: list[Span] = []
+        self._word: list[Span] = []
+        self._filled = self._wide = 0
+
+    def take(self, span: Span) -> None:
+        if span.words == "\n":
+            self._end_word()
+            self._end_row()
+        elif span.words[0] == " ":
+            self._end_word()
+            self._space.append(span)
+        else:
+            alone = _is_wide_char(span.words[0])
+            if alone:
+                self._end_word()
+            self._word.append(span)
+            self._wide += text_width(span.words)
+            if alone:
+                self._end_word()
+
+    def rows(self) -> list[StyledRow]:
+        self._end_word()
+        return [*self._rows, tuple(self._row)] if self._row else self._rows
+
+    def _end_row(self) -> None:
+        self._rows.append(tuple(self._row))
+        self._row, self._space, self._filled = [], [], 0
+
+    def _end_word(self) -> None:
+        if not self._word:
+            return
+        space = row_width(self._space)
+        if self._row and self._filled + space + self._wide > self._room:
+            self._end_row()
+        if self._row:
+            self._row += self._space
+            self._filled += space
+        self._row += self._word
+        self._filled += self._wide
+        if self._filled > self._room:
+            *full, last = break_spans(self._row, self._room)
+            self._rows += full
+            self._row, self._filled = list(last), row_width(last)
+        self._space, self._word, self._wide = [], [], 0
+
+
+def _split_by_width(word: str) -> Iterator[str]:
+    """Runs of narrow characters, and each wide one with what belongs behind it."""
+    held = ""
+    for sign in word:
+        wide = _is_wide_char(sign)
+        breaks = (wide and sign not in NO_ROW_START_CHARS) or (
+            held and _is_wide_char(held[0]) and text_width(sign) and sign not in NO_ROW_START_CHARS
+        )
+        if held and breaks:
+            yield held
+            held = ""
+        held += sign
+    yield held
+
+
+def _is_wide_char(sign: str) -> bool:
+    return sign > "\u10ff" and text_width(sign) > 1
+
+
+def _split_to_fit(words: str, left: int, room: int) -> Iterator[str]:
+    """`words` in parts of which each fits: the first into `left`, the others into `room`."""
+    if text_width(words) <= left:
+        yield words
+        return
+    held, used = "", 0
+    for sign in words:
+        taken = text_width(sign)
+        if held and used + taken > left:
+            yield held
+            held, used, left = "", 0, room
+        held += sign
+        used += taken
+    yield held
+
+
+def _encode_span(span: Span, paper: MarkdownOptions) -> str:
+    words = span.words
+    if paper.colour and span.style:
+        words = f"\x1b[{span.style}m{words}\x1b[0m"
+    if paper.links and span.link:
+        words = f"\x1b]8;;{span.link}\x1b\\{words}\x1b]8;;\x1b\\"
+    return words
+
+
+TableCell: TypeAlias = Sequence[Span]
+TableLine: TypeAlias = Sequence[TableCell]
+
+MIN_CELL_COLUMNS = 5
+"""Columns below which a cell cannot be read."""
+
+LAYOUT_ROWS = 24
+"""Rows after which the widths of a table stand, and it is printed as it comes."""
+
+
+class TableLayout(NamedTuple):
+    """How a table is laid out.
+
+    widths:  of its columns; empty where it is told as a list
+    sides:   "left", "right" or "center" for each column
+    """
+
+    widths: tuple[int, ...]
+    sides: tuple[str, ...]
+
+
+def compute_table_layout(lines: Sequence[TableLine], sides: Sequence[str], room: int) -> TableLayout:
+    """The form of a table that begins with `lines`, the head among them."""
+    widest = [max(_cell_width(line[at]) for line in lines if at < len(line)) for at in range(len(sides))]
+    left = room - 3 * (len(sides) - 1)
+    if left < min(MIN_CELL_COLUMNS * len(sides), sum(widest)):
+        return TableLayout((), tuple(sides))
+    return TableLayout(tuple(_share_width(widest, left)), tuple(sides))
+
+
+def render_table_head(head: TableLine, form: TableLayout, paper: MarkdownOptions) -> list[StyledRow]:
+    if not form.widths:
+        return []
+    dash, cross = ("─", "─┼─") if paper.boxes else ("-", "-+-")
+    rule = Span(cross.join(dash * width for width in form.widths), DIM_STYLE)
+    return [*_render_cells(head, form, paper), (rule,)]
+
+
+def render_table_line(
+    head: TableLine, line: TableLine, form: TableLayout, paper: MarkdownOptions, room: int
+) -> list[StyledRow]:
+    """One line of the table; `room` is how wide it may be."""
+    if form.widths:
+        return _render_cells(line, form, paper)
+    told = [row for name, cell in zip(head, line, strict=False) for row in _render_as_list(name, cell, room)]
+    return [*told, ()]
+
+
+def _render_as_list(name: TableCell, cell: TableCell, room: int) -> list[StyledRow]:
+    first, *more = wrap_spans([*name, Span(": "), *cell], room - 2) or [()]
+    return [first, *((Span("  "), *row) for row in more)]
+
+
+def _render_cells(line: TableLine, form: TableLayout, paper: MarkdownOptions) -> list[StyledRow]:
+    cells = [wrap_spans(cell, width) for cell, width in zip(line, form.widths, strict=False)]
+    height = max((len(cell) for cell in cells), default=0) or 1
+    return [_join_cells([cell[at] if at < len(cell) else () for cell in cells], form, paper) for at in range(height)]
+
+
+def _join_cells(cells: Sequence[StyledRow], form: TableLayout, paper: MarkdownOptions) -> StyledRow:
+    between = Span(" │ " if paper.boxes else " | ", DIM_STYLE)
+    row: list[Span] = []
+    for at, (cell, width, side) in enumerate(zip(cells, form.widths, form.sides, strict=False)):
+        space = width - row_width(cell)
+        before = {"right": space, "center": space // 2}.get(side, 0)
+        after = 0 if at == len(form.widths) - 1 else space - before
+        row += [*([between] if at else []), Span(" " * before), *cell, Span(" " * after)]
+    return tuple(span for span in row if span.words)
+
+
+def _cell_width(cell: TableCell) -> int:
+    return max((row_width(row) for row in wrap_spans(cell, 1_000)), default=1)
+
+
+def _share_width(widest: Sequence[int], room: int) -> list[int]:
+    """Widths that fit into `room`: narrow columns get what they ask for, wide ones share the rest."""
+    widths, left, open_columns = [0] * len(widest), room, len(widest)
+    for at in sorted(range(len(widest)), key=lambda at: widest[at]):
+        widths[at] = min(widest[at], left // open_columns)
+        left -= widths[at]
+        open_columns -= 1
+    return widths
+
+
+TOKEN_STYLES = {
+    Comment: "2",
+    Keyword: "35",
+    Keyword.Constant: "36",
+    Number: "36",
+    String: "32",
+    String.Escape: "33",
+    Name.Function: "34",
+    Name.Class: "34",
+    Name.Decorator: "33",
+    Name.Builtin: "36",
+    Name.Tag: "35",
+    Name.Attribute: "34",
+    Generic.Deleted: "31",
+    Generic.Inserted: "32",
+    Generic.Heading: "1",
+    Generic.Subheading: "1",
+    Generic.Prompt: "2",
+}
+"""SGR numbers of the terminal's own colours, so that they suit its background; what is not here has none."""
+
+COMMENT_ENDS = {"/*": "*/", "<!--": "-->", "{-": "-}", "(*": "*)"}
+"""Comments over several lines that lexers read in one piece."""
+
+
+EXCLUDED_LANGUAGES = ("mcschema",)
+"""Languages whose lexers never come to an end on lines that are not theirs; all others of Pygments 2.21 were tried."""
+
+
+class LexerState(NamedTuple):
+    """What the next line is read with.
+
+    stack:   the states that the lexer is in, the innermost last
+    closes:  what ends the comment that is open
+    """
+
+    lexer: Lexer | None
+    stack: tuple[str, ...] = ("root",)
+    closes: str = ""
+
+
+def make_lexer_state(language: str) -> LexerState:
+    """For code in `language`, as it stands behind the opening of a fence; unknown ones have no colours."""
+    return LexerState(_find_lexer(language.lower()))
+
+
+def highlight_line(line: str, ink: LexerState) -> tuple[list[Span], LexerState]:
+    """`line` in colours, and what the line after it is read with."""
+    if ink.lexer is None or not line.strip():
+        return [Span(line)], ink
+    if ink.closes:
+        inside, closes, rest = line.partition(ink.closes)
+        if not closes:
+            return [Span(line, TOKEN_STYLES[Comment])], ink
+        spans, after = highlight_line(rest, ink._replace(closes=""))
+        return [Span(inside + closes, TOKEN_STYLES[Comment]), *spans], after
+    found, stack = _tokenize_line(ink.lexer, line, ink.stack)
+    for opens, closes in COMMENT_ENDS.items():
+        at = line.rfind(opens)
+        if at >= 0 and closes not in line[at + 2 :] and _has_open_comment(ink, line, closes):
+            before, _ = _tokenize_line(ink.lexer, line[:at], ink.stack)
+            return [*_token_spans(before), Span(line[at:], TOKEN_STYLES[Comment])], ink._replace(closes=closes)
+    return list(_token_spans(found)), ink._replace(stack=stack)
+
+
+def _has_open_comment(ink: LexerState, line: str, closes: str) -> bool:
+    """Whether the end of `line` would be a comment if one were closed right behind it."""
+    assert ink.lexer
+    kinds = [kind for kind, words in _tokenize_line(ink.lexer, line + closes, ink.stack)[0] if words.strip()]
+    return kinds[-1] in Comment
+
+
+def _tokenize_line(lexer: Lexer, line: str, stack: tuple[str, ...]) -> tuple[list[tuple[Any, str]], tuple[str, ...]]:
+    """The kinds and words of `line`, and the states after it."""
+    if isinstance(lexer, RegexLexer) and not isinstance(lexer, ExtendedRegexLexer):
+        context = LexerContext(line + "\n", 0, list(stack))
+        try:
+            found = list(ExtendedRegexLexer.get_tokens_unprocessed(lexer, context=context))
+            return [(kind, words) for _, kind, words in found], tuple(context.stack[:20])
+        except TypeError:  # a lexer with actions of its own, which know no context
+            pass
+    return [(kind, words) for _, kind, words in lexer.get_tokens_unprocessed(line + "\n")], ("root",)
+
+
+def _token_spans(found: list[tuple[Any, str]]) -> Iterator[Span]:
+    for kind, words in found:
+        if words := words.rstrip("\n"):
+            yield Span(words, _token_style(kind))
+
+
+@cache
+def _token_style(kind: Any) -> str:
+    while kind not in TOKEN_STYLES and kind is not PygmentsToken:
+        kind = kind.parent
+    return TOKEN_STYLES.get(kind, "")
+
+
+@cache
+def _find_lexer(language: str) -> Lexer | None:
+    try:
+        return get_lexer_by_name(language) if language and language not in EXCLUDED_LANGUAGES else None
+    except ClassNotFound:
+        return None
+
+
+LIST_NODE_TYPES = ("bullet_list", "ordered_list")
+CONTAINER_NODE_TYPES = (*LIST_NODE_TYPES, "list_item", "blockquote")
+
+BLANK_LINE = re.compile(r"[\s>]*")
+QUOTE_PREFIX = re.compile(r" {0,3}> ?")
+LIST_ITEM_PREFIX = re.compile(r"( *(?:[-+*]|\d{1,9}[.)]))( *)(.?)")
+
+INDENTED_CODE_SPACES = 5
+"""Spaces behind a marker: all but one of them belong to code."""
+
+
+class OpenContainer(NamedTuple):
+    """A container that is open.
+
+    marker:  how its first line begins, behind those of the containers around it
+    prefix:  how its other lines begin
+    number:  of an item in an ordered list
+    """
+
+    marker: str
+    prefix: str
+    number: int | None = None
+
+
+def build_stub_lines(frames: Sequence[OpenContainer]) -> list[str]:
+    """The lines that begin `frames` anew."""
+    lines, before = list[str](), ""
+    for frame in frames:
+        lines.append(f"{before}{frame.marker}{CUT_MARK}")
+        before += frame.prefix
+        lines.append(before.rstrip())
+    return lines
+
+
+def container_prefix(frames: Sequence[OpenContainer]) -> str:
+    return "".join(frame.prefix for frame in frames)
+
+
+def strip_container_prefix(line: str, frames: Sequence[OpenContainer]) -> str:
+    """What stands in `line` behind the marks of the containers that it is in."""
+    for frame in frames:
+        line = QUOTE_PREFIX.sub("", line, count=1) if frame.prefix == "> " else line[len(frame.prefix) :]
+    return line
+
+
+def find_open_containers(
+    path: Sequence["Node"], lines: Sequence[str], frames: Sequence[OpenContainer], numbers: dict[int, int]
+) -> list[OpenContainer]:
+    """The containers of `path`; those that begin with a stub are among `frames`."""
+    found: list[OpenContainer] = []
+    for node in path:
+        if node.type not in ("list_item", "blockquote"):
+            continue
+        if has_leading_stub(node) and len(found) < len(frames):
+            frame = frames[len(found)]
+        elif node.type == "blockquote":
+            frame = OpenContainer("> ", "> ")
+        else:
+            frame = _list_item_container(strip_container_prefix(lines[first_line_index(node)], found))
+        found.append(frame._replace(number=numbers.get(id(node))))
+    return found
+
+
+def _list_item_container(line: str) -> OpenContainer:
+    match = LIST_ITEM_PREFIX.match(line)
+    marker, space, rest = match.groups() if match else ("-", " ", "")
+    wide = len(marker) + (len(space) if rest and len(space) < INDENTED_CODE_SPACES else 1)
+    return OpenContainer(f"{marker:<{wide}}", " " * wide)
+
+
+def close_list_item(item: OpenContainer) -> OpenContainer:
+    """An item that nothing is added to: its words begin farther right than a marker can."""
+    marker = item.marker.rstrip() + " " * (INDENTED_CODE_SPACES - 1)
+    return item._replace(marker=marker, prefix=" " * len(marker))
+
+
+def first_line_index(node: "Node") -> int:
+    return node.map[0] if node.map else 0
+
+
+def is_blank_line(line: str) -> bool:
+    """Whether nothing but the marks of quotes stands in `line`."""
+    return BLANK_LINE.fullmatch(line) is not None
+
+
+def is_stub(node: "Node") -> bool:
+    return node.type == "paragraph" and node.children[0].content == CUT_MARK
+
+
+def has_leading_stub(node: "Node") -> bool:
+    """Whether the beginning of a container was printed before."""
+    while node.type in CONTAINER_NODE_TYPES and node.children:
+        node = node.children[0]
+    return is_stub(node)
+
+
+VERBATIM_NODE_TYPES = ("fence", "code_block", "html_block", "math_block")
+"""Blocks whose lines are shown as they stand."""
+
+MIN_LIST_COLUMNS = 8
+"""Columns that the words in a list within lists have, however deep it is."""
+
+MAX_RULE_COLUMNS = 40
+"""Columns of a thematic break."""
+
+
+class CarriedParagraph(NamedTuple):
+    """The row of a paragraph that was not full when the paragraph was cut."""
+
+    row: StyledRow = ()
+
+
+class CarriedCode(NamedTuple):
+    """Verbatim lines that go on; the first `skip` of them were shown."""
+
+    ink: LexerState
+    skip: int
+
+
+class CarriedTable(NamedTuple):
+    """A table whose head was shown."""
+
+    form: TableLayout
+
+
+CarriedBlock: TypeAlias = CarriedParagraph | CarriedCode | CarriedTable
+
+
+class RenderState(NamedTuple):
+    """What was printed of a text whose remainder is laid out.
+
+    frames:  lists and quotes that are open, the outermost first
+    gap:     whether an empty line stands before what comes next
+    leaf:    what was shown of the block that goes on
+    """
+
+    frames: tuple[OpenContainer, ...] = ()
+    gap: bool = False
+    leaf: CarriedBlock | None = None
+
+
+class BlockRenderer:
+    """Lays out one piece of source.
+
+    leaf:     what to carry on when the last block is cut behind what was laid out
+    numbers:  of the items of ordered lists, by the identity of their nodes
+    full:     rows of the paragraph that was cut
+    """
+
+    def __init__(
+        self, root: "Node", lines: Sequence[str], paper: MarkdownOptions, carry: RenderState, *, open_end: bool = False
+    ) -> None:
+        """Prepare; with `open_end` code at the end is not closed unless its closing line is there."""
+        self.leaf, self.full = carry.leaf, 0
+        self.numbers = number_list_items(root, carry)
+        self._root, self._lines, self._paper = root, lines, paper
+        self._gap, self._carried = carry.gap, carry.leaf
+        self._fresh = True
+        self._open = path_to_last_block(root)[-1] if open_end else None
+        self._stop: Node | None = None
+        self._upto: int | None = None
+
+    def rows(self, *, before: "Node | None" = None, upto: int | None = None) -> list[StyledRow]:
+        """All rows.
+
+        before:  a block at the end: it, and what begins with it, is left out
+        upto:    of the paragraph at the end so many characters alone, and of these the full rows
+        """
+        self._stop, self._upto = before, upto
+        if upto is not None:
+            self._open = path_to_last_block(self._root)[-1]
+        return list(self._children(self._root, self._paper.width))
+
+    # -- the walk ---------------------------------------------------------------------------------
+
+    def _children(self, node: "Node", room: int) -> Iterator[StyledRow]:
+        for at, child in enumerate(node.children):
+            if self._stopped(child):
+                return
+            if is_stub(child):
+                continue
+            if not has_leading_stub(child):
+                if self._gap_before(child, inner=at > 0):
+                    yield ()
+                self._fresh = False
+            yield from self._block(child, room)
+
+    def _stopped(self, node: "Node") -> bool:
+        """Whether `node` is, or begins with, what is left out."""
+        while node is not self._stop and node.type in CONTAINER_NODE_TYPES and node.children:
+            node = node.children[0]
+        return node is self._stop
+
+    def _gap_before(self, node: "Node", *, inner: bool) -> bool:
+        """Whether the source has an empty line there."""
+        if self._fresh:
+            return self._gap and self._carried is None
+        return inner and is_blank_line(self._lines[first_line_index(node) - 1])
+
+    def _block(self, node: "Node", room: int) -> Iterator[StyledRow]:
+        match node.type:
+            case "bullet_list" | "ordered_list":
+                yield from self._children(node, room)
+            case "list_item":
+                yield from self._item(node, room)
+            case "blockquote":
+                yield from self._quote(node, room)
+            case _:
+                carried, self._carried = self._carried, None
+                yield from self._leaf(node, carried, room)
+
+    def _leaf(self, node: "Node", carried: CarriedBlock | None, room: int) -> Iterator[StyledRow]:
+        if isinstance(carried, CarriedParagraph) and node.type != "paragraph":
+            yield carried.row
+        match node.type:
+            case "paragraph":
+                yield from self._paragraph(node, carried.row if isinstance(carried, CarriedParagraph) else (), room)
+            case "heading":
+                words = render_inline(node.children[0].content.replace(CUT_MARK, ""), self._paper, "1")
+                yield from wrap_spans([Span(f"{'#' * int(node.tag[1:])} ", DIM_STYLE), *words], room)
+            case "hr":
+                yield (Span(("─" if self._paper.boxes else "-") * min(room, MAX_RULE_COLUMNS), DIM_STYLE),)
+            case "table":
+                yield from self._table(node, carried.form if isinstance(carried, CarriedTable) else None, room)
+            case _:
+                yield from self._verbatim(node, carried if isinstance(carried, CarriedCode) else None)
+
+    # -- the blocks -------------------------------------------------------------------------------
+
+    def _item(self, node: "Node", room: int) -> Iterator[StyledRow]:
+        marker, begun = self._marker(node), has_leading_stub(node)
+        wide = len(marker.words)
+        for row in self._children(node, max(MIN_LIST_COLUMNS, room - wide)):
+            yield (Span(" " * wide), *row) if begun and row else (marker, *row) if not begun else ()
+            begun = True
+        if not begun:
+            yield (Span(marker.words.rstrip()),)
+
+    def _quote(self, node: "Node", room: int) -> Iterator[StyledRow]:
+        bar, begun = Span("│ " if self._paper.boxes else "> ", DIM_STYLE), has_leading_stub(node)
+        for row in self._children(node, max(MIN_LIST_COLUMNS, room - 2)):
+            yield (bar, *row)
+            begun = True
+        if not begun:
+            yield (bar,)
+
+    def _marker(self, node: "Node") -> Span:
+        number = self.numbers.get(id(node))
+        if number is not None:
+            return Span(f"{number}{node.markup} ")
+        return Span("• " if self._paper.boxes else "- ")
+
+    def _paragraph(self, node: "Node", begun: StyledRow, room: int) -> Iterator[StyledRow]:
+        words = node.children[0].content.removeprefix(CUT_MARK)
+        upto = self._upto if node is self._open else None
+        rows = wrap_spans([*begun, *render_inline(words[:upto], self._paper)], room)
+        if upto is not None:
+            self.leaf = CarriedParagraph(() if words[upto] == "\n" else rows.pop())
+            self.full = len(rows)
+        yield from rows
+
+    def _verbatim(self, node: "Node", begun: CarriedCode | None) -> Iterator[StyledRow]:
+        lines = node.content.replace(CUT_MARK, "").split("\n")[:-1]
+        framed = node.type in ("fence", "code_block")
+        language = node.info.split()[0] if node.info.strip() else ""
+        if framed and not begun:
+            yield self._edge(escape_decoded_text(language))
+        ink = begun.ink if begun else make_lexer_state(language if framed else "")
+        for line in lines[begun.skip if begun else 0 :]:
+            row, ink = highlight_line(line, ink)
+            yield tuple(span for span in row if span.words)
+        self.leaf = CarriedCode(ink, 0 if node.type == "fence" else 1)
+        if framed and (node is not self._open or is_closed_fence(node)):
+            yield self._edge("")
+
+    def _edge(self, language: str) -> StyledRow:
+        """The rule above and below code; a screen reader has the language in it."""
+        rule = "──" if self._paper.boxes else "--"
+        return (Span(f"{rule} {language}".rstrip(), DIM_STYLE),)
+
+    def _table(self, node: "Node", form: TableLayout | None, room: int) -> Iterator[StyledRow]:
+        cells = [
+            [
+                render_inline(cell.children[0].content, self._paper, "1" if cell.type == "th" else "")
+                for cell in line.children
+            ]
+            for part in node.children
+            for line in part.children
+        ]
+        head, *lines = cells
+        if form is None:
+            sides = [
+                str(cell.attrs.get("style", "")).removeprefix("text-align:")
+                for cell in node.children[0].children[0].children
+            ]
+            form = compute_table_layout([head, *lines[:LAYOUT_ROWS]], sides, room)
+            yield from render_table_head(head, form, self._paper)
+        self.leaf = CarriedTable(form)
+        for line in lines:
+            yield from render_table_line(head, line, form, self._paper, room)
+
+
+def path_to_last_block(root: "Node") -> list["Node"]:
+    """The way to the last block, from the outermost in; the root itself where there is none."""
+    path = [root]
+    while path[-1].children and path[-1].type in ("root", *CONTAINER_NODE_TYPES):
+        path.append(path[-1].children[-1])
+    return path[1:] or path
+
+
+def is_closed_fence(node: "Node") -> bool:
+    """Whether a fence has its closing line."""
+    first, end = node.map or (0, 0)
+    return node.type == "fence" and end - first == node.content.count("\n") + 2
+
+
+def number_list_items(root: "Node", carry: RenderState) -> dict[int, int]:
+    """The numbers of the items of all ordered lists; those that go on do so where they were."""
+    going_on: dict[int, int] = {}
+    level = root.children
+    for frame in carry.frames:
+        if level and has_leading_stub(level[0]) and frame.number is not None:
+            going_on[id(level[0])] = frame.number
+        level = _nodes_after_stub(level)
+    return dict(_iter_item_numbers(root, going_on))
+
+
+def _nodes_after_stub(level: list["Node"]) -> list["Node"]:
+    """What stands behind the stub in the container that comes first."""
+    inner = level[0].children if level else []
+    if level and level[0].type in LIST_NODE_TYPES:
+        inner = inner[0].children
+    return inner[1:]
+
+
+def _iter_item_numbers(node: "Node", going_on: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+    start = going_on.get(id(node), node.attrs.get("start", 1) if node.type == "ordered_list" else 0)
+    for at, child in enumerate(node.children if node.type in ("root", *CONTAINER_NODE_TYPES) else ()):
+        if node.type == "ordered_list":
+            yield id(child), int(start) + at
+        yield from _iter_item_numbers(child, going_on)
+
+
+INLINE_STYLES = {"em": "3", "strong": "1", "s": "9"}
+CODE_STYLE = "36"
+LINK_STYLE = "4"
+DIM_STYLE = "2"
+
+CLICKABLE_SCHEMES = ("http", "https", "mailto", "ftp")
+
+ADDRESS_LIKE = re.compile(r"://|^www\.|\.(?:com|dev|io|net|org)\b", re.IGNORECASE)
+"""In the words of a link: they look like an address, so the one that they lead to is shown as well."""
+
+
+def render_inline(words: str, paper: MarkdownOptions, style: str = "") -> list[Span]:
+    """`words`, read as the inside of a block whose own style is `style`."""
+    return _InlineRenderer(paper, style).of(parse_inline(words))
+
+
+def to_plain_text(words: str) -> str:
+    """`words` without marks and styles: what a reader sees of them."""
+    return "".join(span.words for span in render_inline(words, MarkdownOptions(colour=True, links=True)))
+
+
+class _InlineRenderer:
+    """Collects spans while it walks the pieces of one text."""
+
+    def __init__(self, paper: MarkdownOptions, style: str) -> None:
+        self._paper = paper
+        self._styles = [style] if style else []
+        self._said: list[Span] = []
+        self._links: list[tuple[str, int]] = []
+
+    def of(self, tokens: Sequence["Token"]) -> list[Span]:
+        for token in tokens:
+            self._take(token)
+        return self._said
+
+    def _take(self, token: "Token") -> None:
+        name, _, edge = token.type.rpartition("_")
+        match token.type:
+            case "softbreak" | "hardbreak":
+                self._say("\n")
+            case "code_inline":
+                self._say(token.content if self._paper.colour else _code_with_ticks(token), CODE_STYLE)
+            case "image":
+                self._image(token)
+            case "link_open":
+                self._links.append((str(token.attrGet("href") or ""), len(self._said)))
+            case "link_close":
+                self._end_link()
+            case _ if name in INLINE_STYLES and edge in ("open", "close"):
+                self._mark(token, INLINE_STYLES[name], opens=edge == "open")
+            case _:
+                self._say(token.content)
+
+    def _say(self, words: str, style: str = "") -> None:
+        link = self._links[-1][0] if self._links else ""
+        styles = [*self._styles, *([LINK_STYLE] if link else []), *([style] if style else [])]
+        if words:
+            self._said.append(
+                Span(escape_decoded_text(words), ";".join(styles), link if _is_clickable_link(link) else "")
+            )
+
+    def _mark(self, token: "Token", style: str, *, opens: bool) -> None:
+        if opens:
+            self._styles.append(style)
+        else:
+            self._styles.remove(style)
+        if not self._paper.colour:
+            self._say(token.markup)
+
+    def _image(self, token: "Token") -> None:
+        self._links.append((str(token.attrGet("src") or ""), len(self._said)))
+        self._say(to_plain_text(token.content) or "image")
+        self._end_link()
+
+    def _end_link(self) -> None:
+        link, first = self._links.pop()
+        said = "".join(span.words for span in self._said[first:])
+        if not link or _is_same_address(said, link):
+            return
+        if not (self._paper.links and _is_clickable_link(link)) or ADDRESS_LIKE.search(said):
+            self._say(f" ({link})")
+
+
+def _code_with_ticks(token: "Token") -> str:
+    inner = f" {token.content} " if token.content[:1] == "`" or token.content[-1:] == "`" else token.content
+    return f"{token.markup}{inner}{token.markup}"
+
+
+def _is_clickable_link(link: str) -> bool:
+    return link.partition(":")[0].lower() in CLICKABLE_SCHEMES and link.isascii() and link.isprintable()
+
+
+def _is_same_address(said: str, link: str) -> bool:
+    return unquote(said) in (unquote(link), unquote(link).removeprefix("mailto:"))
+
+
+INLINE_MATH = re.compile(
+    r"""\$\$(?!\$).{1,500}?\$\$"""
+    r"""|\$(?![\s$])[^$\n]{0,200}(?<![\s\\])\$(?!\d)"""
+    r"""|\\\(.{1,500}?\\\)"""
+    r"""|\\\[.{1,500}?\\\]""",
+    re.DOTALL,
+)
+"""Dollars as Pandoc reads them: no space inside, no digit behind, so that prices are none."""
+
+MAX_NESTING = 200
+"""Blocks within blocks; what is deeper is not read, so `reading` sees to it that nothing is."""
+
+MATH_ENDS = {"$$": "$$", "\\[": "\\]"}
+
+
+def parse_blocks(lines: Sequence[str]) -> SyntaxTreeNode:
+    """The blocks of `lines`; what stands within them is not read yet."""
+    tokens: list[Token] = []
+    reader = _make_parser()
+    reader.block.parse("".join(f"{line}\n" for line in lines), reader, {}, tokens)
+    return SyntaxTreeNode(tokens)
+
+
+def parse_inline(words: str) -> list[Token]:
+    """The pieces of a line or paragraph, in order."""
+    tokens: list[Token] = []
+    reader = _make_parser()
+    reader.inline.parse(words, reader, {}, tokens)
+    return tokens
+
+
+@cache
+def _make_parser() -> MarkdownIt:
+    reader = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["reference", "lheading"])
+    reader.options["maxNesting"] = MAX_NESTING
+    reader.inline.ruler.before("escape", "math", _math_rule)
+    reader.block.ruler.before("fence", "math_block", _math_block_rule, {"alt": ["paragraph", "blockquote", "list"]})
+    return reader
+
+
+def _math_rule(state: StateInline, silent: bool) -> bool:
+    if state.src[state.pos] not in "$\\":
+        return False
+    found = INLINE_MATH.match(state.src, state.pos, state.posMax)
+    if not found:
+        return False
+    if not silent:
+        state.push("math", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
+def _math_block_rule(state: StateBlock, first: int, last: int, silent: bool) -> bool:
+    """From a line that begins with an opening to one that ends with its closing, or to an empty line."""
+    if state.is_code_block(first):
+        return False
+    line = _source_line(state, first)
+    closing = MATH_ENDS.get(line[:2])
+    if closing is None or closing in line[2:].rstrip()[:-2]:
+        return False
+    if silent:
+        return True
+    end = first + 1
+    if len(line) < 4 or not line.endswith(closing):
+        while end < last and not state.isEmpty(end) and state.sCount[end] >= state.blkIndent:
+            end += 1
+            if _source_line(state, end - 1).endswith(closing):
+                break
+    token = state.push("math_block", "", 0)
+    token.content = state.getLines(first, end, state.blkIndent, True)
+    token.map = [first, end]
+    state.line = end
+    return True
+
+
+def _source_line(state: StateBlock, at: int) -> str:
+    return state.src[state.bMarks[at] + state.tShift[at] : state.eMarks[at]].rstrip()

@@ -1,0 +1,83 @@
+"""Paging of output that is taller than the terminal: $PAGER, else less.
+
+Nothing is paged in a pipe, with TERM=dumb, or where no key can be pressed. Without a pager the lines are printed.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TextIO
+
+from convo.terminal.terminal import text_width
+
+LESS_COMMAND = ("less",)
+LESS_FLAGS = "FRX"
+"""Leave what fits, show colours, keep the screen as it was; as git has it."""
+
+NO_PAGER_VALUES = ("", "cat")
+
+SGR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
+
+
+def print_paged(text: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Print `text` on stdout, through a pager where it is taller than the terminal."""
+    command = (
+        get_pager_command(environ)
+        if _is_interactive(environ) and is_taller_than(text, *shutil.get_terminal_size())
+        else ()
+    )
+    if not command or not _run_pager(text, command, sys.stdout, environ):
+        sys.stdout.write(text)
+
+
+def get_pager_command(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The words of the command that PAGER names; none where nothing is to be paged."""
+    said = environ.get("PAGER")
+    if said is None:
+        return LESS_COMMAND
+    try:
+        return () if said.strip() in NO_PAGER_VALUES else tuple(shlex.split(said))
+    except ValueError:  # a quote that is never closed
+        return LESS_COMMAND
+
+
+def is_taller_than(text: str, columns: int, rows: int) -> bool:
+    """Whether `text` and the prompt behind it take more than `rows` lines of `columns`."""
+    lines = text.rstrip("\n").split("\n")
+    return sum(max(1, -(-text_width(SGR_SEQUENCE.sub("", line)) // max(1, columns))) for line in lines) >= rows
+
+
+def _is_interactive(environ: Mapping[str, str]) -> bool:
+    return sys.stdout.isatty() and sys.stdin.isatty() and environ.get("TERM") != "dumb"
+
+
+def _run_pager(text: str, command: tuple[str, ...], out: TextIO, environ: Mapping[str, str]) -> bool:
+    """Whether there was such a pager; whoever leaves it early has read enough."""
+    out.flush()
+    try:
+        process = _start_pager(command, out, environ)
+    except OSError:
+        return False
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the pager's own
+    try:
+        with suppress(BrokenPipeError):
+            process.communicate(text)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return True
+
+
+def _start_pager(command: tuple[str, ...], out: TextIO, environ: Mapping[str, str]) -> "subprocess.Popen[str]":
+    return subprocess.Popen(  # noqa: S603  the person's own PAGER
+        command,
+        stdin=subprocess.PIPE,
+        encoding=out.encoding,
+        errors=out.errors,
+        env={"LESS": LESS_FLAGS, **environ},
+    )

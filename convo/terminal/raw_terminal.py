@@ -1,0 +1,61 @@
+"""Terminal input without echo, one key at a time.
+
+Ctrl-C and Ctrl-Z keep their meaning. The previous mode is restored on exit.
+"""
+
+import asyncio
+import os
+import sys
+import termios
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+ECHO_FLAGS = termios.ECHO | termios.ICANON
+NEWLINE_FLAGS = termios.ICRNL | termios.INLCR | termios.IGNCR
+
+KEY_READ_BYTES = 1024
+"""Bytes of one read."""
+
+
+@contextmanager
+def disable_echo(terminal: int) -> Iterator[None]:
+    """Show nothing of what is typed, and hand it on as it is typed; Ctrl-C and Ctrl-Z stay what they are."""
+    try:
+        before = termios.tcgetattr(terminal)
+    except termios.error:
+        yield
+        return
+    now = termios.tcgetattr(terminal)
+    now[0] &= ~NEWLINE_FLAGS
+    now[3] &= ~ECHO_FLAGS
+    now[6][termios.VMIN] = 1
+    termios.tcsetattr(terminal, termios.TCSANOW, now)
+    try:
+        yield
+    finally:
+        with suppress(termios.error):  # the terminal may be gone
+            termios.tcsetattr(terminal, termios.TCSANOW, before)
+
+
+@contextmanager
+def on_key(keys: bytes, act: Callable[[], None]) -> Iterator[None]:
+    """Let any of `keys` do `act` in the running loop, as long as this is open; nothing where nobody can press one."""
+    terminal = sys.stdin.fileno()
+    if not os.isatty(terminal) or os.tcgetpgrp(terminal) != os.getpgrp():
+        yield
+        return
+    loop = asyncio.get_running_loop()
+
+    def pressed() -> None:
+        typed = os.read(terminal, KEY_READ_BYTES)
+        if not typed:
+            loop.remove_reader(terminal)
+        if any(key in keys for key in typed):
+            act()
+
+    with disable_echo(terminal):
+        loop.add_reader(terminal, pressed)
+        try:
+            yield
+        finally:
+            loop.remove_reader(terminal)

@@ -1,0 +1,93 @@
+"""View of a paused run from a RunState: agents, calls, decisions, limits.
+
+Loaded without the agent runner, so that a state is shown without a store and without an event loop.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from convo.history.items import decode_json_escapes
+from convo.runstate.format import RelabelLoss
+from convo.runstate.state import PendingCall, RunState, StateDecision
+from convo.terminal.terminal import (
+    Column,
+    DisplayOptions,
+    KeyValue,
+    escape_control_chars,
+    fit_columns,
+    format_count,
+    key_value_lines,
+    table_lines,
+)
+
+DECISION_NAMES = {True: "approved", False: "rejected"}
+
+
+def render_paused_state(state: RunState, name: str, medium: DisplayOptions) -> str:
+    """The whole screen, without the last line break."""
+    shown = [medium.paint(escape_control_chars(name), "bold"), *key_value_lines(_run_state_rows(state), medium)]
+    if state.pending:
+        shown += ["", *table_lines(fit_columns(_pending_columns(state), medium), medium)]
+    return medium.drawn("\n".join(shown))
+
+
+def loss_lines(losses: Sequence[RelabelLoss]) -> Iterator[str]:
+    """One line for everything that another label cannot say."""
+    return (f"lost: {one.path} ({one.what}): {one.why}" for one in losses)
+
+
+def _run_state_rows(state: RunState) -> Iterator[KeyValue]:
+    document, usage = state.document, state.usage
+    yield "state", f"RunState {state.label}, written by {state.version.release} or later: {state.version.summary}"
+    yield "agent", state.agent
+    yield "owner", _history_owner(state)
+    most = document["max_turns"]
+    yield "turns", f"{document['current_turn']} of {'any number' if most is None else most}"
+    counts = f"{usage['input_tokens']:,} in, {usage['output_tokens']:,} out"
+    yield "usage", f"{format_count(usage['requests'], 'request')}, {counts}, {usage['total_tokens']:,} tokens"
+    yield "waiting", format_count(len(state.pending), "call") if state.pending else "for nothing"
+    for one in state.decisions:
+        if one.call_id is None or one.call_id not in {waits.id for waits in state.pending}:
+            yield "decided", _format_decision(one)
+    if state.pending and not state.is_bound:
+        words = "decisions are unauthenticated: below 1.15 they name a call by its id alone, whatever it would do"
+        yield "note", words
+
+
+def _history_owner(state: RunState) -> str:
+    document = state.document
+    if document.get("conversation_id"):
+        return f"the endpoint's Conversations API ({document['conversation_id']})"
+    if document.get("previous_response_id"):
+        return f"the endpoint's Responses API ({document['previous_response_id']})"
+    return "this file"
+
+
+def _pending_columns(state: RunState) -> list[Column]:
+    pending = state.pending
+    return [
+        Column("call", [one.id for one in pending], style="id"),
+        Column("agent", [one.agent for one in pending], goes=1),
+        Column("decision", [_decision_cell(state, one) for one in pending]),
+        Column("tool", [one.call.tool for one in pending]),
+        Column("arguments", [_arguments_cell(one) for one in pending]),
+    ]
+
+
+def _decision_cell(state: RunState, one: PendingCall) -> str:
+    found = [decision for decision in state.decisions if decision.call_id == one.id]
+    return " ".join(_decision_name(decision) for decision in found) or "-"
+
+
+def _decision_name(one: StateDecision) -> str:
+    return DECISION_NAMES[one.approve] + (" for good" if one.always else "")
+
+
+def _format_decision(one: StateDecision) -> str:
+    of = f"{one.tool} ({one.call_id})" if one.call_id else one.tool
+    return f"{of}: {_decision_name(one)}" + (f": {one.message}" if one.message else "")
+
+
+def _arguments_cell(one: PendingCall) -> str:
+    said = one.call.arguments
+    return decode_json_escapes(" ".join((said if isinstance(said, str) else json.dumps(said)).split()))

@@ -1,0 +1,279 @@
+"""Tables of providers, models, prices, context windows and settings.
+
+The functions named *_to_json return the same data for programs.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from convo.config.sections import Provider
+from convo.config.settings import Settings, resolve_model
+from convo.config.storage import Storage
+from convo.config.trust import escape_unprintable
+from convo.config.values import LAYER_NAMES, Layer, Setting, format_setting_key
+from convo.errors import ConvoError, InvalidSettings, KeyRefused, ModelMissing
+from convo.history.items import Json
+from convo.terminal.terminal import (
+    Column,
+    DisplayOptions,
+    KeyValue,
+    escape_control_chars,
+    fit_columns,
+    key_value_lines,
+    table_lines,
+)
+from convo.usage.models import (
+    SETTINGS_SOURCE,
+    find_model_window,
+    find_price,
+    load_model_data,
+    load_model_windows,
+    load_prices,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderStatus:
+    """One provider.
+
+    key:       "set", "not set" or "none needed"
+    variable:  the variable that holds the key, or would
+    lacks:     why none of its models can be used
+    failed:    what its server answered instead of its models
+    models:    their names; None when it was not asked or did not say
+    place:     what has the key: a variable, a file or the keyring; None while nothing has
+    """
+
+    provider: Provider
+    key: str
+    variable: str | None
+    lacks: ConvoError | None = None
+    failed: ConvoError | None = None
+    models: Sequence[str] | None = None
+    place: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltInModel:
+    """The built-in model: its full name, the bytes it takes, and its file when that is here."""
+
+    model: str
+    size: int
+    path: Path | None
+
+
+def render_models(
+    settings: Settings, built_in: BuiltInModel, entries: Sequence[ProviderStatus], medium: DisplayOptions
+) -> str:
+    """All of it; behind the table a line for each model that a server named."""
+    head = [
+        *_default_model_rows(settings),
+        *_model_data_rows(settings),
+        ("built in", _format_built_in(built_in)),
+        *_alias_rows(settings),
+        *_settings_file_rows(settings),
+    ]
+    told = [escape_control_chars(f"{entry.provider.name}/{model}") for entry in entries for model in entry.models or ()]
+    table = table_lines(fit_columns(_provider_columns(entries), medium), medium)
+    return medium.drawn("\n".join([*key_value_lines(head, medium), "", *table, *([""] if told else []), *told]))
+
+
+def format_megabytes(size: int) -> str:
+    return f"{size / 1e6:.0f} MB"
+
+
+def _default_model_rows(settings: Settings) -> Iterator[KeyValue]:
+    """The model that answers when none is named, or why none does."""
+    origin = settings.origin("model")
+    try:
+        full = str(resolve_model(settings, None, "model").name)
+    except InvalidSettings as wrong:
+        yield "default", f"{settings.model} ({origin})"
+        yield "", wrong.message
+    else:
+        written = f"{settings.model} = " if settings.model != full else ""
+        yield "default", f"{written}{full} ({origin})"
+
+
+def _model_data_rows(settings: Settings) -> Iterator[KeyValue]:
+    """What is written down of the model that answers: the room it has, and what it costs."""
+    try:
+        full = str(resolve_model(settings, None, "model").name)
+    except InvalidSettings:
+        return
+    window, price = find_model_window(full, settings.windows), find_price(full, settings.prices)
+    if window:
+        yield "window", f"{window.context:,} tokens"
+    if price:
+        yield "price", str(price)
+
+
+def _format_built_in(built_in: BuiltInModel) -> str:
+    if built_in.path is None:
+        return f"{built_in.model}, not installed; convo models pull fetches it ({format_megabytes(built_in.size)})"
+    return f"{built_in.model}, {built_in.path} ({format_megabytes(built_in.size)})"
+
+
+def _alias_rows(settings: Settings) -> Iterator[KeyValue]:
+    """What each stands for, and why one leads to no model."""
+    for at, (alias, stands_for) in enumerate(sorted(settings.aliases.items())):
+        yield "" if at else "aliases", f"{alias} = {stands_for}"
+        try:
+            resolve_model(settings, alias, f"[aliases] {alias}")
+        except InvalidSettings as wrong:
+            yield "", wrong.message
+
+
+def _settings_file_rows(settings: Settings) -> Iterator[KeyValue]:
+    """The settings files that said something, the stronger first, or the one that would be read."""
+    files = (Layer.PROFILE, Layer.PROJECT, Layer.USER)
+    said = dict.fromkeys(one.origin for one in settings.listed if one.origin.layer in files)
+    places = list(dict.fromkeys(origin.place for origin in sorted(said)))
+    for at, place in enumerate(places or [f"{settings.places.settings} says nothing yet"]):
+        yield "" if at else "settings", place
+
+
+def _provider_columns(entries: Sequence[ProviderStatus]) -> list[Column]:
+    providers = [entry.provider for entry in entries]
+    return [
+        Column("provider", [one.name for one in providers], style="id"),
+        Column("api", [one.api for one in providers]),
+        Column("endpoint", [one.endpoint for one in providers], goes=0),
+        Column("set up", [_setup_cell(entry) for entry in entries]),
+        Column("key", [_key_cell(entry) for entry in entries]),
+        Column("base URL", [one.base_url or "-" for one in providers]),
+    ]
+
+
+def _setup_cell(entry: ProviderStatus) -> str:
+    """What is missing, in two words."""
+    match entry.lacks:
+        case None:
+            return "yes"
+        case KeyRefused():
+            return "no key"
+        case ModelMissing():
+            return "no weights" if entry.provider.api == "local" else "no package"
+    return "no base URL"
+
+
+def _key_cell(entry: ProviderStatus) -> str:
+    if entry.place and entry.place != entry.variable:
+        return f"{entry.place} {entry.key}"
+    return f"{entry.variable} {entry.key}" if entry.variable else entry.key
+
+
+UNKNOWN_VALUE = "-"
+
+
+def list_known_models(settings: Settings) -> list[str]:
+    """Every model of which something is known: with its provider where a price is, else by its own name."""
+    priced = list(dict.fromkeys([*settings.prices, *settings.windows, *load_prices()]))
+    plain = {name.partition("/")[2] for name in priced}
+    return [*priced, *(name for name in load_model_windows() if name not in plain)]
+
+
+def render_known_models(settings: Settings, medium: DisplayOptions) -> str:
+    """A line for each model; prices in USD per million tokens."""
+    rows = list_known_models(settings)
+    costs, rooms = (
+        [find_price(name, settings.prices) for name in rows],
+        [find_model_window(name, settings.windows) for name in rows],
+    )
+    columns = [
+        Column("model", rows, style="id"),
+        Column("window", [f"{room.context:,}" if room else UNKNOWN_VALUE for room in rooms], right=True),
+        Column("input", [_price_cell(price and price.input) for price in costs], right=True),
+        Column("cached", [_price_cell(price and price.cached) for price in costs], right=True),
+        Column("output", [_price_cell(price and price.output) for price in costs], right=True),
+        Column(
+            "source",
+            [
+                (price.source or SETTINGS_SOURCE) if price else (room.source if room else "")
+                for price, room in zip(costs, rooms, strict=True)
+            ],
+        ),
+    ]
+    read = f"windows in tokens, prices in USD per million tokens, as read on {load_model_data()['as_of']}"
+    return medium.drawn("\n".join([*table_lines(fit_columns(columns, medium), medium), "", read]))
+
+
+def known_models_to_json(settings: Settings) -> dict[str, Json]:
+    """The same for programs; null where nothing is known."""
+    return {
+        "as_of": str(load_model_data()["as_of"]),
+        "models": [_known_model_to_json(name, settings) for name in list_known_models(settings)],
+    }
+
+
+def _known_model_to_json(name: str, settings: Settings) -> dict[str, Json]:
+    room, price = find_model_window(name, settings.windows), find_price(name, settings.prices)
+    return {
+        "model": name,
+        "window": room and {"context": room.context, "output": room.output, "source": room.source},
+        "price": price
+        and {
+            "input": price.input,
+            "cached": price.cached,
+            "output": price.output,
+            "upto": price.upto,
+            "source": price.source or SETTINGS_SOURCE,
+        },
+    }
+
+
+def _price_cell(figure: float | None) -> str:
+    return UNKNOWN_VALUE if figure is None else f"{figure:g}"
+
+
+IGNORED_PREFIX = "ignored, "
+"""Before the origin of a value that an untrusted file sets."""
+
+
+def render_settings(there: Sequence[Setting], medium: DisplayOptions, ignored: Sequence[Setting] = ()) -> str:
+    """A line for each value, as TOML writes it where that differs from the word alone; ignored ones come last."""
+    every = [*there, *ignored]
+    origins = [str(one.origin) for one in there] + [f"{IGNORED_PREFIX}{one.origin}" for one in ignored]
+    columns = [
+        Column("setting", [escape_unprintable(format_setting_key(one.key)) for one in every], style="id"),
+        Column("value", [escape_unprintable(format_setting_value(one.value)) for one in every]),
+        Column("origin", [escape_unprintable(origin) for origin in origins]),
+    ]
+    return medium.drawn("\n".join(table_lines(fit_columns(columns, medium), medium)))
+
+
+def settings_to_json(there: Sequence[Setting], ignored: Sequence[Setting] = ()) -> list[Json]:
+    """The same for programs. Ignored values come first, so that by its key the one that holds is found last."""
+    return [_setting_to_json(one, ignored=True) for one in ignored] + [
+        _setting_to_json(one, ignored=False) for one in there
+    ]
+
+
+def _setting_to_json(one: Setting, *, ignored: bool) -> Json:
+    return {
+        "key": format_setting_key(one.key),
+        "value": None if one.value is None else _value_to_json(one.value),
+        "layer": LAYER_NAMES[one.origin.layer],
+        "profile": one.origin.profile or None,
+        "place": one.origin.place,
+        "ignored": ignored,
+    }
+
+
+def format_setting_value(value: object) -> str:
+    if value is None:
+        return "(not shown)"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if type(value) is tuple:
+        return f"[{', '.join(map(repr, value))}]"
+    if isinstance(value, Storage) and value.ttl is not None:
+        return f"{value}, for {value.ttl:g} s"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _value_to_json(value: object) -> Json:
+    if type(value) is tuple:
+        return list(value)
+    return value if isinstance(value, bool | int | float | str) else format_setting_value(value)

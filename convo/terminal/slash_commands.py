@@ -1,0 +1,627 @@
+"""Slash commands of the REPL, and what each does to the conversation.
+
+`SLASH_COMMANDS` is the table: name, usage, help, handler. An unknown command is an error with a suggestion and is
+never sent to a model; a message that begins with a slash is typed with two.
+Attachments (@FILE, /attach) and shell commands (!, !!) are here as well.
+"""
+
+import asyncio
+import base64
+import os
+import re
+import shlex
+import shutil
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT, Process
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from convo.chat.files import load_attachment
+from convo.chat.history_nav import get_last_user_items
+from convo.errors import Interrupted, InvalidUsage
+from convo.history.items import Json, is_assistant_message, is_user_message, item_preview, item_text, user_message
+from convo.history.tree import Path
+from convo.terminal.answer import handle_reasoning
+from convo.terminal.prompt import FILE_ARGUMENT
+from convo.terminal.signals import on_signal
+from convo.terminal.terminal import format_count
+
+if TYPE_CHECKING:
+    from convo.chat.conversation import Chat
+    from convo.terminal.repl import Repl
+
+
+FILE_MENTION = re.compile(r"""(?<!\S)@(?:"(?P<quoted>[^"\n]+)"|(?P<bare>[^\s"]\S*))""")
+
+TRAILING_PUNCTUATION = ".,;:!?)]}'\""
+"""What may stand behind a file's name in a sentence."""
+
+
+def find_mentioned_files(words: str, pasted: Iterable[str], is_file: Callable[[str], bool]) -> list[str]:
+    """The files that a message names, each once, in their order."""
+    elsewhere = "\n".join(pasted)
+    found: dict[str, None] = {}
+    for mention in FILE_MENTION.finditer(words):
+        if mention[0] in elsewhere:
+            continue
+        bare = mention["bare"] or ""
+        names = [mention["quoted"]] if mention["quoted"] else [bare, bare.rstrip(TRAILING_PUNCTUATION)]
+        found |= dict.fromkeys([name for name in names if name and is_file(name)][:1])
+    return list(found)
+
+
+def load_mentioned_files(words: str, pasted: Iterable[str]) -> list[tuple[str, dict[str, Json]]]:
+    """The files that a message names, each with its name. raises: Unreadable"""
+    return [(name, load_attachment(name)) for name in find_mentioned_files(words, pasted, is_existing_file)]
+
+
+def is_existing_file(name: str) -> bool:
+    return os.path.isfile(os.path.expanduser(name))
+
+
+def format_attachment(name: str, part: Json) -> str:
+    """One line about what goes along: its name, what it travels as, and how large that is."""
+    form = {"input_image": "image", "input_file": "file"}.get(part.get("type"), "text")
+    size = len(part.get("image_url") or part.get("file_data") or part.get("text") or "")
+    return f"  + {name} ({form}, {_format_attachment_size(size if form == 'text' else size * 3 // 4)})"
+
+
+def _format_attachment_size(size: int) -> str:
+    if size < 1024:
+        return format_count(size, "byte")
+    return f"{size / 1024:,.0f} KB" if size < 1024**2 else f"{size / 1024**2:,.1f} MB"
+
+
+# -- the commands ----------------------------------------------------------------------------------
+
+
+async def handle_attach(talk: "Repl", words: str) -> None:
+    if words:
+        added = [(name, load_attachment(name)) for name in split_file_names(words)]
+        talk.look.check_takes(talk.chat, [part for _, part in [*talk.along, *added]])
+        talk.along.extend(added)
+    if not talk.along:
+        talk.say("nothing goes along with the next message; /attach FILE, or @FILE in the message")
+    for name, part in talk.along:
+        talk.say(format_attachment(name, part))
+
+
+async def handle_detach(talk: "Repl", words: str) -> None:
+    names = split_file_names(words) or [name for name, _ in talk.along]
+    left = [one for one in talk.along if one[0] not in names]
+    if len(left) == len(talk.along):
+        raise InvalidUsage("no such thing goes along with the next message", hint="/attach lists what does")
+    talk.along[:] = left
+    talk.say(f"{format_count(len(left), 'thing')} left to go along" if left else "nothing goes along any more")
+
+
+def split_file_names(words: str) -> Sequence[str]:
+    """The names in `words`, with quotes around those that have blanks. raises: Usage"""
+    try:
+        return shlex.split(words)
+    except ValueError as wrong:
+        raise InvalidUsage(f"a quote is not closed in {words!r}", hint='/attach "a name with blanks.txt"') from wrong
+
+
+NO_INSTRUCTIONS = "-"
+"""What is said for no instructions."""
+
+
+async def handle_system(talk: "Repl", words: str) -> None:
+    if words:
+        said = None if words == NO_INSTRUCTIONS else words
+        talk.chat.asking = replace(talk.chat.asking, instructions=said)
+        talk.say("from the next message on" if said else "no instructions from the next message on")
+        return
+    now = talk.chat.asking.instructions
+    talk.say(
+        "\n".join(f"  {line}" for line in now.splitlines()) if now else "  no instructions; /system TEXT sets some"
+    )
+
+
+async def handle_tools(talk: "Repl", _: str) -> None:
+    offered = talk.runs.tools() if talk.runs else list_request_tools(talk.chat.asking.parameters.get("tools") or ())
+    wide = max((len(name) for name, _ in offered), default=0)
+    for name, about in offered:
+        talk.say(f"  {name:<{wide}}  {get_first_line(about)}".rstrip())
+    if not offered:
+        talk.say("  no tools go with a turn; agents have them: convo chat --agent FILE:NAME")
+
+
+def list_request_tools(offered: Sequence[Json]) -> list[tuple[str, str]]:
+    """Each tool of a request by its name, or its type where it has none, and what is said of it."""
+    return [(str(one.get("name") or one.get("type")), str(one.get("description") or "")) for one in offered]
+
+
+def get_first_line(words: str) -> str:
+    return next(iter(words.strip().splitlines()), "")
+
+
+async def handle_usage(talk: "Repl", _: str) -> None:
+    from convo.terminal import usage_views
+
+    talk.say(usage_views.format_session_usage(await talk.look.links(talk.chat), talk.look.prices))
+
+
+async def handle_cost(talk: "Repl", _: str) -> None:
+    from convo.terminal import usage_views
+
+    talk.say(usage_views.format_session_cost(await talk.look.links(talk.chat), talk.look.prices))
+
+
+MAX_OSC52_BYTES = 74_994
+"""Bytes that terminals take at once: a hundred thousand characters in base64."""
+
+CLIPBOARD_TIMEOUT_S = 2.0
+"""Seconds that a program has; some stay to hold what was copied, behind a copy of themselves."""
+
+CLIPBOARD_PROGRAMS: Sequence[tuple[str, Sequence[str]]] = (
+    ("TMUX", ("tmux", "load-buffer", "-w", "-")),
+    ("WAYLAND_DISPLAY", ("wl-copy",)),
+    ("DISPLAY", ("xclip", "-selection", "clipboard")),
+    ("", ("pbcopy",)),
+)
+"""Programs that take what is to be copied, and the variable without which there is no use in asking them."""
+
+CODE_BLOCK = re.compile(r"^(?P<fence>```+|~~~+)[^\n]*\n(?P<code>.*?)^(?P=fence)[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+async def handle_copy(talk: "Repl", words: str) -> None:
+    if words not in ("", "code"):
+        raise InvalidUsage(f"/copy takes nothing or 'code', not {words!r}", hint="/copy, or /copy code")
+    answers = [
+        said for item in talk.chat.reread().path.items if is_assistant_message(item) and (said := item_text(item))
+    ]
+    if not answers:
+        raise InvalidUsage("there is no answer to copy yet", hint="type a message")
+    what = find_last_code_block(answers[-1]) if words else answers[-1]
+    takers = [
+        *(["the terminal"] if talk.to_terminal(build_osc52_sequence(what)) else []),
+        *await copy_with_programs(what, os.environ),
+    ]
+    if not takers:
+        raise InvalidUsage("nothing here takes what is copied", hint="install xclip or wl-clipboard, or /export it")
+    talk.say(f"copied {format_count(len(what), 'character')} ({', '.join(takers)})")
+
+
+def find_last_code_block(answer: str) -> str:
+    """The last fenced block of an answer, without its fence. raises: InvalidUsage  it has none"""
+    blocks = [found["code"] for found in CODE_BLOCK.finditer(answer)]
+    if not blocks:
+        raise InvalidUsage("the last answer has no block of code", hint="/copy takes all of it")
+    return blocks[-1]
+
+
+def build_osc52_sequence(words: str) -> str:
+    """What tells a terminal to copy `words`; "" where they are more than terminals take."""
+    raw = words.encode("utf-8", "replace")
+    return f"\x1b]52;c;{base64.b64encode(raw).decode('ascii')}\x07" if len(raw) <= MAX_OSC52_BYTES else ""
+
+
+async def copy_with_programs(words: str, environ: Mapping[str, str]) -> list[str]:
+    """The programs that took `words`."""
+    there = [
+        argv
+        for variable, argv in CLIPBOARD_PROGRAMS
+        if (not variable or environ.get(variable)) and shutil.which(argv[0])
+    ]
+    return [argv[0] for argv in there if await _run_clipboard_program(argv, words)]
+
+
+async def _run_clipboard_program(argv: Sequence[str], words: str) -> bool:
+    try:
+        process = await asyncio.create_subprocess_exec(*argv, stdin=PIPE, stdout=DEVNULL, stderr=DEVNULL)
+    except OSError:
+        return False
+    try:
+        async with asyncio.timeout(CLIPBOARD_TIMEOUT_S):
+            await process.communicate(words.encode("utf-8", "replace"))
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+    return process.returncode == 0
+
+
+CLEAR_SCREEN = "\x1b[H\x1b[2J"
+"""Tells a terminal to begin a new screen; what scrolled away stays where it can be scrolled to."""
+
+
+async def handle_new(talk: "Repl", name: str) -> None:
+    _switch_chat(talk, await talk.look.new(talk.chat, name))
+    talk.say("a new conversation" + (f", {name}" if name else ""))
+
+
+async def handle_clear(talk: "Repl", name: str) -> None:
+    talk.to_terminal(CLEAR_SCREEN)
+    await handle_new(talk, name)
+
+
+async def handle_resume(talk: "Repl", handle: str) -> None:
+    if not handle:
+        talk.show(await talk.look.recent(talk.chat) + "\n")
+        return
+    left = talk.chat.session.name
+    _switch_chat(talk, await talk.look.resume(talk.chat, handle))
+    stays = f"; {left} stays where it stands" if left else ""
+    talk.say(f"{talk.chat.session.name} goes on from {format_count(len(talk.chat.held.path))}{stays}")
+    talk.show_last_turns()
+
+
+def _switch_chat(talk: "Repl", chat: "Chat") -> None:
+    talk.chat = chat
+    talk.along.clear()
+
+
+async def handle_rename(talk: "Repl", name: str) -> None:
+    if not name:
+        raise InvalidUsage("/rename takes the new name", hint="/rename words-with-dashes")
+    before = talk.chat.session.name
+    await talk.look.rename(talk.chat, name)
+    talk.say(f"{before} is now {name}" if before else f"it will be called {name}")
+
+
+async def handle_export(talk: "Repl", words: str) -> None:
+    talk.say(await talk.look.export(talk.chat, words))
+
+
+EDIT_PROMPT = "edit> "
+"""The prompt behind which the last message stands to be changed."""
+
+
+async def handle_undo(talk: "Repl", _: str) -> None:
+    _report_move(talk, await talk.heads.back(talk.chat), "took back")
+
+
+async def handle_rewind(talk: "Repl", words: str) -> None:
+    number = _parse_turn_number(words, "/rewind") if words else None
+    _report_move(talk, await talk.heads.back(talk.chat, number), "went back before")
+
+
+async def handle_redo(talk: "Repl", _: str) -> None:
+    _report_move(talk, await talk.heads.forward(talk.chat), "took up again")
+
+
+async def handle_edit(talk: "Repl", words: str) -> None:
+    """Ask the last message again as it was changed; Ctrl-C and Ctrl-D at its prompt change nothing."""
+    said = get_last_user_items(talk.chat)
+    if not words:
+        with suppress(EOFError, Interrupted):
+            words = (await talk.typed(EDIT_PROMPT, item_text(said[-1]))).strip()
+    if not words:
+        talk.say("nothing was changed")
+        return
+    content = said[-1].get("content")
+    along = [part for part in content if part.get("type") != "input_text"] if isinstance(content, list) else []
+    await talk.heads.back(talk.chat)
+    await talk.answer(talk.chat.say([*said[:-1], user_message(words, *along)]))
+
+
+async def handle_fork(talk: "Repl", words: str) -> None:
+    number = _parse_turn_number(words, "/fork") if words else None
+    left = talk.chat.session.name
+    talk.chat = await talk.look.fork(talk.chat, number)
+    held = talk.chat.held
+    talk.say(f"{talk.chat.session.name} goes on from {format_count(len(held.path))}; {left} stays where it stands")
+
+
+def _parse_turn_number(words: str, command: str) -> int:
+    """raises: InvalidUsage  it is none"""
+    try:
+        return int(words)
+    except ValueError:
+        raise InvalidUsage(
+            f"{command} takes a turn's number, not {words!r}", hint=f"{command} 1, or {command} -1"
+        ) from None
+
+
+def _report_move(talk: "Repl", before: Path, did: str) -> None:
+    """Say what the head moved over and where it stands now; `before` is the path as it was."""
+    now = talk.chat.held.path
+    shared = before.shared(now)
+    passed = before.nodes[shared:] if len(now) < len(before) else now.nodes[shared:]
+    first = next((node.item for node in passed if is_user_message(node.item)), None)
+    what = f'"{item_preview(first)}"' if first else "the last turn"
+    talk.say(f"{did} {what}; the next message goes on from {format_count(len(now))}")
+
+
+@dataclass(frozen=True, slots=True)
+class SlashCommand:
+    """One row: `usage` is what follows the name, `run` gets it as it was typed.
+
+    takes:  what can be completed behind it: MODEL, HANDLE, OWNER or FILE
+    """
+
+    usage: str
+    help: str
+    run: Callable[["Repl", str], Awaitable[None]]
+    takes: str = ""
+
+
+MODEL_ARGUMENT, HANDLE_ARGUMENT, OWNER_ARGUMENT = "model", "handle", "owner"
+
+
+async def handle_help(talk: "Repl", _: str) -> None:
+    rows = [(f"/{name} {row.usage}".strip(), row.help) for name, row in SLASH_COMMANDS.items()]
+    talk.say("\n".join(render_help(rows, SLASH_COMMAND_ALIASES, talk.medium.width)))
+
+
+async def handle_exit(talk: "Repl", _: str) -> None:
+    talk.leaving = True
+
+
+async def handle_status(talk: "Repl", _: str) -> None:
+    talk.say(talk.look.status(talk.chat))
+    if talk.runs:
+        talk.say(f"  run         {talk.runs.status}")
+
+
+async def handle_next(talk: "Repl", words: str) -> None:
+    talk.show(await talk.look.next(talk.chat, words) + "\n")
+
+
+async def handle_context(talk: "Repl", _: str) -> None:
+    talk.show(await talk.look.context(talk.chat) + "\n")
+
+
+async def handle_inspect(talk: "Repl", handle: str) -> None:
+    talk.show(await talk.look.inspect(talk.chat, handle) + "\n")
+
+
+async def handle_model(talk: "Repl", name: str) -> None:
+    if name:
+        await talk.look.switch(talk.chat, name)
+    talk.say(f"model {talk.chat.asking.model}")
+
+
+async def handle_owner(talk: "Repl", name: str) -> None:
+    if name:
+        talk.chat, told = await talk.look.own(talk.chat, name)
+        talk.say(told)
+    else:
+        talk.say(talk.look.status(talk.chat))
+    if talk.runs:
+        talk.say(f"  run         {talk.runs.status}")
+
+
+async def handle_compact(talk: "Repl", words: str) -> None:
+    talk.say(await talk.look.compact(talk.chat, words))
+
+
+async def handle_retry(talk: "Repl", _: str) -> None:
+    await (talk.runs.again() if talk.runs else talk.answer(talk.chat.again()))
+
+
+async def handle_stop(talk: "Repl", _: str) -> None:
+    if not talk.runs:
+        raise InvalidUsage("no agents answer here, so no run is open", hint="Ctrl-C stops an answer")
+    await talk.runs.stop()
+
+
+SLASH_COMMANDS = {
+    "help": SlashCommand("", "this list", handle_help),
+    "status": SlashCommand(
+        "", "who owns the conversation, where its head stands, what is unacknowledged", handle_status
+    ),
+    "next": SlashCommand(
+        "[TEXT]", "the exact body of the next request, and what its owner will put before it", handle_next
+    ),
+    "context": SlashCommand("", "what fills the model's window, by part", handle_context),
+    "usage": SlashCommand("", "tokens of the last request and of the session", handle_usage),
+    "cost": SlashCommand("", "what the session has cost", handle_cost),
+    "reasoning": SlashCommand("", "what the model thought before its last answer", handle_reasoning),
+    "inspect": SlashCommand("[HANDLE]", "the chain as a tree", handle_inspect, HANDLE_ARGUMENT),
+    "model": SlashCommand("[NAME]", "show or change the model", handle_model, MODEL_ARGUMENT),
+    "system": SlashCommand("[TEXT]", "show or change the instructions; - for none", handle_system),
+    "tools": SlashCommand("", "the tools that go with every turn", handle_tools),
+    "attach": SlashCommand(
+        "[FILE...]", "send files along with the next message, or list what goes along", handle_attach, FILE_ARGUMENT
+    ),
+    "detach": SlashCommand("[FILE...]", "send nothing along, or not these", handle_detach, FILE_ARGUMENT),
+    "owner": SlashCommand(
+        "[OWNER]", "hand the conversation to replay, session, conversation or chain", handle_owner, OWNER_ARGUMENT
+    ),
+    "compact": SlashCommand(
+        "[FOCUS] [--keep-last N]", "let a shorter history stand in place of this one", handle_compact
+    ),
+    "retry": SlashCommand("", "ask the last message again", handle_retry),
+    "stop": SlashCommand("", "end the open run of agents for good", handle_stop),
+    "edit": SlashCommand("[TEXT]", "change the last message and ask again", handle_edit),
+    "undo": SlashCommand("", "take the last turn back", handle_undo),
+    "redo": SlashCommand("", "take up again what was taken back", handle_redo),
+    "rewind": SlashCommand("[N]", "go back to the end of turn N, or before the last turn", handle_rewind),
+    "fork": SlashCommand("[N]", "go on in a second session, from here or from the end of turn N", handle_fork),
+    "new": SlashCommand("[NAME]", "begin another conversation; this one stays", handle_new),
+    "clear": SlashCommand("[NAME]", "the same, on a clear screen", handle_clear),
+    "resume": SlashCommand(
+        "[HANDLE]", "go on with another conversation, or list the last ones", handle_resume, HANDLE_ARGUMENT
+    ),
+    "rename": SlashCommand("NAME", "give the conversation another name", handle_rename),
+    "export": SlashCommand(
+        "[FILE]", "write it down, as the file's suffix says: .md, .html, .json, .jsonl", handle_export, FILE_ARGUMENT
+    ),
+    "copy": SlashCommand("[code]", "put the last answer, or its last block of code, on the clipboard", handle_copy),
+    "exit": SlashCommand("", "leave; Ctrl-D does too", handle_exit),
+}
+
+SLASH_COMMAND_ALIASES = {
+    "quit": "exit",
+    "q": "exit",
+    "bye": "exit",
+    "?": "help",
+    "branch": "fork",
+    "back": "undo",
+    "regenerate": "retry",
+    "sessions": "resume",
+    "load": "resume",
+    "switch": "resume",
+    "save": "export",
+    "title": "rename",
+    "name": "rename",
+    "reset": "clear",
+    "tokens": "usage",
+    "instructions": "system",
+    "file": "attach",
+    "compress": "compact",
+}
+"""What other chats call the same."""
+
+
+def get_argument_kind(name: str) -> str:
+    """What a command takes, by its name; "" for what cannot be completed."""
+    row = SLASH_COMMANDS.get(SLASH_COMMAND_ALIASES.get(name, name))
+    return row.takes if row else ""
+
+
+def parse_slash_command(line: str) -> tuple[str, str]:
+    """The name of the command in `line`, and the words after it. raises: InvalidUsage  there is no such command"""
+    said, words = (*line[1:].split(maxsplit=1), "", "")[:2]
+    name = SLASH_COMMAND_ALIASES.get(said.lower(), said.lower())
+    if name not in SLASH_COMMANDS:
+        from difflib import get_close_matches  # for a slip of the finger
+
+        near = get_close_matches(name, [*SLASH_COMMANDS, *SLASH_COMMAND_ALIASES], n=1)
+        meant = f"/{near[0]}" if near else "/help"
+        raise InvalidUsage(f"no command '/{said}'; nothing was sent", hint=f"{meant}, or //{said} for a message")
+    return name, words.strip()
+
+
+async def dispatch_command(talk: "Repl", line: str) -> None:
+    """Carry out one slash command. raises: as `parse_slash_command`; what the command raises"""
+    name, words = parse_slash_command(line)
+    if talk.runs:
+        talk.runs.check(name)
+    await SLASH_COMMANDS[name].run(talk, words)
+
+
+MAX_OUTPUT_CHARS = 100_000
+"""Characters of what a command said that go into a message."""
+
+SHELL_READ_BYTES = 65_536
+
+INTERRUPT_EXIT_CODES = (-signal.SIGINT, 128 + signal.SIGINT)
+"""How a command ends that the person stopped; what it said goes nowhere."""
+
+
+async def run_shell_line(talk: "Repl", line: str) -> None:
+    """Carry out `line`, which begins with one ! or two.
+
+    raises:  InvalidUsage  it was pasted, or there is no command in it
+    """
+    if any(text.startswith("!") and line.startswith(text) for text in talk.reader.pasted):
+        raise InvalidUsage("a ! that was pasted runs nothing", hint="type it, or a space in front of it for a message")
+    keeps = line.startswith("!!")
+    command = line.lstrip("!").strip()
+    if not command:
+        raise InvalidUsage(
+            "there is no command behind the !", hint="!ls shows what it says; !!ls puts it into the next message too"
+        )
+    with on_signal(signal.SIGINT, ignore_signal), talk.reader.aside():  # the command hears Ctrl-C itself
+        said, code = await (_run_captured(talk, command) if keeps else _run_uncaptured(command))
+    if code:
+        talk.say(format_exit(code))
+    if keeps and code not in INTERRUPT_EXIT_CODES:
+        talk.along.append((f"!{command}", make_output_part(command, said, code)))
+        talk.say("it goes along with the next message; /detach takes it out")
+
+
+async def _run_uncaptured(command: str) -> tuple[str, int]:
+    process = await _start_shell(command)
+    return "", await process.wait()
+
+
+async def _run_captured(talk: "Repl", command: str) -> tuple[str, int]:
+    process = await _start_shell(command, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=STDOUT)
+    assert process.stdout
+    pieces: list[bytes] = []
+    while piece := await process.stdout.read(SHELL_READ_BYTES):
+        pieces.append(piece)
+        talk.show(piece.decode("utf-8", "replace"))
+    said = b"".join(pieces).decode("utf-8", "replace")
+    if said and not said.endswith("\n"):
+        talk.show("\n")
+    return said, await process.wait()
+
+
+async def _start_shell(
+    command: str, *, stdin: int | None = None, stdout: int | None = None, stderr: int | None = None
+) -> Process:
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    try:
+        return await asyncio.create_subprocess_exec(shell, "-c", command, stdin=stdin, stdout=stdout, stderr=stderr)
+    except OSError as wrong:
+        why = (wrong.strerror or str(wrong)).lower()
+        raise InvalidUsage(f"the shell {shell} cannot be started: {why}", hint="SHELL names the shell") from wrong
+
+
+def make_output_part(command: str, said: str, code: int) -> dict[str, Json]:
+    """What a command said as a part of a message."""
+    ending = f"\n{format_exit(code)}" if code else ""
+    return {"type": "input_text", "text": f"$ {command}\n{shorten_output(said.rstrip())}{ending}"}
+
+
+def shorten_output(said: str) -> str:
+    """`said`, or its two ends where it is too long."""
+    if len(said) <= MAX_OUTPUT_CHARS:
+        return said
+    left = len(said) - MAX_OUTPUT_CHARS
+    return f"{said[: MAX_OUTPUT_CHARS // 2]}\n[{left:,} characters left out]\n{said[-MAX_OUTPUT_CHARS // 2 :]}"
+
+
+def format_exit(code: int) -> str:
+    return f"(ended by signal {-code})" if code < 0 else f"(exit code {code})"
+
+
+def ignore_signal() -> None:
+    """Whoever runs in the foreground has been told as well."""
+
+
+KEY_HELP = (
+    ("//text", "a message that begins with a slash"),
+    ("@FILE", "in a message: send the file along"),
+    ("!command", "run it in the shell; !!command puts what it says into the next message"),
+    ("Ctrl-J, Esc Enter", "break the line; Enter sends"),
+    ("Esc, Ctrl-C", "stop an answer; what came is kept"),
+    ("Esc Esc", "at an empty prompt: change the last message"),
+    ("Ctrl-R", "search what was typed before"),
+    ("Ctrl-X Ctrl-E", "write in $EDITOR"),
+    ("Tab", "complete commands, models, handles and files"),
+)
+
+MIN_TWO_COLUMN_WIDTH = 60
+"""Columns below which what a thing does stands under it."""
+
+HELP_INDENT = 6
+
+
+def render_help(rows: Sequence[tuple[str, str]], aliases: Mapping[str, str], width: int | None) -> Iterator[str]:
+    """The lines for so many columns; None for a file, where nothing is wrapped."""
+    import textwrap  # for those who ask
+
+    everything = [*rows, *KEY_HELP]
+    wide = max(len(name) for name, _ in everything)
+    for name, about in everything:
+        if width is None:
+            yield f"  {name:<{wide}}  {about}"
+        elif width < MIN_TWO_COLUMN_WIDTH:
+            yield f"  {name}"
+            yield from textwrap.wrap(
+                about, width - 1, initial_indent=" " * HELP_INDENT, subsequent_indent=" " * HELP_INDENT
+            )
+        else:
+            first, *more = textwrap.wrap(about, max(MIN_TWO_COLUMN_WIDTH // 3, width - wide - 5))
+            yield f"  {name:<{wide}}  {first}"
+            yield from (" " * (wide + 4) + line for line in more)
+    yield from textwrap.wrap(
+        f"also: {'; '.join(_format_aliases(aliases))}",
+        (width or 10_000) - 1,
+        initial_indent="  ",
+        subsequent_indent="    ",
+    )
+
+
+def _format_aliases(aliases: Mapping[str, str]) -> Iterator[str]:
+    """Each command with what else it is called."""
+    for name in dict.fromkeys(aliases.values()):
+        yield " ".join([f"/{name}", "=", *(f"/{other}" for other, of in aliases.items() if of == name)])

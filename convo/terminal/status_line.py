@@ -1,0 +1,209 @@
+"""Status of a conversation in one line or a few: status bar, receipt, /status, open run.
+
+Numbers are tokens and USD. The status bar shortens its parts, then drops them, until it fits; the owner stays.
+A receipt ends with the handle that continues the conversation.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from shlex import quote
+from typing import NamedTuple
+
+from convo.config.sections import Price
+from convo.history.records import STRATEGY_INFO, Link, Session, Strategy
+from convo.inspect.view import OpenRun
+from convo.strategies.state import ConversationState
+from convo.terminal.terminal import text_width, truncate_text
+from convo.usage.counting import Usage
+
+PART_SEPARATOR = " · "
+
+MIN_SHOWN_SHARE = 0.0005
+"""The least share of a window that is not written as none."""
+
+
+class StatusLineState(NamedTuple):
+    """Where a conversation stands.
+
+    owner:     as a receipt has it: "chain resp_..."
+    tokens:    that the last request took with its answer; None before there was one
+    window:    tokens that the model has room for; None where nobody wrote it down
+    cost_usd:  of the whole session; None where a price is not known, or nothing was asked
+    along:     parts that wait to go with the next message
+    """
+
+    owner: str
+    model: str
+    tokens: int | None = None
+    window: int | None = None
+    cost_usd: float | None = None
+    along: int = 0
+
+
+class StatusLine:
+    """The line as it is to be drawn now; `standing` is exchanged between two prompts."""
+
+    standing: StatusLineState | None = None
+
+    def line(self, columns: int) -> str:
+        """For a terminal of `columns`; its last one stays free, where some would begin a new line."""
+        return format_status_line(self.standing, columns - 1) if self.standing else ""
+
+
+def format_status_line(standing: StatusLineState, columns: int) -> str:
+    """At most `columns` wide."""
+    for parts in _iter_variants(standing, columns):
+        words = PART_SEPARATOR.join(part for part in parts if part)
+        if text_width(words) <= columns:
+            return words
+    return truncate_text(words, columns)
+
+
+def _iter_variants(standing: StatusLineState, columns: int) -> Iterator[tuple[str, ...]]:
+    """What the line could say, from the most to the least."""
+    owner, model = standing.owner, standing.model
+    name, along = model.rpartition("/")[2], f"+{standing.along}" if standing.along else ""
+    filled, cost = _format_used_share(standing), "".join(format_cost(standing.cost_usd))
+    short = owner if len(owner) <= SHORT_OWNER_COLUMNS else truncate_text(owner, SHORT_OWNER_COLUMNS)
+    yield owner, model, _format_used_window(standing), cost, along
+    yield owner, name, filled, cost, along
+    for rest in ((name, filled, cost, along), (filled, cost, along), (filled, along)):
+        yield short, *rest
+        yield (
+            truncate_text(
+                owner, max(MIN_OWNER_COLUMNS, columns - sum(text_width(PART_SEPARATOR + part) for part in rest if part))
+            ),
+            *rest,
+        )
+
+
+SHORT_OWNER_COLUMNS = 20
+"""Columns for the owner where there are few."""
+
+MIN_OWNER_COLUMNS = 14
+"""Those that it has before something else is left out."""
+
+
+def _format_used_share(standing: StatusLineState) -> str:
+    if standing.tokens is None:
+        return ""
+    return format_share(standing.tokens, standing.window) if standing.window else f"{standing.tokens:,} tokens"
+
+
+def _format_used_window(standing: StatusLineState) -> str:
+    filled = _format_used_share(standing)
+    return f"{filled} of {standing.window:,}" if filled and standing.window else filled
+
+
+def format_share(tokens: int, whole: int) -> str:
+    """Per cent of the window, never as none when it is something."""
+    part = tokens / whole
+    return "<0.1%" if 0 < part < MIN_SHOWN_SHARE else f"{part:.1%}"
+
+
+MIN_SHOWN_USD = 0.0001
+
+
+def format_receipt(link: Link, session: Session, price: Price | None = None, calls: Sequence[Link] = ()) -> str:
+    """The line for a turn that ended, however it ended; `calls` are those of which `link` is the total."""
+    used = Usage.read(link.usage)
+    why = f" ({link.error.get('limit') or link.error['code']})" if link.status == "incomplete" and link.error else ""
+    ended = [] if link.status == "completed" else [link.status + why]
+    parts = [
+        *ended,
+        *([*format_token_counts(used), *format_cost(_total_cost_usd(calls or [link], price))] if used else []),
+        *_format_duration(link),
+        _shown_id(link),
+        format_owner_handle(session),
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def combine_links(links: Sequence[Link]) -> Link:
+    """The links of one run as one: the last, with the tokens and the seconds of all."""
+    used = [found for found in (Usage.read(link.usage) for link in links) if found]
+    seconds = [link.seconds for link in links if link.seconds is not None]
+    added = {
+        "input_tokens": sum(one.input for one in used),
+        "input_tokens_details": {
+            "cached_tokens": sum(one.cached for one in used),
+            "cache_write_tokens": sum(one.written for one in used),
+        },
+        "output_tokens": sum(one.output for one in used),
+        "output_tokens_details": {"reasoning_tokens": sum(one.reasoning for one in used)},
+        "total_tokens": sum(one.input + one.output for one in used),
+    }
+    return replace(links[-1], usage=added if used else None, seconds=sum(seconds) if seconds else None)
+
+
+def format_owner_handle(session: Session) -> str:
+    """The owner and the handle to come back by: "chain resp_...", "session what-is-a-monad"."""
+    if session.strategy is Strategy.SESSION or not session.handle:
+        return f"{session.strategy} {session.name}"
+    return f"{session.strategy} {session.handle}"
+
+
+def _total_cost_usd(links: Sequence[Link], price: Price | None) -> float | None:
+    """USD, call by call: a price may depend on the length of one."""
+    costs = [found.cost_usd(price) for link in links if (found := Usage.read(link.usage))]
+    known = [cost for cost in costs if cost is not None]
+    return sum(known) if known and len(known) == len(costs) else None
+
+
+def format_token_counts(used: Usage) -> list[str]:
+    """What went in and what came out, cached and reasoning tokens told apart."""
+    cached = f" ({used.cached:,} cached)" if used.cached else ""
+    thought = f" ({used.reasoning:,} reasoning)" if used.reasoning else ""
+    return [f"{used.input:,} in{cached}", f"{used.output:,} out{thought}"]
+
+
+def format_cost(cost_usd: float | None) -> list[str]:
+    """A cost that is known, and never as nothing when it is something."""
+    if cost_usd is None:
+        return []
+    if 0 < cost_usd < MIN_SHOWN_USD:
+        return [f"<${MIN_SHOWN_USD}"]
+    return [f"${cost_usd:,.4f}" if cost_usd < 1 else f"${cost_usd:,.2f}"]
+
+
+def _format_duration(link: Link) -> list[str]:
+    return [] if link.seconds is None else [f"{link.seconds:.1f} s"]
+
+
+def _shown_id(link: Link) -> str:
+    return "" if link.id.startswith("try_") else link.id
+
+
+def format_status(session: Session, held: ConversationState, model: str) -> str:
+    """The lines of /status."""
+    owner = STRATEGY_INFO[session.strategy]
+    waiting = len(held.unacknowledged)
+    rows = {
+        "owner": f"{owner.words} (--{session.strategy})",
+        "session": session.name or "(named after the first message)",
+        "handle": session.handle or ("the session itself" if not owner.remembers else "(made by the first answer)"),
+        "endpoint": str(session.scope),
+        "model": model,
+        "items": f"{len(held.path)}" + (f", of them {waiting} unacknowledged" if waiting else ""),
+        "turn sends": "what the owner has not acknowledged" if owner.remembers else "the whole path",
+    }
+    return "\n".join(f"  {name:<11} {value}" for name, value in rows.items())
+
+
+def describe_open_run(run: OpenRun) -> str:
+    """What an open run waits for, in words."""
+    if run.paused:
+        return f"a run of agents waits for a decision on {', '.join(run.waits)}" if run.waits else PAUSED_RUN_TEXT
+    return f"a run of agents is under way in {run.by}" if run.by else ORPHANED_RUN_TEXT
+
+
+PAUSED_RUN_TEXT = "a run of agents is paused"
+ORPHANED_RUN_TEXT = "a run of agents was left in the middle of its calls"
+
+
+def format_continue_command(session: Session, run: OpenRun | None) -> str:
+    """The command that goes on with a session; "" while another process goes on with its run."""
+    name = quote(session.name or session.id)
+    if run is None:
+        return f"convo chat --from {name}"
+    return f"convo resume {name} --agent FILE.py:NAME" if run.paused or run.left else ""

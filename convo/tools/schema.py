@@ -1,0 +1,405 @@
+"""JSON schemas of Python types, readers of their values, and descriptions from docstrings.
+
+A `Form` has both halves, so what the model is shown and what is accepted cannot differ. A strict schema lists every
+field and allows no other; a type it cannot express raises InputFault when the tool is defined.
+Docstrings may use Google, Sphinx or NumPy style, or plain `name:  description` lines.
+"""
+
+import dataclasses
+import inspect
+import json
+import re
+from collections import abc
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+from convo.errors import InputFault
+from convo.history.items import Json
+
+JsonSchema = dict[str, Json]
+ValueReader = Callable[[Json, str], object]
+"""Makes a value of what was written; the text is the place, for the words of a Mismatch."""
+
+
+class Mismatch(ValueError):
+    """What was written at a place is not what its schema says; the words are for the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A type, as a schema says it and as its values are read."""
+
+    schema: JsonSchema
+    read: ValueReader
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a record; `default` is a function, where there is one, and makes a new value each time."""
+
+    name: str
+    form: Form
+    default: Callable[[], object] | None = None
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Named fields, as one object."""
+
+    fields: tuple[Field, ...]
+    strict: bool = True
+
+    @property
+    def schema(self) -> JsonSchema:
+        needed = [field.name for field in self.fields if self.strict or field.default is None]
+        properties = {field.name: self._property(field) for field in self.fields}
+        return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+
+    def read(self, value: Json, place: str) -> dict[str, object]:
+        """The fields' values by name; every field that does not fit is told of, not only the first.
+
+        raises:  Mismatch
+        """
+        if not isinstance(value, dict):
+            raise Mismatch(_mismatch_message(place, "an object", value))
+        wrong = [f"{_join_place(place, name)}: there is no such field" for name in value if name not in self._names]
+        values: dict[str, object] = {}
+        for field in self.fields:
+            try:
+                values[field.name] = self._value(field, value, place)
+            except Mismatch as found:
+                wrong.append(str(found))
+        if wrong:
+            raise Mismatch("; ".join(wrong))
+        return values
+
+    @property
+    def _names(self) -> set[str]:
+        return {field.name for field in self.fields}
+
+    def _value(self, field: Field, written: Mapping[str, Json], place: str) -> object:
+        if field.name in written:
+            return field.form.read(written[field.name], _join_place(place, field.name))
+        if field.default is None:
+            raise Mismatch(f"{_join_place(place, field.name)}: is missing")
+        return field.default()
+
+    def _property(self, field: Field) -> JsonSchema:
+        """A strict schema has no defaults: the API refuses them, so they are told in words."""
+        schema, words = dict(field.form.schema), field.description or field.form.schema.get("description")
+        default = field.default() if field.default else None
+        default = default.value if isinstance(default, Enum) else default
+        if isinstance(default, str | int | float):
+            if self.strict:
+                words = " ".join(part for part in (words, f"Default: {json.dumps(default)}.") if part)
+            else:
+                schema["default"] = default
+        return {**schema, "description": words} if words else schema
+
+
+def form(kind: Any, where: str, *, strict: bool = True, inside: tuple[type, ...] = ()) -> Form:
+    """The form of a type.
+
+    where:   what is being defined, for the words of a refusal: "parameter 'x' of tool 'y'"
+    inside:  the records that `kind` stands in
+    raises:  InputFault  a schema cannot say it
+    """
+    origin, parts = get_origin(kind) or kind, get_args(kind)
+    if origin is Annotated:
+        plain = form(parts[0], where, strict=strict, inside=inside)
+        words = next((part for part in parts[1:] if isinstance(part, str)), None)
+        return Form({**plain.schema, "description": words}, plain.read) if words else plain
+    if kind in SCALAR_FORMS:
+        return SCALAR_FORMS[kind]
+    if origin is Literal:
+        return _make_choice_form(parts)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return _make_enum_form(kind)
+    if origin in (Union, UnionType):
+        return _make_union_form([form(part, where, strict=strict, inside=inside) for part in parts])
+    if origin in ARRAY_TYPES:
+        return _make_array_form(origin, form(_element_type(kind, parts, where), where, strict=strict, inside=inside))
+    if dataclasses.is_dataclass(kind) or is_typeddict(kind):
+        return _make_record_form(kind, where, strict, inside)
+    if not strict and (kind is Any or origin in (dict, abc.Mapping)):
+        return _make_open_form(origin, parts, where)
+    raise InputFault(
+        f"{where} is {_format_type(kind)}, which {_unsupported_reason(strict)}", hint=_unsupported_hint(origin, strict)
+    )
+
+
+# -- leaves ---------------------------------------------------------------------------------------
+
+
+def _make_scalar_form(name: str, words: str, fits: Callable[[Json], bool], make: Callable[[Json], object]) -> Form:
+    def read(value: Json, place: str) -> object:
+        if not fits(value):
+            raise Mismatch(_mismatch_message(place, words, value))
+        return make(value)
+
+    return Form({"type": name}, read)
+
+
+def _return_value(value: Json) -> object:
+    return value
+
+
+def _is_whole_number(value: Json) -> bool:
+    return type(value) is int or (type(value) is float and value.is_integer())
+
+
+SCALAR_FORMS: dict[Any, Form] = {
+    str: _make_scalar_form("string", "a string", lambda value: isinstance(value, str), _return_value),
+    bool: _make_scalar_form("boolean", "true or false", lambda value: isinstance(value, bool), _return_value),
+    int: _make_scalar_form("integer", "an integer", _is_whole_number, int),
+    float: _make_scalar_form("number", "a number", lambda value: type(value) in (int, float), _return_value),
+    None: _make_scalar_form("null", "null", lambda value: value is None, _return_value),
+    NoneType: _make_scalar_form("null", "null", lambda value: value is None, _return_value),
+}
+
+JSON_TYPE_NAMES = {str: "string", int: "integer", bool: "boolean", float: "number", NoneType: "null"}
+
+
+def _make_choice_form(values: Iterable[Json], make: Callable[[Json], object] = _return_value) -> Form:
+    allowed = list(values)
+    kinds = {JSON_TYPE_NAMES.get(type(value)) for value in allowed}
+
+    def read(value: Json, place: str) -> object:
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            raise Mismatch(_mismatch_message(place, " or ".join(repr(one) for one in allowed), value))
+        return make(value)
+
+    single = next(iter(kinds)) if len(kinds) == 1 else None
+    return Form({"type": single, "enum": allowed} if single else {"enum": allowed}, read)
+
+
+def _make_enum_form(kind: type[Enum]) -> Form:
+    return _make_choice_form([one.value for one in kind], kind)
+
+
+# -- what is made of others -----------------------------------------------------------------------
+
+ARRAY_TYPES: dict[Any, Callable[[list[object]], object]] = {
+    list: list,
+    abc.Sequence: list,
+    abc.Iterable: list,
+    tuple: tuple,
+    set: set,
+    frozenset: frozenset,
+}
+
+
+def _element_type(kind: Any, parts: tuple[Any, ...], where: str) -> Any:
+    """What an array holds. A tuple of a fixed length cannot be said."""
+    if len(parts) == 1 and get_origin(kind) is not tuple:
+        return parts[0]
+    if len(parts) == 2 and parts[1] is Ellipsis:
+        return parts[0]
+    raise InputFault(
+        f"{where} is {_format_type(kind)}, which says nothing of its elements", hint="list[...] or tuple[..., ...]"
+    )
+
+
+def _make_array_form(origin: Any, element: Form) -> Form:
+    def read(value: Json, place: str) -> object:
+        if not isinstance(value, list):
+            raise Mismatch(_mismatch_message(place, "an array", value))
+        return ARRAY_TYPES[origin]([element.read(one, f"{place}[{at}]") for at, one in enumerate(value)])
+
+    return Form({"type": "array", "items": element.schema}, read)
+
+
+def _make_union_form(forms: list[Form]) -> Form:
+    def read(value: Json, place: str) -> object:
+        wrong: list[str] = []
+        for one in forms:
+            try:
+                return one.read(value, place)
+            except Mismatch as found:
+                wrong.append(str(found))
+        raise Mismatch(" or ".join(dict.fromkeys(wrong)))
+
+    return Form({"anyOf": [one.schema for one in forms]}, read)
+
+
+def _make_record_form(kind: Any, where: str, strict: bool, inside: tuple[type, ...]) -> Form:
+    if kind in inside:
+        raise InputFault(
+            f"{where} is {_format_type(kind)}, which holds itself", hint="take a list of flat records instead"
+        )
+    words = told(kind).fields if kind.__doc__ else {}
+    hints = get_type_hints(kind, include_extras=True)
+    defaults = _default_factories(kind)
+    fields = tuple(
+        Field(
+            name,
+            form(hint, f"field {name!r} of {where}", strict=strict, inside=(*inside, kind)),
+            defaults.get(name),
+            words.get(name),
+        )
+        for name, hint in hints.items()
+    )
+    record = Record(fields, strict)
+    if is_typeddict(kind):
+        return Form(record.schema, record.read)
+    return Form(record.schema, lambda value, place: made_by(kind, place, **record.read(value, place)))
+
+
+def made_by(make: Callable[..., object], place: str, /, *given: object, **named: object) -> object:
+    """What somebody's own class or function makes. raises: Mismatch  it refused, whatever it raised"""
+    try:
+        return make(*given, **named)
+    except Mismatch:
+        raise
+    except Exception as refused:
+        raise Mismatch(f"{place or 'it'}: {refused!r}") from refused
+
+
+def _default_factories(kind: Any) -> dict[str, Callable[[], object]]:
+    """The defaults of a dataclass, each as a function."""
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    found: dict[str, Callable[[], object]] = {}
+    for one in dataclasses.fields(kind):
+        if one.default is not dataclasses.MISSING:
+            found[one.name] = lambda value=one.default: value  # type: ignore[misc]
+        elif one.default_factory is not dataclasses.MISSING:
+            found[one.name] = one.default_factory
+    return found
+
+
+def _make_open_form(origin: Any, parts: tuple[Any, ...], where: str) -> Form:
+    """What only a schema that is not strict can say: any value, or an object with any names."""
+    if origin is Any:
+        return Form({}, lambda value, place: value)
+    values = form(parts[1], where, strict=False) if len(parts) == 2 else Form({}, lambda value, place: value)
+
+    def read(value: Json, place: str) -> object:
+        if not isinstance(value, dict):
+            raise Mismatch(_mismatch_message(place, "an object", value))
+        return {name: values.read(one, _join_place(place, name)) for name, one in value.items()}
+
+    return Form({"type": "object", "additionalProperties": values.schema or True}, read)
+
+
+# -- words ----------------------------------------------------------------------------------------
+
+
+def _join_place(place: str, name: str) -> str:
+    return f"{place}.{name}" if place else name
+
+
+def _mismatch_message(place: str, words: str, value: Json) -> str:
+    shown = repr(value)
+    return f"{place or 'it'}: must be {words}, not {shown if len(shown) <= 40 else shown[:39] + '…'}"
+
+
+def _format_type(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("typing.", "")
+
+
+def _unsupported_reason(strict: bool) -> str:
+    return f"a {'strict ' if strict else ''}schema cannot say"
+
+
+def _unsupported_hint(origin: Any, strict: bool) -> str:
+    if strict and (origin is Any or origin in (dict, abc.Mapping)):
+        return "name its fields in a dataclass, or define the tool with strict=False"
+    return "use str, int, float, bool, Literal, Enum, list, a dataclass or a TypedDict"
+
+
+SPHINX_PARAM = re.compile(r"^:param\s+(?:[^:]*\s)?\*{0,2}(\w+):\s*(.*)$")
+SPHINX_FIELD = re.compile(r"^:\w+.*?:")
+FIELDS_HEADING = re.compile(r"^(Args|Arguments|Params|Parameters|Attributes):\s*$", re.IGNORECASE)
+OTHER_HEADING = re.compile(r"^(Returns?|Raises|Yields|Examples?|Notes?|Warnings?):?\s*", re.IGNORECASE)
+GOOGLE_FIELD = re.compile(r"^\*{0,2}(\w+)\s*(?:\([^)]*\))?:\s*(.*)$")
+NUMPY_FIELD = re.compile(r"^\*{0,2}(\w+)\s*(?::.*)?$")
+UNDERLINE = re.compile(r"^-{3,}\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a docstring says: the words before any list, and those of each field by name."""
+
+    words: str = ""
+    fields: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def told(documented: object, names: Collection[str] = ()) -> Told:
+    """Read the docstring of `documented`.
+
+    names:  the fields that there are; a plain `name:  words` is only taken for one of these
+    """
+    lines = (inspect.getdoc(documented) or "").splitlines()
+    if inspect.isclass(documented) and _is_generated_docstring(documented, lines):
+        return Told()
+    begin = next((at for at, line in enumerate(lines) if _ends_description(lines, at, names)), len(lines))
+    return Told("\n".join(lines[:begin]).strip(), _parse_field_descriptions(lines[begin:], names))
+
+
+def _is_generated_docstring(kind: type, lines: list[str]) -> bool:
+    """Dataclasses without words of their own are given their signature as words."""
+    return len(lines) == 1 and lines[0].startswith(f"{kind.__name__}(")
+
+
+def _ends_description(lines: list[str], at: int, names: Collection[str]) -> bool:
+    line = lines[at]
+    underlined = at + 1 < len(lines) and bool(UNDERLINE.match(lines[at + 1])) and bool(line.strip())
+    plain = GOOGLE_FIELD.match(line)
+    named = plain is not None and plain.group(1) in names
+    return bool(
+        underlined or named or SPHINX_FIELD.match(line) or FIELDS_HEADING.match(line) or OTHER_HEADING.fullmatch(line)
+    )
+
+
+def _parse_field_descriptions(lines: list[str], names: Collection[str]) -> dict[str, str]:
+    """Each field's words, lines that go on joined to one."""
+    found: dict[str, list[str]] = {}
+    current: str | None = None
+    block = ""
+    for at, line in enumerate(lines):
+        if _is_heading(lines, at):
+            block, current = _heading_style(line), None
+            continue
+        began = _parse_field_start(line, block, names)
+        if began:
+            current = began[0]
+            found[current] = [began[1]]
+        elif line.strip() and current and line.startswith((" ", "\t")):
+            found[current].append(line.strip())
+        elif line.strip() or not block:
+            current = None
+    return {name: " ".join(part for part in parts if part) for name, parts in found.items() if any(parts)}
+
+
+def _is_heading(lines: list[str], at: int) -> bool:
+    line = lines[at]
+    below = at + 1 < len(lines) and bool(UNDERLINE.match(lines[at + 1]))
+    return below or bool(UNDERLINE.match(line) or FIELDS_HEADING.match(line) or OTHER_HEADING.fullmatch(line))
+
+
+def _heading_style(line: str) -> str:
+    if UNDERLINE.match(line):
+        return "numpy"
+    if FIELDS_HEADING.match(line):
+        return "google"
+    return "numpy" if line.strip().lower() in ("parameters", "attributes") else "other"
+
+
+def _parse_field_start(line: str, block: str, names: Collection[str]) -> tuple[str, str] | None:
+    """The field whose words begin on this line, and the first of them."""
+    if sphinx := SPHINX_PARAM.match(line):
+        return sphinx.group(1), sphinx.group(2).strip()
+    if block == "google" and line.startswith((" ", "\t")) and (google := GOOGLE_FIELD.match(line.strip())):
+        deep = len(line) - len(line.lstrip()) > 4 and google.group(1) not in names
+        return None if deep else (google.group(1), google.group(2).strip())
+    if block == "numpy" and (numpy := NUMPY_FIELD.match(line)):
+        return numpy.group(1), ""
+    plain = GOOGLE_FIELD.match(line)
+    if not block and plain and plain.group(1) in names:
+        return plain.group(1), plain.group(2).strip()
+    return None

@@ -1,0 +1,405 @@
+"""Conversion of a conversation to another owner.
+
+The source is never changed; the result is a new session, with a new file or conversation where needed. No model is
+called. The owner's list is read first, and unconfirmed items of the record are appended. A conversation is seeded 20
+items at a time and read back. A file is written before its record, and reused if the command was killed in between.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from convo.chat.conversation import Chat
+from convo.chat.files import ReplayFile, format_replay_file
+from convo.chat.lookup import find_session_by_handle, to_absolute_path
+from convo.chat.open import iter_numbered_paths, load_conversation_history
+from convo.chat.session_record import ChatDeps, find_free_session_name, load_session_record, make_session_name, shielded
+from convo.chat.turn import load_owner_tail
+from convo.chat.view_loader import load_session_view
+from convo.endpoints.base import PAGE_ITEMS, Endpoint, list_all_items
+from convo.errors import Conflict, ConvoError, InvalidUsage, ItemDeleted, StateFault, Unreachable, Unreadable
+from convo.history.items import Item
+from convo.history.records import EMBEDDED_SCOPE, STRATEGY_INFO, Link, Scope, Session, Strategy
+from convo.history.tree import Key, Path, common_prefix_length, root_key
+from convo.inspect.serialize import ConversationDocument, links_to_json
+from convo.inspect.view import ConversationView
+from convo.runtime import Clock, NewId
+from convo.stores.base import AppendItems, Store, Transaction
+from convo.strategies.requests import reconcile
+from convo.strategies.state import ConversationState, is_complete_answer
+from convo.strategies.transfer import (
+    UNKNOWN_ORIGIN,
+    ItemOrigin,
+    TransferItem,
+    TransferPlan,
+    TransferTarget,
+    plan_transfer,
+)
+
+
+@dataclass(frozen=True)
+class ConversationSource:
+    """A conversation that is handed over.
+
+    handle:    what the person called it
+    said:      its path, item by item
+    held:      the same, with what its owner confirmed
+    links:     the calls that are known, on whatever branch
+    metadata:  of a conversation at an endpoint
+    notes:     what else a person should know, one sentence each
+    """
+
+    handle: str
+    scope: Scope | None
+    model: str | None
+    held: ConversationState
+    said: tuple[TransferItem, ...]
+    name: str | None = None
+    instructions: str | None = None
+    created_at: float | None = None
+    links: tuple[Link, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.held.strategy
+
+    def without_secrets(self, document: ConversationDocument) -> "ConversationSource":
+        """The same with the items, name and instructions of `document`; what it says nothing of is left out."""
+        said = tuple(replace(one, item=item) for one, item in zip(self.said, document.items, strict=True))
+        named = document.name if document.name == self.name else None
+        return replace(self, said=said, name=named, instructions=document.instructions, metadata={}, links=())
+
+    def document(self) -> ConversationDocument:
+        """The same, as a file can hold it."""
+        path = self.held.path
+        return ConversationDocument(
+            items=path.items,
+            acknowledged=path.place(self.held.mark),
+            name=self.name,
+            model=self.model,
+            instructions=self.instructions,
+            created_at=self.created_at,
+            links=links_to_json(self.links, path),
+        )
+
+
+async def load_source(known: ConversationView, store: Store, endpoint: Endpoint | None = None) -> ConversationSource:
+    """What `known` holds, compared with its owner where that is possible.
+
+    endpoint:  of the owner, where it remembers; None: the record is taken at its word
+    raises:    ItemDeleted  the history needs an item that is gone;  what the endpoint answers
+    """
+    handle = _owner_handle(known)
+    held, notes = ConversationState(known.strategy, known.path, known.mark, handle), list(known.notes)
+    metadata: Mapping[str, str] = {}
+    if known.strategy is Strategy.CONVERSATION and handle and endpoint:
+        held, metadata, told = await _read_from_owner(held, store, endpoint, whole=known.lost is None)
+        notes = [*notes, *told] if known.lost is None else told
+    elif known.lost:
+        raise ItemDeleted(known.lost)
+    elif known.strategy is Strategy.CHAIN and endpoint and known.session and held.unacknowledged:
+        held = reconcile(held, (await load_owner_tail(held, endpoint, store)).items)
+    links = [*known.links, *await _links_on_path(store, held.path)]
+    return ConversationSource(
+        handle=known.handle,
+        scope=known.scope,
+        model=known.model,
+        held=held,
+        said=_to_transfer_items(held, links, known.scope),
+        name=known.session.name if known.session else None,
+        instructions=_source_instructions(known),
+        created_at=known.session.created_at if known.session else None,
+        links=tuple(links),
+        metadata=metadata,
+        notes=tuple(notes),
+    )
+
+
+def _owner_handle(known: ConversationView) -> str | None:
+    """The owner's name for it."""
+    if known.session:
+        return known.session.handle
+    return known.handle if STRATEGY_INFO[known.strategy].remembers else None
+
+
+def _source_instructions(known: ConversationView) -> str | None:
+    """What is said with every turn: by the record, else by the last link."""
+    if known.session:
+        return known.session.instructions
+    at = next((link for link in known.links if link.id == known.at), None)
+    said = at.parameters.get("instructions") if at else None
+    return said if isinstance(said, str) else None
+
+
+OwnerHistory = tuple[ConversationState, Mapping[str, str], list[str]]
+
+
+async def _read_from_owner(held: ConversationState, store: Store, endpoint: Endpoint, *, whole: bool) -> OwnerHistory:
+    """The conversation as its endpoint has it, and behind it what only the record has."""
+    handle = held.handle or ""
+    try:
+        resource = await endpoint.conversation(handle)
+        theirs = await _read_conversation_items(handle, store, endpoint)
+    except Unreachable as failure:
+        if not whole:
+            raise
+        return held, {}, [f"{failure.message}; this is the local mirror"]
+    ours = held.path.upto(held.mark).items
+    if common_prefix_length(ours, theirs) == len(ours):
+        held = reconcile(held, theirs[len(ours) :])
+        notes = []
+    else:
+        confirmed = Path(root_key(store.tenant)).grow(theirs)
+        waiting = [node.item for node in held.unacknowledged]
+        held = replace(held, path=confirmed.grow(waiting), mark=confirmed.head)
+        notes = ["the record and the conversation differ; the conversation is right"]
+    return held, resource.get("metadata") or {}, notes
+
+
+async def _read_conversation_items(conversation_id: str, store: Store, endpoint: Endpoint) -> Sequence[Item]:
+    """The items of a conversation, as our own rows keep them or as their endpoint lists them."""
+    found = await store.conversation(conversation_id) if endpoint.scope == EMBEDDED_SCOPE else None
+    if found:
+        return (await store.path(found.head)).items
+    return await list_all_items(
+        lambda after: endpoint.conversation_items(conversation_id, after=after, limit=PAGE_ITEMS, order="asc")
+    )
+
+
+# -- who made what --------------------------------------------------------------------------------
+
+
+async def _links_on_path(store: Store, path: Path) -> Sequence[Link]:
+    """The links whose answer begins on this path: behind what the model was told."""
+    keys, answer = (path.root, *path.keys), [False, *(is_complete_answer(node.item) for node in path.nodes)]
+    ends = [key for key, before, then in zip(keys, answer, answer[1:], strict=False) if then and not before]
+    return await store.answers(*ends)
+
+
+def _to_transfer_items(held: ConversationState, links: Sequence[Link], scope: Scope | None) -> tuple[TransferItem, ...]:
+    made = _item_origins(held.path, links)
+    confirmed = held.path.place(held.mark)
+    there = ItemOrigin(scope) if held.remembers else UNKNOWN_ORIGIN
+    return tuple(
+        TransferItem(node.item, made.get(node.key, there), confirmed=at < confirmed)
+        for at, node in enumerate(held.path.nodes)
+    )
+
+
+def _item_origins(path: Path, links: Sequence[Link]) -> dict[Key, ItemOrigin]:
+    """Who answered what of this path, by place."""
+    keys = path.keys
+    depth = {key: at for at, key in enumerate(keys, 1)} | {path.root: 0}
+    found: dict[Key, ItemOrigin] = {}
+    for link in links:
+        if link.head in depth and link.saw in depth:
+            answered = keys[depth[link.saw] : depth[link.head]]
+            found |= dict.fromkeys(answered, ItemOrigin(link.scope, link.model))
+    return found
+
+
+SEED_BATCH_ITEMS = 20
+"""Items that a conversation takes at a time."""
+
+
+class SeededConversation(NamedTuple):
+    """A conversation's id, and what it holds."""
+
+    handle: str
+    path: Path
+
+
+async def seed_conversation(
+    items: Sequence[Item], edges: ChatDeps, metadata: Mapping[str, str] | None = None
+) -> SeededConversation:
+    """Make it. raises: what the endpoint answers; StateFault  it holds something else than it was given"""
+    created = await edges.endpoint.create_conversation(items[:SEED_BATCH_ITEMS], metadata or None)
+    handle = str(created["id"])
+    try:
+        for at in range(SEED_BATCH_ITEMS, len(items), SEED_BATCH_ITEMS):
+            await edges.endpoint.add_items(handle, items[at : at + SEED_BATCH_ITEMS])
+        path = await load_conversation_history(handle, edges)
+        if len(path) != len(items):
+            raise StateFault(f"{handle} holds {len(path)} items, and was given {len(items)}")
+    except BaseException:
+        await delete_seeded_conversation(handle, edges)
+        raise
+    return SeededConversation(handle, path)
+
+
+async def delete_seeded_conversation(handle: str, edges: ChatDeps) -> None:
+    """Delete a conversation that nothing came of, as far as its endpoint lets it."""
+    with suppress(ConvoError):
+        await edges.endpoint.delete_conversation(handle)
+
+
+async def convert_chat(chat: Chat, to: Strategy) -> tuple[Chat, TransferPlan]:
+    """The same conversation held by `to`, as another chat, and what went over.
+
+    raises:  InvalidUsage  nothing was said yet, or `to` holds it already;  as `convert_conversation`
+    """
+    edges = chat.edges
+    chat.reread()
+    session = await edges.store.session(chat.session.id)
+    if session is None:
+        raise InvalidUsage("nothing was said yet", hint=f"leave, and begin with convo chat --{to}")
+    source = await load_source(await load_session_view(edges.store, session), edges.store, edges.endpoint)
+    target = TransferTarget(to, edges.endpoint.scope, chat.asking.model)
+    check_convertible(source, target)
+    carried = plan_transfer(source.said, target)
+    beside = SessionWriter(edges.store, edges.clock, edges.new_id)
+    made = await convert_conversation(source, carried, target, ConvertDestination(), beside, edges.endpoint)
+    return Chat(await load_session_record(made, edges), chat.asking, edges), carried
+
+
+MAX_NAME_ATTEMPTS = 5
+"""Names that are tried, each of which another process may take first."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWriter:
+    """Where a new session is written: the store, the time and the source of ids."""
+
+    store: Store
+    clock: Clock
+    new_id: NewId
+
+    async def write(self, session: Session, path: Path, name: str | None, links: Sequence[Link] = ()) -> Session:
+        """Store `session`, whose path is `path`, in one change; returns it as it is called there.
+
+        name:    None gives it its own name, with a number where that is taken
+        raises:  Conflict  `name` is taken;  StoreFault
+        """
+        grow = (AppendItems(path.root, path.items),) if path.items else ()
+        for left in reversed(range(MAX_NAME_ATTEMPTS)):
+            session = replace(session, name=name or await find_free_session_name(self.store, session.name))
+            try:
+                await shielded(
+                    self.store.commit(Transaction(grow=grow, links=tuple(links), session=session, expect=None))
+                )
+                break
+            except Conflict:
+                if name or not left:
+                    raise
+        return session
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertDestination:
+    """What the person called the result: a session's name, a file; None for one of its own making."""
+
+    name: str | None = None
+    file: str | None = None
+
+
+def check_convertible(source: ConversationSource, target: TransferTarget) -> None:
+    """raises: InvalidUsage  the new owner is the one that holds it already"""
+    same_place = source.scope == target.scope or not target.remembers
+    if source.strategy is target.strategy and same_place and target.strategy is not Strategy.CONVERSATION:
+        raise InvalidUsage(
+            f"{source.handle} is owned by {target.strategy} already", hint="convo chat --fork makes a second one"
+        )
+
+
+async def convert_conversation(
+    source: ConversationSource,
+    carried: TransferPlan,
+    target: TransferTarget,
+    wish: ConvertDestination,
+    beside: SessionWriter,
+    endpoint: Endpoint | None = None,
+) -> Session:
+    """Let `target` hold `carried`; returns the record of the new session.
+
+    endpoint:  of the new owner; needed for a conversation alone
+    raises:    Conflict  the file, or the name, is taken;  what the endpoint or the store answers. What was
+               made until then is taken back
+    """
+    if target.strategy is Strategy.CONVERSATION:
+        assert endpoint
+        return await _convert_to_conversation(source, carried, target, wish, beside, endpoint)
+    path = Path(root_key(beside.store.tenant)).grow(carried.items)
+    mark = path.root if target.strategy is Strategy.CHAIN else path.first(carried.confirmed).head
+    session = _new_session(source, target, path, beside)
+    session = replace(session, mark=mark)
+    if target.strategy is Strategy.REPLAY:
+        return await _convert_to_file(session, path, wish, beside)
+    return await beside.write(session, path, wish.name)
+
+
+def _new_session(source: ConversationSource, target: TransferTarget, path: Path, beside: SessionWriter) -> Session:
+    now = beside.clock.now()
+    return Session(
+        id=beside.new_id("ses"),
+        name=source.name or (make_session_name(path.items[0]) if path.items else "chat"),
+        strategy=target.strategy,
+        model=target.model,
+        head=path.head,
+        mark=path.head,
+        created_at=now,
+        used_at=now,
+        scope=target.scope,
+        instructions=source.instructions,
+    )
+
+
+async def _convert_to_file(session: Session, path: Path, wish: ConvertDestination, beside: SessionWriter) -> Session:
+    file = await _choose_file(session, path, wish, beside.store)
+    is_new = not file.exists()
+    file.check()
+    if is_new:
+        file.write(path.items)
+    session = replace(session, handle=str(file.place), written=path.head)
+    try:
+        return await beside.write(session, path, wish.name)
+    except ConvoError:
+        if is_new:
+            with suppress(OSError):
+                os.unlink(file.place)
+        raise
+
+
+async def _choose_file(session: Session, path: Path, wish: ConvertDestination, store: Store) -> ReplayFile:
+    """Where `path` is to stand, or stands already since a try that was killed. raises: Conflict  another file does"""
+    places = [wish.file] if wish.file else iter_numbered_paths(to_absolute_path(f"{wish.name or session.name}.json"))
+    for file in map(ReplayFile, places):
+        if not file.exists() or await _is_unclaimed_copy(file, path, store):
+            return file
+    raise Conflict(f"{file.place} is there already", hint="name a file that is not, with --as")
+
+
+async def _is_unclaimed_copy(file: ReplayFile, path: Path, store: Store) -> bool:
+    """Whether a file holds just `path`, and nobody has a record of it."""
+    return (
+        _file_holds_path(file, path) and await find_session_by_handle(store, Strategy.REPLAY, str(file.place)) is None
+    )
+
+
+def _file_holds_path(file: ReplayFile, path: Path) -> bool:
+    with suppress(Unreadable):
+        return file.place.is_file() and format_replay_file(file.read()) == format_replay_file(path.items)
+    return False
+
+
+async def _convert_to_conversation(
+    source: ConversationSource,
+    carried: TransferPlan,
+    target: TransferTarget,
+    wish: ConvertDestination,
+    beside: SessionWriter,
+    endpoint: Endpoint,
+) -> Session:
+    seed, rest = carried.items[: carried.confirmed], carried.items[carried.confirmed :]
+    edges = ChatDeps(beside.store, endpoint, beside.clock, beside.new_id)
+    made = await seed_conversation(seed, edges, source.metadata)
+    path = made.path.grow(rest)
+    session = replace(_new_session(source, target, path, beside), mark=made.path.head, handle=made.handle)
+    try:
+        return await beside.write(session, path, wish.name)
+    except BaseException:
+        await delete_seeded_conversation(made.handle, edges)
+        raise

@@ -1,0 +1,92 @@
+"""Export formats: replay (a list of items), JSONL, Markdown.
+
+Markdown ends with the whole document in a comment, so it can be imported again.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from convo.chat.files import format_replay_file
+from convo.inspect.serialize import (
+    COMMENT_BEGIN,
+    COMMENT_END,
+    COMMENT_WITHOUT_DATA,
+    ConversationDocument,
+    Passage,
+    document_to_embedded_json,
+    document_to_lines,
+    format_json_line,
+    item_passages,
+    item_title,
+    replace_unprintable,
+)
+
+BACKTICK_RUN = re.compile("`+")
+
+
+def render_replay(document: ConversationDocument) -> str:
+    return format_replay_file(document.items)
+
+
+def render_jsonl(document: ConversationDocument, *, links: bool = False) -> str:
+    found = document_to_lines(document) if links else iter(document.items)
+    return "".join(format_json_line(one) + "\n" for one in found)
+
+
+def render_markdown_export(document: ConversationDocument, *, data: bool = True) -> str:
+    """For reading; with `data`, it can be imported again."""
+    blocks = [f"# {_one_line(document.name or 'A conversation')}", *_header_blocks(document)]
+    for at, item in enumerate(document.items, 1):
+        blocks.append(f"## {at}. {_one_line(item_title(item))}")
+        blocks += [PASSAGE_RENDERERS[passage.form](passage) for passage in item_passages(item)]
+    blocks.append(COMMENT_BEGIN + document_to_embedded_json(document) + COMMENT_END if data else COMMENT_WITHOUT_DATA)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _header_blocks(document: ConversationDocument) -> Iterator[str]:
+    if document.model:
+        yield f"Model: {_inline_code(document.model)}"
+    if document.instructions:
+        yield "Instructions:\n\n" + _render_fence(Passage("code", replace_unprintable(document.instructions)))
+
+
+def _one_line(words: str) -> str:
+    return " ".join(replace_unprintable(words).split())
+
+
+def _render_prose(passage: Passage) -> str:
+    return passage.words
+
+
+def _render_quote(passage: Passage) -> str:
+    return "\n".join(f"> {one}".rstrip() for one in passage.words.split("\n"))
+
+
+def _inline_code(words: str) -> str:
+    return f"`{replace_unprintable(words).replace('`', '')}`"
+
+
+def _render_fence(passage: Passage) -> str:
+    """A fence that is longer than any run of backticks in it."""
+    longest = max((len(run) for run in BACKTICK_RUN.findall(passage.words)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}\n{passage.words}\n{fence}"
+
+
+def _render_image(passage: Passage) -> str:
+    if passage.words.startswith("data:"):
+        return f"*an image: {_inline_code(passage.words.partition(';')[0].removeprefix('data:'))}*"
+    return f"*an image: {_inline_code(passage.words)}*"
+
+
+def _render_aside(passage: Passage) -> str:
+    return f"*{passage.words}*"
+
+
+PASSAGE_RENDERERS: dict[str, Callable[[Passage], str]] = {
+    "prose": _render_prose,
+    "thought": _render_quote,
+    "code": _render_fence,
+    "image": _render_image,
+    "aside": _render_aside,
+}

@@ -1,0 +1,300 @@
+"""Import: recognize a file by its content, parse it, and store it as a session.
+
+    [ ... ]                     a replay file: the list of items
+    lines of objects            items, or the lines of `convo.inspect.serialize`
+    HTML or Markdown of convo   the embedded document; without one it cannot be imported
+    RunState                    the items of the run; `convo resume` continues the run itself
+    SQLite                      logs of `llm`, or sessions of the Agents SDK
+
+The session id is derived from the document and the requested name, so a repeated import adds only what is missing.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from os.path import commonprefix
+from pathlib import Path as FilePath
+
+from convo.chat.files import format_os_error, read_whole_stream
+from convo.chat.item_file import UNNAMED_FILE, parse_item_file
+from convo.chat.session_record import make_session_name, validate_session_name
+from convo.errors import InputFault, InvalidUsage, ItemDeleted, NotFound, Unreadable
+from convo.history.items import Item, Json, user_message
+from convo.history.records import Link, Scope, Session, Strategy
+from convo.history.tree import Path, root_key
+from convo.inspect.serialize import (
+    COMMENT_BEGIN,
+    COMMENT_END,
+    COMMENT_WITHOUT_DATA,
+    PAGE_BEGIN,
+    PAGE_END,
+    ConversationDocument,
+    document_from_json,
+    document_from_lines,
+    is_document,
+    link_from_json,
+)
+from convo.runstate.reader import run_state_from_json
+from convo.runstate.state import RunState
+from convo.stores.base import Store
+from convo.transfer.convert import SessionWriter
+
+SQLITE_HEADER = b"SQLite format 3\0"
+
+IMPORT_FORMATS = (
+    "a replay file, JSONL, Markdown, HTML or RunState of convo export, llm's logs.db, or an Agents SDK session"
+)
+
+
+def read_documents(place: str) -> list[ConversationDocument]:
+    """The conversations in the file at `place`. raises: NotFound, Unreadable"""
+    file = FilePath(os.path.abspath(os.path.expanduser(place)))
+    data = _read_bytes(file, place)
+    try:
+        if data.startswith(SQLITE_HEADER):
+            from convo.transfer.databases import read_database
+
+            return read_database(file)
+        return [parse_conversation_document(_decode_text(data))]
+    except InputFault as wrong:
+        raise Unreadable(f"{place}: {wrong.message}", hint=wrong.hint) from wrong
+
+
+def parse_conversation_document(text: str) -> ConversationDocument:
+    """The conversation that a text stands for. raises: InputFault"""
+    start = text.lstrip()
+    if not start:
+        raise InputFault("it holds nothing", hint=f"import takes {IMPORT_FORMATS}")
+    found = next((read(start) for begins, read in DOCUMENT_PARSERS if begins(start)), None)
+    if found is None:
+        raise InputFault("it is nothing that a conversation can be read from", hint=f"import takes {IMPORT_FORMATS}")
+    return found
+
+
+# -- the forms ------------------------------------------------------------------------------------
+
+
+def _parse_list(text: str) -> ConversationDocument:
+    return _parse_items(text)
+
+
+def _parse_objects(text: str) -> ConversationDocument:
+    """One object, or one a line."""
+    try:
+        whole: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        lines = [_load_json(one, at) for at, one in enumerate(text.split("\n"), 1) if one.strip()]
+        return document_from_lines(lines) if is_document(lines[0]) else _parse_items(text)
+    return _parse_object(whole, text)
+
+
+def _parse_object(found: Json, text: str) -> ConversationDocument:
+    if is_document(found):
+        return document_from_json(found) if "items" in found else document_from_lines([found])
+    if "$schemaVersion" in found:
+        return document_from_run_state(found)
+    return _parse_items(text)
+
+
+def _parse_page(text: str) -> ConversationDocument:
+    begin = text.rfind(PAGE_BEGIN)
+    end = text.find(PAGE_END, begin)
+    if begin < 0 or end < 0:
+        raise _no_data_error()
+    return document_from_json(_load_json(text[begin + len(PAGE_BEGIN) : end]))
+
+
+def _parse_markdown(text: str) -> ConversationDocument:
+    last = text.rstrip().rpartition("\n")[2]
+    if not (last.startswith(COMMENT_BEGIN) and last.endswith(COMMENT_END)):
+        raise _no_data_error()
+    return document_from_json(_load_json(last.removeprefix(COMMENT_BEGIN).removesuffix(COMMENT_END)))
+
+
+def _is_markdown(text: str) -> bool:
+    last = text.rstrip().rpartition("\n")[2]
+    return last.startswith((COMMENT_BEGIN, COMMENT_WITHOUT_DATA))
+
+
+DOCUMENT_PARSERS: Sequence[tuple[Callable[[str], bool], Callable[[str], ConversationDocument]]] = (
+    (lambda text: text.startswith("["), _parse_list),
+    (lambda text: text.startswith("{"), _parse_objects),
+    (lambda text: text[:15].lower().startswith("<!doctype html"), _parse_page),
+    (_is_markdown, _parse_markdown),
+)
+
+
+def _no_data_error() -> InputFault:
+    return InputFault(
+        "it holds only what is read", hint="take a file that convo export wrote without --no-data, or a list of items"
+    )
+
+
+def _parse_items(text: str) -> ConversationDocument:
+    """A list of items, a request or items by line, all of them confirmed. raises: InputFault"""
+    items = parse_item_file(UNNAMED_FILE, text).items
+    return ConversationDocument(items=items, acknowledged=len(items))
+
+
+def _load_json(text: str, line: int | None = None) -> Json:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as wrong:
+        where = f"line {line}" if line else "it"
+        raise InputFault(f"{where} is not JSON: {wrong}", hint="it may be half written") from wrong
+
+
+def _read_bytes(file: FilePath, place: str) -> bytes:
+    """All of a text, and the beginning of a database. raises: NotFound, Unreadable"""
+    try:
+        if file.is_dir():
+            raise Unreadable(f"{place} is a folder", hint="name a file in it")
+        with file.open("rb") as opened:
+            start = opened.read(len(SQLITE_HEADER))
+            return start if start == SQLITE_HEADER else start + read_whole_stream(opened)
+    except FileNotFoundError as wrong:
+        raise NotFound("file", place, hint="name a file that is there") from wrong
+    except OSError as wrong:
+        raise Unreadable(f"{place} cannot be read: {format_os_error(wrong)}") from wrong
+
+
+def _decode_text(data: bytes) -> str:
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as wrong:
+        raise InputFault("it is neither UTF-8 nor a database", hint=f"import takes {IMPORT_FORMATS}") from wrong
+
+
+@dataclass(frozen=True, slots=True)
+class ImportDefaults:
+    """Who answers in a conversation that was read from a file, unless the file says which model."""
+
+    model: str
+    scope: Scope
+
+
+async def import_document(
+    document: ConversationDocument, answers: ImportDefaults, beside: SessionWriter, name: str | None = None
+) -> Session:
+    """Store `document_from_run_state` as a new session.
+
+    name:    None takes the one in the file, or its first words, with a number where it is taken
+    raises:  Conflict  `name` is taken, or another process imports the same;  StoreFault
+             Unreadable  an item or link cannot be kept
+    """
+    session_id, now = imported_session_id(document, name, beside.store.tenant), beside.clock.now()
+    there = await beside.store.session(session_id)
+    if there and name is not None and there.name != name:
+        session_id = beside.new_id("ses")  # that import was renamed since, and its name is asked for again
+    path = Path(root_key(beside.store.tenant)).grow(document.items)
+    links = await _missing_links(document, path, session_id, beside)
+    session = Session(
+        id=session_id,
+        name=name or imported_session_name(document),
+        strategy=Strategy.SESSION,
+        model=document.model or answers.model,
+        head=path.head,
+        mark=path.first(document.acknowledged).head,
+        created_at=now if document.created_at is None else document.created_at,
+        used_at=now,
+        scope=answers.scope,
+        instructions=document.instructions,
+    )
+    return await beside.write(session, path, name, links)
+
+
+def imported_session_id(document: ConversationDocument, name: str | None, tenant: str) -> str:
+    """The id that an import of `document_from_run_state` under the requested name gives its session."""
+    head = Path(root_key(tenant)).grow(document.items).head
+    own = [document.acknowledged, document.name, document.model, document.instructions, document.created_at]
+    parts = [str(head), *own, [dict(link) for link in document.links], name]
+    return f"ses_{sha256(json.dumps(parts).encode()).hexdigest()[:32]}"
+
+
+async def find_imported_sessions(
+    documents: Sequence[ConversationDocument], store: Store, name: str | None = None
+) -> list[Session | None]:
+    """For each document the session that it became before, also where that was continued since; else None.
+
+    name:  the one requested for the only document; a session that is called otherwise is another one
+    """
+    found = [await store.session(imported_session_id(one, name, store.tenant)) for one in documents]
+    if name is not None:
+        return [one if one and one.name == name else None for one in found]
+    if len(documents) == 1:
+        return list(found)
+    begun: dict[float | None, list[Session]] = {}
+    for session in await store.sessions():
+        if session.strategy is Strategy.SESSION:
+            begun.setdefault(session.created_at, []).append(session)
+    return [
+        there or await _find_continued_session(begun.get(one.created_at, ()), one, store)
+        for one, there in zip(documents, found, strict=True)
+    ]
+
+
+async def _find_continued_session(
+    sessions: Iterable[Session], document: ConversationDocument, store: Store
+) -> Session | None:
+    head = Path(root_key(store.tenant)).grow(document.items).head
+    for session in sessions:
+        with suppress(ItemDeleted):
+            if session.head == head or (await store.path(session.head)).passes(head):
+                return session
+    return None
+
+
+def imported_session_name(document: ConversationDocument) -> str:
+    """The name that a document asks for, as a session can have it."""
+    if document.name is not None:
+        try:
+            return validate_session_name(document.name)
+        except InvalidUsage:
+            return make_session_name(user_message(document.name))
+    return make_session_name(document.items[0]) if document.items else "chat"
+
+
+async def _missing_links(
+    document: ConversationDocument, path: Path, session_id: str, beside: SessionWriter
+) -> list[Link]:
+    """The links that the store does not have. raises: Unreadable"""
+    try:
+        links = [link_from_json(found, path, session_id) for found in document.links]
+    except InputFault as wrong:
+        raise Unreadable(wrong.message) from wrong
+    common = commonprefix([link.id for link in links])  # noqa: RUF071  ids are compared sign by sign
+    if not links or not await beside.store.find(common, limit=1):
+        return links
+    return [link for link in links if await beside.store.link(link.id) is None]
+
+
+SERVER_STATE_FIELDS = ("conversation_id", "previous_response_id")
+"""Where a state names what its endpoint holds."""
+
+
+def document_from_run_state(found: Json) -> ConversationDocument:
+    """The conversation of a state. raises: InvalidRunState; InputFault  an endpoint holds it"""
+    state = run_state_from_json(found)
+    owner = next((name for key in SERVER_STATE_FIELDS if (name := state.document.get(key))), None)
+    if owner:
+        raise InputFault(f"its history is held by {owner}", hint=f"convo convert {owner} --to session")
+    items = tuple(run_state_items(state))
+    return ConversationDocument(items=items, acknowledged=len(items))
+
+
+def run_state_items(state: RunState) -> list[Item]:
+    """What was said in a run, from its input on."""
+    asked = state.document["original_input"]
+    said = [{"role": "user", "content": asked}] if isinstance(asked, str) else list(asked)
+    return [
+        *said,
+        *(item["raw_item"] for item in state.document.get("generated_items") or [] if not _is_approval_item(item)),
+    ]
+
+
+def _is_approval_item(item: Item) -> bool:
+    """Whether it stands for a call once more, because somebody has to decide on it."""
+    return item.get("type") == "tool_approval_item"

@@ -1,0 +1,225 @@
+"""Race: the same turns with every strategy, one strategy after the other, with tokens, bytes and latency.
+
+Each strategy gets a scratch session that is deleted afterwards, with its responses and conversations at the endpoint;
+leftovers of a killed race are removed by the next one. The first strategy finds the provider's prompt cache empty.
+"""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+from convo.chat.conversation import Chat
+from convo.chat.open import find_free_file, open_chat
+from convo.chat.session_admin import delete_sessions
+from convo.chat.session_record import ChatDeps, acquire_session_lease, find_free_session_name
+from convo.chat.turn import RequestOptions
+from convo.config.sections import Price
+from convo.endpoints.base import Endpoint
+from convo.errors import Busy, ConvoError, EndpointFault, NotFound
+from convo.history.items import Json, StreamEvent, user_message
+from convo.history.records import EMBEDDED_SCOPE, SCRATCH_PREFIX, Link, Session, Strategy
+from convo.strategies.state import OwnerSelection
+from convo.usage.counting import Usage
+
+RACE_ORDER = (Strategy.REPLAY, Strategy.SESSION, Strategy.CONVERSATION, Strategy.CHAIN)
+
+ANSWERED_STATUSES = ("completed", "incomplete")
+
+RACE_NAME_PREFIX = f"{SCRATCH_PREFIX}race-"
+"""How the names of sessions begin that are removed when the race ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaceTurn:
+    """One turn of one owner: the bytes of its requests' bodies, its items, and what the endpoint reported."""
+
+    bytes: int
+    items: int
+    used: Usage | None
+    first_token_s: float | None
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RaceResult:
+    """All turns of one owner; `error` is what ended them early, `session` the one that is kept."""
+
+    strategy: Strategy
+    laps: tuple[RaceTurn, ...] = ()
+    error: Mapping[str, str] | None = None
+    session: str | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(lap.bytes for lap in self.laps)
+
+    @property
+    def items(self) -> int:
+        return sum(lap.items for lap in self.laps)
+
+    @property
+    def used(self) -> Usage | None:
+        """Tokens of all turns; None where one of them was not reported."""
+        told = [lap.used for lap in self.laps if lap.used]
+        return sum(told, start=Usage()) if told and len(told) == len(self.laps) else None
+
+    def cost_usd(self, price: Price | None) -> float | None:
+        """What all turns cost; None where that of one is not known."""
+        costs = [lap.used.cost_usd(price) if lap.used else None for lap in self.laps]
+        known = [cost for cost in costs if cost is not None]
+        return sum(known) if known and len(known) == len(costs) else None
+
+    @property
+    def first_token_s(self) -> float | None:
+        """The time to the first piece of an answer that half of the turns took at most."""
+        told = [lap.first_token_s for lap in self.laps if lap.first_token_s is not None]
+        return median(told) if told else None
+
+    @property
+    def seconds(self) -> float:
+        return sum(lap.seconds for lap in self.laps)
+
+
+@dataclass(frozen=True, slots=True)
+class RacePlan:
+    """What everybody runs, and where. `folder` holds the file of the replayed conversation."""
+
+    turns: Sequence[str]
+    asking: RequestOptions
+    edges: ChatDeps
+    folder: Path
+    keep: bool = False
+
+
+def ignore_progress(*told: object) -> None:
+    """Nobody is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class RaceObserver:
+    """Who is told of a race while it runs.
+
+    begins:  before each turn, of the owner and how many turns it has behind it
+    took:    after each turn, of the same and what it took
+    ended:   of each owner that comes to its end, and be it early
+    """
+
+    begins: Callable[[Strategy, int], None] = ignore_progress
+    took: Callable[[Strategy, int, RaceTurn], None] = ignore_progress
+    ended: Callable[[RaceResult], None] = ignore_progress
+
+
+async def run_race(course: RacePlan, watch: RaceObserver = RaceObserver()) -> list[RaceResult]:
+    """Let every owner run the course. raises: StoreFault; what the model's endpoint says before the first turn"""
+    await course.edges.endpoint.warm(course.asking.wire_model)
+    await _remove_killed_races(course.edges)
+    lanes = []
+    for strategy in RACE_ORDER:
+        lanes.append(await _run_strategy(course, strategy, watch))
+        watch.ended(lanes[-1])
+    return lanes
+
+
+async def _run_strategy(course: RacePlan, strategy: Strategy, watch: RaceObserver) -> RaceResult:
+    tally = CountingEndpoint(course.edges.endpoint)
+    edges = replace(course.edges, endpoint=cast(Endpoint, tally))
+    name = await find_free_session_name(
+        edges.store, f"race-{strategy}" if course.keep else f"{RACE_NAME_PREFIX}{strategy}"
+    )
+    file = find_free_file(str(course.folder / f"race-{strategy}.json")) if strategy is Strategy.REPLAY else None
+    want = OwnerSelection(strategy, file)
+    chat = await open_chat(want, None, course.asking, edges, name=name)
+    lane = RaceResult(strategy, session=name if course.keep else None)
+    async with _session_lease(chat, keep=course.keep):
+        try:
+            for number, words in enumerate(course.turns):
+                watch.begins(strategy, number)
+                lap = await _run_turn(chat, words, tally)
+                lane = replace(lane, laps=(*lane.laps, lap))
+                watch.took(strategy, number + 1, lap)
+        except ConvoError as failure:
+            lane = replace(lane, error={"code": failure.code, "message": failure.message})
+    return lane
+
+
+async def _run_turn(chat: Chat, words: str, tally: "CountingEndpoint") -> RaceTurn:
+    tally.bytes = 0
+    async with aclosing(chat.say([user_message(words)])) as events:
+        async for _ in events:
+            pass
+    assert chat.turn
+    link = chat.turn.link
+    assert link
+    if link.status not in ANSWERED_STATUSES:
+        raise EndpointFault(f"a turn ended as {link.status}")
+    return RaceTurn(tally.bytes, link.sent, Usage.read(link.usage), link.first_token_s, link.seconds or 0.0)
+
+
+@asynccontextmanager
+async def _session_lease(chat: Chat, *, keep: bool) -> AsyncIterator[None]:
+    """The right to write one session, which is removed at the end."""
+    hold = await acquire_session_lease(chat.edges.store, chat.session)
+    try:
+        yield
+    finally:
+        try:
+            if not keep:
+                await _delete_at_endpoint(chat.session, chat.edges)
+        finally:
+            await hold.release()
+        if not keep and await chat.edges.store.session(chat.session.id):
+            await delete_sessions(chat.edges.store, [chat.session])
+
+
+async def _remove_killed_races(edges: ChatDeps) -> None:
+    """Remove the sessions of races that were killed, with what they left at this endpoint."""
+    for session in await edges.store.sessions():
+        if not session.name.startswith(RACE_NAME_PREFIX) or session.scope not in (EMBEDDED_SCOPE, edges.endpoint.scope):
+            continue
+        with suppress(Busy, NotFound):  # that race still runs, or another one removes it at this moment
+            hold = await acquire_session_lease(edges.store, session)
+            try:
+                await _delete_at_endpoint(session, edges)
+            finally:
+                await hold.release()
+            await delete_sessions(edges.store, [session])
+
+
+async def _delete_at_endpoint(session: Session, edges: ChatDeps) -> None:
+    """Delete what a session left at a remote endpoint, as far as it can be reached.
+
+    The record goes after this, so that a process killed in between can be finished by another one.
+    """
+    if session.scope == EMBEDDED_SCOPE:
+        return
+    for link in filter(_is_stored_response, await edges.store.links(session.id)):
+        with suppress(ConvoError):
+            await edges.endpoint.delete(link.id)
+    if session.strategy is Strategy.CONVERSATION and session.handle:
+        with suppress(ConvoError):
+            await edges.endpoint.delete_conversation(session.handle)
+
+
+def _is_stored_response(link: Link) -> bool:
+    return link.stored and link.id.startswith("resp_")
+
+
+class CountingEndpoint:
+    """An endpoint that counts the bytes of the requests for responses that go through it."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self.bytes = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._endpoint, name)
+
+    async def create(self, body: Mapping[str, Json]) -> AsyncGenerator[StreamEvent, None]:
+        self.bytes += len(json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+        async with aclosing(self._endpoint.create(body)) as events:
+            async for event in events:
+                yield event

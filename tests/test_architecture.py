@@ -1,0 +1,264 @@
+"""The layers of the package, and the rules of imports.
+
+The tables below are the architecture: which package may import which, which implementations only a
+factory may know, which libraries are imported late, what a decision may not do. An exception is a row
+with its reason. Every rule is also tried on a line that breaks it. Rules for single files are in
+`tests/test_files.py`.
+"""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+
+import pytest
+
+from tests.modules import Import, Module, modules
+
+LAYERS = (
+    ("__main__",),
+    ("cli",),
+    ("terminal", "server"),
+    ("transfer", "agent_runner"),
+    ("chat",),
+    ("responses_api",),
+    ("endpoints", "runstate"),
+    ("runs", "strategies", "lint"),
+    ("inspect",),
+    ("models", "stores", "agents", "compaction"),
+    ("tools", "usage"),
+    ("history", "config"),
+    ("errors", "runtime"),
+)
+"""From the top down. A package imports itself and packages of the layers below its own."""
+
+IMPLEMENTATIONS = {
+    "convo.stores.memory": {"convo.stores.factory"},
+    "convo.stores.postgres": {"convo.stores.factory"},
+    "convo.stores.sqlite": {"convo.stores.factory"},
+    "convo.stores.factory": {"convo.chat.endpoint_factory", "convo.cli"},
+    "convo.models.anthropic": {"convo.models.factory"},
+    "convo.models.chat_completions": {"convo.models.factory", "convo.models.local"},
+    "convo.models.chat_messages": {"convo.models.chat_completions", "convo.models.local"},
+    "convo.models.local": {"convo.models.factory"},
+    "convo.models.responses": {"convo.models.factory"},
+    "convo.models.scripted": {"convo.models.factory"},
+    "convo.models.factory": {"convo.chat.endpoint_factory", "convo.cli"},
+    "convo.endpoints.remote": {"convo.chat.endpoint_factory"},
+    "convo.responses_api": {"convo.chat.endpoint_factory"},
+    "convo.chat.endpoint_factory": {"convo.cli"},
+}
+"""Stores, models and endpoints, and the modules that may import them; all others know the protocol alone."""
+
+HEAVY = {
+    "aiohttp": (),
+    "anthropic": (),
+    "cryptography": (),
+    "httpx2": (),
+    "keyring": (),
+    "markdown_it": ("convo.terminal.markdown",),
+    "openai": ("convo.endpoints.remote",),
+    "prometheus_client": ("convo.server",),
+    "prompt_toolkit": ("convo.terminal.line_editor",),
+    "psycopg": ("convo.stores.postgres",),
+    "pydantic": (),
+    "pygments": ("convo.terminal.markdown",),
+    "rich": (),
+    "sqlite3": ("convo.stores.sqlite",),
+    "starlette": ("convo.server",),
+    "toktok": (),
+    "tomlkit": (),
+    "typer": ("convo.cli",),
+    "uvicorn": ("convo.server",),
+    "xllamacpp": (),
+}
+"""Libraries that are slow to import, and the modules that may import them at the top; others do it in a function."""
+
+DECISIONS = {"history", "tools", "runs", "strategies", "compaction", "inspect", "lint", "runstate"}
+"""Packages of functions without effects: no clock, no randomness, no files, no await."""
+
+EFFECTS = {
+    *("asyncio", "concurrent", "contextvars", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets"),
+    *("select", "shutil", "signal", "socket", "sqlite3", "ssl", "subprocess", "sys", "tempfile", "threading", "time"),
+    *("urllib.request", "uuid", "warnings"),
+    "convo.runtime",
+}
+
+IN_MEMORY = {("convo.history.accumulator", "io"): "StringIO: adding each piece to a string would copy all before it"}
+"""Modules with effects of which a decision uses a part without effects."""
+
+CLOCKS = {"time", "random", "secrets"}
+
+READS_CLOCK = {
+    "convo.runtime": "the clock and the ids that the others are given",
+    "convo.cli.doctor": "all checks share one time limit",
+    "convo.cli.models": "the seconds that a download has taken",
+    "convo.responses_api.encryption": "a random key",
+    "convo.server.auth": "a random key",
+    "convo.models.local_process": "a random key",
+    "convo.models.weights": "the age of a folder that another process left",
+    "convo.stores.memory": "a database has a clock of its own",
+    "convo.stores.sqlite.check": "the time limit of the quick check",
+    "convo.stores.sqlite.connection": "a thread waits for a lock, and no event loop runs in it",
+    "convo.terminal.list_views": "formats a time that it was given",
+    "convo.terminal.inspect_view": "formats a time that it was given",
+}
+"""Modules that read the clock or make random values; all others are given both."""
+
+EFFECTFUL_CALLS = {"breakpoint", "exec", "eval", "input", "open", "print"}
+
+EFFECTFUL_METHODS = {"now", "today", "utcnow", "read_text", "read_bytes", "write_text", "write_bytes"}
+
+
+def package_of(module: str) -> str:
+    """`history` for `convo.history.items`; empty for `convo` itself."""
+    return module.split(".")[1] if "." in module else ""
+
+
+def layer_of(module: str) -> int:
+    """0 for the top; `convo` itself, which holds the version, is below all."""
+    name = package_of(module)
+    return next((depth for depth, names in enumerate(LAYERS) if name in names), len(LAYERS))
+
+
+def is_within(module: str, roots: Iterable[str]) -> bool:
+    """Whether `module` is one of `roots`, below one, or shares its beginning (`a.chat_messages` for `a.chat`)."""
+    return any(module == root or module.startswith((f"{root}.", f"{root}_")) for root in roots)
+
+
+# -- the rules: each yields the lines that break it ------------------------------------------------
+
+
+def in_no_layer(module: Module) -> Iterator[str]:
+    if package_of(module.name) and layer_of(module.name) == len(LAYERS):
+        yield f"{module.name} is in no layer"
+
+
+def imports_upward(module: Module) -> Iterator[str]:
+    for found in own_imports(module):
+        if layer_of(found.target) < layer_of(module.name):
+            yield f"{found}, which is in a layer above"
+
+
+def imports_beside(module: Module) -> Iterator[str]:
+    for found in own_imports(module):
+        pair = package_of(module.name), package_of(found.target)
+        if layer_of(found.target) == layer_of(module.name) and pair[0] != pair[1]:
+            yield f"{found}, which is in the same layer"
+
+
+def imports_implementation(module: Module) -> Iterator[str]:
+    for found in own_imports(module):
+        for implementation, importers in IMPLEMENTATIONS.items():
+            if is_within(found.target, [implementation]) and not is_within(module.name, [implementation, *importers]):
+                yield f"{found}, which only {' and '.join(sorted(importers))} may import"
+
+
+def imports_heavy(module: Module) -> Iterator[str]:
+    for found in module.imports:
+        top = found.target.split(".")[0]
+        if found.at_start and top in HEAVY and not is_within(module.name, HEAVY[top]):
+            yield f"{found} at the top"
+
+
+def effects_in_a_decision(module: Module) -> Iterator[str]:
+    if package_of(module.name) not in DECISIONS:
+        return
+    effects = (found for found in module.imports if (module.name, found.target) not in IN_MEMORY)
+    yield from (str(found) for found in effects if is_within(found.target, EFFECTS))
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith):
+            yield f"{module.name}:{node.lineno} is asynchronous"
+        elif isinstance(node, ast.Call) and has_effect(node.func):
+            yield f"{module.name}:{node.lineno} calls {ast.unparse(node.func)}"
+
+
+def reads_clock(module: Module) -> Iterator[str]:
+    if module.name not in READS_CLOCK:
+        yield from (str(found) for found in module.imports if found.target.split(".")[0] in CLOCKS)
+
+
+def has_effect(called: ast.expr) -> bool:
+    named = isinstance(called, ast.Name) and called.id in EFFECTFUL_CALLS
+    return named or (isinstance(called, ast.Attribute) and called.attr in EFFECTFUL_METHODS)
+
+
+def own_imports(module: Module) -> Iterator[Import]:
+    return (found for found in module.imports if found.target == "convo" or found.target.startswith("convo."))
+
+
+Rule = Callable[[Module], Iterator[str]]
+
+RULES: tuple[Rule, ...] = (
+    in_no_layer,
+    imports_upward,
+    imports_beside,
+    imports_implementation,
+    imports_heavy,
+    effects_in_a_decision,
+    reads_clock,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_no_module_breaks_a_rule(rule: Rule) -> None:
+    complaints = "\n".join(complaint for module in modules() for complaint in rule(module))
+    assert complaints == ""
+
+
+BROKEN = [
+    (in_no_layer, "convo.helpers", ""),
+    (imports_upward, "convo.history.items", "import convo.stores"),
+    (imports_upward, "convo.history.items", "def f():\n    from convo.chat import turn"),
+    (
+        imports_upward,
+        "convo.errors",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from convo.history.items import Item",
+    ),
+    (imports_beside, "convo.models.base", "from convo.stores.base import Store"),
+    (imports_beside, "convo.strategies.requests", "import convo.runs.machine"),
+    (imports_implementation, "convo.cli.chat", "import convo.stores.sqlite"),
+    (imports_implementation, "convo.stores.memory", "import convo.stores.sqlite"),
+    (imports_implementation, "convo.stores.base", "import convo.stores.factory"),
+    (imports_implementation, "convo.chat.turn", "import convo.models.anthropic_messages"),
+    (imports_implementation, "convo.chat.turn", "import convo.chat.endpoint_factory"),
+    (imports_implementation, "convo.server.routes", "import convo.responses_api.turn"),
+    (imports_heavy, "convo.terminal.prompt", "from prompt_toolkit import PromptSession"),
+    (imports_heavy, "convo.cli.chat", "class A:\n    import openai.types"),
+    (imports_heavy, "convo.terminal.terminal", "try:\n    import rich.markdown\nexcept ImportError:\n    pass"),
+    (effects_in_a_decision, "convo.strategies.requests", "import time"),
+    (effects_in_a_decision, "convo.history.items", "from os import environ"),
+    (effects_in_a_decision, "convo.history.tree", "async def f(): ..."),
+    (effects_in_a_decision, "convo.history.tree", "datetime.now()"),
+    (effects_in_a_decision, "convo.history.tree", "open('x')"),
+    (effects_in_a_decision, "convo.history.tree", "from convo.runtime import SystemClock"),
+    (reads_clock, "convo.chat.turn", "def f():\n    from time import monotonic"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), BROKEN)
+def test_a_line_that_a_rule_forbids_breaks_it(rule: Rule, name: str, source: str) -> None:
+    assert len(list(rule(Module(name, source)))) == 1
+
+
+KEPT = [
+    (imports_upward, "convo.history.tree", "import convo.history.items"),
+    (imports_beside, "convo.config.settings", "from convo.errors import InvalidSettings"),
+    (imports_implementation, "convo.stores.factory", "import convo.stores.sqlite"),
+    (imports_implementation, "convo.chat.endpoint_factory", "import convo.stores.factory"),
+    (imports_implementation, "convo.cli.chat", "import convo.chat.endpoint_factory"),
+    (imports_implementation, "convo.chat.turn", "from convo.stores.base import Store"),
+    (imports_heavy, "convo.endpoints.remote", "import openai"),
+    (imports_heavy, "convo.terminal.prompt", "def f():\n    import prompt_toolkit"),
+    (effects_in_a_decision, "convo.chat.turn", "import time"),
+    (effects_in_a_decision, "convo.history.tree", "import oscillator"),
+    (reads_clock, "convo.chat.turn", "from convo.runtime import Clock"),
+]
+
+
+@pytest.mark.parametrize(("rule", "name", "source"), KEPT)
+def test_a_line_that_a_rule_allows_keeps_it(rule: Rule, name: str, source: str) -> None:
+    assert list(rule(Module(name, source))) == []
+
+
+def test_every_module_that_may_read_the_clock_does() -> None:
+    clocks = {module.name for module in modules() for found in module.imports if found.target.split(".")[0] in CLOCKS}
+    assert clocks == set(READS_CLOCK)
